@@ -1,0 +1,24 @@
+//! `cargo xtask bench`: the release build against its targets.
+
+use anyhow::Result;
+
+use crate::peers;
+use crate::shell::{cargo, run as run_command};
+
+/// Options of `cargo xtask bench`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What to measure; everything when left out.
+    #[arg(value_name = "PART")]
+    parts: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    run_command(cargo().args(["build", "--release", "--locked", "--bins", "--workspace"]))?;
+    run_command(
+        cargo()
+            .args(["run", "--release", "--locked", "--package", "windlass-e2e", "--bin", "bench", "--"])
+            .args(&args.parts)
+            .env("PATH", peers::search_path()?),
+    )
+}

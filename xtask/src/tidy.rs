@@ -1,0 +1,210 @@
+//! Checks that no compiler makes: layers, file headers, one place for versions, links in documents.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::shell::root;
+
+/// The layer of every workspace package; a package may import its own layer's packages and lower ones only.
+///
+/// `docs/architecture.md` draws this table.
+const LAYERS: &[(&str, u8)] = &[
+    ("windlass-api", 0),
+    ("windlass-settings", 0),
+    ("windlass-telemetry", 0),
+    ("windlass-auth", 1),
+    ("windlass-git", 1),
+    ("windlass-lease-queue", 1),
+    ("windlass-runtime", 1),
+    ("windlass-apiserver", 2),
+    ("windlass-launch", 2),
+    ("windlass-resources", 2),
+    ("windlass-repository-api", 3),
+    ("windlass-jobs-operator", 4),
+    ("windlass-repository-operator", 4),
+    ("jobs-controller", 5),
+    ("repository-controller", 5),
+    ("windlass", 5),
+    ("windlass-e2e", 6),
+    ("xtask", 6),
+];
+
+/// Imports that no layer number forbids and that must not exist all the same, with the reason.
+const FORBIDDEN: &[(&str, &str, &str)] = &[
+    ("windlass-repository-api", "windlass-apiserver", "the API of repositories runs beside any API server"),
+    ("windlass-apiserver", "windlass-repository-api", "`windlass` mounts one on the other"),
+    ("windlass-apiserver", "git2", "only the git crate names git2"),
+    ("windlass-lease-queue", "windlass-runtime", "the queue is driven, it drives nothing"),
+    ("windlass-settings", "tokio", "settings do no input or output but reading files"),
+    ("windlass-api", "tokio", "wire types do no input or output"),
+];
+
+/// Crates that only one package may name, with that package.
+const OWNED: &[(&str, &str)] = &[("git2", "windlass-git"), ("redb", "windlass-apiserver")];
+
+/// Lines after which a source file wants to be two.
+const MAX_LINES: usize = 700;
+
+pub(crate) fn run() -> Result<()> {
+    let mut findings = Vec::new();
+    findings.extend(layers()?);
+    findings.extend(manifests()?);
+    findings.extend(sources()?);
+    findings.extend(links()?);
+    if findings.is_empty() {
+        return Ok(());
+    }
+    bail!("{} finding(s):\n  {}", findings.len(), findings.join("\n  "))
+}
+
+/// Imports that run upward, or that [`FORBIDDEN`] or [`OWNED`] names.
+pub(crate) fn layers() -> Result<Vec<String>> {
+    let metadata = cargo_metadata::MetadataCommand::new()
+        .manifest_path(root().join("Cargo.toml"))
+        .no_deps()
+        .exec()
+        .context("failed to read the workspace's metadata")?;
+    let layers: BTreeMap<&str, u8> = LAYERS.iter().copied().collect();
+    let mut findings = Vec::new();
+    for package in &metadata.packages {
+        let name = package.name.as_str();
+        let Some(layer) = layers.get(name) else {
+            findings.push(format!("{name} has no layer: give it one in xtask/src/tidy.rs"));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            let is_dev = dependency.kind == cargo_metadata::DependencyKind::Development;
+            let import = dependency.name.as_str();
+            if let Some(other) = layers.get(import)
+                && other > layer
+                && !is_dev
+            {
+                findings.push(format!("{name} (layer {layer}) imports {import} (layer {other})"));
+            }
+            if let Some((_, _, reason)) = FORBIDDEN.iter().find(|(from, to, _)| *from == name && *to == import)
+                && !is_dev
+            {
+                findings.push(format!("{name} must not import {import}: {reason}"));
+            }
+            if let Some((_, owner)) = OWNED.iter().find(|(owned, _)| *owned == import)
+                && *owner != name
+            {
+                findings.push(format!("{name} names {import}, which is {owner}'s alone"));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// Versions outside the workspace's table, and packages that leave the workspace's lints.
+fn manifests() -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for manifest in tracked("Cargo.toml")? {
+        if manifest == Path::new("Cargo.toml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(root().join(&manifest))?;
+        let shown = manifest.display();
+        if !text.contains("[lints]\nworkspace = true") {
+            findings.push(format!("{shown} does not take the workspace's lints"));
+        }
+        let mut in_dependencies = false;
+        for line in text.lines() {
+            if line.starts_with('[') {
+                in_dependencies = line.contains("dependencies");
+            } else if in_dependencies && line.contains('=') && !line.contains("workspace = true") {
+                findings.push(format!("{shown}: `{line}` belongs into [workspace.dependencies]"));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// Source files without a first sentence, too long, or with what must not be committed.
+fn sources() -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for file in tracked(".rs")? {
+        let text = std::fs::read_to_string(root().join(&file)).unwrap_or_default();
+        let shown = file.display();
+        if !text.trim_start().starts_with("//!") {
+            findings.push(format!("{shown} does not say what it is in a first `//!` line"));
+        }
+        let lines = text.lines().count();
+        if lines > MAX_LINES {
+            findings.push(format!("{shown} has {lines} lines, over {MAX_LINES}: split it by concept"));
+        }
+        for (number, line) in text.lines().enumerate() {
+            let at = number + 1;
+            if line.ends_with(' ') {
+                findings.push(format!("{shown}:{at} ends with a space"));
+            }
+            if line.contains("fn test_") {
+                findings.push(format!("{shown}:{at} names a test `test_…`: say what it shows"));
+            }
+            let attribute = line.trim_start();
+            if (attribute.starts_with("#[allow(") || attribute.starts_with("#![allow(")) && !line.contains("reason") {
+                findings.push(format!("{shown}:{at} allows a lint without a reason"));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// Links in Markdown that name a file which is not there.
+fn links() -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for file in tracked(".md")? {
+        let text = std::fs::read_to_string(root().join(&file)).unwrap_or_default();
+        let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let path = target.split('#').next().unwrap_or_default();
+            if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {
+                continue;
+            }
+            if !root().join(&folder).join(path).exists() {
+                findings.push(format!("{} links to {path}, which does not exist", file.display()));
+            }
+        }
+    }
+    // Test names in the architecture document are promises: each must exist in the code.
+    let document = root().join("docs/architecture.md");
+    if let Ok(text) = std::fs::read_to_string(&document) {
+        let sources: String = tracked(".rs")?
+            .iter()
+            .map(|file| std::fs::read_to_string(root().join(file)).unwrap_or_default())
+            .collect();
+        for name in text.lines().filter_map(|line| line.split("Test: `").nth(1)) {
+            let name = name.split('`').next().unwrap_or_default();
+            if !sources.contains(&format!("fn {name}(")) {
+                findings.push(format!("docs/architecture.md names the test {name}, which does not exist"));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// Files that Git tracks or would track, by how their name ends.
+fn tracked(ending: &str) -> Result<Vec<PathBuf>> {
+    let output = std::process::Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .context("failed to ask git for the files")?;
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter(|line| line.ends_with(ending))
+        .map(PathBuf::from)
+        .filter(|file| root().join(file).is_file())
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn imports_run_downward_only() {
+        let findings = super::layers();
+        assert!(matches!(&findings, Ok(none) if none.is_empty()), "{findings:?}");
+    }
+}
