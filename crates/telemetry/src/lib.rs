@@ -1,1 +1,35 @@
-//! telemetry
+//! What a Windlass process tells the world about itself: logs, metrics, health.
+//!
+//! - [`init`] sets the process's logs up: JSON lines for machines, a readable form for terminals.
+//! - [`Metrics`] makes OpenTelemetry meters whose instruments are read as Prometheus text.
+//! - [`Health`] collects readiness by component and liveness by progress; [`router`] serves all of it.
+//! - [`ErrorChain`] is the one printer of an error with its causes.
+//! - [`Secret`] is the one type for values that nothing may print, [`redact_url`] the one way to print a URL.
+//!
+//! This crate knows no API object, no setting and no Kubernetes client.
+//! Instruments and their names belong to the crates that record them.
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
+)]
+
+mod error_chain;
+mod health;
+mod http;
+mod log;
+mod metrics;
+mod modes;
+mod redact;
+
+pub use error_chain::ErrorChain;
+pub use health::{ComponentHandle, Failing, Health, ProgressHandle};
+pub use http::router;
+pub use log::{InitLogsError, LogFormat, LogOutput, ParseLogFormatError, init, subscriber};
+pub use metrics::{Metrics, MetricsError};
+pub use redact::redact_url;
+pub use secrecy::ExposeSecret;
+/// A string that is never printed: its `Debug` is redacted, and it has no `Display`.
+///
+/// Read it with [`ExposeSecret::expose_secret`], as late as possible.
+pub use secrecy::SecretString as Secret;

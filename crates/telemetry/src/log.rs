@@ -1,0 +1,127 @@
+//! Process-wide logs.
+
+mod fields;
+mod json;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::str::FromStr;
+
+use tracing::Subscriber;
+use tracing::subscriber::SetGlobalDefaultError;
+use tracing_subscriber::filter::{EnvFilter, LevelFilter, ParseError};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::{Layer as _, Registry};
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object a line: `time`, `level`, `msg`, `logger`, then the fields of the event and of its spans.
+    ///
+    /// `logger` is the field of that name on the event, else on the nearest span that has one, else the
+    /// event's target. An event's field wins over a span's, an inner span's over an outer one's. A field that
+    /// is called like one of the four keys is written as `field_<name>`.
+    Json,
+    /// A line for a person: time, level, target, spans, message, fields; coloured when `ansi` is set.
+    Pretty {
+        /// Whether to colour it (the writer is a terminal).
+        ansi: bool,
+    },
+}
+
+/// A log format's name was not one of `json`, `pretty`.
+#[derive(Debug, thiserror::Error)]
+#[error("unknown log format {0:?}, expected json or pretty")]
+pub struct ParseLogFormatError(String);
+
+impl FromStr for LogFormat {
+    type Err = ParseLogFormatError;
+
+    /// `json`, or `pretty` (without colours; whoever knows the terminal sets them).
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "json" => Ok(Self::Json),
+            "pretty" => Ok(Self::Pretty { ansi: false }),
+            _ => Err(ParseLogFormatError(text.to_owned())),
+        }
+    }
+}
+
+/// Where log lines go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogOutput {
+    /// Standard output.
+    Stdout,
+    /// Standard error, for programs whose output is something else.
+    Stderr,
+}
+
+/// Why logs could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum InitLogsError {
+    /// The level filter is not one.
+    #[error(
+        "failed to read the log filter {filter:?}, expected a level (trace, debug, info, warn, error, off) \
+         or directives like info,windlass_git=debug"
+    )]
+    ParseFilter {
+        /// The filter as given.
+        filter: String,
+        /// Which part of it is wrong.
+        #[source]
+        source: ParseError,
+    },
+    /// Logs were set up before in this process.
+    #[error("failed to set up logs")]
+    Install(#[source] SetGlobalDefaultError),
+}
+
+/// Sets the logs of this process up, once, and reports panics there too.
+///
+/// `filter` is a level, or comma-separated directives of levels by target: `info,windlass_git=debug`.
+pub fn init(format: LogFormat, filter: &str, output: LogOutput) -> Result<(), InitLogsError> {
+    let writer = match output {
+        LogOutput::Stdout => BoxMakeWriter::new(io::stdout),
+        LogOutput::Stderr => BoxMakeWriter::new(io::stderr),
+    };
+    let subscriber = subscriber(format, filter, writer)?;
+    tracing::subscriber::set_global_default(subscriber).map_err(InitLogsError::Install)?;
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(())
+}
+
+/// The subscriber that [`init`] installs, over any writer: tests read what a process would have logged.
+pub fn subscriber<W>(
+    format: LogFormat,
+    filter: &str,
+    writer: W,
+) -> Result<impl Subscriber + Send + Sync + 'static, InitLogsError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let filter = EnvFilter::builder()
+        .with_default_directive(LevelFilter::INFO.into())
+        .parse(filter)
+        .map_err(|source| InitLogsError::ParseFilter { filter: filter.to_owned(), source })?;
+    let layer = match format {
+        LogFormat::Json => json::JsonLayer::new(writer).boxed(),
+        LogFormat::Pretty { ansi } => {
+            tracing_subscriber::fmt::layer().with_ansi(ansi).with_writer(writer).boxed()
+        }
+    };
+    Ok(Registry::default().with(filter).with(layer))
+}
+
+fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let location = panic.location().map(ToString::to_string);
+    let thread = std::thread::current();
+    tracing::error!(
+        location = location.as_deref().unwrap_or("unknown"),
+        thread = thread.name().unwrap_or("unnamed"),
+        "panic: {}",
+        panic.payload_as_str().unwrap_or("without a message"),
+    );
+}
