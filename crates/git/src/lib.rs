@@ -1,1 +1,49 @@
-//! git
+//! Reading Git repositories: refs, trees, differences and file contents of a remote (or of a local folder),
+//! behind one trait, [`Source`].
+//!
+//! This is the only crate that names `git2`, and it uses libgit2 for what it is good at: object database, pack
+//! index and pack building. The wire is our own, protocol v2 over one HTTP client with rustls, so that every
+//! address is checked when it is connected to, every byte is counted, every wait has a deadline and a sync
+//! costs two requests (one, when nothing moved). There is never a checkout: files are read from the object
+//! store, and every name in a tree is judged by Git's own rules before anybody sees it.
+//!
+//! What it refuses to know: Kubernetes, dashboards, jobs. It maps failures to [`GitError`], whose
+//! [`reason`](GitError::reason) and [`http_code`](GitError::http_code) are all that callers need to report one.
+//!
+//! Start reading at [`Git`]; then `remote.rs` (what a sync does), `protocol/` (the wire), `cache.rs` (the object
+//! store on disk), `tree.rs` and `names.rs` (what is accepted from a stranger).
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), windlass_git::GitError> {
+//! use tokio_util::sync::CancellationToken;
+//! use windlass_git::{Git, GitConfig, Remote};
+//!
+//! windlass_git::init_process()?; // first thing in `main`
+//! let git = Git::new(GitConfig::new("/var/cache/windlass/git"))?;
+//! let source = git.remote(Remote { url: "https://example.com/dashboards.git".into(), credentials: None })?;
+//! let cancel = CancellationToken::new();
+//! let tip = source.resolve("main", &cancel).await?;
+//! for file in source.tree(&tip, "grafana", &cancel).await?.entries {
+//!     println!("{} {}", file.id, file.path);
+//! }
+//! # Ok(()) }
+//! ```
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
+
+mod error;
+mod git;
+pub mod http_backend;
+mod limits;
+mod policy;
+mod process;
+pub mod seed;
+mod source;
+
+pub use self::error::GitError;
+pub use self::git::{Credentials, Git, GitConfig, Remote};
+pub use self::limits::{Deadlines, Limits};
+pub use self::policy::{Origin, UrlPolicy};
+pub use self::process::init_process;
+pub use self::source::{
+    Change, ChangeKind, Diff, Entry, EntryKind, ObjectId, Ref, Rejected, Revision, Source, Tree, batches,
+};

@@ -1,0 +1,71 @@
+//! How much, and how long.
+
+use std::time::Duration;
+
+/// How much of a stranger's repository is accepted. Crossing one is [`GitError::LimitExceeded`], which
+/// names it.
+///
+/// [`GitError::LimitExceeded`]: crate::GitError::LimitExceeded
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one transfer; checked while they arrive, so that nothing larger is ever on disk. 1 GiB.
+    pub pack_bytes: u64,
+    /// Objects of one transfer. 2,000,000.
+    pub objects: u32,
+    /// Bytes of one file that is read. 10 MiB.
+    pub blob_bytes: u64,
+    /// Bytes of one directory's listing. 16 MiB.
+    pub tree_bytes: u64,
+    /// Files and directories of one tree, or looked at for one difference. 100,000.
+    pub entries: usize,
+    /// Directories inside each other. 64.
+    pub depth: usize,
+    /// Bytes of one path; a longer one is rejected by itself. 4,096 (Linux's `PATH_MAX`).
+    pub path_bytes: usize,
+    /// Refs of one answer. 50,000.
+    pub refs: usize,
+    /// Bytes of an answer that lists refs or describes the server. 16 MiB.
+    pub refs_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            pack_bytes: 1 << 30,
+            objects: 2_000_000,
+            blob_bytes: 10 << 20,
+            tree_bytes: 16 << 20,
+            entries: 100_000,
+            depth: 64,
+            path_bytes: 4_096,
+            refs: 50_000,
+            refs_bytes: 16 << 20,
+        }
+    }
+}
+
+/// How long a remote may take. Each is [`GitError::Timeout`] when it passes.
+///
+/// [`GitError::Timeout`]: crate::GitError::Timeout
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Until a connection is made, TLS included. 10 s.
+    pub connect: Duration,
+    /// Between two pieces of an answer, the first included. 30 s.
+    pub read: Duration,
+    /// A listing of refs as a whole. 30 s.
+    pub refs: Duration,
+    /// A transfer of objects as a whole. 10 min.
+    pub fetch: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            read: Duration::from_secs(30),
+            refs: Duration::from_secs(30),
+            fetch: Duration::from_mins(10),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Which URLs may be used, and which addresses connected to.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
+
+use crate::GitError;
+
+/// Scheme, host and port: what credentials are bound to and what an exception is made for.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Origin {
+    scheme: String,
+    host: String,
+    port: u16,
+}
+
+impl Origin {
+    /// The origin of `url`; nothing for a URL without a host or a port.
+    pub fn of(url: &Url) -> Option<Self> {
+        Some(Self {
+            scheme: url.scheme().to_owned(),
+            host: url.host_str()?.trim_end_matches('.').to_owned(),
+            port: url.port_or_known_default()?,
+        })
+    }
+
+    /// `host:port`, for messages.
+    pub(crate) fn authority(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}:{}", self.scheme, self.host, self.port)
+    }
+}
+
+/// Which URLs may be used: https on public addresses, and whatever else an allowed origin makes an exception
+/// for. The check is made on the URL, and again on every address when it is connected to, so that a name which
+/// resolves elsewhere the second time gains nothing.
+#[derive(Clone, Debug, Default)]
+pub struct UrlPolicy {
+    allowed: Vec<Origin>,
+}
+
+impl UrlPolicy {
+    /// Lifts the rules for exactly this `scheme://host:port` (http or https; the port may be left out when it is
+    /// the scheme's own). Private and loopback addresses are then fine there.
+    pub fn allow_origin(mut self, origin: &str) -> Result<Self, GitError> {
+        let refuse = |detail: &str| GitError::PolicyRefused {
+            url: without_user_info(origin),
+            detail: format!("{detail}; write an allowed origin as scheme://host:port"),
+        };
+        let url = Url::parse(origin).map_err(|error| refuse(&error.to_string()))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(refuse("its scheme is neither http nor https"));
+        }
+        if url.path() != "/" || url.query().is_some() || url.fragment().is_some() || has_user_info(&url) {
+            return Err(refuse("it is more than an origin"));
+        }
+        self.allowed.push(Origin::of(&url).ok_or_else(|| refuse("it has no host"))?);
+        Ok(self)
+    }
+
+    /// Whether an exception is made for `origin`.
+    pub(crate) fn lifted(&self, origin: &Origin) -> bool {
+        self.allowed.contains(origin)
+    }
+
+    /// Parses a repository's URL, or says why it may not be used.
+    pub(crate) fn check(&self, text: &str) -> Result<Url, GitError> {
+        let shown = without_user_info(text);
+        let refuse = |detail: String| GitError::PolicyRefused { url: shown.clone(), detail };
+        let url = Url::parse(text.trim())
+            .map_err(|error| refuse(format!("it is not a URL ({error}); write https://host/path")))?;
+        match url.scheme() {
+            "https" | "http" => {}
+            "file" => return Err(refuse("file: is not a remote; use a repository of type local".into())),
+            "ssh" | "git" | "git+ssh" => {
+                return Err(refuse(format!("{}: is not supported; use https:", url.scheme())));
+            }
+            other => return Err(refuse(format!("scheme {other:?} is not supported; use https:"))),
+        }
+        if has_user_info(&url) {
+            return Err(refuse("it carries a user name or password; use the token field".into()));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(refuse("it has a query or a fragment".into()));
+        }
+        self.check_request(&url)?;
+        Ok(url)
+    }
+
+    /// Judges one request's URL, redirects' included: scheme, and the address if the host is one.
+    pub(crate) fn check_request(&self, url: &Url) -> Result<(), GitError> {
+        let refuse =
+            |detail: String| GitError::PolicyRefused { url: without_user_info(url.as_str()), detail };
+        let origin = Origin::of(url).ok_or_else(|| refuse("it has no host".into()))?;
+        if self.lifted(&origin) {
+            return Ok(());
+        }
+        if url.scheme() != "https" {
+            return Err(refuse(format!("only https: is allowed; {origin} is not among the allowed origins")));
+        }
+        let address = match url.host() {
+            Some(Host::Ipv4(address)) => IpAddr::V4(address),
+            Some(Host::Ipv6(address)) => IpAddr::V6(address),
+            _ => return Ok(()),
+        };
+        if is_public(address) {
+            return Ok(());
+        }
+        Err(refuse(format!(
+            "{address} is not a public address and {origin} is not among the allowed origins"
+        )))
+    }
+}
+
+fn has_user_info(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
+}
+
+/// `text` as it may be shown: without what stands before an `@` in its authority.
+pub(crate) fn without_user_info(text: &str) -> String {
+    let start = text.find("://").map_or(0, |at| at + 3);
+    let end = text[start..].find(['/', '?', '#']).map_or(text.len(), |at| start + at);
+    let clean = match text[start..end].rfind('@') {
+        Some(at) => format!("{}{}", &text[..start], &text[start + at + 1..]),
+        None => text.to_owned(),
+    };
+    crate::error::printable(&clean, 300)
+}
+
+/// Whether anyone on the internet could be meant by it: not loopback, private, link-local, carrier-grade NAT,
+/// multicast, documentation, benchmarking or reserved (RFC 6890 and its registry). Addresses that carry an
+/// IPv4 address inside (mapped, NAT64, 6to4, Teredo) are not public: they would be a way around.
+pub(crate) fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    !matches!(
+        (a, b, c),
+        (0 | 10 | 127 | 224..=255, ..)
+            | (100, 64..=127, _)
+            | (169, 254, _)
+            | (172, 16..=31, _)
+            | (192, 0, 0 | 2)
+            | (192, 88, 99)
+            | (192, 168, _)
+            | (198, 18..=19, _)
+            | (198, 51, 100)
+            | (203, 0, 113)
+    )
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let [a, b, ..] = address.segments();
+    let global_unicast = a & 0xe000 == 0x2000;
+    let special = (a == 0x2001 && b < 0x0200) // IETF assignments, Teredo among them
+        || (a == 0x2001 && b == 0x0db8) // documentation
+        || a == 0x2002 // 6to4
+        || (a == 0x3fff && b < 0x1000); // documentation
+    global_unicast && !special
+}
+
+/// Resolves names and lets through only addresses that the policy allows. If any address of a name is not
+/// public the name is refused as a whole: a mixed answer is somebody's trick.
+pub(crate) struct PublicResolver;
+
+impl Resolve for PublicResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            if let Some(address) = found.iter().find(|address| !is_public(address.ip())) {
+                let refused = AddressRefused { host: name.as_str().to_owned(), address: address.ip() };
+                return Err(Box::new(refused).into());
+            }
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// A name that resolves to an address which is not public.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{host} resolves to {address}, which is not a public address; its origin is not among the allowed ones"
+)]
+pub(crate) struct AddressRefused {
+    host: String,
+    address: IpAddr,
+}
+
+/// The resolver as the HTTP client takes it.
+pub(crate) fn public_resolver() -> Arc<PublicResolver> {
+    Arc::new(PublicResolver)
+}
+
+#[cfg(test)]
+mod tests;
