@@ -1,1 +1,89 @@
-//! api
+//! The wire types of Windlass, and every rule about them that needs no IO.
+//!
+//! The crate knows the JSON of `provisioning.grafana.app/v0alpha1` and of the two kinds that it manages
+//! (folders and dashboards), how such objects are admitted, what their conditions and errors look like, and
+//! the custom resource definitions that describe them to an API server.
+//! It refuses to know clients, sockets, files and clocks: times are handed in as Unix milliseconds.
+//!
+//! # Where to start
+//!
+//! * the types: [`Repository`], [`Connection`], [`Job`], [`HistoricJob`], [`Folder`], [`Dashboard`];
+//! * admission: [`repositories`] and [`jobs`], which return [`FieldError`]s;
+//! * errors on the wire: [`status`], the only place where a `metav1.Status` is made;
+//! * definitions: [`crds::all`].
+//!
+//! # How the wire writes absence
+//!
+//! Absent and zero mean the same for most fields of these kinds, and a zero is left out when it is written.
+//! Those fields are plain values here (`String`, `i64`, `Vec`), empty when absent. The exceptions, which are
+//! written even when they are empty or `null`, say so beside the field.
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")
+)]
+
+#[macro_use]
+mod object;
+mod connection;
+mod consts;
+mod dashboard;
+mod duration;
+mod field_error;
+mod folder;
+mod health;
+mod job;
+mod job_options;
+mod repository;
+mod repository_options;
+mod repository_status;
+mod schema;
+mod secure;
+mod views;
+mod wire;
+
+pub mod conditions;
+pub mod crds;
+pub mod jobs;
+pub mod patch;
+pub mod paths;
+pub mod repositories;
+pub mod status;
+pub mod yaml;
+
+pub use crate::{
+    connection::{
+        Connection, ConnectionBitbucket, ConnectionGithub, ConnectionGithubEnterprise,
+        ConnectionGithubEnterpriseOauth, ConnectionOauth, ConnectionSecureValues, ConnectionSpec,
+        ConnectionStatus, ConnectionType, ConnectionWebhook,
+    },
+    consts::{DASHBOARD_GROUP, FOLDER_GROUP, GROUP, VERSION, annotations, audience, finalizers, labels},
+    dashboard::Dashboard,
+    duration::{GoDuration, ParseDurationError},
+    field_error::{FieldError, FieldErrorReason},
+    folder::{Folder, FolderSpec},
+    health::{ErrorDetails, HealthErrorKind, HealthStatus, TokenStatus},
+    job::{HistoricJob, Job, JobAction, JobResourceSummary, JobSpec, JobState, JobStatus},
+    job_options::{
+        DeleteOptions, FixFolderMetadataOptions, MigrateOptions, MoveOptions, PullOptions,
+        PullRequestJobOptions, PushOptions, ResourceRef, TestOptions,
+    },
+    repository::{
+        BitbucketRepository, ConnectionRef, GitRepository, GithubEnterpriseRepository, GithubRepository,
+        GitlabRepository, LocalRepository, Repository, RepositorySpec, RepositoryType,
+    },
+    repository_options::{
+        BranchOptions, CommitOptions, PullRequestOptions, SigningMethod, SyncOptions, SyncTarget,
+        WebhookConfig, Workflow,
+    },
+    repository_status::{
+        DeletionError, DeletionStatus, DeletionTarget, QuotaStatus, RepositoryStatus, ResourceCount,
+        SyncStatus, WebhookStatus,
+    },
+    secure::{InlineSecureValue, SecureValues},
+    views::{
+        AvailableResource, FileItem, FileList, HistoryAuthor, HistoryItem, HistoryList, ManagedStats, RefItem,
+        RefList, RepositoryUrls, RepositoryView, RepositoryViewList, ResourceAction, ResourceList,
+        ResourceListItem, ResourceObjects, ResourceRepositoryInfo, ResourceStats, ResourceType,
+        ResourceWrapper, TestResults, WebhookResponse,
+    },
+};

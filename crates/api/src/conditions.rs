@@ -1,0 +1,154 @@
+//! Conditions: their names, their messages, and the rule by which they are set.
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+
+/// Condition types.
+pub mod types {
+    /// The object can be used.
+    pub const READY: &str = "Ready";
+    /// The namespace has room for its repositories.
+    pub const NAMESPACE_QUOTA: &str = "NamespaceQuota";
+    /// The repository has room for its resources.
+    pub const RESOURCE_QUOTA: &str = "ResourceQuota";
+    /// The last pull succeeded wholly.
+    pub const PULL_STATUS: &str = "PullStatus";
+    /// No other repository covers the same path.
+    pub const PATH_CONFLICT: &str = "PathConflict";
+}
+
+/// Condition reasons.
+pub mod reasons {
+    /// Ready: the check passed.
+    pub const AVAILABLE: &str = "Available";
+    /// Not ready, for no reason that is known better.
+    pub const UNAVAILABLE: &str = "Unavailable";
+    /// Not ready: something in the spec is wrong.
+    pub const INVALID_SPEC: &str = "InvalidSpec";
+    /// Not ready: the credentials were refused.
+    pub const AUTHENTICATION_FAILED: &str = "AuthenticationFailed";
+    /// Not ready: the remote does not answer as it should.
+    pub const SERVICE_UNAVAILABLE: &str = "ServiceUnavailable";
+    /// Not ready: the remote asks us to wait.
+    pub const RATE_LIMITED: &str = "RateLimited";
+    /// Within the limit.
+    pub const WITHIN_QUOTA: &str = "WithinQuota";
+    /// There is no limit.
+    pub const QUOTA_UNLIMITED: &str = "QuotaUnlimited";
+    /// At the limit.
+    pub const QUOTA_REACHED: &str = "QuotaReached";
+    /// Above the limit.
+    pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
+    /// The pull succeeded.
+    pub const SUCCESS: &str = "Success";
+    /// The pull failed.
+    pub const FAILURE: &str = "Failure";
+    /// The pull left something out.
+    pub const COMPLETED_WITH_WARNINGS: &str = "CompletedWithWarnings";
+    /// The pull left files out that are no valid resources.
+    pub const RESOURCE_INVALID: &str = "ResourceInvalid";
+    /// The pull met folders without metadata.
+    pub const MISSING_FOLDER_METADATA: &str = "MissingFolderMetadata";
+    /// The pull met folders whose metadata contradict one another.
+    pub const FOLDER_METADATA_CONFLICT: &str = "FolderMetadataConflict";
+    /// No other repository covers the path.
+    pub const NO_PATH_CONFLICT: &str = "NoPathConflict";
+    /// Another repository covers the path.
+    pub const PATH_CONFLICT: &str = "PathConflict";
+}
+
+/// Condition messages that clients may compare with.
+pub mod messages {
+    /// Ready is true.
+    pub const AVAILABLE: &str = "Resource is available";
+    /// Ready is false and the check said nothing more.
+    pub const UNAVAILABLE: &str = "Resource is unavailable";
+    /// The pull succeeded.
+    pub const PULL_SUCCESS: &str = "Pull completed successfully";
+    /// The pull went over the limit.
+    pub const PULL_QUOTA_EXCEEDED: &str = "Pull completed with quota exceeded";
+    /// The pull left something out.
+    pub const PULL_WARNINGS: &str = "Pull completed with warnings";
+    /// The pull failed.
+    pub const PULL_ERRORS: &str = "Pull completed with errors";
+    /// No limit on the number of repositories.
+    pub const QUOTA_UNLIMITED: &str = "No quota limits configured";
+    /// No other repository covers the path.
+    pub const NO_PATH_CONFLICT: &str = "no other repository shares this URL, branch, and path";
+}
+
+/// A condition about a generation of the spec, as of a moment.
+pub fn new(
+    kind: &str,
+    holds: bool,
+    reason: &str,
+    message: impl Into<String>,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Condition {
+    Condition {
+        type_: kind.to_owned(),
+        status: if holds { "True" } else { "False" }.to_owned(),
+        reason: reason.to_owned(),
+        message: message.into(),
+        observed_generation: generation,
+        last_transition_time: Time(now),
+    }
+}
+
+/// Sets a condition by its type and answers whether anything changed.
+///
+/// The time of the last transition is kept unless the status flips.
+pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) -> bool {
+    let Some(existing) = conditions.iter_mut().find(|existing| existing.type_ == condition.type_) else {
+        conditions.push(condition);
+        return true;
+    };
+    if existing.status == condition.status {
+        condition.last_transition_time = existing.last_transition_time.clone();
+    }
+    if *existing == condition {
+        return false;
+    }
+    *existing = condition;
+    true
+}
+
+/// The condition of a type.
+pub fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+/// Whether the condition of a type is there and true.
+pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
+    find(conditions, kind).is_some_and(|condition| condition.status == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn ready(holds: bool, message: &str, second: i64) -> Condition {
+        new(types::READY, holds, reasons::AVAILABLE, message, Some(1), at(second))
+    }
+
+    #[test]
+    fn a_condition_keeps_its_transition_time_until_its_status_flips() {
+        let mut conditions = Vec::new();
+        assert!(set(&mut conditions, ready(true, "a", 1)));
+        assert!(!set(&mut conditions, ready(true, "a", 2)), "the same again is no change");
+        assert!(set(&mut conditions, ready(true, "b", 3)), "another message is a change");
+        assert_eq!(conditions[0].last_transition_time.0, at(1));
+        assert!(set(&mut conditions, ready(false, "b", 4)));
+        assert_eq!(conditions[0].last_transition_time.0, at(4));
+        assert_eq!(conditions.len(), 1);
+        assert!(!is_true(&conditions, types::READY));
+        assert!(find(&conditions, types::PULL_STATUS).is_none());
+    }
+}

@@ -1,0 +1,106 @@
+//! Which paths and branch names are accepted.
+
+/// Longest path, in bytes.
+pub const MAX_PATH_LENGTH: usize = 1024;
+/// Most segments of a file's path that is synced.
+pub const MAX_PATH_DEPTH: usize = 8;
+
+/// Checks a path in a request: relative, plain characters, no way out of the repository.
+///
+/// The empty path is the root. The error says what is wrong, for a reader.
+/// (Grafana: `safepath/safe.go`.)
+pub fn safe_path(path: &str) -> Result<(), &'static str> {
+    if path.len() > MAX_PATH_LENGTH {
+        return Err("path is too long (at most 1024 bytes)");
+    }
+    if path.contains('%') {
+        return Err("path contains percent-encoding, which is not allowed");
+    }
+    if !path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b' ' | b'/' | b'_' | b'.' | b'-')) {
+        return Err("path contains characters other than letters, digits, spaces and / _ . -");
+    }
+    if path.contains("//") {
+        return Err("path contains an empty segment (//)");
+    }
+    for segment in path.split('/') {
+        match segment {
+            "." | ".." => return Err("path traversal is not allowed"),
+            _ if segment.starts_with('.') => return Err("hidden files and folders are not allowed"),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Checks a branch's name.
+///
+/// Stricter than Git where Grafana is (`R/git/branch.go`), and as strict as Git elsewhere, so that a name
+/// that passes never fails as a ref.
+pub fn branch_name(name: &str) -> Result<(), &'static str> {
+    if name.is_empty() {
+        return Err("branch name is empty");
+    }
+    if !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'/' | b'.')) {
+        return Err("branch name contains characters other than letters, digits and - _ / .");
+    }
+    if name.starts_with('/') || name.ends_with('/') {
+        return Err("branch name starts or ends with a slash");
+    }
+    if name.starts_with('-') {
+        return Err("branch name starts with a dash");
+    }
+    if name.ends_with('.') {
+        return Err("branch name ends with a dot");
+    }
+    if name.contains("..") {
+        return Err("branch name contains two dots in a row");
+    }
+    if name.contains("//") {
+        return Err("branch name contains two slashes in a row");
+    }
+    for segment in name.split('/') {
+        if segment.starts_with('.') {
+            return Err("branch name has a part that starts with a dot");
+        }
+        if segment.len() >= 5 && segment[segment.len() - 5..].eq_ignore_ascii_case(".lock") {
+            return Err("branch name has a part that ends with .lock");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_paths_are_safe() {
+        for path in ["", "a", "grafana/dashboards", "a b/c_d-e.json", "trailing/", "v1.2/x"] {
+            assert_eq!(safe_path(path), Ok(()), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn paths_that_leave_hide_or_disguise_are_refused() {
+        let long = "a".repeat(1025);
+        for path in ["../a", "a/../b", "a/..", "./a", ".git/config", "a/.hidden", "a//b", "a%2fb", "a\\b", "ä", "a\0", &long] {
+            assert!(safe_path(path).is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn ordinary_branches_are_accepted() {
+        for name in ["main", "feature/a-b_c", "release-1.2", "user/x/y"] {
+            assert_eq!(branch_name(name), Ok(()), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn branches_that_git_or_grafana_would_refuse_are_refused() {
+        for name in
+            ["", "/a", "a/", "a.", "a.lock", "a.LOCK", "a.lock/b", "a..b", "a//b", "a b", "a~1", "-a", ".a", "a/.b", "ä", "a\n"]
+        {
+            assert!(branch_name(name).is_err(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Secret values inside an object.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::wire::is_zero;
+
+/// One secret of an object: a raw value on the way in, a reference on the way out.
+///
+/// Serialising it writes the raw value, since that is how a client hands a secret over; printing it with
+/// `Debug` never does.
+#[derive(Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InlineSecureValue {
+    /// The raw secret, to be stored. Accepted on create and update, never returned.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "expose", deserialize_with = "conceal")]
+    #[schemars(with = "String", length(min = 1, max = 24576))]
+    pub create: Option<SecretString>,
+    /// Name of the stored secret that holds the value.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub name: String,
+    /// Asks for the removal of the stored secret.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub remove: bool,
+}
+
+impl InlineSecureValue {
+    /// The longest raw value that is accepted, in bytes.
+    pub const MAX_LENGTH: usize = 24_576;
+
+    /// A reference to a stored secret.
+    pub fn reference(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// A raw value to be stored.
+    pub fn raw(value: impl Into<String>) -> Self {
+        Self { create: Some(SecretString::from(value.into())), ..Self::default() }
+    }
+
+    /// Whether there is a value: raw or stored, and not about to be removed.
+    pub fn is_set(&self) -> bool {
+        !self.remove && (self.create.is_some() || !self.name.is_empty())
+    }
+}
+
+impl fmt::Debug for InlineSecureValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InlineSecureValue")
+            .field("create", &self.create.as_ref().map(|_| "[redacted]"))
+            .field("name", &self.name)
+            .field("remove", &self.remove)
+            .finish()
+    }
+}
+
+/// Compares raw values in variable time: for tests and change detection, never for authentication.
+impl PartialEq for InlineSecureValue {
+    fn eq(&self, other: &Self) -> bool {
+        let raw = |value: &Self| value.create.as_ref().map(|secret| secret.expose_secret().to_owned());
+        raw(self) == raw(other) && self.name == other.name && self.remove == other.remove
+    }
+}
+
+fn expose<S: Serializer>(value: &Option<SecretString>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(ExposeSecret::expose_secret).serialize(serializer)
+}
+
+fn conceal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretString>, D::Error> {
+    Ok(Option::<String>::deserialize(deserializer)?.map(SecretString::from))
+}
+
+/// The secrets of a repository.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecureValues {
+    /// Token with which the repository is read and written.
+    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
+    pub token: InlineSecureValue,
+    /// Secret that signs the provider's webhook calls.
+    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
+    pub webhook_secret: InlineSecureValue,
+    /// Private key that signs commits.
+    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
+    pub commit_signing_key: InlineSecureValue,
+}
