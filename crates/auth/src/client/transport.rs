@@ -1,0 +1,159 @@
+//! The HTTP connections beneath every client here, and errors that say what to do.
+
+use std::{error::Error as StdError, io, task::Poll, time::Duration};
+
+use futures::{FutureExt as _, future::BoxFuture};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use rustls::ClientConfig;
+use tower::{BoxError, Layer, Service};
+
+/// TCP and TLS together.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer than a watch may be silent between bookmarks, so that only a dead connection runs into it.
+const READ_TIMEOUT: Duration = Duration::from_mins(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Dead peers are noticed by the kernel, also beneath a silent watch.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+
+pub(super) type HttpClient<B> = Client<TimeoutConnector<HttpsConnector<HttpConnector>>, B>;
+
+/// A pooled HTTP/1 client, as kube's own: each watch takes a connection.
+pub(super) fn http_client<B>(tls: ClientConfig) -> HttpClient<B>
+where
+    B: hyper::body::Body + Send,
+    B::Data: Send,
+{
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_keepalive(Some(TCP_KEEPALIVE));
+    let https =
+        HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(http);
+    let mut connector = TimeoutConnector::new(https);
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    connector.set_read_timeout(Some(READ_TIMEOUT));
+    connector.set_write_timeout(Some(WRITE_TIMEOUT));
+    // Else the time that a pooled connection lay idle counts against the next answer.
+    connector.set_reset_reader_on_write(true);
+    Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector)
+}
+
+/// A request that never got an answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApiTransportError {
+    /// The server's certificate is not one that we trust.
+    #[error(
+        "the API server at {url} is not trusted ({reason}): set tls_ca_file to the CA that signed its certificate, \
+         or tls_insecure = true to accept any (development only; verified is the default)"
+    )]
+    UntrustedServer {
+        /// The server, redacted.
+        url: String,
+        /// What is wrong with its certificate.
+        reason: String,
+    },
+    /// The server refused our certificate, or wants one.
+    #[error(
+        "the API server at {url} refused our side of TLS ({reason}): set tls_cert_file and tls_key_file \
+         to a client certificate that it accepts"
+    )]
+    ClientRefused {
+        /// The server, redacted.
+        url: String,
+        /// The alert that it sent.
+        reason: String,
+    },
+    /// No connection.
+    #[error("failed to connect to the API server at {url}")]
+    Connect {
+        /// The server, redacted.
+        url: String,
+        /// What went wrong.
+        #[source]
+        source: BoxError,
+    },
+}
+
+/// What TLS objected to, if that is why a request failed.
+pub(super) enum TlsFailure {
+    Untrusted(String),
+    Refused(String),
+}
+
+/// Looks for a TLS failure through a chain of sources. An [`io::Error`] hides the error it wraps from
+/// [`StdError::source`], so it is opened.
+pub(super) fn tls_failure(error: &(dyn StdError + 'static)) -> Option<TlsFailure> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<rustls::Error>() {
+            return match error {
+                rustls::Error::InvalidCertificate(reason) => Some(TlsFailure::Untrusted(reason.to_string())),
+                rustls::Error::AlertReceived(alert) => Some(TlsFailure::Refused(format!("{alert:?}"))),
+                _ => None,
+            };
+        }
+        if let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref)
+            && let Some(failure) = tls_failure(inner)
+        {
+            return Some(failure);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// Turns the errors of an [`HttpClient`] into [`ApiTransportError`]s that name the server.
+#[derive(Clone, Debug)]
+pub(super) struct ExplainLayer {
+    pub(super) url: String,
+}
+
+impl<S> Layer<S> for ExplainLayer {
+    type Service = Explain<S>;
+
+    fn layer(&self, inner: S) -> Explain<S> {
+        Explain { inner, url: self.url.clone() }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Explain<S> {
+    inner: S,
+    url: String,
+}
+
+impl<S, B> Service<Request<B>> for Explain<S>
+where
+    S: Service<Request<B>, Response = Response<Incoming>, Error = hyper_util::client::legacy::Error>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Incoming>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut std::task::Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let url = self.url.clone();
+        self.inner.call(request).map(|answer| answer.map_err(|error| explain(url, error))).boxed()
+    }
+}
+
+fn explain(url: String, error: hyper_util::client::legacy::Error) -> BoxError {
+    match tls_failure(&error) {
+        Some(TlsFailure::Untrusted(reason)) => ApiTransportError::UntrustedServer { url, reason }.into(),
+        Some(TlsFailure::Refused(reason)) => ApiTransportError::ClientRefused { url, reason }.into(),
+        None if error.is_connect() => ApiTransportError::Connect { url, source: error.into() }.into(),
+        None => error.into(),
+    }
+}

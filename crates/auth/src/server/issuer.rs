@@ -1,0 +1,368 @@
+//! Issues access tokens to holders of system tokens.
+
+use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Serialize};
+use subtle::{Choice, ConstantTimeEq as _};
+
+use crate::{
+    Now,
+    server::{caller::Audiences, keys::Keys, verify::Verifier},
+};
+
+/// The system token that Grafana's development set-up uses; ours on loopback listeners only.
+const DEFAULT_SYSTEM_TOKEN: &str = "ProvisioningAdminToken";
+
+/// A long-lived secret that may be exchanged for access tokens.
+#[derive(Clone, Debug)]
+pub struct SystemToken {
+    /// Who holds it; becomes the subject of the access tokens.
+    pub name: String,
+    /// The secret itself.
+    pub token: SecretString,
+    /// Audiences that may be asked for.
+    pub allowed_audiences: Audiences,
+    /// Namespaces that may be asked for; `*` stands for all, and for tokens of all namespaces.
+    pub namespaces: Vec<String>,
+}
+
+impl SystemToken {
+    /// A system token for every audience and namespace.
+    pub fn admin(name: impl Into<String>, token: SecretString) -> Self {
+        Self { name: name.into(), token, allowed_audiences: Audiences::All, namespaces: vec!["*".to_owned()] }
+    }
+
+    /// The well-known development token `ProvisioningAdminToken`, if `listener` can only be reached from this
+    /// machine.
+    pub fn default_for(listener: SocketAddr) -> Option<Self> {
+        listener.ip().is_loopback().then(|| Self::admin("provisioning-admin", DEFAULT_SYSTEM_TOKEN.into()))
+    }
+}
+
+/// What an [`Issuer`] issues and to whom.
+#[derive(Clone)]
+pub struct IssuerOptions {
+    /// The `iss` claim.
+    pub issuer: String,
+    /// Who may ask.
+    pub system_tokens: Vec<SystemToken>,
+    /// Lifetime of a token when none is asked for: 10 minutes by default.
+    pub lifetime: Duration,
+    /// Longest lifetime that is given; a longer wish is cut to it. One hour by default.
+    pub max_lifetime: Duration,
+    /// The clock.
+    pub now: Now,
+}
+
+impl Default for IssuerOptions {
+    fn default() -> Self {
+        Self {
+            issuer: "windlass".to_owned(),
+            system_tokens: Vec::new(),
+            lifetime: Duration::from_mins(10),
+            max_lifetime: Duration::from_hours(1),
+            now: Arc::new(jiff::Timestamp::now),
+        }
+    }
+}
+
+impl std::fmt::Debug for IssuerOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IssuerOptions")
+            .field("issuer", &self.issuer)
+            .field("system_tokens", &self.system_tokens)
+            .field("lifetime", &self.lifetime)
+            .field("max_lifetime", &self.max_lifetime)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A request for an access token, as the exchange's body has it.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenRequest {
+    /// The namespace to open; `*` for all.
+    #[serde(default)]
+    pub namespace: String,
+    /// The API groups to open.
+    #[serde(default)]
+    pub audiences: Vec<String>,
+    /// An access token of ours, on whose subject's behalf the new one is to act.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject_token: Option<String>,
+    /// Wished lifetime in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<i64>,
+}
+
+/// The claims of an access token.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Claims {
+    pub(crate) iss: String,
+    pub(crate) sub: String,
+    pub(crate) aud: Vec<String>,
+    pub(crate) exp: i64,
+    pub(crate) iat: i64,
+    pub(crate) jti: String,
+    pub(crate) namespace: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) act: Option<Actor>,
+}
+
+/// Who acts for the subject (RFC 8693, 4.1).
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Actor {
+    pub(crate) sub: String,
+}
+
+/// Why an exchange was refused; `Display` is the answer's `error`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GrantError {
+    /// No `Authorization: Bearer` header: 401.
+    #[error("no system token: send \"Authorization: Bearer <system token>\"")]
+    NoSystemToken,
+    /// The system token is not one of ours: 401.
+    #[error("the system token is not known to this server")]
+    UnknownSystemToken,
+    /// The well-known development token, where it is not accepted: 401.
+    #[error("the default system token is accepted on loopback listeners only: configure a token of your own")]
+    DefaultTokenRefused,
+    /// The body is not a request for a token: 400.
+    #[error("bad request: {0}")]
+    BadRequest(String),
+    /// The holder may not have that audience: 403.
+    #[error("system token {holder:?} may not have the audience {audience:?}")]
+    AudienceRefused {
+        /// Whose system token.
+        holder: String,
+        /// What was asked for.
+        audience: String,
+    },
+    /// The holder may not have that namespace: 403.
+    #[error("system token {holder:?} may not have the namespace {namespace:?}")]
+    NamespaceRefused {
+        /// Whose system token.
+        holder: String,
+        /// What was asked for.
+        namespace: String,
+    },
+    /// Signing failed: 500.
+    #[error("failed to sign the access token")]
+    Sign,
+}
+
+/// Why an [`Issuer`] could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IssuerError {
+    /// The signing key cannot be used.
+    #[error("failed to read the signing key")]
+    SigningKey(#[source] jsonwebtoken::errors::Error),
+    /// A system token is empty, which any request would match.
+    #[error("failed to accept system token {0:?}: it is empty")]
+    EmptySystemToken(String),
+}
+
+/// Issues ES256 access tokens. Cheap to clone.
+#[derive(Clone)]
+pub struct Issuer {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: IssuerOptions,
+    key_id: String,
+    key: EncodingKey,
+    verifier: Verifier,
+    jwks: serde_json::Value,
+}
+
+impl std::fmt::Debug for Issuer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Issuer")
+            .field("options", &self.inner.options)
+            .field("key_id", &self.inner.key_id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Issuer {
+    /// An issuer that signs with the signing key of `keys`.
+    ///
+    /// # Errors
+    /// [`IssuerError`] for an unusable key or an empty system token.
+    pub fn new(keys: &Keys, options: IssuerOptions) -> Result<Self, IssuerError> {
+        if let Some(empty) = options.system_tokens.iter().find(|token| token.token.expose_secret().is_empty())
+        {
+            return Err(IssuerError::EmptySystemToken(empty.name.clone()));
+        }
+        let key = EncodingKey::from_ec_pem(keys.signing_key_pem().expose_secret().as_bytes())
+            .map_err(IssuerError::SigningKey)?;
+        let (x, y) = keys.signing_public_point();
+        let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
+        // RFC 7638: the thumbprint names the key, so that restarts agree on it.
+        let thumbprint = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
+        let key_id = URL_SAFE_NO_PAD.encode(digest(&SHA256, thumbprint.as_bytes()));
+        let decoding = DecodingKey::from_ec_components(&x, &y).map_err(IssuerError::SigningKey)?;
+        let verifier = Verifier::new(
+            options.issuer.clone(),
+            HashMap::from([(key_id.clone(), decoding)]),
+            options.now.clone(),
+        );
+        let jwks = serde_json::json!({"keys": [{
+            "kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": key_id, "x": x, "y": y,
+        }]});
+        Ok(Self { inner: Arc::new(Inner { options, key_id, key, verifier, jwks }) })
+    }
+
+    /// What verifies this issuer's tokens.
+    pub fn verifier(&self) -> Verifier {
+        self.inner.verifier.clone()
+    }
+
+    /// The public keys, as a JSON web key set.
+    pub fn jwks(&self) -> &serde_json::Value {
+        &self.inner.jwks
+    }
+
+    /// Exchanges a system token.
+    ///
+    /// # Errors
+    /// [`GrantError`], which says whether the token, the request or the right is at fault.
+    pub fn exchange(&self, system_token: &str, request: &TokenRequest) -> Result<SecretString, GrantError> {
+        let holder = self.holder(system_token)?;
+        let audiences = validated(request)?;
+        if let Audiences::Some(allowed) = &holder.allowed_audiences
+            && let Some(refused) = audiences.iter().find(|audience| !allowed.contains(*audience))
+        {
+            return Err(GrantError::AudienceRefused {
+                holder: holder.name.clone(),
+                audience: refused.clone(),
+            });
+        }
+        if !holder.namespaces.iter().any(|allowed| allowed == "*" || *allowed == request.namespace) {
+            return Err(GrantError::NamespaceRefused {
+                holder: holder.name.clone(),
+                namespace: request.namespace.clone(),
+            });
+        }
+        let holder_subject = format!("access-policy:{}", holder.name);
+        let (subject, actor) = match &request.subject_token {
+            None => (holder_subject, None),
+            Some(subject_token) => {
+                let subject = self
+                    .inner
+                    .verifier
+                    .claims(subject_token)
+                    .map_err(|error| GrantError::BadRequest(format!("subjectToken: {error}")))?;
+                if subject.namespace != "*" && subject.namespace != request.namespace {
+                    return Err(GrantError::NamespaceRefused {
+                        holder: subject.sub,
+                        namespace: request.namespace.clone(),
+                    });
+                }
+                (subject.sub, Some(Actor { sub: holder_subject }))
+            }
+        };
+        self.sign(subject, actor, audiences, request)
+    }
+
+    /// Issues a token without a system token, for callers inside this process.
+    ///
+    /// # Errors
+    /// [`GrantError::BadRequest`] for an empty namespace or audience list.
+    pub fn issue(&self, subject: &str, request: &TokenRequest) -> Result<SecretString, GrantError> {
+        let audiences = validated(request)?;
+        self.sign(subject.to_owned(), None, audiences, request)
+    }
+
+    fn sign(
+        &self,
+        sub: String,
+        act: Option<Actor>,
+        aud: Vec<String>,
+        request: &TokenRequest,
+    ) -> Result<SecretString, GrantError> {
+        let options = &self.inner.options;
+        let lifetime = match request.expires_in {
+            None => options.lifetime,
+            Some(seconds) => match u64::try_from(seconds) {
+                Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
+                _ => {
+                    return Err(GrantError::BadRequest(
+                        "expiresIn must be a positive number of seconds".into(),
+                    ));
+                }
+            },
+        }
+        .min(options.max_lifetime);
+        let iat = (options.now)().as_second();
+        let mut id = [0_u8; 16];
+        aws_lc_rs::rand::fill(&mut id).map_err(|_| GrantError::Sign)?;
+        let claims = Claims {
+            iss: options.issuer.clone(),
+            sub,
+            aud,
+            exp: iat.saturating_add_unsigned(lifetime.as_secs()),
+            iat,
+            jti: URL_SAFE_NO_PAD.encode(id),
+            namespace: request.namespace.clone(),
+            act,
+        };
+        let mut header = Header::new(Algorithm::ES256);
+        header.kid = Some(self.inner.key_id.clone());
+        // RFC 9068, and what Grafana's own verifiers ask for.
+        header.typ = Some("at+jwt".to_owned());
+        jsonwebtoken::encode(&header, &claims, &self.inner.key).map(SecretString::from).map_err(|error| {
+            tracing::error!(error = %error, "failed to sign an access token");
+            GrantError::Sign
+        })
+    }
+
+    /// Finds the holder in time that depends on nothing secret: digests of equal length are compared, all of them.
+    fn holder(&self, presented: &str) -> Result<&SystemToken, GrantError> {
+        let presented_digest = digest(&SHA256, presented.as_bytes());
+        let mut found = None;
+        for candidate in &self.inner.options.system_tokens {
+            let candidate_digest = digest(&SHA256, candidate.token.expose_secret().as_bytes());
+            let equal: Choice = candidate_digest.as_ref().ct_eq(presented_digest.as_ref());
+            if bool::from(equal) {
+                found = Some(candidate);
+            }
+        }
+        found.ok_or(if presented == DEFAULT_SYSTEM_TOKEN {
+            GrantError::DefaultTokenRefused
+        } else {
+            GrantError::UnknownSystemToken
+        })
+    }
+}
+
+/// The audiences, sorted and unique, of a request that names a namespace and at least one audience.
+fn validated(request: &TokenRequest) -> Result<Vec<String>, GrantError> {
+    let bad = |message: &str| Err(GrantError::BadRequest(message.to_owned()));
+    if request.namespace.is_empty() {
+        return bad("namespace is required (\"*\" for all)");
+    }
+    if request.namespace.len() > 253 {
+        return bad("namespace is longer than 253 characters");
+    }
+    if request.audiences.is_empty() {
+        return bad("audiences needs at least one entry");
+    }
+    if request.audiences.len() > 32 {
+        return bad("audiences has more than 32 entries");
+    }
+    if request.audiences.iter().any(|audience| audience.is_empty() || audience.len() > 253) {
+        return bad("audiences must have 1 to 253 characters each");
+    }
+    let mut audiences = request.audiences.clone();
+    audiences.sort_unstable();
+    audiences.dedup();
+    Ok(audiences)
+}

@@ -1,0 +1,105 @@
+//! What a request path reaches: the group and namespace that its caller needs.
+
+/// The part of the API that a path addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestScope {
+    /// Health and version: open to anybody.
+    Anonymous,
+    /// Discovery, OpenAPI, metrics and whatever is no API object: open to any authenticated caller.
+    Discovery,
+    /// Objects of one API group.
+    Resource {
+        /// The API group, `""` for core.
+        group: String,
+        /// The namespace, `""` for a cluster-wide request.
+        namespace: String,
+    },
+}
+
+impl RequestScope {
+    /// Reads the scope off a URL path. Segments are percent-decoded as the router decodes them, so that an
+    /// encoded namespace is the namespace that the handler will see.
+    pub fn of(path: &str) -> Self {
+        if matches!(path, "/readyz" | "/livez" | "/healthz" | "/version") {
+            return Self::Anonymous;
+        }
+        let segments: Vec<String> = path.trim_start_matches('/').split('/').map(decode).collect();
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let (group, rest) = match segments.as_slice() {
+            ["api", _version, rest @ ..] => ("", rest),
+            ["apis", group, _version, rest @ ..] => (*group, rest),
+            _ => return Self::Discovery,
+        };
+        let namespace = match rest {
+            [] | [""] => return Self::Discovery,
+            ["namespaces", namespace, ..] => namespace,
+            _ => "",
+        };
+        Self::Resource { group: group.to_owned(), namespace: namespace.to_owned() }
+    }
+}
+
+/// Percent-decodes one path segment; what is not a valid escape or not UTF-8 stays as it came, and then matches
+/// no namespace.
+fn decode(segment: &str) -> String {
+    let bytes = segment.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let escape = (bytes[at] == b'%').then(|| bytes.get(at + 1..at + 3)).flatten();
+        let value = escape.and_then(|pair| {
+            let high = char::from(pair[0]).to_digit(16)?;
+            let low = char::from(pair[1]).to_digit(16)?;
+            u8::try_from(high * 16 + low).ok()
+        });
+        if let Some(value) = value {
+            decoded.push(value);
+            at += 3;
+        } else {
+            decoded.push(bytes[at]);
+            at += 1;
+        }
+    }
+    String::from_utf8(decoded).unwrap_or_else(|_| segment.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RequestScope::{self, Anonymous, Discovery};
+
+    fn resource(group: &str, namespace: &str) -> RequestScope {
+        RequestScope::Resource { group: group.into(), namespace: namespace.into() }
+    }
+
+    #[test]
+    fn paths_are_read_as_the_router_reads_them() {
+        let p = "provisioning.grafana.app";
+        for (path, expected) in [
+            ("/readyz", Anonymous),
+            ("/version", Anonymous),
+            ("/readyz/", Discovery),
+            ("/", Discovery),
+            ("/api", Discovery),
+            ("/api/v1", Discovery),
+            ("/apis", Discovery),
+            ("/apis/provisioning.grafana.app", Discovery),
+            ("/apis/provisioning.grafana.app/v0alpha1", Discovery),
+            ("/openapi/v3/apis/provisioning.grafana.app/v0alpha1", Discovery),
+            ("/apis/provisioning.grafana.app/v0alpha1/jobs", resource(p, "")),
+            ("/apis/provisioning.grafana.app/v0alpha1/namespaces/default/jobs", resource(p, "default")),
+            (
+                "/apis/provisioning.grafana.app/v0alpha1/namespaces/default/repositories/r/jobs",
+                resource(p, "default"),
+            ),
+            ("/apis/provisioning%2Egrafana.app/v0alpha1/namespaces/a%2Db/jobs", resource(p, "a-b")),
+            ("/apis/provisioning.grafana.app/v0alpha1/%6eamespaces/other/jobs", resource(p, "other")),
+            ("/apis/provisioning.grafana.app/v0alpha1/namespaces/%zz/jobs", resource(p, "%zz")),
+            ("/api/v1/namespaces", resource("", "")),
+            ("/api/v1/namespaces/default", resource("", "default")),
+            ("/api/v1/namespaces/default/secrets/s", resource("", "default")),
+        ] {
+            assert_eq!(RequestScope::of(path), expected, "{path}");
+        }
+    }
+}
