@@ -62,6 +62,12 @@ impl Key {
         &self.0[..end]
     }
 
+    /// `group NUL resource NUL namespace NUL`: all but the name.
+    pub(super) fn folder(&self) -> &str {
+        let end = self.0.rfind(SEPARATOR).map_or(0, |at| at + 1);
+        &self.0[..end]
+    }
+
     fn part(&self, index: usize) -> &str {
         self.0.split(SEPARATOR).nth(index).unwrap_or_default()
     }
@@ -73,10 +79,10 @@ impl fmt::Display for Key {
         if !self.group().is_empty() {
             write!(f, ".{}", self.group())?;
         }
-        if !self.namespace().is_empty() {
-            write!(f, " {}/{}", self.namespace(), self.name())
-        } else {
+        if self.namespace().is_empty() {
             write!(f, " {}", self.name())
+        } else {
+            write!(f, " {}/{}", self.namespace(), self.name())
         }
     }
 }

@@ -102,6 +102,21 @@ impl Log {
         })
     }
 
+    /// Forgets all events: what led to `revision` is not known. Watches that have not seen it expire.
+    pub(super) fn reset(&self, revision: u64) {
+        let mut state = self.lock();
+        state.published = revision;
+        state.opened = revision;
+        state.events = 0;
+        state.bytes = 0;
+        for ring in state.rings.values_mut() {
+            ring.events.clear();
+            ring.bytes = 0;
+            ring.floor = revision;
+            ring.news.send_replace(());
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing in here panics between two related changes.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -15,9 +15,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+mod commit;
+mod database;
+mod engine;
 mod key;
 mod log;
+mod snapshots;
 
+pub use engine::{in_memory, open_file};
 pub use key::{Key, Range};
 pub use log::WatchStream;
 
@@ -306,7 +311,7 @@ impl Default for StoreOptions {
             log_events: 32_768,
             log_bytes: 16 << 20,
             snapshots: 32,
-            snapshot_idle: Duration::from_secs(60),
+            snapshot_idle: Duration::from_mins(1),
         }
     }
 }

@@ -1,0 +1,144 @@
+//! Measures the file store: durable commits a second, lists, and the file's size beside the live data.
+//!
+//! `cargo run --release -p windlass-apiserver --example store_bench [-- FOLDER]`; without a folder, a temporary one.
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark prints its figures and may stop at any error"
+)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use windlass_apiserver::store::{Key, Page, Range, Store, StoreOptions, Write, open_file};
+
+const OBJECTS: usize = 10_000;
+const OBJECT_BYTES: usize = 5 * 1024;
+const REWRITES: usize = 10;
+const CLIENTS: usize = 32;
+const MEASURED: Duration = Duration::from_secs(3);
+
+#[tokio::main]
+async fn main() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = std::env::args().nth(1).map_or_else(|| temporary.path().to_owned(), Into::into);
+    let path = folder.join("store_bench.redb");
+    let _ = std::fs::remove_file(&path);
+    let store = open_file(&path, &StoreOptions::default()).unwrap();
+
+    for clients in [1, CLIENTS] {
+        let (commits, elapsed) = commits(&store, clients, 600).await;
+        println!(
+            "{clients:>2} clients: {:>8.0} durable commits/s (600 bytes)",
+            commits as f64 / elapsed.as_secs_f64()
+        );
+    }
+    clear(&store).await;
+
+    let live = OBJECTS * OBJECT_BYTES;
+    for round in 0..=REWRITES {
+        let started = Instant::now();
+        rewrite(&store, round).await;
+        let size = file_size(&path);
+        println!(
+            "round {round:>2}: {OBJECTS} objects of {OBJECT_BYTES} bytes by {CLIENTS} clients in {:.2?}; file {:.1} MB = {:.2} x live data",
+            started.elapsed(),
+            size as f64 / 1e6,
+            size as f64 / live as f64
+        );
+    }
+
+    let started = Instant::now();
+    let all = store.list(&range(), Page::default()).await.unwrap();
+    println!("list of {} objects in {:.1?}", all.objects.len(), started.elapsed());
+    drop(all);
+    let started = Instant::now();
+    let mut page = Page { limit: 500, ..Page::default() };
+    let mut pages = 0;
+    loop {
+        let answer = store.list(&range(), page).await.unwrap();
+        pages += 1;
+        if !answer.more {
+            break;
+        }
+        let after = answer.objects.last().map(|object| object.key.clone());
+        page = Page { limit: 500, after, snapshot: Some(answer.revision) };
+    }
+    println!("the same in {pages} pages in {:.1?}", started.elapsed());
+
+    clear(&store).await;
+    println!("all deleted: file {:.1} MB", file_size(&path) as f64 / 1e6);
+}
+
+/// Each client creates an object and updates it, over and over.
+async fn commits(store: &Arc<dyn Store>, clients: usize, bytes: usize) -> (usize, Duration) {
+    let started = Instant::now();
+    let tasks: Vec<_> = (0..clients)
+        .map(|client| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let key =
+                    Key::new("bench", "objects", "default", &format!("client-{clients}-{client}")).unwrap();
+                let mut revision =
+                    store.commit(vec![Write::create(key.clone(), vec![b'x'; bytes])]).await.unwrap().revision;
+                let mut commits = 1;
+                while started.elapsed() < MEASURED {
+                    let write = Write::update(key.clone(), revision, vec![b'x'; bytes]);
+                    revision = store.commit(vec![write]).await.unwrap().revision;
+                    commits += 1;
+                }
+                commits
+            })
+        })
+        .collect();
+    let mut commits = 0;
+    for task in tasks {
+        commits += task.await.unwrap();
+    }
+    (commits, started.elapsed())
+}
+
+/// Writes every object once, each in a commit of its own.
+async fn rewrite(store: &Arc<dyn Store>, round: usize) {
+    let tasks: Vec<_> = (0..CLIENTS)
+        .map(|client| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for index in (client..OBJECTS).step_by(CLIENTS) {
+                    let key = Key::new("bench", "objects", "default", &name(index)).unwrap();
+                    let mut value = format!("{round}-{index}").into_bytes();
+                    value.resize(OBJECT_BYTES, b'x');
+                    let op = windlass_apiserver::store::Op::Put(value.into());
+                    let expect = windlass_apiserver::store::Precondition::Any;
+                    store.commit(vec![Write { key, expect, op }]).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+async fn clear(store: &Arc<dyn Store>) {
+    let all = store.list(&range(), Page::default()).await.unwrap();
+    for objects in all.objects.chunks(100) {
+        let writes =
+            objects.iter().map(|object| Write::delete(object.key.clone(), object.revision)).collect();
+        store.commit(writes).await.unwrap();
+    }
+}
+
+fn range() -> Range {
+    Range::new("bench", "objects", None).unwrap()
+}
+
+/// Names in no order, as dashboards have them.
+fn name(index: usize) -> String {
+    format!("{:08x}-dashboard", (index as u32).wrapping_mul(0x9E37_79B1))
+}
+
+fn file_size(path: &Path) -> u64 {
+    std::fs::metadata(path).unwrap().len()
+}

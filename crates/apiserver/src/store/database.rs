@@ -1,0 +1,230 @@
+//! The database behind a store: its tables, its format, and how it is opened.
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | `objects` | the key's stored form | revision (u64, little endian), then the value |
+//! | `usage` | `group NUL resource NUL namespace NUL` | how many objects, how many bytes |
+//! | `meta` | `format`, `revision` | u64 |
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use bytes::Bytes;
+use redb::{
+    Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend,
+    TableDefinition, TableHandle,
+};
+
+use tracing::info;
+
+use super::{Key, Object, OpenError, StoreError};
+
+/// The format that this program writes, and the newest that it reads.
+const FORMAT: u64 = 1;
+/// The revision of a store that was never written to. Not 0, which means "from now on" to a watch.
+const FIRST_REVISION: u64 = 1;
+/// A file smaller than this is never compacted.
+const SPARSE_BYTES: u64 = 32 << 20;
+/// A file this many times as large as its live data is compacted. Pages that are half empty alone explain a half of
+/// it, so that compacting does not come again at each start.
+const SPARSE_RATIO: u64 = 4;
+const REVISION_BYTES: usize = size_of::<u64>();
+
+pub(super) const OBJECTS: TableDefinition<&str, &[u8]> = TableDefinition::new("objects");
+pub(super) const USAGE: TableDefinition<&str, (u64, u64)> = TableDefinition::new("usage");
+pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+pub(super) const META_REVISION: &str = "revision";
+const META_FORMAT: &str = "format";
+
+/// Opens the database, the first time and again after a failed commit.
+pub(super) type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>;
+
+/// Opens the database in this backend.
+pub(super) fn open_backend(
+    backend: impl StorageBackend,
+    cache_bytes: usize,
+) -> Result<Database, DatabaseError> {
+    Database::builder().set_cache_size(cache_bytes).create_with_backend(backend)
+}
+
+/// Opens the database in this file, which is made if it does not exist.
+pub(super) fn open_database_file(path: &Path, cache_bytes: usize) -> Result<Database, DatabaseError> {
+    let (file, is_new) = open_or_create(path)?;
+    let database = Database::builder().set_cache_size(cache_bytes).create_file(file)?;
+    if is_new && let Some(folder) = folder_of(path) {
+        // A file is durable once the folder that names it is.
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(database)
+}
+
+/// The folder that a file lies in.
+pub(super) fn folder_of(path: &Path) -> Option<&Path> {
+    match path.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => Some(Path::new(".")),
+        other => other,
+    }
+}
+
+fn open_or_create(path: &Path) -> io::Result<(File, bool)> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    // Sealed secrets are in it: for the owner alone.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.clone().create_new(true).open(path) {
+        Ok(file) => Ok((file, true)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok((options.open(path)?, false)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the folder of a store's file.
+pub(super) fn create_folder(path: &Path) -> Result<(), OpenError> {
+    folder_of(path)
+        .map_or(Ok(()), fs::create_dir_all)
+        .map_err(|source| OpenError::CreateFolder { path: path.to_owned(), source })
+}
+
+/// Checks the format, makes what is missing in an empty database, and returns the store's revision.
+pub(super) fn prepare(database: &Database) -> Result<u64, PrepareError> {
+    let reading = database.begin_read()?;
+    let tables: Vec<String> = reading.list_tables()?.map(|table| table.name().to_owned()).collect();
+    if tables.is_empty() {
+        create_tables(database)?;
+        return Ok(FIRST_REVISION);
+    }
+    if !tables.iter().any(|name| name == META.name()) {
+        return Err(PrepareError::Foreign("it has no format record"));
+    }
+    let meta = reading.open_table(META)?;
+    let Some(found) = meta.get(META_FORMAT)?.map(|format| format.value()) else {
+        return Err(PrepareError::Foreign("it has no format record"));
+    };
+    if found > FORMAT {
+        return Err(PrepareError::Newer(found));
+    }
+    reading.open_table(OBJECTS)?;
+    reading.open_table(USAGE)?;
+    revision(&reading)?.ok_or(PrepareError::Foreign("it has no revision record"))
+}
+
+fn create_tables(database: &Database) -> Result<(), redb::Error> {
+    let mut writing = database.begin_write()?;
+    writing.set_quick_repair(true);
+    writing.open_table(OBJECTS)?;
+    writing.open_table(USAGE)?;
+    {
+        let mut meta = writing.open_table(META)?;
+        meta.insert(META_FORMAT, FORMAT)?;
+        meta.insert(META_REVISION, FIRST_REVISION)?;
+    }
+    Ok(writing.commit()?)
+}
+
+/// Moves the live data together when little of the file is in use, as after most objects were deleted.
+///
+/// While the store runs the file does not shrink: what was freed is used again by later writes, and ten rewrites
+/// of every object leave it below twice the live data. Killed in the middle, it is in one state or the other.
+pub(super) fn compact_if_sparse(database: &mut Database, path: &Path) -> Result<(), OpenError> {
+    let describe = |error: redb::Error| open_error(path, error);
+    let size = fs::metadata(path).map_err(|error| describe(error.into()))?.len();
+    let live = live_bytes(database).map_err(describe)?;
+    if size < SPARSE_BYTES || size / SPARSE_RATIO < live {
+        return Ok(());
+    }
+    database.compact().map_err(|error| describe(error.into()))?;
+    let after = fs::metadata(path).map_err(|error| describe(error.into()))?.len();
+    info!(path = %path.display(), before = size, after, live, "compacted the object store");
+    Ok(())
+}
+
+/// The bytes of all keys and values.
+fn live_bytes(database: &Database) -> Result<u64, redb::Error> {
+    let usage = database.begin_read()?.open_table(USAGE)?;
+    let mut live = 0;
+    for entry in usage.iter()? {
+        let (_, usage) = entry?;
+        live += usage.value().1;
+    }
+    Ok(live)
+}
+
+/// The revision of the state that a transaction reads.
+pub(super) fn revision(reading: &ReadTransaction) -> Result<Option<u64>, redb::Error> {
+    Ok(reading.open_table(META)?.get(META_REVISION)?.map(|revision| revision.value()))
+}
+
+/// The bytes of an entry of the `objects` table.
+pub(super) fn encode(revision: u64, value: &[u8]) -> Vec<u8> {
+    let mut entry = Vec::with_capacity(REVISION_BYTES + value.len());
+    entry.extend_from_slice(&revision.to_le_bytes());
+    entry.extend_from_slice(value);
+    entry
+}
+
+/// The object in an entry of the `objects` table.
+pub(super) fn decode(key: Key, entry: &[u8]) -> Result<Object, StoreError> {
+    match entry.split_first_chunk::<REVISION_BYTES>() {
+        Some((revision, value)) => {
+            Ok(Object { key, revision: u64::from_le_bytes(*revision), value: Bytes::copy_from_slice(value) })
+        }
+        None => {
+            Err(StoreError::Corrupt { entry: key.to_string(), problem: "it is too short to hold a revision" })
+        }
+    }
+}
+
+/// Why an open database cannot serve as a store.
+#[derive(Debug)]
+pub(super) enum PrepareError {
+    Newer(u64),
+    Foreign(&'static str),
+    Database(redb::Error),
+}
+
+impl<E: Into<redb::Error>> From<E> for PrepareError {
+    fn from(error: E) -> Self {
+        Self::Database(error.into())
+    }
+}
+
+impl PrepareError {
+    /// The error of opening the store at `path`.
+    pub(super) fn at(self, path: &Path) -> OpenError {
+        match self {
+            Self::Newer(found) => OpenError::NewerFormat { path: path.to_owned(), found, known: FORMAT },
+            Self::Foreign(problem) => {
+                OpenError::Damaged { path: path.to_owned(), problem: problem.to_owned() }
+            }
+            Self::Database(error) => open_error(path, error),
+        }
+    }
+}
+
+/// Tells a damaged file from one that is held by another process and from one that cannot be read.
+pub(super) fn open_error(path: &Path, error: redb::Error) -> OpenError {
+    let path = path.to_owned();
+    match error {
+        redb::Error::DatabaseAlreadyOpen => OpenError::Locked { path },
+        redb::Error::Io(source)
+            if matches!(source.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
+        {
+            OpenError::Damaged { path, problem: source.to_string() }
+        }
+        error @ (redb::Error::Corrupted(_)
+        | redb::Error::UpgradeRequired(_)
+        | redb::Error::RepairAborted
+        | redb::Error::TableTypeMismatch { .. }
+        | redb::Error::TypeDefinitionChanged { .. }
+        | redb::Error::TableIsMultimap(_)
+        | redb::Error::TableDoesNotExist(_)) => OpenError::Damaged { path, problem: error.to_string() },
+        source => OpenError::Open { path, source },
+    }
+}
+
+/// A failed read, for the caller of the store.
+pub(super) fn read_error(error: impl Into<redb::Error>) -> StoreError {
+    StoreError::Read { source: std::sync::Arc::new(error.into()) }
+}
