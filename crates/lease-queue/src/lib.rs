@@ -1,1 +1,48 @@
-//! lease-queue
+//! A durable lease queue: jobs are versioned records in a store that several replicas share, and each runs at least once.
+//!
+//! A replica feeds what its watch of the store sees into a [`Queue`] and asks it for the [`Queue::next`] job to run. The
+//! job comes with a [`Lease`], which is renewed in the background, carries progress, and ends with [`Lease::complete`]
+//! (into history, out of the queue) or [`Lease::release`] (back into the queue). A replica that vanishes leaves its claims
+//! to lapse; others take them over.
+//!
+//! # What holds
+//!
+//! * Whoever writes to a job proves that nobody has written since it looked: [`Store::patch`] and [`Store::delete`] are
+//!   guarded by uid and version. A worker that was paused past its lease can overwrite nothing.
+//! * That a claim is abandoned is *observed*: it has not changed for the expiry time on our own monotonic clock. Wall
+//!   clocks are written down for people, and never compared.
+//! * A holder stops relying on its lease before anybody can take it over, also when it can reach nobody ([`Lease::valid`]).
+//! * Each job ends in history exactly once, or is still queued. After [`QueueConfig::max_attempts`] lapsed leases it ends
+//!   with [`LEASE_EXPIRED`].
+//! * No repository and no namespace can keep another's job waiting for more than one round.
+//!
+//! `tests/it/simulation.rs` runs these against crashes, pauses, lost answers and lost events.
+//!
+//! # What it refuses to know
+//!
+//! Kubernetes, except in the module [`kube`], which is one [`Store`] of many possible. What a job does: that is the
+//! caller's. Repositories, beyond their names.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
+
+mod archive;
+mod config;
+mod lease;
+mod observer;
+mod queue;
+mod ready;
+mod schedule;
+mod spread;
+mod status;
+mod store;
+
+pub mod kube;
+pub mod progress;
+
+pub use crate::{
+    archive::history_name,
+    config::{ConfigError, QueueConfig},
+    lease::{Lease, LeaseError, LeaseGuard},
+    observer::{End, Observer, Unobserved},
+    queue::{Claimed, Event, LEASE_EXPIRED, Queue},
+    store::{Change, Clock, HistoryEntry, Key, NewRecord, Precondition, Record, Store, StoreError},
+};

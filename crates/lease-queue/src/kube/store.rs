@@ -1,0 +1,185 @@
+//! The [`Store`] over a client.
+
+use std::future::Future;
+use std::time::Duration;
+
+use ::kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use ::kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use ::kube::{Api, Client};
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use windlass_api::{GROUP, VERSION, labels};
+
+use super::convert;
+use crate::store::{Change, HistoryEntry, Key, NewRecord, Precondition, Record, Store, StoreError};
+
+const PAGE: u32 = 500;
+const MANAGER: &str = "windlass";
+
+/// Jobs and historic jobs behind a client. Each call has a deadline; the client is expected not to retry by itself.
+#[derive(Clone)]
+pub struct KubeStore {
+    client: Client,
+    jobs: ApiResource,
+    history: ApiResource,
+    deadline: Duration,
+}
+
+impl KubeStore {
+    /// The queue that `client` reaches, with 10 s for each call.
+    pub fn new(client: Client) -> Self {
+        let resource = |kind, plural| {
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, kind), plural)
+        };
+        Self {
+            client,
+            jobs: resource("Job", "jobs"),
+            history: resource("HistoricJob", "historicjobs"),
+            deadline: Duration::from_secs(10),
+        }
+    }
+
+    /// With another deadline for each call. It should be well below the time between two renewals of a lease.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    fn jobs(&self, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &self.jobs)
+    }
+
+    fn history(&self, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &self.history)
+    }
+
+    async fn call<T>(&self, call: impl Future<Output = ::kube::Result<T>> + Send) -> Result<T, StoreError> {
+        match tokio::time::timeout(self.deadline, call).await {
+            Ok(answer) => answer.map_err(failure),
+            Err(_) => Err(StoreError::Timeout(self.deadline)),
+        }
+    }
+}
+
+impl std::fmt::Debug for KubeStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KubeStore").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for KubeStore {
+    async fn get(&self, key: &Key) -> Result<Record, StoreError> {
+        let jobs = self.jobs(&key.namespace);
+        self.call(jobs.get(&key.name)).await.map(convert::from_object)
+    }
+
+    async fn list(&self) -> Result<Vec<Record>, StoreError> {
+        let jobs: Api<DynamicObject> = Api::all_with(self.client.clone(), &self.jobs);
+        let mut records = Vec::new();
+        let mut page = ListParams::default().limit(PAGE);
+        loop {
+            let listed = self.call(jobs.list(&page)).await?;
+            records.extend(listed.items.into_iter().map(convert::from_object));
+            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(records),
+            }
+        }
+    }
+
+    async fn patch(&self, key: &Key, expected: &Precondition, change: &Change) -> Result<Record, StoreError> {
+        let jobs = self.jobs(&key.namespace);
+        let (params, patch) = (
+            PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() },
+            merge(expected, change),
+        );
+        self.call(jobs.patch(&key.name, &params, &Patch::Merge(&patch))).await.map(convert::from_object)
+    }
+
+    async fn delete(&self, key: &Key, expected: &Precondition) -> Result<(), StoreError> {
+        let jobs = self.jobs(&key.namespace);
+        let preconditions = Preconditions {
+            uid: Some(expected.uid.clone()),
+            resource_version: Some(expected.version.clone()),
+        };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        self.call(jobs.delete(&key.name, &params)).await.map(drop)
+    }
+
+    async fn history_create(&self, record: NewRecord) -> Result<(), StoreError> {
+        let history = self.history(&record.key.namespace);
+        let mut object = DynamicObject::new(&record.key.name, &self.history).within(&record.key.namespace);
+        object.metadata.labels = Some(record.labels);
+        object.metadata.annotations = (!record.annotations.is_empty()).then_some(record.annotations);
+        object.data = json!({"spec": record.spec, "status": record.status});
+        let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
+        self.call(history.create(&params, &object)).await.map(drop)
+    }
+
+    async fn history_contains(&self, key: &Key) -> Result<bool, StoreError> {
+        let history = self.history(&key.namespace);
+        self.call(history.get_opt(&key.name)).await.map(|found| found.is_some())
+    }
+
+    async fn history_list(&self) -> Result<Vec<HistoryEntry>, StoreError> {
+        let history: Api<DynamicObject> = Api::all_with(self.client.clone(), &self.history);
+        let mut entries = Vec::new();
+        let mut page = ListParams::default().limit(PAGE);
+        loop {
+            let listed = self.call(history.list_metadata(&page)).await?;
+            entries.extend(listed.items.into_iter().map(|object| history_entry(object.metadata)));
+            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(entries),
+            }
+        }
+    }
+
+    async fn history_delete(&self, key: &Key, uid: &str) -> Result<(), StoreError> {
+        let history = self.history(&key.namespace);
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        self.call(history.delete(&key.name, &params)).await.map(drop)
+    }
+}
+
+/// The guarded JSON merge patch of a change.
+fn merge(expected: &Precondition, change: &Change) -> Value {
+    let mut metadata = json!({"uid": expected.uid, "resourceVersion": expected.version});
+    if !change.labels.is_empty() {
+        let labels: Map<_, _> =
+            change.labels.iter().map(|(label, value)| ((*label).to_owned(), json!(value))).collect();
+        metadata["labels"] = Value::Object(labels);
+    }
+    let mut patch = json!({"metadata": metadata});
+    if let Some(status) = &change.status {
+        patch["status"] = status.clone();
+    }
+    patch
+}
+
+fn history_entry(metadata: ObjectMeta) -> HistoryEntry {
+    HistoryEntry {
+        key: convert::key(&metadata),
+        uid: metadata.uid.unwrap_or_default(),
+        repository: metadata
+            .labels
+            .and_then(|mut labels| labels.remove(labels::REPOSITORY))
+            .unwrap_or_default(),
+        created: metadata.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+    }
+}
+
+fn failure(error: ::kube::Error) -> StoreError {
+    let ::kube::Error::Api(status) = &error else { return StoreError::Unavailable(Box::new(error)) };
+    match status.code {
+        404 => StoreError::NotFound,
+        409 if status.reason == "AlreadyExists" => StoreError::AlreadyExists,
+        409 => StoreError::Conflict,
+        400 | 403 | 405 | 406 | 413 | 415 | 422 => StoreError::Refused(status.message.clone()),
+        _ => StoreError::Unavailable(Box::new(error)),
+    }
+}

@@ -1,0 +1,461 @@
+//! The right to run one job, for as long as it is kept up.
+//!
+//! Three things guard it. The *record*: each write carries the job's uid and the version it is based on, so that a write
+//! from before a take-over is refused. The *fence*: the holder counts, on its own monotonic clock and from before it sent
+//! the renewal, a little less time than anybody who watches waits for; what is past the fence is lost, even if no request
+//! could be made. The *watch*: a newer version under another owner ends the lease at once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+use windlass_api::{JobState, JobStatus, labels};
+
+use crate::archive;
+use crate::observer::End;
+use crate::queue::Inner;
+use crate::status;
+use crate::store::{Change, Key, Record, StoreError};
+
+/// How often one write is tried when it meets newer versions of the job.
+const TRIES: usize = 3;
+/// So many renewals in a row may fail.
+const RENEWAL_FAILURES: u32 = 3;
+/// Pauses between tries to end a job while the store is out of reach.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Why something could not be done under a lease.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// The lease is lost, or over: nothing may be written any more.
+    #[error("the lease on the job is lost")]
+    Lost,
+    /// The store failed; the lease still holds.
+    #[error("failed to write to the job")]
+    Store(#[source] StoreError),
+}
+
+/// The right to run a job. Renewed in the background until it is completed, released, lost or dropped. Dropping it without
+/// a word leaves the claim to lapse.
+#[derive(Debug)]
+pub struct Lease {
+    shared: Arc<Shared>,
+    renewal: JoinHandle<()>,
+    end: End,
+}
+
+/// What a worker needs of a lease. Cheap to clone; outlives the lease without keeping it up.
+#[derive(Clone, Debug)]
+pub struct LeaseGuard {
+    shared: Arc<Shared>,
+}
+
+/// Who holds.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) driver: usize,
+    pub(crate) owner: String,
+    pub(crate) attempt: u32,
+}
+
+struct Shared {
+    queue: Arc<Inner>,
+    key: Key,
+    uid: String,
+    action: String,
+    hold: Hold,
+    began: Instant,
+    /// Held for the length of a write, so that renewals and progress do not trip over each other's versions.
+    current: tokio::sync::Mutex<Current>,
+    /// When the last request was sent that was applied: from then on the lease counts.
+    renewed: Mutex<Instant>,
+    lost: CancellationToken,
+}
+
+struct Current {
+    record: Arc<Record>,
+    /// The job has ended: no more progress.
+    ending: bool,
+    /// Filing was tried, so that the job may be in history.
+    filing: bool,
+    /// It is in history.
+    filed: bool,
+}
+
+impl Lease {
+    /// Takes up a claim that was granted: `record` is the store's answer to the request sent at `sent`.
+    pub(crate) fn start(queue: Arc<Inner>, hold: Hold, record: Record, sent: Instant) -> Self {
+        let lost = CancellationToken::new();
+        let now = Instant::now();
+        queue.schedule().hold(record.clone(), &hold.owner, lost.clone(), now);
+        let shared = Arc::new(Shared {
+            key: record.key.clone(),
+            uid: record.uid.clone(),
+            action: record.action().to_owned(),
+            hold,
+            began: now,
+            current: tokio::sync::Mutex::new(Current {
+                record: Arc::new(record),
+                ending: false,
+                filing: false,
+                filed: false,
+            }),
+            renewed: Mutex::new(sent),
+            lost,
+            queue,
+        });
+        shared.observed(|shared, driver| shared.queue.observer.started(driver, &shared.action));
+        let renewal = tokio::spawn(keep(Arc::clone(&shared)));
+        Self { shared, renewal, end: End::Abandoned }
+    }
+
+    /// What a worker, or several, may have of it.
+    pub fn guard(&self) -> LeaseGuard {
+        LeaseGuard { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Cancelled when the lease is lost or over; the worker stops before its next write.
+    pub fn lost(&self) -> CancellationToken {
+        self.shared.lost.clone()
+    }
+
+    /// Whether the lease still holds at this moment. To be asked before each write to something else than the job: after
+    /// a pause of the process it knows what [`Lease::lost`] has not been told yet.
+    pub fn valid(&self) -> bool {
+        self.shared.valid()
+    }
+
+    /// Which attempt at the job this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.shared.hold.attempt
+    }
+
+    /// The job as last written under this lease.
+    pub async fn record(&self) -> Arc<Record> {
+        Arc::clone(&self.shared.current.lock().await.record)
+    }
+
+    /// Writes the job's status. See [`LeaseGuard::progress`].
+    pub async fn progress(&self, status: JobStatus) -> Result<(), LeaseError> {
+        self.shared.progress(status).await
+    }
+
+    /// Ends the job: files it with `status`, then takes it out of the queue. While the store is out of reach and the lease
+    /// holds, it is tried again.
+    ///
+    /// [`LeaseError::Lost`]: somebody else runs the job, or has ended it. [`LeaseError::Store`]: the claim will lapse, and
+    /// whoever takes it over finds out whether the job was filed.
+    pub async fn complete(self, mut status: JobStatus) -> Result<(), LeaseError> {
+        let record = self.record().await;
+        status.progress_updates = status::progress_updates(&record.status) + 1;
+        let status = status::merged(&record.status, &status);
+        self.complete_as(status).await
+    }
+
+    /// [`Lease::complete`] with a status that is already whole.
+    pub(crate) async fn complete_as(mut self, status: Value) -> Result<(), LeaseError> {
+        let shared = Arc::clone(&self.shared);
+        let until = Instant::now() + shared.queue.config.complete_for;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let error = match shared.try_complete(&status).await {
+                Ok(()) => return self.completed(),
+                Err(LeaseError::Store(error)) if error.transient() => error,
+                Err(error) => return Err(error),
+            };
+            if Instant::now() + pause >= until {
+                return Err(LeaseError::Store(error));
+            }
+            warn!(job = %shared.key, %error, "failed to end the job, will try again");
+            tokio::select! {
+                biased;
+                () = shared.lost.cancelled() => {
+                    // In history it has ended, whoever removes it.
+                    return if shared.current.lock().await.filed { self.completed() } else { Err(LeaseError::Lost) };
+                }
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+            }
+        }
+    }
+
+    /// Takes the job out of the queue without filing it: an earlier attempt did.
+    pub(crate) async fn discard(mut self) -> Result<(), LeaseError> {
+        self.shared.check()?;
+        let mut current = self.shared.current.lock().await;
+        let mut record = Record::clone(&current.record);
+        archive::remove(&*self.shared.queue.store, &mut record, &self.shared.hold.owner)
+            .await
+            .map_err(LeaseError::Store)?;
+        current.ending = true;
+        drop(current);
+        self.completed()
+    }
+
+    /// Gives the job back, so that another replica can claim it at once. The attempt does not count, unless the job may
+    /// already be in history. This replica leaves the job alone for a while.
+    pub async fn release(mut self) -> Result<(), LeaseError> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.shared.try_release().await {
+                Ok(()) => {
+                    self.end = End::Released;
+                    return Ok(());
+                }
+                Err(LeaseError::Store(error)) if error.transient() && pause < FIRST_PAUSE * 8 => {
+                    warn!(job = %self.shared.key, %error, "failed to give the job back, will try again");
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn completed(&mut self) -> Result<(), LeaseError> {
+        self.end = End::Completed;
+        self.shared.queue.schedule().deleted(&self.shared.key, &self.shared.uid);
+        Ok(())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.renewal.abort();
+        let shared = &self.shared;
+        shared.lost.cancel();
+        let cool_down = self.end != End::Completed;
+        shared.queue.schedule().unhold(&shared.uid, cool_down, Instant::now());
+        shared.queue.wake();
+        shared.observed(|shared, driver| {
+            shared.queue.observer.ended(driver, &shared.action, shared.began.elapsed(), self.end);
+        });
+    }
+}
+
+impl LeaseGuard {
+    /// See [`Lease::lost`].
+    pub fn lost(&self) -> CancellationToken {
+        self.shared.lost.clone()
+    }
+
+    /// See [`Lease::valid`].
+    pub fn valid(&self) -> bool {
+        self.shared.valid()
+    }
+
+    /// Writes the job's status and renews the lease with it. An empty state is taken for `working`, and the time of the
+    /// start and the count of writes are filled in. Writes that say nothing new are not made.
+    pub async fn progress(&self, status: JobStatus) -> Result<(), LeaseError> {
+        self.shared.progress(status).await
+    }
+}
+
+impl Shared {
+    fn fence(&self) -> Instant {
+        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) + self.queue.config.lease_valid_for()
+    }
+
+    fn valid(&self) -> bool {
+        !self.lost.is_cancelled() && Instant::now() < self.fence()
+    }
+
+    fn check(&self) -> Result<(), LeaseError> {
+        if self.valid() { Ok(()) } else { Err(self.lose("it was not renewed in time")) }
+    }
+
+    fn lose(&self, reason: &str) -> LeaseError {
+        if !self.lost.is_cancelled() {
+            warn!(job = %self.key, uid = %self.uid, reason, "lost the lease on a job");
+            self.lost.cancel();
+        }
+        LeaseError::Lost
+    }
+
+    /// The reaper's holds are nobody's drive.
+    fn observed(&self, tell: impl FnOnce(&Self, usize)) {
+        if self.hold.driver != usize::MAX {
+            tell(self, self.hold.driver);
+        }
+    }
+
+    /// Applies a change to the job: based on our copy, or on a newer one that is still ours. Each write is a renewal too.
+    async fn write(
+        &self,
+        current: &mut Current,
+        change: impl Fn(&Record) -> Option<Change>,
+    ) -> Result<(), LeaseError> {
+        for _ in 0..TRIES {
+            self.check()?;
+            let Some(change) = change(&current.record) else { return Ok(()) };
+            let sent = Instant::now();
+            let expected = current.record.precondition();
+            match self.queue.store.patch(&self.key, &expected, &change).await {
+                Ok(record) => {
+                    *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = sent;
+                    self.queue.schedule().applied(record.clone(), Instant::now());
+                    current.record = Arc::new(record);
+                    return Ok(());
+                }
+                Err(StoreError::Conflict) => self.refresh(current).await?,
+                Err(StoreError::NotFound) => {
+                    self.queue.schedule().deleted(&self.key, &self.uid);
+                    return Err(self.lose("the job was deleted"));
+                }
+                Err(error) => return Err(LeaseError::Store(error)),
+            }
+        }
+        Err(LeaseError::Store(StoreError::Conflict))
+    }
+
+    /// Reads the job again and makes sure that it is still ours.
+    async fn refresh(&self, current: &mut Current) -> Result<(), LeaseError> {
+        match self.queue.store.get(&self.key).await {
+            Ok(newest) => {
+                let ours = newest.uid == self.uid && newest.owner() == Some(self.hold.owner.as_str());
+                self.queue.schedule().applied(newest.clone(), Instant::now());
+                if !ours {
+                    return Err(self.lose("the job belongs to somebody else"));
+                }
+                current.record = Arc::new(newest);
+                Ok(())
+            }
+            Err(StoreError::NotFound) => {
+                self.queue.schedule().deleted(&self.key, &self.uid);
+                Err(self.lose("the job was deleted"))
+            }
+            Err(error) => Err(LeaseError::Store(error)),
+        }
+    }
+
+    /// The owner is said again in each write: no matter how a store treats preconditions, a record tells who wrote it.
+    fn renewing(&self) -> Change {
+        Change::default()
+            .set(labels::CLAIM, self.queue.now().as_millisecond().to_string())
+            .set(labels::CLAIM_OWNER, self.hold.owner.as_str())
+    }
+
+    async fn renew(&self) -> Result<(), LeaseError> {
+        let mut current = self.current.lock().await;
+        self.write(&mut current, |_| Some(self.renewing())).await
+    }
+
+    async fn progress(&self, status: JobStatus) -> Result<(), LeaseError> {
+        let mut current = self.current.lock().await;
+        if current.ending {
+            return Err(LeaseError::Lost);
+        }
+        self.write(&mut current, |record| {
+            let written = status::progress_updates(&record.status);
+            let mut status = status.clone();
+            status.progress_updates = written;
+            if status.state == JobState::Unset {
+                status.state = JobState::Working;
+            }
+            if status.started == 0 {
+                status.started = status::typed(&record.status).started;
+            }
+            status::patch(&record.status, &status)?;
+            status.progress_updates = written + 1;
+            Some(self.renewing().status(status::patch(&record.status, &status)))
+        })
+        .await
+    }
+
+    async fn try_complete(&self, status: &Value) -> Result<(), LeaseError> {
+        let mut current = self.current.lock().await;
+        current.ending = true;
+        if !current.filed {
+            self.check()?;
+            current.filing = true;
+            archive::file(&*self.queue.store, &current.record, status.clone())
+                .await
+                .map_err(LeaseError::Store)?;
+            current.filed = true;
+        }
+        let mut record = Record::clone(&current.record);
+        let removed = archive::remove(&*self.queue.store, &mut record, &self.hold.owner).await;
+        current.record = Arc::new(record);
+        removed.map_err(LeaseError::Store)
+    }
+
+    async fn try_release(&self) -> Result<(), LeaseError> {
+        let mut current = self.current.lock().await;
+        current.ending = true;
+        let attempt = if current.filing { self.hold.attempt } else { self.hold.attempt.saturating_sub(1) };
+        self.write(&mut current, |record| {
+            let pending = JobStatus {
+                state: JobState::Pending,
+                progress_updates: status::progress_updates(&record.status),
+                ..JobStatus::default()
+            };
+            let change = Change::default()
+                .remove(labels::CLAIM)
+                .remove(labels::CLAIM_OWNER)
+                .status(status::patch(&record.status, &pending));
+            Some(if attempt == 0 {
+                change.remove(labels::ATTEMPT)
+            } else {
+                change.set(labels::ATTEMPT, attempt.to_string())
+            })
+        })
+        .await
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lease").field("job", &self.key).field("uid", &self.uid).finish_non_exhaustive()
+    }
+}
+
+/// Keeps a lease up until it is lost or aborted.
+async fn keep(shared: Arc<Shared>) {
+    let config = Arc::clone(&shared.queue.config);
+    let mut failures = 0;
+    let mut tried = shared.began;
+    loop {
+        let renewed = *shared.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        // A progress write renews too. After a failure the next tries come sooner, so that all of them fit before the fence.
+        let due = if failures == 0 { renewed + config.renewal } else { tried + config.renewal * 3 / 4 };
+        let fence = shared.fence();
+        if Instant::now() >= fence {
+            shared.lose("it was not renewed in time");
+            return;
+        }
+        if Instant::now() < due {
+            tokio::select! {
+                biased;
+                () = shared.lost.cancelled() => return,
+                () = tokio::time::sleep_until(due.min(fence)) => continue,
+            }
+        }
+        tried = Instant::now();
+        let renewal = tokio::select! {
+            biased;
+            () = shared.lost.cancelled() => return,
+            renewal = shared.renew() => renewal,
+            // It may have moved: a progress write that was under way renews as well.
+            () = tokio::time::sleep_until(fence) => continue,
+        };
+        match renewal {
+            Ok(()) => {
+                debug!(job = %shared.key, "renewed the lease on a job");
+                failures = 0;
+            }
+            Err(LeaseError::Lost) => return,
+            Err(LeaseError::Store(error)) => {
+                failures += 1;
+                warn!(job = %shared.key, %error, failures, "failed to renew the lease on a job");
+                if failures >= RENEWAL_FAILURES {
+                    shared.lose("its renewal failed too often");
+                    return;
+                }
+            }
+        }
+    }
+}

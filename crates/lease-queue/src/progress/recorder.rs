@@ -1,0 +1,262 @@
+//! What a worker has reported so far, and the status that follows from it. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_api::{JobResourceSummary, JobState, JobStatus, RepositoryUrls};
+
+use super::cut;
+use super::result::{ResourceAction, ResourceResult, Severity};
+
+/// So many errors are listed; all are counted. Grafana: progress.go.
+const LISTED_ERRORS: usize = 20;
+/// So many warnings are listed in a status, so that it stays far below the size that an API server takes.
+const LISTED_WARNINGS: usize = 100;
+/// So many texts of each sort are listed for each kind.
+const LISTED_BY_KIND: usize = 20;
+
+/// The results of one job.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder {
+    started: i64,
+    message: String,
+    final_message: Option<String>,
+    total: usize,
+    results: usize,
+    error_count: usize,
+    max_errors: usize,
+    errors: Vec<String>,
+    reasons: BTreeSet<String>,
+    summary: BTreeMap<(String, String), JobResourceSummary>,
+    urls: Option<RepositoryUrls>,
+    failed_folders: BTreeSet<String>,
+    failed_deletions: BTreeSet<String>,
+    failed_changes: BTreeSet<String>,
+}
+
+impl Recorder {
+    /// Nothing reported yet. `started` is in Unix milliseconds.
+    pub fn new(started: i64) -> Self {
+        Self { started, ..Self::default() }
+    }
+
+    /// What the worker is doing.
+    pub fn set_message(&mut self, message: impl Into<String>) {
+        self.message = message.into();
+    }
+
+    /// What the status shall say in the end, unless the job fails.
+    pub fn set_final_message(&mut self, message: impl Into<String>) {
+        self.final_message = Some(message.into());
+    }
+
+    /// How many results are expected: progress is their share.
+    pub fn set_total(&mut self, total: usize) {
+        self.total = total;
+    }
+
+    /// Links into the provider.
+    pub fn set_urls(&mut self, urls: RepositoryUrls) {
+        self.urls = Some(urls);
+    }
+
+    /// The worker gives up at so many errors; 0, the default, is never.
+    pub fn set_max_errors(&mut self, max: usize) {
+        self.max_errors = max;
+    }
+
+    /// Takes in one result.
+    pub fn record(&mut self, result: &ResourceResult) {
+        self.results += 1;
+        let summary = self.summary.entry((result.group.clone(), result.kind.clone())).or_insert_with(|| {
+            JobResourceSummary {
+                group: result.group.clone(),
+                kind: result.kind.clone(),
+                ..JobResourceSummary::default()
+            }
+        });
+        summary.total += 1;
+        let Some(failure) = &result.failure else {
+            match result.action {
+                ResourceAction::Created => summary.create += 1,
+                ResourceAction::Updated => summary.update += 1,
+                ResourceAction::Deleted => summary.delete += 1,
+                ResourceAction::Ignored => summary.noop += 1,
+                ResourceAction::Renamed => {
+                    summary.create += 1;
+                    summary.delete += 1;
+                }
+            }
+            summary.write = summary.create + summary.update;
+            summary.total_changes = summary.write + summary.delete;
+            return;
+        };
+
+        let name = if result.name.is_empty() { String::new() } else { format!(", name: {}", result.name) };
+        let text = format!(
+            "{} (file: {}{name}, action: {})",
+            cut(&failure.message),
+            cut(&result.path),
+            result.action.as_str()
+        );
+        if failure.severity == Severity::Error {
+            summary.error += 1;
+            list(&mut summary.errors, LISTED_BY_KIND, &text);
+            if result.action != ResourceAction::Ignored {
+                self.error_count += 1;
+                list(&mut self.errors, LISTED_ERRORS, &text);
+            }
+        } else {
+            summary.warning += 1;
+            list(&mut summary.warnings, LISTED_BY_KIND, &text);
+            self.reasons.extend(failure.reason.clone());
+        }
+        if failure.severity != Severity::Notice {
+            self.remember_failed(result);
+        }
+    }
+
+    fn remember_failed(&mut self, result: &ResourceResult) {
+        if let Some(folder) = result.failure.as_ref().and_then(|failure| failure.folder_not_created.as_ref())
+        {
+            self.failed_folders.insert(folder.trim_end_matches('/').to_owned());
+        }
+        match result.action {
+            ResourceAction::Deleted => {
+                self.failed_deletions.insert(result.path.clone());
+            }
+            ResourceAction::Created | ResourceAction::Updated | ResourceAction::Renamed => {
+                self.failed_changes.insert(result.path.clone());
+                self.failed_changes.extend(result.previous_path.clone());
+            }
+            ResourceAction::Ignored => {}
+        }
+    }
+
+    /// Forgets results before the work is begun anew, such as a full pull after an incremental one was not possible.
+    /// With `keep_warnings`, what was warned about stays.
+    pub fn reset(&mut self, keep_warnings: bool) {
+        self.results = 0;
+        self.error_count = 0;
+        self.errors.clear();
+        self.failed_folders.clear();
+        self.failed_deletions.clear();
+        self.failed_changes.clear();
+        if keep_warnings {
+            self.summary.retain(|_, summary| summary.warning > 0);
+        } else {
+            self.summary.clear();
+            self.reasons.clear();
+        }
+    }
+
+    /// The error to give up with, once there are too many.
+    pub fn too_many_errors(&self) -> Option<String> {
+        let reached = self.max_errors > 0 && self.error_count >= self.max_errors;
+        reached.then(|| format!("too many errors: {}", self.error_count))
+    }
+
+    /// How many errors there were, listed or not.
+    pub fn error_count(&self) -> usize {
+        self.error_count
+    }
+
+    /// How many warnings there were, listed or not.
+    pub fn warning_count(&self) -> usize {
+        self.summary.values().map(|summary| usize::try_from(summary.warning).unwrap_or_default()).sum()
+    }
+
+    /// Reasons of the warnings.
+    pub fn reasons(&self) -> impl Iterator<Item = &str> {
+        self.reasons.iter().map(String::as_str)
+    }
+
+    /// Whether `path` is in a folder that could not be made.
+    pub fn in_failed_folder(&self, path: &str) -> bool {
+        path.match_indices('/').any(|(end, _)| self.failed_folders.contains(&path[..end]))
+    }
+
+    /// Whether something in `folder` could not be deleted.
+    pub fn has_failed_deletion_in(&self, folder: &str) -> bool {
+        has_below(&self.failed_deletions, folder)
+    }
+
+    /// Whether something in `folder` could not be made or changed.
+    pub fn has_failed_change_in(&self, folder: &str) -> bool {
+        has_below(&self.failed_changes, folder)
+    }
+
+    /// The status while the job runs.
+    pub fn status(&self) -> JobStatus {
+        JobStatus {
+            state: JobState::Working,
+            started: self.started,
+            message: self.message.clone(),
+            errors: self.errors.clone(),
+            progress: self.percent(),
+            summary: self.summaries(),
+            urls: self.urls.clone(),
+            ..JobStatus::default()
+        }
+    }
+
+    /// The status that the job ends with: `outcome` is the worker's, `finished` in Unix milliseconds.
+    pub fn finish(&self, outcome: Result<(), String>, finished: i64) -> JobStatus {
+        let warnings = self.warnings();
+        let (state, message) = match outcome {
+            // An error stays one, whatever was warned about. (Grafana turns it into a warning.)
+            Err(error) => (JobState::Error, cut(&error)),
+            Ok(()) if self.error_count > 0 && self.too_many_errors().is_some() => {
+                (JobState::Error, "completed with too many errors".to_owned())
+            }
+            Ok(()) if self.error_count > 0 => (JobState::Error, "completed with errors".to_owned()),
+            Ok(()) => {
+                let (state, message) = if warnings.is_empty() {
+                    (JobState::Success, "completed successfully")
+                } else {
+                    (JobState::Warning, "completed with warnings")
+                };
+                (state, self.final_message.clone().unwrap_or_else(|| message.to_owned()))
+            }
+        };
+        JobStatus {
+            state,
+            started: self.started,
+            finished,
+            message,
+            errors: self.errors.clone(),
+            warnings,
+            summary: self.summaries(),
+            urls: self.urls.clone(),
+            ..JobStatus::default()
+        }
+    }
+
+    fn percent(&self) -> f64 {
+        if self.total == 0 { 0.0 } else { (self.results as f64 / self.total as f64 * 100.0).min(100.0) }
+    }
+
+    fn summaries(&self) -> Vec<JobResourceSummary> {
+        self.summary.values().cloned().collect()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let listed = self.summary.values().flat_map(|summary| &summary.warnings).take(LISTED_WARNINGS);
+        let mut listed: Vec<_> = listed.cloned().collect();
+        let unlisted = self.warning_count() - listed.len();
+        if unlisted > 0 {
+            listed.push(format!("and {unlisted} more"));
+        }
+        listed
+    }
+}
+
+fn list(texts: &mut Vec<String>, most: usize, text: &str) {
+    if texts.len() < most {
+        texts.push(text.to_owned());
+    }
+}
+
+fn has_below(paths: &BTreeSet<String>, folder: &str) -> bool {
+    let below = format!("{}/", folder.trim_end_matches('/'));
+    paths.range(below.clone()..).next().is_some_and(|path| path.starts_with(&below))
+}

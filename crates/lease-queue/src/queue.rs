@@ -1,0 +1,429 @@
+//! The queue as one replica sees it: what comes in, what is claimed next, what is cleaned up.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+use uuid::Uuid;
+use windlass_api::{JobState, JobStatus, labels};
+
+use crate::archive;
+use crate::config::{ConfigError, QueueConfig};
+use crate::lease::{Hold, Lease, LeaseError};
+use crate::observer::{Observer, Unobserved};
+use crate::schedule::{Candidate, Pick, Schedule};
+use crate::status;
+use crate::store::{Change, Clock, Key, Record, Store, StoreError};
+
+/// What a job is filed with whose worker vanished too often. Others key on the exact text.
+pub const LEASE_EXPIRED: &str = "Job failed due to lease expiry - worker may have crashed or lost connection";
+
+/// One replica's end of a queue. Cheap to clone; clones share what they know.
+#[derive(Clone)]
+pub struct Queue {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) config: Arc<QueueConfig>,
+    pub(crate) observer: Arc<dyn Observer>,
+    schedule: Mutex<Schedule>,
+    changed: Notify,
+}
+
+/// Something that a watch of the store has seen.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A job was created or written.
+    Applied(Record),
+    /// A job is gone.
+    Deleted {
+        /// Where it was.
+        key: Key,
+        /// Which one it was.
+        uid: String,
+    },
+}
+
+/// A job that is this driver's to run, with the lease on it.
+#[derive(Debug)]
+pub struct Claimed {
+    record: Arc<Record>,
+    lease: Lease,
+}
+
+impl Claimed {
+    /// The job as it was when the claim was granted.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// The lease.
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// The job and its lease apart.
+    pub fn into_parts(self) -> (Arc<Record>, Lease) {
+        (self.record, self.lease)
+    }
+}
+
+impl Queue {
+    /// A replica's end of the queue in `store`. It knows of no job before [`Queue::observe`] or [`Queue::relist`].
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        config: QueueConfig,
+    ) -> Result<Self, ConfigError> {
+        Self::observed_by(store, clock, config, Arc::new(Unobserved))
+    }
+
+    /// The same, telling `observer` what happens.
+    pub fn observed_by(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        config: QueueConfig,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let config = Arc::new(config);
+        let schedule = Mutex::new(Schedule::new(Arc::clone(&config)));
+        let inner = Inner { store, clock, config, observer, schedule, changed: Notify::new() };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Takes in what a watch has seen. Late, repeated and missing events cost time, never correctness.
+    pub fn observe(&self, event: Event) {
+        match event {
+            Event::Applied(record) => self.inner.schedule().applied(record, Instant::now()),
+            Event::Deleted { key, uid } => self.inner.schedule().deleted(&key, &uid),
+        }
+        self.inner.changed.notify_waiters();
+    }
+
+    /// Takes in the whole queue: a job that is not among `records` is gone.
+    pub fn resync(&self, records: Vec<Record>) {
+        self.inner.schedule().replace_all(records, Instant::now());
+        self.tick();
+    }
+
+    /// Reads the whole queue from the store.
+    pub async fn relist(&self) -> Result<(), StoreError> {
+        let records = self.inner.store.list().await?;
+        self.resync(records);
+        Ok(())
+    }
+
+    /// Looks again at every job that is known, those included whose claims failed too often. To be called periodically.
+    pub fn tick(&self) {
+        self.inner.schedule().tick(Instant::now());
+        self.inner.changed.notify_waiters();
+    }
+
+    /// How many known jobs wait, and how many are claimed by anybody.
+    pub fn depth(&self) -> (usize, usize) {
+        self.inner.schedule().depth()
+    }
+
+    /// The next job for a driver to run, or `None` once `stop` is cancelled.
+    ///
+    /// `driver` is a number for the [`Observer`]. A claim that is under way is carried through after `stop`, and given
+    /// back. A caller that drops the future instead may leave a claim behind; this replica then takes it up again at
+    /// once, others when it has lapsed.
+    pub async fn next(&self, driver: usize, stop: &CancellationToken) -> Option<Claimed> {
+        loop {
+            let changed = self.inner.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if stop.is_cancelled() {
+                return None;
+            }
+            let pick = self.inner.schedule().pick(Instant::now());
+            let until = match pick {
+                Pick::Claim(candidate) => {
+                    let Some(claimed) = self.claim(driver, candidate).await else { continue };
+                    if !stop.is_cancelled() {
+                        return Some(claimed);
+                    }
+                    if let Err(error) = claimed.lease.release().await {
+                        warn!(job = %claimed.record.key, %error, "failed to give a claim back at shutdown");
+                    }
+                    return None;
+                }
+                Pick::Wait(until) => Some(until),
+                Pick::Idle => None,
+            };
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return None,
+                () = &mut changed => {}
+                () = sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// One try to claim `candidate`: one write, from our copy of it.
+    async fn claim(&self, driver: usize, candidate: Candidate) -> Option<Claimed> {
+        let inner = &self.inner;
+        let record = &candidate.record;
+        let mut attempt = ClaimAttempt { inner, record, sent: None };
+        if candidate.stale {
+            match inner.store.get(&record.key).await {
+                Ok(newest) => inner.schedule().refreshed(newest, Instant::now()),
+                Err(StoreError::NotFound) => inner.schedule().deleted(&record.key, &record.uid),
+                Err(error) => self.claim_failed(driver, record, &error),
+            }
+            return None;
+        }
+
+        let owner = Uuid::new_v4().simple().to_string();
+        let number = if candidate.unanswered {
+            record.attempts().max(1)
+        } else {
+            (record.attempts() + 1).min(inner.config.max_attempts)
+        };
+        let change = self.claim_change(record, &owner, number);
+        let sent = Instant::now();
+        attempt.sent = Some(owner.clone());
+        let answer = inner.store.patch(&record.key, &record.precondition(), &change).await;
+        match answer {
+            Ok(claimed) => {
+                attempt.sent = None;
+                let wait = inner.now().duration_since(record.created).try_into().unwrap_or(Duration::ZERO);
+                inner.observer.claimed(driver, record.action(), wait);
+                debug!(job = %record.key, uid = %record.uid, attempt = number, driver, "claimed a job");
+                let first = number == 1 || candidate.unanswered;
+                let lease =
+                    Lease::start(Arc::clone(inner), Hold { driver, owner, attempt: number }, claimed, sent);
+                drop(attempt);
+                self.after_claim(lease, first).await
+            }
+            Err(StoreError::Conflict) => {
+                attempt.sent = None;
+                inner.observer.conflict(driver);
+                inner.schedule().conflict(record, Instant::now());
+                None
+            }
+            Err(StoreError::NotFound) => {
+                attempt.sent = None;
+                inner.schedule().deleted(&record.key, &record.uid);
+                None
+            }
+            Err(error) => {
+                if !error.transient() {
+                    attempt.sent = None;
+                }
+                self.claim_failed(driver, record, &error);
+                None
+            }
+        }
+    }
+
+    fn claim_failed(&self, driver: usize, record: &Record, error: &StoreError) {
+        warn!(job = %record.key, %error, "failed to claim a job");
+        self.inner.observer.claim_failed(driver);
+        self.inner.schedule().failed(record, Instant::now());
+    }
+
+    fn claim_change(&self, record: &Record, owner: &str, number: u32) -> Change {
+        let now = self.inner.now();
+        let change = Change::default()
+            .set(labels::CLAIM, now.as_millisecond().to_string())
+            .set(labels::CLAIM_OWNER, owner)
+            .set(labels::ATTEMPT, number.to_string());
+        if record.finished() {
+            return change;
+        }
+        let working = JobStatus {
+            state: JobState::Working,
+            started: now.as_millisecond(),
+            progress_updates: status::progress_updates(&record.status),
+            ..JobStatus::default()
+        };
+        change.status(status::patch(&record.status, &working))
+    }
+
+    /// What has to be looked at before a claimed job may run: whether an earlier attempt has ended it already.
+    async fn after_claim(&self, lease: Lease, first: bool) -> Option<Claimed> {
+        let record = lease.record().await;
+        let outcome = if record.finished() {
+            info!(job = %record.key, "filing a job that had ended but was left in the queue");
+            lease.complete_as(record.status.clone()).await
+        } else if first {
+            return Some(Claimed { record, lease });
+        } else {
+            match self.inner.store.history_contains(&archive::history_key(&record)).await {
+                Ok(false) | Err(StoreError::NotFound) => return Some(Claimed { record, lease }),
+                Ok(true) => {
+                    info!(job = %record.key, "removing a job that is in history already");
+                    lease.discard().await
+                }
+                Err(error) => {
+                    warn!(job = %record.key, %error, "failed to look for the job in history");
+                    lease.release().await
+                }
+            }
+        };
+        if let Err(error) = outcome {
+            warn!(job = %record.key, %error, "failed to settle a job that was claimed again");
+        }
+        None
+    }
+
+    /// Fails and files each job whose attempts are used up and whose last lease has lapsed. Answers how many.
+    pub async fn reap(&self) -> usize {
+        let exhausted = self.inner.schedule().exhausted(Instant::now());
+        let mut reaped = 0;
+        for record in exhausted {
+            match self.reap_one(&record).await {
+                Ok(true) => {
+                    reaped += 1;
+                    self.inner.observer.reaped(record.action());
+                    info!(job = %record.key, uid = %record.uid, "failed a job whose worker vanished too often");
+                }
+                Ok(false) => debug!(job = %record.key, "somebody else has seen to the job"),
+                Err(error) => warn!(job = %record.key, %error, "failed to reap a job"),
+            }
+        }
+        reaped
+    }
+
+    /// Takes the job over, so that its last owner can write to it no more, files it, removes it.
+    async fn reap_one(&self, record: &Record) -> Result<bool, LeaseError> {
+        let inner = &self.inner;
+        let owner = Uuid::new_v4().simple().to_string();
+        let now = inner.now().as_millisecond();
+        let mut failed = status::typed(&record.status);
+        failed.state = JobState::Error;
+        failed.message = LEASE_EXPIRED.to_owned();
+        failed.finished = now;
+        failed.progress = 0.0;
+        let change = Change::default()
+            .set(labels::CLAIM, now.to_string())
+            .set(labels::CLAIM_OWNER, owner.as_str())
+            .status(status::patch(&record.status, &failed));
+        let sent = Instant::now();
+        let taken = match inner.store.patch(&record.key, &record.precondition(), &change).await {
+            Ok(taken) => taken,
+            Err(StoreError::NotFound) => {
+                inner.schedule().deleted(&record.key, &record.uid);
+                return Ok(false);
+            }
+            Err(StoreError::Conflict) => {
+                // Our copy may be one that the watch never replaced: read it, or the reaper would trip over it for ever.
+                match inner.store.get(&record.key).await {
+                    Ok(newest) => inner.schedule().refreshed(newest, Instant::now()),
+                    Err(StoreError::NotFound) => inner.schedule().deleted(&record.key, &record.uid),
+                    Err(error) => return Err(LeaseError::Store(error)),
+                }
+                return Ok(false);
+            }
+            Err(error) => return Err(LeaseError::Store(error)),
+        };
+        let hold = Hold { driver: usize::MAX, owner, attempt: record.attempts() };
+        let lease = Lease::start(Arc::clone(inner), hold, taken, sent);
+        let status = status::merged(&record.status, &failed);
+        lease.complete_as(status).await.map(|()| true)
+    }
+
+    /// Reaps whenever there is something to reap, looking at least `every` so often, until `stop` is cancelled.
+    pub async fn run_reaper(&self, every: Duration, stop: &CancellationToken) {
+        loop {
+            self.reap().await;
+            let next = self.inner.schedule().next_exhausted();
+            let now = Instant::now();
+            // At least a second apart, so that a job that cannot be reaped does not keep the store busy.
+            let until =
+                next.unwrap_or(now + every).clamp(now + Duration::from_secs(1).min(every), now + every);
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// Deletes from history what ended longer ago than `expiration` (zero: nothing), and, where `keep` is given, all but
+    /// the newest `keep` of each repository. Answers how many.
+    pub async fn prune(&self, expiration: Duration, keep: Option<usize>) -> Result<usize, StoreError> {
+        if expiration.is_zero() && keep.is_none() {
+            return Ok(0);
+        }
+        let mut entries = self.inner.store.history_list().await?;
+        entries.sort_by(|a, b| b.created.cmp(&a.created).then_with(|| b.key.cmp(&a.key)));
+        let now = self.inner.now();
+        let mut kept: HashMap<(String, String), usize> = HashMap::new();
+        let mut pruned = 0;
+        for entry in entries {
+            let age = Duration::try_from(now.duration_since(entry.created)).unwrap_or(Duration::ZERO);
+            let count = kept.entry((entry.key.namespace.clone(), entry.repository.clone())).or_default();
+            let expired = !expiration.is_zero() && age > expiration;
+            if !expired && keep.is_none_or(|keep| *count < keep) {
+                *count += 1;
+                continue;
+            }
+            match self.inner.store.history_delete(&entry.key, &entry.uid).await {
+                Ok(()) => pruned += 1,
+                Err(StoreError::NotFound | StoreError::Conflict) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(pruned)
+    }
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("config", &self.inner.config).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    pub(crate) fn schedule(&self) -> MutexGuard<'_, Schedule> {
+        // Nothing in there is left half done by a panic that would not be seen again at the next write.
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn wake(&self) {
+        self.changed.notify_waiters();
+    }
+}
+
+/// A claim under way. However it ends, also by being dropped, the schedule hears of it.
+struct ClaimAttempt<'a> {
+    inner: &'a Inner,
+    record: &'a Record,
+    /// The token of a claim that was sent and not answered.
+    sent: Option<String>,
+}
+
+impl Drop for ClaimAttempt<'_> {
+    fn drop(&mut self) {
+        let mut schedule = self.inner.schedule();
+        if let Some(owner) = &self.sent {
+            schedule.unanswered(&self.record.uid, owner);
+        }
+        schedule.settle(&self.record.key, Instant::now());
+        drop(schedule);
+        self.inner.wake();
+    }
+}
+
+async fn sleep_until(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
