@@ -1,0 +1,126 @@
+//! What a run remembers: counts, failures that concern other changes, claimed names.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{Stopped, Summary};
+use crate::paths::is_below;
+use crate::plan::FileWrite;
+use crate::{Action, Failure, ItemResult, Kind, OnResult, Reason};
+
+pub(super) struct State {
+    max_errors: usize,
+    on_result: OnResult,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    summary: Summary,
+    /// Directories that have no folder; "" for the root folder.
+    missing_folders: BTreeSet<String>,
+    /// Paths whose object should have gone and has not.
+    not_removed: BTreeSet<String>,
+    /// Paths whose object should have been written and has not.
+    not_written: BTreeSet<String>,
+    /// Objects that a file of this run stands for.
+    claims: HashMap<(Kind, String), String>,
+}
+
+impl State {
+    pub(super) fn new(max_errors: usize, on_result: OnResult) -> Self {
+        Self { max_errors, on_result, inner: Mutex::default() }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn summary(&self) -> Summary {
+        self.inner().summary.clone()
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.inner().summary.stopped.is_some()
+    }
+
+    /// The first reason stands.
+    pub(super) fn stop(&self, why: Stopped) {
+        self.inner().summary.stopped.get_or_insert(why);
+    }
+
+    pub(super) fn record(&self, item: ItemResult) {
+        {
+            let mut inner = self.inner();
+            let summary = &mut inner.summary;
+            match &item.error {
+                Some(failure) if failure.warning => summary.warnings += 1,
+                Some(_) => {
+                    summary.errors += 1;
+                    if self.max_errors > 0 && summary.errors >= self.max_errors {
+                        let errors = summary.errors;
+                        summary.stopped.get_or_insert(Stopped::TooManyErrors(errors));
+                    }
+                }
+                None => match item.action {
+                    Action::Created => summary.created += 1,
+                    Action::Updated => summary.updated += 1,
+                    Action::Deleted => summary.deleted += 1,
+                    Action::Renamed => summary.renamed += 1,
+                    Action::Ignored => {}
+                },
+            }
+        }
+        (self.on_result)(item);
+    }
+
+    /// Records a change that another's failure prevents.
+    pub(super) fn record_skipped(&self, mut item: ItemResult, reason: Reason) {
+        let message = match reason {
+            Reason::SkippedParentFolderNotCreated => "skipped: the folder that should hold it was not created",
+            Reason::SkippedFolderChildrenNotDeleted => "skipped: something in the folder was not deleted",
+            _ => "skipped: something that should have moved out of the folder did not",
+        };
+        item.action = Action::Ignored;
+        self.record(item.failed(Failure::new(reason, message)));
+    }
+
+    pub(super) fn folder_failed(&self, path: &str) {
+        self.inner().missing_folders.insert(path.to_owned());
+    }
+
+    pub(super) fn removal_failed(&self, path: &str) {
+        self.inner().not_removed.insert(path.to_owned());
+    }
+
+    pub(super) fn write_failed(&self, write: &FileWrite) {
+        let mut inner = self.inner();
+        inner.not_removed.extend(write.previous_path.clone());
+        inner.not_written.insert(write.path.clone());
+    }
+
+    pub(super) fn is_below_failed_folder(&self, path: &str) -> bool {
+        self.inner().missing_folders.iter().any(|folder| is_below(path, folder))
+    }
+
+    /// Whether a folder cannot go since something in it is still there.
+    pub(super) fn has_failed_below(&self, path: &str, reason: Reason) -> bool {
+        let inner = self.inner();
+        let below = |paths: &BTreeSet<String>| paths.iter().any(|failed| is_below(failed, path));
+        // What was not written is only still in the old folder if that folder is being replaced.
+        below(&inner.not_removed)
+            || (reason == Reason::SkippedDependentPathChangeFailed && below(&inner.not_written))
+    }
+
+    /// Gives an object to a file, or says which file has it.
+    pub(super) fn claim(&self, kind: &Kind, name: &str, path: &str) -> Result<(), String> {
+        let mut inner = self.inner();
+        match inner.claims.get(&(*kind, name.to_owned())) {
+            Some(holder) => Err(holder.clone()),
+            None => {
+                inner.claims.insert((*kind, name.to_owned()), path.to_owned());
+                Ok(())
+            }
+        }
+    }
+}

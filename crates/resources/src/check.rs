@@ -1,0 +1,98 @@
+//! Whether a repository can be read with what its specification says: the health check and `POST …/test`.
+
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+use windlass_api::conditions::reasons;
+use windlass_api::repositories::{self, RepositoryRules};
+use windlass_api::{ErrorDetails, Repository, TestResults};
+use windlass_git::{GitError, Revision};
+
+use crate::repository::{OpenError, Sources};
+
+/// What a check found.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    /// The answer of `POST …/test`: code 200 and success, or the errors with the code of the first.
+    pub results: TestResults,
+    /// The reason for the `Ready` condition.
+    pub reason: &'static str,
+    /// The branch's tip, when it was reached.
+    pub revision: Option<Revision>,
+}
+
+impl Checked {
+    fn healthy(revision: Revision) -> Self {
+        let results = TestResults { code: 200, success: true, errors: Vec::new() };
+        Self { results, reason: reasons::AVAILABLE, revision: Some(revision) }
+    }
+
+    fn failed(code: u16, reason: &'static str, errors: Vec<ErrorDetails>) -> Self {
+        let results = TestResults { code: i64::from(code), success: false, errors };
+        Self { results, reason, revision: None }
+    }
+}
+
+/// Checks the specification, then that the source answers and has the branch: one request to a Git server.
+///
+/// Failures of the source are a result, not an error: an unreachable server is a fact about the repository.
+pub async fn check(
+    sources: &Sources,
+    core: &Client,
+    repository: &Repository,
+    rules: &RepositoryRules,
+    cancel: &CancellationToken,
+) -> Checked {
+    let invalid = repositories::validate(repository, Some(repository), &[], rules);
+    if !invalid.is_empty() {
+        let errors = invalid
+            .into_iter()
+            .map(|error| ErrorDetails {
+                kind: error.reason.as_str().to_owned(),
+                field: error.field.clone(),
+                detail: error.message.clone(),
+                ..ErrorDetails::default()
+            })
+            .collect();
+        return Checked::failed(422, reasons::INVALID_SPEC, errors);
+    }
+    let source = match sources.open(core, repository).await {
+        Ok(source) => source,
+        Err(error) => return Checked::failed(error.http_code(), error.reason(), vec![of_open(repository, &error)]),
+    };
+    match source.resolve(repository.spec.branch(), cancel).await {
+        Ok(revision) => Checked::healthy(revision),
+        Err(error) => {
+            Checked::failed(error.http_code(), error.reason(), vec![of_git(repository, &error)])
+        }
+    }
+}
+
+fn of_open(repository: &Repository, error: &OpenError) -> ErrorDetails {
+    match error {
+        OpenError::Open(error) => of_git(repository, error),
+        OpenError::NoUrl => details("FieldValueRequired", url_field(repository), error),
+        _ => details("FieldValueInvalid", "secure.token".to_owned(), error),
+    }
+}
+
+fn of_git(repository: &Repository, error: &GitError) -> ErrorDetails {
+    let field = match error {
+        GitError::Unauthorized { .. } | GitError::Forbidden { .. } => "secure.token".to_owned(),
+        GitError::BranchNotFound { .. } => format!("spec.{}.branch", repository.spec.kind.as_str()),
+        GitError::DirectoryNotFound { .. } => "spec.local.path".to_owned(),
+        _ => url_field(repository),
+    };
+    details("FieldValueInvalid", field, error)
+}
+
+fn url_field(repository: &Repository) -> String {
+    format!("spec.{}.{}", repository.spec.kind.as_str(), if repository.spec.is_git() { "url" } else { "path" })
+}
+
+fn details(kind: &str, field: String, error: &dyn std::error::Error) -> ErrorDetails {
+    let mut detail = error.to_string();
+    if let Some(source) = error.source() {
+        detail = format!("{detail}: {source}");
+    }
+    ErrorDetails { kind: kind.to_owned(), field, detail, ..ErrorDetails::default() }
+}

@@ -1,0 +1,188 @@
+//! Letting go of what a repository manages, or removing it: for finalizers and for jobs.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream;
+use tokio_util::sync::CancellationToken;
+use windlass_api::SyncTarget;
+
+use crate::managed::{self, ListError};
+use crate::objects::{Halt, Objects, Removal};
+use crate::outcome::{Action, Failure, ItemResult, OnResult, Reason};
+use crate::paths::{depth, is_below};
+use crate::{Clients, Context, ManagedItem};
+
+/// What releasing and removing need.
+#[derive(Clone)]
+pub struct Finalize {
+    /// Where the objects are.
+    pub clients: Clients,
+    /// Namespace of the repository.
+    pub namespace: String,
+    /// Name of the repository.
+    pub repository: String,
+    /// Requests at a time.
+    pub workers: usize,
+    /// Deadline of one item, and of one listing.
+    pub timeout: Duration,
+    /// Looked at before every write.
+    pub cancel: CancellationToken,
+    /// Where results go.
+    pub on_result: OnResult,
+}
+
+/// How it went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Finalized {
+    /// Objects that the repository managed.
+    pub found: usize,
+    /// Those that it no longer does.
+    pub done: usize,
+    /// What went wrong, by item.
+    pub failures: Vec<ItemResult>,
+    /// Whether it was cut short.
+    pub cancelled: bool,
+}
+
+impl Finalized {
+    /// Whether nothing is managed any more.
+    pub fn is_complete(&self) -> bool {
+        self.done == self.found && !self.cancelled
+    }
+}
+
+/// Takes the manager's annotations and label off everything: folders one by one from the top, then the rest in
+/// parallel. The objects stay.
+pub async fn release(job: &Finalize) -> Result<Finalized, ListError> {
+    let mut run = Run::start(job).await?;
+    let (mut folders, files) = run.take_items();
+    folders.sort_by_key(|folder| depth(&folder.path));
+    for folder in folders {
+        run.one(folder, Verb::Release).await;
+    }
+    run.all(files, Verb::Release).await;
+    Ok(run.finish())
+}
+
+/// Deletes everything: files in parallel, then folders one by one from the bottom. A folder that still holds
+/// something is left, and is a failure.
+pub async fn remove(job: &Finalize) -> Result<Finalized, ListError> {
+    let mut run = Run::start(job).await?;
+    let (mut folders, files) = run.take_items();
+    run.all(files, Verb::Remove).await;
+    folders.sort_by_key(|folder| std::cmp::Reverse((folder.folder.is_some(), depth(&folder.path))));
+    for folder in folders {
+        let blocked = run.finalized.failures.iter().any(|failed| is_below(&failed.path, &folder.path));
+        if blocked {
+            let item = item(&folder, Verb::Remove);
+            let message = "skipped: something in the folder was not deleted";
+            run.record(item.failed(Failure::new(Reason::SkippedFolderChildrenNotDeleted, message)));
+        } else {
+            run.one(folder, Verb::Remove).await;
+        }
+    }
+    Ok(run.finish())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Release,
+    Remove,
+}
+
+struct Run<'a> {
+    job: &'a Finalize,
+    objects: Objects,
+    managed: crate::Managed,
+    finalized: Finalized,
+}
+
+impl<'a> Run<'a> {
+    async fn start(job: &'a Finalize) -> Result<Self, ListError> {
+        let listing = managed::list(&job.clients, &job.namespace, &job.repository);
+        let managed = tokio::time::timeout(job.timeout, listing)
+            .await
+            .unwrap_or_else(|_| Err(ListError::timeout(&job.repository, job.timeout)))?;
+        let objects = Objects {
+            clients: job.clients.clone(),
+            context: Context {
+                namespace: job.namespace.clone(),
+                repository: job.repository.clone(),
+                title: String::new(),
+                target: SyncTarget::Folderless,
+                max_file_bytes: Context::DEFAULT_MAX_FILE_BYTES,
+            },
+            dry_run: false,
+            cancel: job.cancel.clone(),
+        };
+        let finalized = Finalized { found: managed.len(), ..Finalized::default() };
+        Ok(Self { job, objects, managed, finalized })
+    }
+
+    fn take_items(&mut self) -> (Vec<ManagedItem>, Vec<ManagedItem>) {
+        let managed = std::mem::take(&mut self.managed);
+        (managed.folders, managed.files)
+    }
+
+    async fn one(&mut self, item: ManagedItem, verb: Verb) {
+        let outcome = act(&self.objects, self.job.timeout, item, verb).await;
+        self.settle(outcome);
+    }
+
+    async fn all(&mut self, items: Vec<ManagedItem>, verb: Verb) {
+        let (objects, timeout) = (self.objects.clone(), self.job.timeout);
+        let mut outcomes = stream::iter(items)
+            .map(|item| act(&objects, timeout, item, verb))
+            .buffer_unordered(self.job.workers.max(1));
+        while let Some(outcome) = outcomes.next().await {
+            self.settle(outcome);
+        }
+    }
+
+    fn settle(&mut self, outcome: Option<ItemResult>) {
+        match outcome {
+            None => self.finalized.cancelled = true,
+            Some(item) => self.record(item),
+        }
+    }
+
+    fn record(&mut self, item: ItemResult) {
+        if item.error.is_none() {
+            self.finalized.done += 1;
+        } else {
+            self.finalized.failures.push(item.clone());
+        }
+        (self.job.on_result)(item);
+    }
+
+    fn finish(self) -> Finalized {
+        self.finalized
+    }
+}
+
+fn item(of: &ManagedItem, verb: Verb) -> ItemResult {
+    let action = if verb == Verb::Release { Action::Updated } else { Action::Deleted };
+    ItemResult::new(Some(&of.kind), &of.path, &of.name, action)
+}
+
+/// One item under its deadline; nothing if it was not tried.
+async fn act(objects: &Objects, timeout: Duration, of: ManagedItem, verb: Verb) -> Option<ItemResult> {
+    let mut result = item(&of, verb);
+    let work = async {
+        match verb {
+            Verb::Release => objects.release(&of.kind, &of.name, &of.resource_version).await,
+            Verb::Remove => objects.delete(&of.kind, &of.name, &of.path, Some(&of.resource_version)).await,
+        }
+    };
+    let outcome = tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| {
+        Err(Failure::new(Reason::Timeout, format!("the API did not answer within {timeout:?}")).into())
+    });
+    match outcome {
+        Ok(Removal::Kept) if verb == Verb::Remove => result.action = Action::Ignored,
+        Ok(_) => {}
+        Err(Halt::Cancelled) => return None,
+        Err(Halt::Failed(failure)) => result.error = Some(failure),
+    }
+    Some(result)
+}

@@ -1,0 +1,176 @@
+//! What became of one file or folder.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::Kind;
+
+/// What was done to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// It is new.
+    Created,
+    /// It was changed.
+    Updated,
+    /// It is gone.
+    Deleted,
+    /// It now belongs to another path.
+    Renamed,
+    /// Nothing was done.
+    Ignored,
+}
+
+impl Action {
+    /// The wire's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Deleted => "deleted",
+            Self::Renamed => "renamed",
+            Self::Ignored => "ignored",
+        }
+    }
+}
+
+/// Why something was not done, as a job's summary names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub enum Reason {
+    /// A file over the size limit, or an object that the server finds too large (413).
+    ResourceTooLarge,
+    /// A file or object that is not valid, or an object that somebody else manages.
+    ResourceInvalid,
+    /// Another file of the same repository already stands for this object.
+    ResourceManagedByOther,
+    /// A `_folder.json` that cannot be used.
+    InvalidFolderMetadata,
+    /// Two directories whose `_folder.json` name the same folder.
+    FolderMetadataConflict,
+    /// More nested folders than the server allows.
+    FolderDepthExceeded,
+    /// A folder of this name exists and is not ours.
+    FolderManagedByOther,
+    /// A folder name over 40 characters.
+    #[serde(rename = "FolderUIDTooLong")]
+    FolderUidTooLong,
+    /// A folder that the server refuses.
+    FolderValidationFailed,
+    /// The folder that should hold it was not created.
+    SkippedParentFolderNotCreated,
+    /// Something in the folder was not deleted.
+    SkippedFolderChildrenNotDeleted,
+    /// Something that should have moved to the folder's replacement did not.
+    SkippedDependentPathChangeFailed,
+    /// A file could not be read from the repository.
+    ReadFailed,
+    /// The API took longer than the deadline of one change.
+    Timeout,
+    /// The API refused or failed.
+    ApiError,
+}
+
+impl Reason {
+    /// The wire's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ResourceTooLarge => "ResourceTooLarge",
+            Self::ResourceInvalid => "ResourceInvalid",
+            Self::ResourceManagedByOther => "ResourceManagedByOther",
+            Self::InvalidFolderMetadata => "InvalidFolderMetadata",
+            Self::FolderMetadataConflict => "FolderMetadataConflict",
+            Self::FolderDepthExceeded => "FolderDepthExceeded",
+            Self::FolderManagedByOther => "FolderManagedByOther",
+            Self::FolderUidTooLong => "FolderUIDTooLong",
+            Self::FolderValidationFailed => "FolderValidationFailed",
+            Self::SkippedParentFolderNotCreated => "SkippedParentFolderNotCreated",
+            Self::SkippedFolderChildrenNotDeleted => "SkippedFolderChildrenNotDeleted",
+            Self::SkippedDependentPathChangeFailed => "SkippedDependentPathChangeFailed",
+            Self::ReadFailed => "ReadFailed",
+            Self::Timeout => "Timeout",
+            Self::ApiError => "ApiError",
+        }
+    }
+
+    /// Whether a job ends as a warning rather than an error because of it.
+    ///
+    /// A warning is something that the repository's owner mends by changing a file; trying again changes nothing.
+    pub fn is_warning(self) -> bool {
+        !matches!(self, Self::ReadFailed | Self::Timeout | Self::ApiError)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// Whether the job may still end well, with a warning.
+    pub warning: bool,
+    /// The machine's word for it.
+    pub reason: Reason,
+    /// What happened and what to do, for people. Does not repeat the path.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure for this reason, which decides whether it is a warning.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { warning: reason.is_warning(), reason, message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// What became of one file or folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ItemResult {
+    /// Path of the file or directory, relative to the repository's path; empty for the root folder.
+    pub path: String,
+    /// Where a renamed file was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous_path: Option<String>,
+    /// API group of the object; empty if the file could not be read so far as to know.
+    pub group: &'static str,
+    /// Kind of the object; empty as `group`.
+    pub kind: &'static str,
+    /// Name of the object; empty if not known.
+    pub name: String,
+    /// What was done, or was to be done when there is an error.
+    pub action: Action,
+    /// Why it was not done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+}
+
+impl ItemResult {
+    pub(crate) fn new(kind: Option<&Kind>, path: &str, name: &str, action: Action) -> Self {
+        Self {
+            path: path.to_owned(),
+            previous_path: None,
+            group: kind.map_or("", |kind| kind.group),
+            kind: kind.map_or("", |kind| kind.kind),
+            name: name.to_owned(),
+            action,
+            error: None,
+        }
+    }
+
+    pub(crate) fn failed(mut self, failure: Failure) -> Self {
+        self.error = Some(failure);
+        self
+    }
+}
+
+/// Where results go. Called from several tasks, in no particular order within a phase; must not block.
+pub type OnResult = Arc<dyn Fn(ItemResult) + Send + Sync>;

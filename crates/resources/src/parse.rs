@@ -1,0 +1,217 @@
+//! One file → one object.
+//!
+//! A document is checked as a whole, but its `spec` is carried as text: numbers keep their digits, keys their
+//! order, and ten thousand dashboards cost no trees of values.
+
+mod document;
+mod error;
+mod format;
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+use windlass_api::annotations;
+
+use self::document::RawObject;
+pub use self::error::FileError;
+pub use self::format::MAX_NESTING;
+use crate::paths::Format;
+use crate::{Context, DASHBOARD, FOLDER, Kind, names, paths};
+
+/// Label that Grafana keeps for its own use; it belongs to one instance and is never carried over.
+const INTERNAL_ID: &str = "grafana.app/deprecatedInternalID";
+/// What `kubectl apply` leaves behind; it describes another object than ours.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Keys of a dashboard's spec that belong to one instance.
+const INSTANCE_KEYS: [&str; 3] = ["id", "uid", "version"];
+/// Longest name of any object (Kubernetes).
+const MAX_OBJECT_NAME: usize = 253;
+
+/// What a file's surroundings say about it.
+#[derive(Debug, Clone, Copy)]
+pub struct ParseContext<'a> {
+    /// The repository.
+    pub context: &'a Context,
+    /// Name of the folder that the object goes into.
+    pub folder: Option<&'a str>,
+    /// Hash of the file.
+    pub checksum: &'a str,
+}
+
+/// A file that was understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParsedResource {
+    /// What it is.
+    pub kind: Kind,
+    /// The version that the document names.
+    pub version: &'static str,
+    /// Name of the object: the document's, or one computed from its path.
+    pub name: String,
+    /// Labels of the document, and ours.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the document, and the manager's.
+    pub annotations: BTreeMap<String, String>,
+    /// The spec, as JSON.
+    pub spec: String,
+}
+
+/// Reads one file. `path` is relative to the repository's path and decides the format by its extension.
+pub fn file(path: &str, bytes: &[u8], of: &ParseContext<'_>) -> Result<ParsedResource, FileError> {
+    let size = bytes.len() as u64;
+    if size > of.context.max_file_bytes {
+        return Err(FileError::TooLarge { size, limit: of.context.max_file_bytes });
+    }
+    let format = paths::format_of(path).unwrap_or(Format::Json);
+    let text = format::to_json(bytes, format)?;
+    let document = document::Document::read(&text)?;
+    let mut resource = match document.type_meta()? {
+        Some((group, version, kind)) => object(&document, path, (group, version, kind), of)?,
+        None => classic(&document, path, of)?,
+    };
+    check_name(&resource.name)?;
+    resource.labels.extend([of.context.label()]);
+    resource.annotations.remove(annotations::SOURCE_TIMESTAMP);
+    resource.annotations.remove(annotations::FOLDER);
+    resource.annotations.extend(of.context.annotations(path, Some(of.checksum), of.folder));
+    Ok(resource)
+}
+
+/// A document with `apiVersion` and `kind`.
+fn object(
+    document: &document::Document<'_>,
+    path: &str,
+    (group, version, kind): (&str, &str, &str),
+    of: &ParseContext<'_>,
+) -> Result<ParsedResource, FileError> {
+    if group == FOLDER.group && kind == FOLDER.kind {
+        return Err(FileError::FolderDocument);
+    }
+    if group != DASHBOARD.group || kind != DASHBOARD.kind {
+        return Err(FileError::UnsupportedKind { api_version: join(group, version), kind: kind.to_owned() });
+    }
+    let Some(version) = DASHBOARD.served(version) else {
+        return Err(FileError::UnsupportedVersion { version: version.to_owned(), served: DASHBOARD.versions });
+    };
+    let metadata = document.metadata()?;
+    check_namespace(metadata.namespace.as_deref(), of.context)?;
+    let spec: RawObject<'_> = document.spec()?;
+    let given = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
+    let name = given(metadata.name.as_ref()).unwrap_or_else(|| {
+        match given(metadata.generate_name.as_ref()) {
+            Some(prefix) => names::generated(&of.context.repository, path, &prefix),
+            None => names::unnamed_file(&of.context.repository, path),
+        }
+    });
+    let mut labels = metadata.labels.unwrap_or_default();
+    labels.remove(INTERNAL_ID);
+    let mut annotations = metadata.annotations.unwrap_or_default();
+    annotations.remove(LAST_APPLIED);
+    Ok(ParsedResource { kind: DASHBOARD, version, name, labels, annotations, spec: spec_text(&spec) })
+}
+
+/// A dashboard as Grafana exports it: no metadata, the name in `uid`.
+fn classic(
+    document: &document::Document<'_>,
+    path: &str,
+    of: &ParseContext<'_>,
+) -> Result<ParsedResource, FileError> {
+    let has = |key| document.get(key).is_some();
+    if !(has("panels") && has("schemaVersion") && has("tags")) {
+        return Err(FileError::UnknownFormat);
+    }
+    let name = match document.string("uid")? {
+        Some(uid) if !uid.is_empty() => uid.into_owned(),
+        _ => names::unnamed_file(&of.context.repository, path),
+    };
+    Ok(ParsedResource {
+        kind: DASHBOARD,
+        version: "v0alpha1",
+        name,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        spec: spec_text(document.fields()),
+    })
+}
+
+/// The JSON of a spec without the keys that belong to one instance.
+fn spec_text(spec: &RawObject<'_>) -> String {
+    let fields = || spec.0.iter().filter(|(key, _)| !INSTANCE_KEYS.contains(&key.as_ref()));
+    let mut out = String::with_capacity(2 + fields().map(|(k, v)| k.len() + v.get().len() + 4).sum::<usize>());
+    out.push('{');
+    for (index, (key, value)) in fields().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        push_json_string(&mut out, key);
+        out.push(':');
+        out.push_str(value.get());
+    }
+    out.push('}');
+    out
+}
+
+fn push_json_string(out: &mut String, text: &str) {
+    out.push_str(&serde_json::Value::from(text).to_string());
+}
+
+fn check_namespace(namespace: Option<&str>, context: &Context) -> Result<(), FileError> {
+    match namespace {
+        Some(found) if !found.is_empty() && found != context.namespace => {
+            Err(FileError::Namespace { found: found.to_owned(), wanted: context.namespace.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Names are segments of URLs (Kubernetes: path segment names); anything stricter is the server's to say.
+fn check_name(name: &str) -> Result<(), FileError> {
+    let bad = name.len() > MAX_OBJECT_NAME
+        || name == "."
+        || name == ".."
+        || name.chars().any(|c| matches!(c, '/' | '%') || c.is_control());
+    if bad { Err(FileError::Name { name: name.chars().take(80).collect() }) } else { Ok(()) }
+}
+
+fn join(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+/// What a `_folder.json` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FolderDocument {
+    pub(crate) name: String,
+    pub(crate) title: String,
+}
+
+/// Reads a `_folder.json`: a Folder whose name and title are kept, wherever its directory goes.
+pub(crate) fn folder(bytes: &[u8], context: &Context) -> Result<FolderDocument, FileError> {
+    #[derive(serde::Deserialize)]
+    struct Spec {
+        title: Option<String>,
+    }
+    let text = format::to_json(bytes, Format::Json)?;
+    let document = document::Document::read(&text)?;
+    match document.type_meta()? {
+        Some((group, _, kind)) if group == FOLDER.group && kind == FOLDER.kind => {}
+        Some((group, version, kind)) => {
+            return Err(FileError::UnsupportedKind { api_version: join(group, version), kind: kind.to_owned() });
+        }
+        None => return Err(FileError::UnknownFormat),
+    }
+    let metadata = document.metadata()?;
+    check_namespace(metadata.namespace.as_deref(), context)?;
+    let name = metadata.name.filter(|name| !name.is_empty()).ok_or(FileError::Missing { what: "metadata.name" })?;
+    if name.len() > names::MAX_NAME {
+        return Err(FileError::FolderNameTooLong { name: name.chars().take(80).collect() });
+    }
+    if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) {
+        return Err(FileError::Name { name });
+    }
+    let spec = document.get("spec").map(RawValue::get).unwrap_or("{}");
+    let spec: Spec = serde_json::from_str(spec).map_err(|error| FileError::syntax("spec", &error))?;
+    let title = spec.title.filter(|title| !title.trim().is_empty()).ok_or(FileError::Missing { what: "spec.title" })?;
+    Ok(FolderDocument { name, title })
+}
+
+#[cfg(test)]
+mod tests;

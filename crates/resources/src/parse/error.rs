@@ -1,0 +1,125 @@
+//! What can be wrong with a file.
+
+use crate::{Failure, Reason};
+
+/// Why a file did not become an object. Every one of these is mended by changing the file, and so is a warning.
+///
+/// Messages do not name the file: whoever prints them does.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// More bytes than are read.
+    #[error("the file has {size} bytes, the limit is {limit}; make it smaller or split it")]
+    TooLarge {
+        /// Its size.
+        size: u64,
+        /// The largest that is read.
+        limit: u64,
+    },
+    /// Not text.
+    #[error("the file is not valid UTF-8 text (byte {at})")]
+    NotUtf8 {
+        /// Offset of the first bad byte.
+        at: usize,
+    },
+    /// Nothing in it.
+    #[error("the file is empty")]
+    Empty,
+    /// Not JSON or YAML.
+    #[error("failed to parse {what}: {detail}")]
+    Syntax {
+        /// Which part.
+        what: &'static str,
+        /// What the parser said, with line and column.
+        detail: String,
+    },
+    /// Several documents in one file.
+    #[error("the file has {count} YAML documents; put each into a file of its own")]
+    SeveralDocuments {
+        /// How many.
+        count: usize,
+    },
+    /// Nested deeper than is read.
+    #[error("the document is nested deeper than {limit} levels")]
+    TooDeep {
+        /// The limit.
+        limit: usize,
+    },
+    /// Not a mapping.
+    #[error("{what} is not an object")]
+    NotAnObject {
+        /// Which part.
+        what: &'static str,
+    },
+    /// Neither an object nor a classic dashboard.
+    #[error(
+        "the file is neither an object with apiVersion and kind nor a classic dashboard (with panels, schemaVersion and tags)"
+    )]
+    UnknownFormat,
+    /// A kind that repositories do not manage.
+    #[error("resources of kind {kind:?} in {api_version:?} are not supported; a repository manages dashboards and folders")]
+    UnsupportedKind {
+        /// The document's apiVersion.
+        api_version: String,
+        /// The document's kind.
+        kind: String,
+    },
+    /// A version that is not served.
+    #[error("dashboards of version {version:?} are not supported; use one of {}", served.join(", "))]
+    UnsupportedVersion {
+        /// The document's version.
+        version: String,
+        /// Those that are.
+        served: &'static [&'static str],
+    },
+    /// A folder outside `_folder.json`.
+    #[error("folders are made from directories; to give one a name and title of its own, put this into its _folder.json")]
+    FolderDocument,
+    /// Another namespace than the repository's.
+    #[error("the document is for namespace {found:?}, its repository is in {wanted:?}; remove metadata.namespace")]
+    Namespace {
+        /// The document's.
+        found: String,
+        /// The repository's.
+        wanted: String,
+    },
+    /// A name that no object can have.
+    #[error("{name:?} cannot be the name of a resource")]
+    Name {
+        /// The name, shortened.
+        name: String,
+    },
+    /// A folder's name over 40 characters.
+    #[error("the folder name {name:?} is longer than 40 characters")]
+    FolderNameTooLong {
+        /// The name, shortened.
+        name: String,
+    },
+    /// Something that has to be there.
+    #[error("{what} is missing")]
+    Missing {
+        /// The field.
+        what: &'static str,
+    },
+}
+
+impl FileError {
+    pub(crate) fn syntax(what: &'static str, error: &dyn std::fmt::Display) -> Self {
+        Self::Syntax { what, detail: error.to_string() }
+    }
+
+    /// Why, as a job's summary names it.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::TooLarge { .. } => Reason::ResourceTooLarge,
+            Self::FolderNameTooLong { .. } => Reason::FolderUidTooLong,
+            _ => Reason::ResourceInvalid,
+        }
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        Self::new(error.reason(), error.to_string())
+    }
+}

@@ -1,0 +1,180 @@
+//! Everything in the tree against everything that is managed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use windlass_git::{Entry, Tree};
+
+use super::{Deletion, FileWrite, FolderAction, FolderWrite, Known, Plan, kept_directory, rejected, root, skipped};
+use crate::folders::{self, Folders, Metadata};
+use crate::paths::{Class, ancestors, classify, depth};
+use crate::{Context, Managed, ManagedItem};
+
+/// Compares a tree with what is managed.
+///
+/// A file whose managed object has its hash, and the right folder, stays untouched and unread. A directory lives as
+/// long as anything in it that a folder may stand for, be it only a README.
+pub fn full(tree: &Tree, managed: &Managed, metadata: &Metadata, context: &Context) -> Plan {
+    let mut entries: Vec<&Entry> = tree.entries.iter().collect();
+    entries.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    let mut plan = Plan { root: root(context), ..Plan::default() };
+    plan.notices.extend(rejected(&tree.rejected));
+
+    let mut directories = BTreeSet::new();
+    let mut files = Vec::new();
+    for entry in entries {
+        keep_directories(kept_directory(&entry.path, entry.kind), &mut directories);
+        match classify(&entry.path, entry.kind) {
+            Class::Resource => files.push(entry),
+            Class::Skipped { reason, .. } => plan.notices.extend(skipped(&entry.path, reason)),
+            Class::FolderMetadata | Class::Other => {}
+        }
+    }
+    let mut folders = folders::resolve(&directories, metadata, managed, context);
+    plan.notices.append(&mut folders.notices);
+    plan_folders(&mut plan, &folders, managed, context);
+    plan_files(&mut plan, &files, &folders, managed);
+    collapse_renames(&mut plan, managed);
+    // Changed files first: an object belongs to the file that it came from before it belongs to a newcomer.
+    plan.files.sort_by_key(|write| !write.is_update());
+    plan
+}
+
+/// The directories that become folders.
+pub(super) fn keep_directories(directory: &str, directories: &mut BTreeSet<String>) {
+    for directory in ancestors(directory) {
+        if !directories.insert(directory.to_owned()) {
+            break;
+        }
+    }
+}
+
+fn plan_folders(plan: &mut Plan, folders: &Folders, managed: &Managed, context: &Context) {
+    let by_name: HashMap<&str, &ManagedItem> =
+        managed.folders.iter().map(|folder| (folder.name.as_str(), folder)).collect();
+    let mut used = HashSet::new();
+    let mut live = HashSet::new();
+    for folder in folders.shallow_first() {
+        used.insert(folder.id.as_str());
+        live.insert(folder.path.as_str());
+        let (action, previous_path) = match by_name.get(folder.id.as_str()) {
+            None => (FolderAction::Create, None),
+            Some(present) => {
+                let same = present.path == folder.path
+                    && present.checksum == folder.checksum
+                    && present.folder.as_deref() == folder.parent.as_deref();
+                if same {
+                    continue;
+                }
+                let moved = (present.path != folder.path).then(|| present.path.clone());
+                (FolderAction::Update((*present).into()), moved)
+            }
+        };
+        plan.folders.push(FolderWrite { folder: folder.clone(), action, previous_path });
+    }
+    for present in &managed.folders {
+        if used.contains(present.name.as_str()) || context.root_folder() == Some(present.name.as_str()) {
+            continue;
+        }
+        // A former root folder, and one whose directory is called differently now, are emptied by this sync.
+        let replaced = present.path.is_empty() || live.contains(present.path.as_str());
+        let deletions = if replaced { &mut plan.replaced_folders } else { &mut plan.delete_folders };
+        deletions.push(Deletion::listed(present));
+    }
+    for deletions in [&mut plan.delete_folders, &mut plan.replaced_folders] {
+        deletions.sort_by(|a, b| depth(&b.path).cmp(&depth(&a.path)).then_with(|| a.path.cmp(&b.path)));
+    }
+}
+
+fn plan_files(plan: &mut Plan, files: &[&Entry], folders: &Folders, managed: &Managed) {
+    let mut by_path: BTreeMap<&str, Vec<&ManagedItem>> = BTreeMap::new();
+    for item in &managed.files {
+        by_path.entry(item.path.as_str()).or_default().push(item);
+    }
+    for entry in files {
+        let items = by_path.remove(entry.path.as_str()).unwrap_or_default();
+        let folder = folders.holding(&entry.path);
+        let checksum = entry.id.to_string();
+        let same = items.iter().find(|item| item.checksum.as_deref() == Some(checksum.as_str())).copied();
+        let known = match same {
+            Some(same) => {
+                // Left over from a change of name that was cut short.
+                let surplus = items.iter().filter(|item| item.name != same.name);
+                plan.delete_files.extend(surplus.map(|item| Deletion::listed(item)));
+                if same.folder.as_deref() == folder {
+                    plan.kept.insert(entry.path.clone());
+                    continue;
+                }
+                vec![same.into()]
+            }
+            None => items.iter().map(|item| (*item).into()).collect(),
+        };
+        plan.files.push(FileWrite {
+            path: entry.path.clone(),
+            previous_path: None,
+            id: entry.id,
+            size: entry.size,
+            folder: folder.map(str::to_owned),
+            known: Known::Listed(known),
+        });
+    }
+    plan.delete_files.extend(by_path.into_values().flatten().map(Deletion::listed));
+    plan.delete_files.sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+/// One file gone, one file new, the same content, and no other of either: it moved, and its object stays.
+fn collapse_renames(plan: &mut Plan, managed: &Managed) {
+    let checksums: HashMap<(&str, &str), &str> = managed
+        .files
+        .iter()
+        .filter_map(|item| Some(((item.name.as_str(), item.path.as_str()), item.checksum.as_deref()?)))
+        .collect();
+    let live: HashSet<&str> = plan.files.iter().map(|write| write.path.as_str()).collect();
+    let mut pairs: HashMap<String, (Vec<usize>, Vec<usize>)> = HashMap::new();
+    for (index, deletion) in plan.delete_files.iter().enumerate() {
+        let super::Target::Listed(existing) = &deletion.target else { continue };
+        // A path that is still there has lost a surplus object, not its file.
+        if live.contains(deletion.path.as_str()) || plan.kept.contains(&deletion.path) {
+            continue;
+        }
+        if let Some(checksum) = checksums.get(&(existing.name.as_str(), deletion.path.as_str())) {
+            pairs.entry((*checksum).to_owned()).or_default().0.push(index);
+        }
+    }
+    if pairs.is_empty() {
+        return;
+    }
+    for (index, write) in plan.files.iter().enumerate().filter(|(_, write)| !write.is_update()) {
+        if let Some((_, new)) = pairs.get_mut(&write.id.to_string()) {
+            new.push(index);
+        }
+    }
+    let mut moved: Vec<(usize, usize)> = pairs
+        .into_values()
+        .filter_map(|(gone, new)| match (gone.as_slice(), new.as_slice()) {
+            ([gone], [new]) => Some((*gone, *new)),
+            _ => None,
+        })
+        .collect();
+    moved.sort_by_key(|(_, new)| *new);
+    for (gone, new) in &moved {
+        let (deletion, write) = (&plan.delete_files[*gone], &plan.files[*new]);
+        let super::Target::Listed(existing) = &deletion.target else { continue };
+        plan.renames.push(FileWrite {
+            previous_path: Some(deletion.path.clone()),
+            known: Known::Listed(vec![existing.clone()]),
+            ..write.clone()
+        });
+    }
+    let gone: HashSet<usize> = moved.iter().map(|(gone, _)| *gone).collect();
+    let new: HashSet<usize> = moved.iter().map(|(_, new)| *new).collect();
+    let mut index = 0;
+    plan.delete_files.retain(|_| {
+        index += 1;
+        !gone.contains(&(index - 1))
+    });
+    index = 0;
+    plan.files.retain(|_| {
+        index += 1;
+        !new.contains(&(index - 1))
+    });
+}

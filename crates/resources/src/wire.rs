@@ -1,0 +1,245 @@
+//! Requests as bytes: no typed objects on the way out, no parsing of answers that nobody reads.
+//!
+//! Answers to writes can be as large as the objects, so every request asks for metadata only.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, header};
+use http_body_util::{BodyExt as _, Limited};
+use kube::Client;
+use kube::client::Body;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::Kind;
+
+/// Recorded by the server as the writer of the fields.
+const FIELD_MANAGER: &str = "windlass";
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+const WHOLE: &str = "application/json";
+/// The largest answer that is read; a page of 500 objects' metadata is some hundred kilobytes.
+const MAX_ANSWER: usize = 64 << 20;
+/// Tries of a request that a busy server turned away.
+const TRIES: u32 = 4;
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a request did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    /// The server answered no.
+    #[error("{message}")]
+    Refused { code: u16, reason: String, message: String },
+    /// No usable answer.
+    #[error("failed to {what}: {detail}")]
+    Unusable { what: &'static str, detail: String },
+}
+
+impl CallError {
+    pub(crate) fn is(&self, code: u16) -> bool {
+        matches!(self, Self::Refused { code: found, .. } if *found == code)
+    }
+
+    pub(crate) fn is_already_exists(&self) -> bool {
+        matches!(self, Self::Refused { code: 409, reason, .. } if reason == "AlreadyExists")
+    }
+
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => matches!(code, 429 | 503),
+            Self::Unusable { .. } => false,
+        }
+    }
+}
+
+/// What is asked for, and in which form the answer is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Metadata,
+    MetadataList,
+    Whole,
+}
+
+/// How a patch is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PatchKind {
+    Json,
+    Merge,
+}
+
+/// The collection that requests go to.
+#[derive(Clone)]
+pub(crate) struct Collection<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) kind: &'a Kind,
+    pub(crate) version: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) dry_run: bool,
+}
+
+impl Collection<'_> {
+    fn path(&self, name: Option<&str>) -> String {
+        let mut path = format!("/apis/{}/{}/namespaces/", self.kind.group, self.version);
+        push_encoded(&mut path, self.namespace);
+        path.push('/');
+        path.push_str(self.kind.resource);
+        if let Some(name) = name {
+            path.push('/');
+            push_encoded(&mut path, name);
+        }
+        path
+    }
+
+    fn write_path(&self, name: Option<&str>) -> String {
+        let mut path = self.path(name);
+        let _ = write!(path, "?fieldManager={FIELD_MANAGER}&fieldValidation=Ignore");
+        if self.dry_run {
+            path.push_str("&dryRun=All");
+        }
+        path
+    }
+
+    pub(crate) async fn create(&self, body: Bytes) -> Result<(), CallError> {
+        let path = self.write_path(None);
+        self.call(Method::POST, &path, Answer::Metadata, Some("application/json"), body).await.map(drop)
+    }
+
+    pub(crate) async fn get<T: DeserializeOwned>(&self, name: &str, answer: Answer) -> Result<T, CallError> {
+        let body = self.call(Method::GET, &self.path(Some(name)), answer, None, Bytes::new()).await?;
+        parse(&body)
+    }
+
+    pub(crate) async fn patch(&self, name: &str, kind: PatchKind, body: Bytes) -> Result<(), CallError> {
+        let content_type = match kind {
+            PatchKind::Json => "application/json-patch+json",
+            PatchKind::Merge => "application/merge-patch+json",
+        };
+        let path = self.write_path(Some(name));
+        self.call(Method::PATCH, &path, Answer::Metadata, Some(content_type), body).await.map(drop)
+    }
+
+    /// Deletes the object if it still has this resourceVersion.
+    pub(crate) async fn delete(&self, name: &str, resource_version: &str) -> Result<(), CallError> {
+        let mut options = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": { "resourceVersion": resource_version },
+        });
+        let mut path = self.path(Some(name));
+        if self.dry_run {
+            path.push_str("?dryRun=All");
+            options["dryRun"] = serde_json::json!(["All"]);
+        }
+        let body = Bytes::from(options.to_string());
+        self.call(Method::DELETE, &path, Answer::Metadata, Some("application/json"), body).await.map(drop)
+    }
+
+    /// One page of what a label selects.
+    pub(crate) async fn list<T: DeserializeOwned>(
+        &self,
+        selector: (&str, &str),
+        limit: usize,
+        token: Option<&str>,
+    ) -> Result<T, CallError> {
+        let mut path = self.path(None);
+        let _ = write!(path, "?limit={limit}&labelSelector=");
+        push_encoded(&mut path, selector.0);
+        path.push_str("%3D");
+        push_encoded(&mut path, selector.1);
+        if let Some(token) = token {
+            path.push_str("&continue=");
+            push_encoded(&mut path, token);
+        }
+        let body = self.call(Method::GET, &path, Answer::MetadataList, None, Bytes::new()).await?;
+        parse(&body)
+    }
+
+    /// One request, tried again while the server says that it is busy. Nothing else is repeated: a write whose
+    /// answer was lost is settled by the caller, who looks at what is there.
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        answer: Answer,
+        content_type: Option<&'static str>,
+        body: Bytes,
+    ) -> Result<Bytes, CallError> {
+        let mut pause = FIRST_PAUSE;
+        let mut tries = 1;
+        loop {
+            match self.call_once(method.clone(), path, answer, content_type, body.clone()).await {
+                Err(error) if error.is_passing() && tries < TRIES => {
+                    tries += 1;
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn call_once(
+        &self,
+        method: Method,
+        path: &str,
+        answer: Answer,
+        content_type: Option<&'static str>,
+        body: Bytes,
+    ) -> Result<Bytes, CallError> {
+        let unusable = |what| move |error: &dyn std::fmt::Display| CallError::Unusable { what, detail: error.to_string() };
+        let accept = match answer {
+            Answer::Metadata => METADATA_ONLY,
+            Answer::MetadataList => METADATA_LIST,
+            Answer::Whole => WHOLE,
+        };
+        let mut request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept);
+        if let Some(content_type) = content_type {
+            request = request.header(header::CONTENT_TYPE, content_type);
+        }
+        let request =
+            request.body(Body::from(body.to_vec())).map_err(|error| unusable("build a request")(&error))?;
+        let response = self.client.send(request).await.map_err(|error| unusable("reach the API")(&error))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_ANSWER)
+            .collect()
+            .await
+            .map_err(|error| unusable("read the API's answer")(&error))?
+            .to_bytes();
+        if status.is_success() { Ok(body) } else { Err(refused(status.as_u16(), &body)) }
+    }
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, CallError> {
+    serde_json::from_slice(body)
+        .map_err(|error| CallError::Unusable { what: "understand the API's answer", detail: error.to_string() })
+}
+
+/// A refusal, from a `metav1.Status` if the body is one.
+fn refused(code: u16, body: &[u8]) -> CallError {
+    #[derive(Deserialize)]
+    struct Status {
+        #[serde(default)]
+        message: String,
+        #[serde(default)]
+        reason: String,
+    }
+    match serde_json::from_slice::<Status>(body) {
+        Ok(status) if !status.message.is_empty() => {
+            CallError::Refused { code, reason: status.reason, message: status.message }
+        }
+        _ => CallError::Refused { code, reason: String::new(), message: format!("the API answered HTTP {code}") },
+    }
+}
+
+/// Percent-encodes everything but unreserved characters (RFC 3986, §2.3).
+fn push_encoded(out: &mut String, text: &str) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
