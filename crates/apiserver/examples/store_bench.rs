@@ -136,7 +136,7 @@ fn range() -> Range {
 
 /// Names in no order, as dashboards have them.
 fn name(index: usize) -> String {
-    format!("{:08x}-dashboard", (index as u32).wrapping_mul(0x9E37_79B1))
+    format!("{:08x}-dashboard", index.wrapping_mul(0x9E37_79B1) & 0xFFFF_FFFF)
 }
 
 fn file_size(path: &Path) -> u64 {

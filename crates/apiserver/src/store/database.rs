@@ -48,43 +48,62 @@ pub(super) fn open_backend(
     Database::builder().set_cache_size(cache_bytes).create_with_backend(backend)
 }
 
-/// Opens the database in this file, which is made if it does not exist.
+/// Opens the database in this file.
 pub(super) fn open_database_file(path: &Path, cache_bytes: usize) -> Result<Database, DatabaseError> {
-    let (file, is_new) = open_or_create(path)?;
-    let database = Database::builder().set_cache_size(cache_bytes).create_file(file)?;
-    if is_new && let Some(folder) = folder_of(path) {
-        // A file is durable once the folder that names it is.
-        File::open(folder)?.sync_all()?;
+    open_with(OpenOptions::new().read(true).write(true).open(path)?, cache_bytes)
+}
+
+/// Makes an empty store in this file, if there is none.
+///
+/// It is made under another name, and renamed once whole: a process that dies meanwhile leaves no half-made store.
+/// The other name stays locked until then, so that of two processes that start at once one is told.
+pub(super) fn create_file(path: &Path, cache_bytes: usize) -> Result<(), OpenError> {
+    let describe = |error: redb::Error| open_error(path, error);
+    if path.try_exists().map_err(|error| describe(error.into()))? {
+        return Ok(());
     }
-    Ok(database)
+    let folder = folder_of(path).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(|source| OpenError::CreateFolder { path: path.to_owned(), source })?;
+    let mut new_path = path.as_os_str().to_owned();
+    new_path.push(".new");
+    let new_path = Path::new(&new_path);
+    let open = || open_with(open_private(new_path)?, cache_bytes);
+    let opened = match open() {
+        Err(DatabaseError::DatabaseAlreadyOpen) => return Err(OpenError::Locked { path: path.to_owned() }),
+        // Left by a process that died while it made the store: nothing was ever answered from it.
+        Err(_) => fs::remove_file(new_path).map_err(DatabaseError::from).and_then(|()| open()),
+        opened => opened,
+    };
+    let database = opened.map_err(|error| describe(error.into()))?;
+    prepare(&database).map_err(|error| error.at(path))?;
+    if !path.try_exists().map_err(|error| describe(error.into()))? {
+        // A file is durable once the folder that names it is.
+        fs::rename(new_path, path)
+            .and_then(|()| File::open(folder)?.sync_all())
+            .map_err(|error| describe(error.into()))?;
+    }
+    Ok(())
+}
+
+fn open_with(file: File, cache_bytes: usize) -> Result<Database, DatabaseError> {
+    Database::builder().set_cache_size(cache_bytes).create_file(file)
+}
+
+/// Opens or makes a file that only its owner may read: sealed secrets will be in it.
+fn open_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 /// The folder that a file lies in.
-pub(super) fn folder_of(path: &Path) -> Option<&Path> {
+fn folder_of(path: &Path) -> Option<&Path> {
     match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => Some(Path::new(".")),
         other => other,
     }
-}
-
-fn open_or_create(path: &Path) -> io::Result<(File, bool)> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    // Sealed secrets are in it: for the owner alone.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.clone().create_new(true).open(path) {
-        Ok(file) => Ok((file, true)),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok((options.open(path)?, false)),
-        Err(error) => Err(error),
-    }
-}
-
-/// Makes the folder of a store's file.
-pub(super) fn create_folder(path: &Path) -> Result<(), OpenError> {
-    folder_of(path)
-        .map_or(Ok(()), fs::create_dir_all)
-        .map_err(|source| OpenError::CreateFolder { path: path.to_owned(), source })
 }
 
 /// Checks the format, makes what is missing in an empty database, and returns the store's revision.

@@ -26,7 +26,7 @@ const MAX_BATCH: usize = 1024;
 ///
 /// One process at a time may have it open. A process that was killed leaves nothing to repair.
 pub fn open_file(path: &Path, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
-    database::create_folder(path)?;
+    database::create_file(path, options.cache_bytes)?;
     let file = path.to_owned();
     let cache_bytes = options.cache_bytes;
     let opener: Opener = Box::new(move || database::open_database_file(&file, cache_bytes));

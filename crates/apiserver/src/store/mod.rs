@@ -16,6 +16,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 mod commit;
+#[cfg(test)]
+mod crash_tests;
 mod database;
 mod engine;
 mod key;

@@ -1,0 +1,308 @@
+//! The store on a disk that forgets what was not synced, and on one that fails.
+//!
+//! The disk stands at redb's own seam: everything above it is the real thing.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use redb::{DatabaseError, StorageBackend};
+
+use super::engine::{Engine, RedbStore};
+use super::{Event, Key, Op, Page, Precondition, Range, Store, StoreError, StoreOptions, Write, database};
+
+/// What was done to a disk since its last sync.
+#[derive(Clone, Debug)]
+enum Change {
+    Write(usize, Vec<u8>),
+    Resize(usize),
+}
+
+impl Change {
+    fn apply(&self, image: &mut Vec<u8>) {
+        match self {
+            Self::Write(offset, data) => {
+                let end = offset + data.len();
+                if image.len() < end {
+                    image.resize(end, 0);
+                }
+                image[*offset..end].copy_from_slice(data);
+            }
+            Self::Resize(len) => image.resize(*len, 0),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Image {
+    /// As it was when it was last synced.
+    durable: Vec<u8>,
+    pending: Vec<Change>,
+    /// What a reader sees.
+    current: Vec<u8>,
+    operations: usize,
+    /// The operation that fails.
+    fails_at: Option<usize>,
+    /// Whether all operations after it fail as well.
+    is_dead: bool,
+    dies: bool,
+}
+
+impl Image {
+    fn operate(&mut self) -> io::Result<()> {
+        if self.is_dead {
+            return Err(io::Error::other("the disk is dead"));
+        }
+        self.operations += 1;
+        if Some(self.operations) == self.fails_at {
+            self.is_dead = self.dies;
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "the disk is full"));
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, change: Change) -> io::Result<()> {
+        self.operate()?;
+        change.apply(&mut self.current);
+        self.pending.push(change);
+        Ok(())
+    }
+}
+
+/// A disk; clones are the same disk.
+#[derive(Clone, Debug, Default)]
+struct Disk(Arc<Mutex<Image>>);
+
+impl Disk {
+    fn of(image: Vec<u8>) -> Self {
+        Self(Arc::new(Mutex::new(Image { durable: image.clone(), current: image, ..Image::default() })))
+    }
+
+    /// A disk with an empty store: a file gets its name only once that is on it.
+    fn new() -> Self {
+        let disk = Self::default();
+        drop(disk.store().unwrap());
+        disk
+    }
+
+    /// From this operation on nothing reaches the disk, as if the machine had stopped.
+    fn dies_at(operation: usize) -> Self {
+        let disk = Self::new().after_power_loss(|_| true);
+        {
+            let mut image = disk.0.lock().unwrap();
+            image.fails_at = Some(operation);
+            image.dies = true;
+        }
+        disk
+    }
+
+    /// What the machine finds when it starts again: of the changes that were not synced, those that `survives`
+    /// says.
+    fn after_power_loss(&self, mut survives: impl FnMut(usize) -> bool) -> Self {
+        let image = self.0.lock().unwrap();
+        let mut found = image.durable.clone();
+        for (index, change) in image.pending.iter().enumerate() {
+            if survives(index) {
+                change.apply(&mut found);
+            }
+        }
+        Self::of(found)
+    }
+
+    fn open(&self, repairs: &Arc<AtomicUsize>) -> Result<redb::Database, DatabaseError> {
+        let repairs = repairs.clone();
+        redb::Database::builder()
+            .set_cache_size(1 << 20)
+            .set_repair_callback(move |_| {
+                repairs.fetch_add(1, Ordering::Relaxed);
+            })
+            .create_with_backend(self.clone())
+    }
+
+    fn store(&self) -> Result<RedbStore, String> {
+        let opener = {
+            let disk = self.clone();
+            Box::new(move || database::open_backend(disk.clone(), 1 << 20))
+        };
+        let database = self.open(&Arc::default()).map_err(|error| error.to_string())?;
+        let engine = Engine::start(database, Some(opener), &StoreOptions::default());
+        Ok(RedbStore { engine: Arc::new(engine.map_err(|error| format!("{error:?}"))?) })
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().unwrap().current.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let image = self.0.lock().unwrap();
+        let offset = usize::try_from(offset).unwrap();
+        let data = image.current.get(offset..offset + out.len());
+        out.copy_from_slice(data.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.lock().unwrap().change(Change::Resize(usize::try_from(len).unwrap()))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut image = self.0.lock().unwrap();
+        image.operate()?;
+        image.durable = image.current.clone();
+        image.pending.clear();
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.lock().unwrap().change(Change::Write(usize::try_from(offset).unwrap(), data.to_vec()))
+    }
+}
+
+type State = BTreeMap<String, (u64, Vec<u8>)>;
+
+fn key(index: usize) -> Key {
+    Key::new("test", "objects", "default", &format!("object-{index:02}")).unwrap()
+}
+
+fn range() -> Range {
+    Range::new("test", "objects", None).unwrap()
+}
+
+/// The commits of the scenario: creates, updates and deletes, small values and large ones, one and several a commit.
+fn commits() -> Vec<Vec<Write>> {
+    let put = |index: usize, size: usize| Write {
+        key: key(index),
+        expect: Precondition::Any,
+        op: Op::Put(vec![b'a' + u8::try_from(size % 26).unwrap(); size].into()),
+    };
+    let delete = |index| Write { key: key(index), expect: Precondition::Any, op: Op::Delete };
+    vec![
+        vec![put(1, 10)],
+        vec![put(2, 5000), put(3, 300)],
+        vec![put(1, 9000)],
+        vec![delete(2)],
+        vec![put(4, 20), put(5, 20), delete(3)],
+        vec![put(1, 11), put(4, 70_000)],
+        vec![delete(1), put(1, 12)],
+    ]
+}
+
+async fn state(store: &dyn Store) -> State {
+    let page = store.list(&range(), Page::default()).await.unwrap();
+    page.objects
+        .into_iter()
+        .map(|object| (object.key.name().to_owned(), (object.revision, object.value.to_vec())))
+        .collect()
+}
+
+/// The state and the revision after each number of commits.
+async fn states() -> Vec<(u64, State)> {
+    let store = Disk::new().store().unwrap();
+    let mut states = vec![(store.revision(), State::new())];
+    for commit in commits() {
+        store.commit(commit).await.unwrap();
+        states.push((store.revision(), state(&store).await));
+    }
+    states
+}
+
+/// How many commits were answered before the disk died; `None` when the store could not be opened.
+async fn run(disk: &Disk) -> Option<usize> {
+    let store = disk.store().ok()?;
+    let mut answered = 0;
+    for commit in commits() {
+        if store.commit(commit).await.is_err() {
+            break;
+        }
+        answered += 1;
+    }
+    Some(answered)
+}
+
+#[tokio::test]
+async fn power_loss_at_any_disk_operation_loses_no_answered_commit_and_needs_no_repair() {
+    let states = states().await;
+    let mut point = 0;
+    let mut complete = false;
+    while !complete {
+        point += 1;
+        let disk = Disk::dies_at(point);
+        let answered = run(&disk).await;
+        complete = !disk.0.lock().unwrap().is_dead;
+        let mut seed = point;
+        for survivors in 0..5_usize {
+            let found = disk.after_power_loss(|index| match survivors {
+                0 => false,
+                1 => true,
+                // Only the last half, as a disk is free to choose.
+                2 => index % 2 == 1,
+                _ => {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (seed >> 33) & 1 == 1
+                }
+            });
+            let repairs = Arc::new(AtomicUsize::new(0));
+            match found.open(&repairs) {
+                Ok(database) => drop(database),
+                Err(error) => panic!("power loss at {point}, survivors {survivors}, {answered:?} answered: {error}"),
+            }
+            assert_eq!(repairs.load(Ordering::Relaxed), 0, "power loss at {point}, survivors {survivors}");
+            let store = found.store().unwrap_or_else(|error| panic!("power loss at {point}: {error}"));
+            let found = (store.revision(), state(&store).await);
+            let answered = answered.unwrap_or(0);
+            let in_flight = (answered + 1).min(states.len() - 1);
+            assert!(
+                found == states[answered] || found == states[in_flight],
+                "power loss at {point}, survivors {survivors}: {answered} commits were answered, found {found:?}"
+            );
+        }
+    }
+    assert!(point > 50, "the scenario is long enough to be worth it: {point}");
+}
+
+#[tokio::test]
+async fn a_disk_that_fails_once_fails_one_commit_and_the_store_goes_on() {
+    let disk = Disk::new();
+    let created = disk.0.lock().unwrap().operations;
+    let all = {
+        let store = disk.store().unwrap();
+        store.commit(vec![Write::create(key(0), "first")]).await.unwrap();
+        disk.0.lock().unwrap().operations - created
+    };
+    for offset in 1..=all {
+        let disk = Disk::new();
+        let store = disk.store().unwrap();
+        let mut watch = store.watch(&range(), store.revision()).unwrap();
+        {
+            let mut image = disk.0.lock().unwrap();
+            image.fails_at = Some(image.operations + offset);
+        }
+        let mut revisions = Vec::new();
+        let mut failures = 0;
+        for index in 0..4 {
+            match store.commit(vec![Write { key: key(index), expect: Precondition::Any, op: Op::Put("x".into()) }]).await
+            {
+                Ok(committed) => revisions.push(committed.revision),
+                Err(StoreError::Commit { .. }) => failures += 1,
+                Err(other) => panic!("operation {offset}: {other}"),
+            }
+        }
+        assert!(failures <= 1, "operation {offset}: {failures} commits failed");
+        // The failed commit may be stored or not; a watcher that saw no event of it is told to list again.
+        let stored: Vec<u64> = state(&store).await.values().map(|(revision, _)| *revision).collect();
+        let mut seen = Vec::new();
+        let expired = loop {
+            match watch.try_next() {
+                Ok(Some(event)) => seen.push(Event::clone(&event).revision),
+                Ok(None) => break false,
+                Err(StoreError::Expired { .. }) => break true,
+                Err(other) => panic!("operation {offset}: {other}"),
+            }
+        };
+        assert!(expired || seen == stored, "operation {offset}: saw {seen:?} of {stored:?}");
+        assert!(revisions.iter().all(|revision| stored.contains(revision)), "operation {offset}");
+    }
+}
