@@ -1,1 +1,40 @@
-//! runtime
+//! The kit that every operator is built from.
+//!
+//! - [`Operator`] and [`Registry`]: operators by name, over a context type that the binaries choose.
+//! - [`Supervisor`]: owns every task; one that ends unasked ends the process with its name.
+//! - [`Watch`] and [`Store`]: the one way to follow a collection of API objects.
+//! - [`KeyedQueue`] and [`run_keyed`]: reconciling object by object, with back-off.
+//! - [`deadline`], [`merge_patch`], [`json_patch`]: calls that end, and writes that overwrite nothing newer.
+//! - [`Clock`] and [`Backoff`]: time that tests can hold.
+//!
+//! This crate sees an API only through a `kube::Client`. It knows no authentication, no setting and no kind.
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
+)]
+
+mod backoff;
+mod call;
+mod clock;
+mod operator;
+mod patch;
+mod queue;
+mod signals;
+mod supervisor;
+#[cfg(test)]
+mod testing;
+mod watch;
+
+pub use backoff::{Backoff, BackoffPolicy};
+pub use call::{CallError, Disposition, deadline};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use operator::{Operator, Registry, UnknownOperator};
+pub use patch::{Part, json_patch, merge_patch};
+pub use queue::{Action, KeyedQueue, run_keyed};
+pub use signals::{Signal, signals};
+pub use supervisor::{RunError, Supervisor, TaskEnded, TaskResult, Unfinished};
+pub use watch::{Event, ObjectKey, Store, Watch, WatchConfig};
+
+/// Any error that can cross tasks.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;

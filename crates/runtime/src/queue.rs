@@ -1,0 +1,246 @@
+//! Reconciling key by key: a queue without duplicates, and the loop that works it off.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Backoff, BackoffPolicy};
+
+/// What to do with a key after it was worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing until it is added again. Its back-off starts over.
+    Done,
+    /// Work on it again after this time. Its back-off starts over.
+    After(Duration),
+    /// It failed: work on it again after a back-off that grows with each failure in a row.
+    Retry,
+}
+
+/// Keys that wait to be worked on, each at most once, and never by two workers at a time.
+///
+/// A key that is added while it is worked on is worked on once more afterwards. Adding a key makes it due now,
+/// whatever it was delayed or backed off for: somebody changed it.
+pub struct KeyedQueue<T> {
+    shared: Arc<Shared<T>>,
+}
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    changed: Notify,
+    policy: BackoffPolicy,
+}
+
+struct State<T> {
+    ready: VecDeque<T>,
+    queued: HashSet<T>,
+    /// Ordered by when they are due; the number keeps keys of one instant apart.
+    delayed: BTreeMap<(Instant, u64), T>,
+    due: HashMap<T, (Instant, u64)>,
+    /// The keys being worked on, and whether each was added meanwhile.
+    running: HashMap<T, bool>,
+    failures: HashMap<T, Backoff>,
+    next_number: u64,
+}
+
+impl<T> Clone for KeyedQueue<T> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<T: Clone + Eq + Hash> KeyedQueue<T> {
+    /// An empty queue whose failures back off by `policy`, each key by itself.
+    pub fn new(policy: BackoffPolicy) -> Self {
+        let state = State {
+            ready: VecDeque::new(),
+            queued: HashSet::new(),
+            delayed: BTreeMap::new(),
+            due: HashMap::new(),
+            running: HashMap::new(),
+            failures: HashMap::new(),
+            next_number: 0,
+        };
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), changed: Notify::new(), policy }) }
+    }
+
+    /// Makes a key due now.
+    pub fn add(&self, key: T) {
+        self.lock().add(key);
+        self.shared.changed.notify_one();
+    }
+
+    /// Makes a key due after `delay`, or when it is due already if that is sooner.
+    pub fn add_after(&self, key: T, delay: Duration) {
+        self.lock().add_after(key, delay);
+        self.shared.changed.notify_one();
+    }
+
+    /// Drops what is waiting for a key, and its back-off; the object is gone.
+    pub fn forget(&self, key: &T) {
+        let mut state = self.lock();
+        state.failures.remove(key);
+        state.undelay(key);
+        if state.queued.remove(key) {
+            state.ready.retain(|queued| queued != key);
+        }
+    }
+
+    /// How many keys are due and not yet worked on.
+    pub fn waiting(&self) -> usize {
+        let mut state = self.lock();
+        state.promote(Instant::now());
+        state.ready.len()
+    }
+
+    /// The next due key; it belongs to the caller until [`KeyedQueue::finish`].
+    async fn next(&self) -> T {
+        loop {
+            let due = {
+                let mut state = self.lock();
+                state.promote(Instant::now());
+                if let Some(key) = state.take() {
+                    if !state.ready.is_empty() || !state.delayed.is_empty() {
+                        // One wake-up is one permit: pass it on, so that another worker takes up the rest,
+                        // or the wait for what is due next.
+                        self.shared.changed.notify_one();
+                    }
+                    return key;
+                }
+                state.delayed.first_key_value().map(|((due, _), _)| *due)
+            };
+            match due {
+                Some(due) => {
+                    let _ = tokio::time::timeout_at(due, self.shared.changed.notified()).await;
+                }
+                None => self.shared.changed.notified().await,
+            }
+        }
+    }
+
+    fn finish(&self, key: T, action: Action) {
+        let mut state = self.lock();
+        let added_meanwhile = state.running.remove(&key).unwrap_or(false);
+        let delay = match action {
+            Action::Done => None,
+            Action::After(delay) => Some(delay),
+            Action::Retry => {
+                let backoff = state.failures.entry(key.clone());
+                Some(backoff.or_insert_with(|| Backoff::new(self.shared.policy)).delay())
+            }
+        };
+        if action != Action::Retry {
+            state.failures.remove(&key);
+        }
+        if added_meanwhile {
+            state.add(key);
+        } else if let Some(delay) = delay {
+            state.add_after(key, delay);
+        }
+        drop(state);
+        self.shared.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> fmt::Debug for KeyedQueue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_struct("KeyedQueue")
+            .field("ready", &state.ready.len())
+            .field("delayed", &state.delayed.len())
+            .field("running", &state.running.len())
+            .finish()
+    }
+}
+
+impl<T: Clone + Eq + Hash> State<T> {
+    fn add(&mut self, key: T) {
+        self.undelay(&key);
+        if let Some(added_meanwhile) = self.running.get_mut(&key) {
+            *added_meanwhile = true;
+        } else if self.queued.insert(key.clone()) {
+            self.ready.push_back(key);
+        }
+    }
+
+    fn add_after(&mut self, key: T, delay: Duration) {
+        // Beyond what an instant can hold is never.
+        let Some(due) = Instant::now().checked_add(delay) else { return };
+        let sooner = self.due.get(&key).is_some_and(|(other, _)| *other <= due);
+        if sooner || self.queued.contains(&key) {
+            return;
+        }
+        self.undelay(&key);
+        self.next_number += 1;
+        let slot = (due, self.next_number);
+        self.due.insert(key.clone(), slot);
+        self.delayed.insert(slot, key);
+    }
+
+    fn undelay(&mut self, key: &T) {
+        if let Some(slot) = self.due.remove(key) {
+            self.delayed.remove(&slot);
+        }
+    }
+
+    /// Queues what has become due.
+    fn promote(&mut self, now: Instant) {
+        while let Some(entry) = self.delayed.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let key = entry.remove();
+            self.add(key);
+        }
+    }
+
+    fn take(&mut self) -> Option<T> {
+        let key = self.ready.pop_front()?;
+        self.queued.remove(&key);
+        self.running.insert(key.clone(), false);
+        Some(key)
+    }
+}
+
+/// Works a queue off with `workers` workers until `shutdown`; keys that are being worked on then are finished.
+///
+/// A panic in `work` is passed on to the caller. Dropping the future drops the work.
+pub async fn run_keyed<T, F, W>(queue: KeyedQueue<T>, workers: usize, shutdown: CancellationToken, work: F)
+where
+    T: Clone + Eq + Hash + Send + 'static,
+    F: Fn(T) -> W + Send + Sync + 'static,
+    W: Future<Output = Action> + Send + 'static,
+{
+    let work = Arc::new(work);
+    let mut running = JoinSet::new();
+    for _ in 0..workers.max(1) {
+        let (queue, shutdown, work) = (queue.clone(), shutdown.clone(), Arc::clone(&work));
+        running.spawn(async move {
+            while let Some(key) = shutdown.run_until_cancelled(queue.next()).await {
+                let action = work(key.clone()).await;
+                queue.finish(key, action);
+            }
+        });
+    }
+    while let Some(ended) = running.join_next().await {
+        if let Err(error) = ended
+            && let Ok(panic) = error.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

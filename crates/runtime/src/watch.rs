@@ -1,0 +1,293 @@
+//! The one way to follow a collection of API objects.
+//!
+//! [`Watch::run`] lists the collection by pages, then watches it from that version on, and tells a handler what
+//! changed. Whatever goes wrong (an unreachable server, a broken or silent connection, a version that is no
+//! longer kept) ends in another attempt after this watch's own back-off; after a new list, the handler is told
+//! the difference to what it knew, deletions included.
+
+mod collection;
+mod connection;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use windlass_telemetry::{ComponentHandle, ErrorChain, Health, ProgressHandle};
+
+use self::collection::Collection;
+use self::connection::{Change, Connection, WatchError};
+pub use self::store::{ObjectKey, Store};
+use crate::{Backoff, BackoffPolicy};
+
+/// A connection that lasted this long was a working one, even if nothing happened on it.
+const SETTLED: Duration = Duration::from_secs(5);
+
+/// The process is not ready after this many failed attempts in a row.
+const FAILURES_BEFORE_NOT_READY: u32 = 3;
+
+/// What happened to an object, or to the watch.
+#[derive(Debug)]
+pub enum Event<K> {
+    /// An object was created or changed, or is told again by a resync (`old` and `new` are then the same `Arc`).
+    Applied {
+        /// The version that was known before.
+        old: Option<Arc<K>>,
+        /// The current version.
+        new: Arc<K>,
+    },
+    /// An object is gone; this is its last known version.
+    Deleted(Arc<K>),
+    /// The store holds all that a list held: after the first list, and after each further one.
+    Synced,
+}
+
+impl<K> Clone for Event<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Applied { old, new } => Self::Applied { old: old.clone(), new: Arc::clone(new) },
+            Self::Deleted(object) => Self::Deleted(Arc::clone(object)),
+            Self::Synced => Self::Synced,
+        }
+    }
+}
+
+/// What to watch, and with which limits.
+#[derive(Clone, Debug)]
+pub struct WatchConfig {
+    /// What is watched, for logs and health: the plural name of the kind.
+    pub name: String,
+    /// A label selector.
+    pub labels: Option<String>,
+    /// A field selector.
+    pub fields: Option<String>,
+    /// How many objects a page of the list holds.
+    pub page_size: u32,
+    /// How long one request may take to be answered.
+    pub call_deadline: Duration,
+    /// How long a whole list may take.
+    pub list_deadline: Duration,
+    /// After this time the server ends a watch connection, and another one is made. Whole seconds.
+    pub connection_limit: Duration,
+    /// A connection that outlives its limit by this margin is dead: a half-open one is noticed then, at the latest.
+    pub connection_margin: Duration,
+    /// Liveness fails when the server gave no sign of life for this time.
+    pub stall_limit: Duration,
+    /// Delays between failed attempts.
+    pub backoff: BackoffPolicy,
+    /// Tells every object again in this interval, while connected.
+    pub resync: Option<Duration>,
+}
+
+impl WatchConfig {
+    /// Everything of a kind: pages of 500, calls of 30 s, connections of 60 s, stalled after 5 min.
+    ///
+    /// The connections are short for the sake of half-open ones: nothing else tells a quiet collection from a
+    /// dead connection, and a new connection from the last version costs one request.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            labels: None,
+            fields: None,
+            page_size: 500,
+            call_deadline: Duration::from_secs(30),
+            list_deadline: Duration::from_secs(300),
+            connection_limit: Duration::from_secs(60),
+            connection_margin: Duration::from_secs(10),
+            stall_limit: Duration::from_secs(300),
+            backoff: BackoffPolicy::CONNECTION,
+            resync: None,
+        }
+    }
+}
+
+/// A watch that is ready to run.
+pub struct Watch<K> {
+    client: Client,
+    url: String,
+    config: WatchConfig,
+    collection: Collection<K>,
+}
+
+impl<K> Watch<K>
+where
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
+{
+    /// A watch over what `api` is scoped to.
+    pub fn new(api: Api<K>, config: WatchConfig) -> Self {
+        let collection = Collection::new(config.name.clone());
+        let url = api.resource_url().to_owned();
+        Self { client: api.into_client(), url, config, collection }
+    }
+
+    /// The objects as the watch knows them, kept current while it runs.
+    pub fn store(&self) -> Store<K> {
+        self.collection.store()
+    }
+
+    /// Runs until `shutdown`.
+    ///
+    /// The store is current before `handler` is told of a change. The handler must not block: it is called on the
+    /// watch's own task. The process is ready after the first list, and not while attempts keep failing.
+    pub async fn run(
+        self,
+        health: Health,
+        shutdown: CancellationToken,
+        handler: impl FnMut(Event<K>) + Send,
+    ) {
+        let name = format!("watch {}", self.config.name);
+        let component = health.component(name.as_str());
+        component.not_ready("the first list is not finished");
+        let mut driver = Driver {
+            progress: health.progress(name, self.config.stall_limit),
+            component,
+            backoff: Backoff::new(self.config.backoff),
+            resync: self.config.resync.map(resync_interval),
+            connection: Connection { client: self.client, url: self.url, config: self.config },
+            collection: self.collection,
+            version: None,
+            failures: 0,
+            advanced: false,
+            handler,
+        };
+        shutdown.run_until_cancelled(driver.drive()).await;
+    }
+}
+
+fn resync_interval(period: Duration) -> Interval {
+    // An interval of zero panics, and one that cannot be told from zero would do nothing else.
+    let period = period.max(Duration::from_secs(1));
+    let mut interval = tokio::time::interval_at(Instant::now() + period, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+struct Driver<K, H> {
+    connection: Connection,
+    collection: Collection<K>,
+    /// Where to go on watching; none before a list.
+    version: Option<String>,
+    component: ComponentHandle,
+    progress: ProgressHandle,
+    backoff: Backoff,
+    failures: u32,
+    /// Whether the current attempt came further than the last one.
+    advanced: bool,
+    resync: Option<Interval>,
+    handler: H,
+}
+
+impl<K, H> Driver<K, H>
+where
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
+    H: FnMut(Event<K>) + Send,
+{
+    async fn drive(&mut self) {
+        loop {
+            self.advanced = false;
+            let ended = self.attempt().await;
+            if self.advanced {
+                self.backoff.reset();
+                self.failures = 0;
+            }
+            match ended {
+                // The server ended the connection in time, as it was asked to.
+                Ok(()) if self.advanced => continue,
+                Ok(()) => {}
+                Err(error) => self.failed(&error),
+            }
+            tokio::time::sleep(self.backoff.delay()).await;
+        }
+    }
+
+    fn failed(&mut self, error: &WatchError) {
+        if error.answered() {
+            self.progress.tick();
+        }
+        if error.is_gone() {
+            self.version = None;
+        }
+        self.failures += 1;
+        if self.failures >= FAILURES_BEFORE_NOT_READY {
+            self.component.not_ready(ErrorChain(error).to_string());
+        }
+        let watched = self.collection.name();
+        if error.is_gone() && self.failures == 1 {
+            tracing::info!(watch = watched, "the version that was watched is no longer kept, listing again");
+        } else {
+            tracing::warn!(watch = watched, failures = self.failures, error = %ErrorChain(error), "watch failed");
+        }
+    }
+
+    /// Lists if need be, then watches until the connection ends.
+    async fn attempt(&mut self) -> Result<(), WatchError> {
+        let version = match self.version.clone() {
+            Some(version) => version,
+            None => self.list().await?,
+        };
+        self.watch(version).await
+    }
+
+    async fn list(&mut self) -> Result<String, WatchError> {
+        let progress = &self.progress;
+        let list = self.connection.list(|| progress.tick()).await?;
+        self.collection.replace(list.objects, list.undecodable, &mut self.handler);
+        self.version = Some(list.version.clone());
+        (self.handler)(Event::Synced);
+        self.component.ready();
+        Ok(list.version)
+    }
+
+    async fn watch(&mut self, version: String) -> Result<(), WatchError> {
+        let mut lines = self.connection.watch(&version).await?;
+        self.progress.tick();
+        self.component.ready();
+        let connected = Instant::now();
+        let dead = connected + self.connection.config.connection_limit + self.connection.config.connection_margin;
+        loop {
+            tokio::select! {
+                change = lines.next::<K>() => {
+                    self.progress.tick();
+                    let Some(change) = change? else { break };
+                    self.observe(change);
+                }
+                () = tick(self.resync.as_mut()) => self.collection.tell_again(&mut self.handler),
+                () = tokio::time::sleep_until(dead) => {
+                    self.advanced = true;
+                    return Err(WatchError::Dead { after: connected.elapsed() });
+                }
+            }
+        }
+        self.advanced |= connected.elapsed() >= SETTLED;
+        Ok(())
+    }
+
+    fn observe(&mut self, change: Change<K>) {
+        if let Some(version) = change.version()
+            && self.version.as_deref() != Some(version)
+        {
+            self.version = Some(version.to_owned());
+            self.advanced = true;
+        }
+        match change {
+            Change::Applied(object) => self.collection.apply(object, &mut self.handler),
+            Change::Deleted { key, last, .. } => self.collection.delete(&key, last, &mut self.handler),
+            Change::Undecodable(object) => self.collection.skip(object),
+            Change::Bookmark { .. } => {}
+        }
+    }
+}
+
+async fn tick(interval: Option<&mut Interval>) {
+    match interval {
+        Some(interval) => {
+            interval.tick().await;
+        }
+        None => std::future::pending().await,
+    }
+}

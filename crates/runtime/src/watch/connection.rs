@@ -1,0 +1,292 @@
+//! The wire: lists by pages and watch connections, read object by object.
+
+use std::borrow::Cow;
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::{AsyncBufRead, AsyncBufReadExt as _};
+use kube::api::{ListParams, WatchParams};
+use kube::core::Status;
+use kube::{Client, Resource};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::{ObjectKey, WatchConfig};
+use crate::{CallError, deadline};
+
+/// The longest line of a watch: far beyond any object that a server stores.
+const LINE_LIMIT: usize = 64 << 20;
+
+/// Why a list or a watch ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WatchError {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("failed to list within {after:?}")]
+    EndlessList { after: Duration },
+    #[error("failed to read the list")]
+    ReadList(#[source] serde_json::Error),
+    #[error("failed to read the watch")]
+    ReadWatch(#[source] io::Error),
+    #[error("failed to read an event of the watch")]
+    ReadEvent(#[source] serde_json::Error),
+    #[error("the watch was ended by the server: {} ({})", .0.message, .0.code)]
+    Ended(Box<Status>),
+    #[error("the watch was not ended by the server within {after:?}, the connection is dead")]
+    Dead { after: Duration },
+}
+
+impl WatchError {
+    /// The version to go on from is no longer kept.
+    pub(super) fn is_gone(&self) -> bool {
+        match self {
+            Self::Call(error) => error.is_gone(),
+            Self::Ended(status) => status.code == 410,
+            _ => false,
+        }
+    }
+
+    /// The server is there: it said no.
+    pub(super) fn answered(&self) -> bool {
+        match self {
+            Self::Call(error) => error.status().is_some(),
+            Self::Ended(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// An object that is not what its kind should be.
+#[derive(Debug)]
+pub(super) struct Undecodable {
+    pub(super) key: ObjectKey,
+    pub(super) version: String,
+    pub(super) error: String,
+}
+
+/// A whole list.
+pub(super) struct List<K> {
+    pub(super) objects: Vec<K>,
+    pub(super) undecodable: Vec<Undecodable>,
+    pub(super) version: String,
+}
+
+/// One event of a watch.
+pub(super) enum Change<K> {
+    Applied(K),
+    Deleted { key: ObjectKey, version: String, last: Option<K> },
+    Undecodable(Undecodable),
+    Bookmark { version: String },
+}
+
+impl<K: Resource> Change<K> {
+    /// The version that the collection is at after this event.
+    pub(super) fn version(&self) -> Option<&str> {
+        let version = match self {
+            Self::Applied(object) => object.meta().resource_version.as_deref()?,
+            Self::Deleted { version, .. } | Self::Bookmark { version } => version,
+            Self::Undecodable(object) => &object.version,
+        };
+        (!version.is_empty()).then_some(version)
+    }
+}
+
+/// How a collection is reached.
+pub(super) struct Connection {
+    pub(super) client: Client,
+    pub(super) url: String,
+    pub(super) config: WatchConfig,
+}
+
+impl Connection {
+    /// Lists the whole collection; `page_read` is called after each page.
+    pub(super) async fn list<K>(&self, page_read: impl Fn()) -> Result<List<K>, WatchError>
+    where
+        K: DeserializeOwned,
+    {
+        let after = self.config.list_deadline;
+        match tokio::time::timeout(after, self.list_pages(page_read)).await {
+            Ok(listed) => listed,
+            Err(_) => Err(WatchError::EndlessList { after }),
+        }
+    }
+
+    async fn list_pages<K>(&self, page_read: impl Fn()) -> Result<List<K>, WatchError>
+    where
+        K: DeserializeOwned,
+    {
+        let mut params = ListParams {
+            label_selector: self.config.labels.clone(),
+            field_selector: self.config.fields.clone(),
+            limit: Some(self.config.page_size),
+            ..ListParams::default()
+        };
+        let mut list = List { objects: Vec::new(), undecodable: Vec::new(), version: String::new() };
+        loop {
+            let what = || format!("list {}", self.config.name);
+            let request = kube::core::Request::new(&self.url)
+                .list(&params)
+                .map_err(|error| CallError::new(what(), kube::Error::BuildRequest(error)))?;
+            let text = deadline(self.config.call_deadline, what(), self.client.request_text(request)).await?;
+            page_read();
+            let page: RawList<'_> = serde_json::from_str(&text).map_err(WatchError::ReadList)?;
+            for raw in page.items.into_iter().flatten() {
+                match serde_json::from_str(raw.get()) {
+                    Ok(object) => list.objects.push(object),
+                    Err(error) => list.undecodable.push(undecodable(raw, &error)),
+                }
+            }
+            list.version = page.metadata.resource_version;
+            params.continue_token = page.metadata.next.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                return Ok(list);
+            }
+        }
+    }
+
+    /// Opens a watch that goes on from `version`.
+    pub(super) async fn watch(&self, version: &str) -> Result<Changes, WatchError> {
+        let limit = u32::try_from(self.config.connection_limit.as_secs()).unwrap_or(u32::MAX);
+        let params = WatchParams {
+            label_selector: self.config.labels.clone(),
+            field_selector: self.config.fields.clone(),
+            timeout: Some(limit.max(1)),
+            bookmarks: true,
+            send_initial_events: false,
+        };
+        let what = || format!("watch {}", self.config.name);
+        let request = kube::core::Request::new(&self.url)
+            .watch(&params, version)
+            .map_err(|error| CallError::new(what(), kube::Error::BuildRequest(error)))?;
+        let reader = deadline(self.config.call_deadline, what(), self.client.request_stream(request)).await?;
+        Ok(Changes { reader: Box::pin(reader), line: Vec::new() })
+    }
+}
+
+/// The events of one watch connection.
+pub(super) struct Changes {
+    reader: Pin<Box<dyn AsyncBufRead + Send>>,
+    /// What was read of the current line; kept here so that [`Changes::next`] may be dropped half-way.
+    line: Vec<u8>,
+}
+
+impl Changes {
+    /// The next event, or `None` when the server ended the connection.
+    pub(super) async fn next<K>(&mut self) -> Result<Option<Change<K>>, WatchError>
+    where
+        K: Resource + DeserializeOwned,
+    {
+        loop {
+            if !self.read_line().await.map_err(WatchError::ReadWatch)? {
+                // A line that the end cut off was not received; it comes again on the next connection.
+                return Ok(None);
+            }
+            let line = std::mem::take(&mut self.line);
+            if let Some(change) = parse(&line)? {
+                return Ok(Some(change));
+            }
+        }
+    }
+
+    /// Completes `self.line`; false at the end of the stream.
+    async fn read_line(&mut self) -> io::Result<bool> {
+        loop {
+            let available = self.reader.fill_buf().await?;
+            if available.is_empty() {
+                return Ok(false);
+            }
+            let newline = available.iter().position(|byte| *byte == b'\n');
+            let end = newline.unwrap_or(available.len());
+            self.line.extend_from_slice(&available[..end]);
+            self.reader.consume_unpin(newline.map_or(end, |at| at + 1));
+            if newline.is_some() {
+                return Ok(true);
+            }
+            if self.line.len() > LINE_LIMIT {
+                return Err(io::Error::other(format!("a line is longer than {LINE_LIMIT} bytes")));
+            }
+        }
+    }
+}
+
+fn parse<K>(line: &[u8]) -> Result<Option<Change<K>>, WatchError>
+where
+    K: Resource + DeserializeOwned,
+{
+    if line.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let event: RawEvent<'_> = serde_json::from_slice(line).map_err(WatchError::ReadEvent)?;
+    let raw = event.object;
+    let change = match &*event.kind {
+        "ADDED" | "MODIFIED" => match serde_json::from_str::<K>(raw.get()) {
+            Ok(object) => Change::Applied(object),
+            Err(error) => Change::Undecodable(undecodable(raw, &error)),
+        },
+        "DELETED" => {
+            let (key, version) = identity(raw);
+            Change::Deleted { key, version, last: serde_json::from_str(raw.get()).ok() }
+        }
+        "BOOKMARK" => Change::Bookmark { version: identity(raw).1 },
+        "ERROR" => {
+            let status = serde_json::from_str(raw.get()).map_err(WatchError::ReadEvent)?;
+            return Err(WatchError::Ended(status));
+        }
+        other => {
+            tracing::debug!(kind = other, "ignored an event of an unknown type");
+            return Ok(None);
+        }
+    };
+    Ok(Some(change))
+}
+
+fn undecodable(raw: &RawValue, error: &serde_json::Error) -> Undecodable {
+    let (key, version) = identity(raw);
+    Undecodable { key, version, error: error.to_string() }
+}
+
+/// Which object this is, however odd the rest of it may be.
+fn identity(raw: &RawValue) -> (ObjectKey, String) {
+    let meta = serde_json::from_str::<RawObject>(raw.get()).unwrap_or_default().metadata;
+    (ObjectKey::new(meta.namespace, meta.name), meta.resource_version)
+}
+
+#[derive(Deserialize)]
+struct RawList<'a> {
+    #[serde(default)]
+    metadata: RawListMeta,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawListMeta {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawEvent<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RawObject {
+    metadata: RawMeta,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawMeta {
+    namespace: String,
+    name: String,
+    resource_version: String,
+}
