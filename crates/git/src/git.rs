@@ -1,10 +1,18 @@
 //! The entry point: configuration, and sources that share what can be shared.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use secrecy::SecretString;
+use tokio::sync::Semaphore;
+use url::Url;
 
+use crate::cache::{self, Caches};
+use crate::http::HttpClient;
+use crate::local::LocalSource;
+use crate::remote::{RemoteSource, RemoteState};
 use crate::{Deadlines, GitError, Limits, Source, UrlPolicy};
 
 /// What a [`Git`] works under.
@@ -60,35 +68,68 @@ pub struct Remote {
 /// blocking work.
 #[derive(Clone)]
 pub struct Git {
-    config: Arc<GitConfig>,
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) config: GitConfig,
+    pub(crate) http: HttpClient,
+    pub(crate) caches: Caches,
+    /// Bounds transfers apart from readings, so that slow servers cannot keep everyone from what is on disk.
+    pub(crate) transfers: Arc<Semaphore>,
+    pub(crate) readings: Arc<Semaphore>,
+    remotes: Mutex<HashMap<cache::Key, Arc<RemoteState>>>,
 }
 
 impl Git {
-    /// Access under `config`; makes the cache folder.
+    /// Access under `config`. Makes the cache folder; nothing is sent.
     pub fn new(config: GitConfig) -> Result<Self, GitError> {
-        Ok(Self { config: Arc::new(config) })
+        let http =
+            HttpClient::new(config.policy.clone(), config.deadlines.clone(), config.ca_bundle.as_deref())?;
+        let caches = Caches::new(&config.cache_dir)?;
+        let bound = || Arc::new(Semaphore::new(config.concurrency.max(1)));
+        let (transfers, readings) = (bound(), bound());
+        let shared = Shared { http, caches, transfers, readings, remotes: Mutex::default(), config };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// A repository on a server. Nothing is sent yet; a URL that the policy refuses is an error here.
     pub fn remote(&self, remote: Remote) -> Result<Arc<dyn Source>, GitError> {
-        let _ = &self.config;
-        Err(GitError::SetUp { action: "use remotes", detail: remote.url })
+        let url = self.normalise(&remote.url)?;
+        let key = cache::Key::new(url.as_str(), remote.credentials.as_ref());
+        let mut remotes = self.shared.remotes.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = remotes
+            .entry(key.clone())
+            .or_insert_with(|| Arc::new(RemoteState::new(url, key, remote.credentials)));
+        Ok(Arc::new(RemoteSource { shared: Arc::clone(&self.shared), state: Arc::clone(state) }))
     }
 
-    /// A folder on this machine, which must lie under one of `permitted`.
+    /// A folder on this machine. Links in `path` are followed; where they lead must lie under one of `permitted`.
     pub fn local(&self, path: &Path, permitted: &[PathBuf]) -> Result<Arc<dyn Source>, GitError> {
-        let _ = permitted;
-        Err(GitError::SetUp { action: "use folders", detail: path.display().to_string() })
+        let limits = self.shared.config.limits.clone();
+        Ok(Arc::new(LocalSource::new(path, permitted, limits, Arc::clone(&self.shared.readings))?))
     }
 
     /// HTTP requests sent so far, to every remote.
     pub fn request_count(&self) -> u64 {
-        0
+        self.shared.http.sent()
     }
 
-    /// HTTP requests sent so far to the repository at `url`, whoever asked.
+    /// HTTP requests sent so far to the repository at `url`, with whatever credentials.
     pub fn request_count_of(&self, url: &str) -> u64 {
-        let _ = url;
-        0
+        let Ok(url) = self.normalise(url) else {
+            return 0;
+        };
+        let remotes = self.shared.remotes.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = remotes.values().filter(|state| state.url == url);
+        same.map(|state| state.requests.load(Ordering::Relaxed)).sum()
+    }
+
+    /// One spelling for one repository: lower-case host, no default port, no slash at the end.
+    fn normalise(&self, url: &str) -> Result<Url, GitError> {
+        let mut url = self.shared.config.policy.check(url)?;
+        let path = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&path);
+        Ok(url)
     }
 }

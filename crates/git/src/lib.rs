@@ -30,14 +30,24 @@
 //! ```
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
+mod cache;
+mod diff;
 mod error;
 mod git;
+mod http;
 pub mod http_backend;
 mod limits;
+mod local;
+mod names;
+mod pack;
+mod pktline;
 mod policy;
 mod process;
+mod protocol;
+mod remote;
 pub mod seed;
 mod source;
+mod tree;
 
 pub use self::error::GitError;
 pub use self::git::{Credentials, Git, GitConfig, Remote};

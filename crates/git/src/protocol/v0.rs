@@ -1,0 +1,145 @@
+//! Protocol v0 and v1, for servers that do not speak v2 (Git: `pack-protocol`, `http-protocol`). It runs over the
+//! same client, caps and deadlines, and takes one `GET` and one `POST` for a sync.
+
+use url::Url;
+
+use super::v2::{parse_id, too_many_refs};
+use super::{Frames, Wish, post};
+use crate::http::{Call, HttpClient};
+use crate::pack::PackSink;
+use crate::pktline::{Body, Pkt, text};
+use crate::{GitError, Limits, Ref};
+
+/// Reads an advertisement: the refs of a v0 server, or nothing for one that says it speaks v2.
+pub(super) async fn advertisement(
+    mut frames: Frames<'_>,
+    limits: &Limits,
+) -> Result<Option<Vec<Ref>>, GitError> {
+    let call = frames.call();
+    let mut line = frames.line().await?;
+    if line.as_ref().is_ok_and(|line| line.starts_with("# service=")) {
+        if !matches!(frames.next().await?, Pkt::Flush) {
+            return Err(call.protocol("no flush after the service's name"));
+        }
+        line = frames.line().await?;
+    }
+    match line.as_deref() {
+        Ok("version 2") => return judge_v2(frames).await.map(|()| None),
+        Ok("version 1") => line = frames.line().await?,
+        _ => {}
+    }
+    let mut refs: Vec<Ref> = Vec::new();
+    let mut head_target = None;
+    loop {
+        let text = match &line {
+            Ok(text) => text.as_str(),
+            Err(Pkt::Flush) => break,
+            Err(other) => return Err(call.protocol(format!("{other:?} among the refs"))),
+        };
+        let (text, capabilities) = match text.split_once('\0') {
+            Some((text, capabilities)) => (text, Some(capabilities)),
+            None => (text, None),
+        };
+        if let Some(capabilities) = capabilities {
+            judge_v0(call, capabilities)?;
+            head_target =
+                capabilities.split(' ').find_map(|word| word.strip_prefix("symref=HEAD:")).map(str::to_owned);
+        }
+        add(&mut refs, text).map_err(|what| call.protocol(what))?;
+        if refs.len() > limits.refs {
+            return Err(too_many_refs(limits));
+        }
+        line = frames.line().await?;
+    }
+    if let Some(head) = refs.iter_mut().find(|found| found.name == "HEAD") {
+        head.symref_target = head_target;
+    }
+    Ok(Some(refs))
+}
+
+/// A v2 server's capabilities: all that matters is that it can list refs, fetch, and names objects by SHA-1.
+async fn judge_v2(mut frames: Frames<'_>) -> Result<(), GitError> {
+    let call = frames.call();
+    let mut fetch = false;
+    loop {
+        match frames.line().await? {
+            Ok(line) if line.starts_with("object-format=") && line != "object-format=sha1" => {
+                return Err(sha256(call));
+            }
+            Ok(line) => fetch |= line == "fetch" || line.starts_with("fetch="),
+            Err(Pkt::Flush) if fetch => return Ok(()),
+            Err(_) => return Err(call.protocol("a server without the fetch command")),
+        }
+    }
+}
+
+fn judge_v0(call: &Call<'_>, capabilities: &str) -> Result<(), GitError> {
+    let has = |name: &str| capabilities.split(' ').any(|word| word == name);
+    if capabilities.contains("object-format=sha256") {
+        return Err(sha256(call));
+    }
+    if has("side-band-64k") && has("shallow") {
+        return Ok(());
+    }
+    Err(GitError::Unsupported {
+        url: call.url.to_string(),
+        detail: "its server speaks neither protocol v2 nor v0 with side-band-64k and shallow".to_owned(),
+    })
+}
+
+fn sha256(call: &Call<'_>) -> GitError {
+    let detail = "it names objects by SHA-256, which is not supported yet".to_owned();
+    GitError::Unsupported { url: call.url.to_string(), detail }
+}
+
+fn add(refs: &mut Vec<Ref>, line: &str) -> Result<(), String> {
+    let (id, name) = line.split_once(' ').ok_or_else(|| format!("{line:?} instead of a ref"))?;
+    let id = parse_id(id)?;
+    if name == "capabilities^{}" {
+        return Ok(()); // an empty repository
+    }
+    match (name.strip_suffix("^{}"), refs.last_mut()) {
+        (Some(tag), Some(last)) if last.name == tag => last.peeled = Some(id),
+        _ => refs.push(Ref { name: name.to_owned(), id, peeled: None, symref_target: None }),
+    }
+    Ok(())
+}
+
+pub(super) async fn fetch(
+    http: &HttpClient,
+    call: &Call<'_>,
+    base: &Url,
+    wish: &Wish<'_>,
+    limits: &Limits,
+    sink: &mut PackSink,
+) -> Result<(), GitError> {
+    let mut body = Body::default();
+    for (position, want) in wish.wants.iter().enumerate() {
+        let capabilities = " side-band-64k thin-pack ofs-delta no-progress";
+        body.line(&format!("want {want}{}", if position == 0 { capabilities } else { "" }));
+    }
+    for have in wish.haves {
+        body.line(&format!("shallow {have}"));
+    }
+    body.line("deepen 1").flush();
+    for have in wish.haves {
+        body.line(&format!("have {have}"));
+    }
+    let body = body.line("done").take();
+    let answer = post(http, call, base, body, false, ("pack_bytes", limits.pack_bytes)).await?;
+    let mut frames = Frames::new(answer);
+    // First what became shallow, up to a flush; then one ACK or NAK for each round of haves; then the packfile.
+    loop {
+        match frames.next().await? {
+            Pkt::Flush => {}
+            Pkt::Data(payload) => {
+                let line = text(&payload).unwrap_or_default();
+                let known = ["shallow ", "unshallow ", "ACK "].iter().any(|word| line.starts_with(word));
+                if !known && line != "NAK" {
+                    return frames.pack(Some(Pkt::Data(payload)), sink).await;
+                }
+            }
+            other => return Err(call.protocol(format!("{other:?} before the packfile"))),
+        }
+    }
+}

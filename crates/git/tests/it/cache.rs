@@ -1,0 +1,126 @@
+//! The object cache on disk: shared, bounded, and disposable.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use windlass_git::seed::Edit;
+use windlass_git::{Limits, Remote};
+
+use crate::fixture::{Fixture, git, paths, patient};
+
+fn stores(fixture: &Fixture) -> Vec<PathBuf> {
+    let entries = fs::read_dir(fixture.folder.path().join("cache")).unwrap();
+    entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect()
+}
+
+fn packs(store: &std::path::Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(store.join("objects/pack")).unwrap();
+    entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|it| it == "pack"))
+        .collect()
+}
+
+#[tokio::test]
+async fn another_process_finds_what_was_fetched() {
+    let fixture = Fixture::new().await;
+    let tip = fixture.commit([Edit::put("a", "1")]);
+    fixture.tree("").await;
+    let before = fixture.requests();
+    let second = git(&fixture.folder, &fixture.server.origin(), Limits::default(), patient());
+    let source = second.remote(Remote { url: fixture.url(), credentials: None }).unwrap();
+    assert_eq!(paths(&source.tree(&tip, "", &fixture.cancel).await.unwrap()), ["a"]);
+    assert_eq!(fixture.requests(), before);
+    // And the first one finds what the second brought.
+    let next = fixture.commit([Edit::put("b", "2")]);
+    source.tree(&next, "", &fixture.cancel).await.unwrap();
+    let before = fixture.requests();
+    let tree = fixture.source().tree(&next, "", &fixture.cancel).await.unwrap();
+    assert_eq!((paths(&tree), fixture.requests()), (vec!["a", "b"], before));
+}
+
+#[tokio::test]
+async fn damage_is_found_and_fetched_again() {
+    let fixture = Fixture::new().await;
+    let tip = fixture.commit((0..50).map(|n| Edit::put(format!("{n}"), format!("content {n}"))));
+    let harm: [fn(&std::path::Path); 4] = [
+        |store| packs(store).iter().for_each(|pack| fs::remove_file(pack).unwrap()),
+        |store| fs::write(store.join("HEAD"), "nonsense").unwrap(),
+        |store| fs::write(store.join("tips"), "of another format").unwrap(),
+        |store| {
+            for pack in packs(store) {
+                let mut bytes = fs::read(&pack).unwrap();
+                let middle = bytes.len() / 2;
+                bytes[20..middle].fill(0xaa);
+                fs::remove_file(&pack).unwrap();
+                fs::write(&pack, bytes).unwrap();
+            }
+        },
+    ];
+    for harm in harm {
+        fixture.source().tree(&tip, "", &fixture.cancel).await.unwrap();
+        harm(&stores(&fixture)[0]);
+        let again = git(&fixture.folder, &fixture.server.origin(), Limits::default(), patient());
+        let source = again.remote(Remote { url: fixture.url(), credentials: None }).unwrap();
+        let tree = source.tree(&tip, "", &fixture.cancel).await.unwrap();
+        let ids: Vec<_> = tree.entries.iter().map(|entry| entry.id).collect();
+        let contents = source.blobs(&ids, &fixture.cancel).await.unwrap();
+        for (entry, content) in tree.entries.iter().zip(contents) {
+            assert_eq!(content, format!("content {}", entry.path));
+        }
+    }
+}
+
+#[tokio::test]
+async fn many_packs_become_one_that_holds_what_is_needed() {
+    let fixture = Fixture::new().await;
+    for n in 0..40 {
+        fixture.commit([Edit::put(format!("{n}"), format!("content {n}"))]);
+        fixture.tree("").await;
+    }
+    let left = packs(&stores(&fixture)[0]).len();
+    assert!(left < 33, "{left}");
+    let tree = fixture.tree("").await;
+    let ids: Vec<_> = tree.entries.iter().map(|entry| entry.id).collect();
+    let before = fixture.requests();
+    assert_eq!(fixture.source().blobs(&ids, &fixture.cancel).await.unwrap().len(), 40);
+    assert_eq!(fixture.requests(), before);
+}
+
+#[tokio::test]
+async fn credentials_do_not_share_a_cache() {
+    let fixture = Fixture::new().await;
+    let tip = fixture.commit([Edit::put("a", "1")]);
+    fixture.tree("").await;
+    let credentials = windlass_git::Credentials { user: "u".into(), token: "t".to_owned().into() };
+    let other = fixture.git.remote(Remote { url: fixture.url(), credentials: Some(credentials) }).unwrap();
+    other.tree(&tip, "", &fixture.cancel).await.unwrap();
+    let stores = stores(&fixture);
+    assert_eq!(stores.len(), 2);
+    // One spelling more of the same URL is the same cache.
+    let url = fixture.url().replace("http://", "HTTP://") + "/";
+    fixture
+        .git
+        .remote(Remote { url, credentials: None })
+        .unwrap()
+        .tree(&tip, "", &fixture.cancel)
+        .await
+        .unwrap();
+    assert_eq!(self::stores(&fixture).len(), 2);
+}
+
+#[tokio::test]
+async fn a_cache_that_nobody_used_for_long_is_removed_when_another_is_made() {
+    let fixture = Fixture::new().await;
+    let cache = fixture.folder.path().join("cache");
+    for (name, days) in [("old", 3), ("recent", 0)] {
+        fs::create_dir(cache.join(format!("{name}.git"))).unwrap();
+        let lock = fs::File::create(cache.join(format!("{name}.lock"))).unwrap();
+        lock.set_modified(SystemTime::now() - Duration::from_secs(days * 86_400)).unwrap();
+    }
+    fixture.commit([Edit::put("a", "1")]);
+    fixture.tree("").await;
+    assert!(!cache.join("old.git").exists());
+    assert!(cache.join("recent.git").exists());
+}

@@ -1,0 +1,384 @@
+//! Servers that are slow, lying, or not Git servers at all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{Request, Response, StatusCode, header};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use windlass_git::{Deadlines, Git, GitError, Limits, Remote, Revision, Source, UrlPolicy};
+
+use crate::fixture::{git, patient};
+
+const TIP: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// A server that answers each request with what `answer` says to its method, path and body.
+async fn server<F>(answer: F) -> String
+where
+    F: Fn(String, Bytes) -> Response<Body> + Send + Sync + 'static,
+{
+    let answer = Arc::new(answer);
+    let router = Router::new().fallback(move |request: Request<Body>| {
+        let answer = Arc::clone(&answer);
+        async move {
+            let line = format!("{} {}", request.method(), request.uri());
+            let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap();
+            answer(line, body)
+        }
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    origin
+}
+
+fn status(code: u16) -> Response<Body> {
+    Response::builder().status(code).body(Body::from("no")).unwrap()
+}
+
+fn result(body: impl Into<Body>) -> Response<Body> {
+    let kind = "application/x-git-upload-pack-result";
+    Response::builder().header(header::CONTENT_TYPE, kind).body(body.into()).unwrap()
+}
+
+fn pkt(payload: &[u8]) -> Vec<u8> {
+    let mut frame = format!("{:04x}", payload.len() + 4).into_bytes();
+    frame.extend(payload);
+    frame
+}
+
+struct Client {
+    _folder: TempDir,
+    source: Arc<dyn Source>,
+    cancel: CancellationToken,
+}
+
+impl Client {
+    fn new(origin: &str, deadlines: Deadlines, limits: Limits) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let git: Git = git(&folder, origin, limits, deadlines);
+        let source = git.remote(Remote { url: format!("{origin}/a.git"), credentials: None }).unwrap();
+        Self { _folder: folder, source, cancel: CancellationToken::new() }
+    }
+
+    fn patient(origin: &str) -> Self {
+        Self::new(origin, patient(), Limits::default())
+    }
+
+    async fn resolve(&self) -> GitError {
+        self.source.resolve("main", &self.cancel).await.unwrap_err()
+    }
+
+    async fn tree(&self) -> GitError {
+        self.source.tree(&Revision::new(TIP), "", &self.cancel).await.unwrap_err()
+    }
+}
+
+/// A server whose refs are honest and whose transfer is `fetch`.
+async fn transfer(fetch: impl Fn() -> Response<Body> + Send + Sync + 'static) -> Client {
+    let origin = server(move |_, body| {
+        if body.windows(7).any(|window| window == b"ls-refs") {
+            let mut refs = pkt(format!("{TIP} refs/heads/main\n").as_bytes());
+            refs.extend(b"0000");
+            return result(refs);
+        }
+        fetch()
+    })
+    .await;
+    let client = Client::patient(&origin);
+    assert_eq!(client.source.resolve("main", &client.cancel).await.unwrap().as_str(), TIP);
+    client
+}
+
+#[tokio::test]
+async fn statuses_become_typed_errors() {
+    for (code, reason, http) in [
+        (401, "AuthenticationFailed", 401),
+        (403, "AuthenticationFailed", 403),
+        (404, "InvalidSpec", 404),
+        (418, "InvalidSpec", 400),
+        (429, "RateLimited", 429),
+        (500, "ServiceUnavailable", 503),
+        (502, "ServiceUnavailable", 503),
+        (503, "ServiceUnavailable", 503),
+    ] {
+        let origin = server(move |_, _| status(code)).await;
+        let error = Client::patient(&origin).resolve().await;
+        assert_eq!((error.reason(), error.http_code()), (reason, http), "{code}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn retry_after_is_kept() {
+    for code in [403, 429] {
+        let origin = server(move |_, _| {
+            Response::builder().status(code).header("retry-after", "17").body(Body::empty()).unwrap()
+        })
+        .await;
+        let error = Client::patient(&origin).resolve().await;
+        let seventeen = Some(Duration::from_secs(17));
+        assert!(
+            matches!(error, GitError::RateLimited { retry_after, .. } if retry_after == seventeen),
+            "{error:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_web_page_is_no_git_repository() {
+    let page =
+        || Response::builder().header(header::CONTENT_TYPE, "text/html").body(Body::from("<html>")).unwrap();
+    let origin = server(move |_, _| page()).await;
+    let error = Client::patient(&origin).resolve().await;
+    assert!(matches!(error, GitError::NotGit { .. }), "{error:?}");
+    assert!(error.to_string().contains("is not a Git repository"), "{error}");
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_origin_is_refused_and_not_asked() {
+    let asked = server(|line, _| panic!("asked for {line}")).await;
+    let target = asked.clone();
+    let origin = server(move |_, _| {
+        Response::builder()
+            .status(StatusCode::FOUND)
+            .header(header::LOCATION, format!("{target}/a.git"))
+            .body(Body::empty())
+            .unwrap()
+    })
+    .await;
+    let error = Client::patient(&origin).resolve().await;
+    assert!(matches!(error, GitError::PolicyRefused { .. }), "{error:?}");
+    assert!(error.to_string().contains(asked.trim_start_matches("http://")), "{error}");
+}
+
+#[tokio::test]
+async fn a_redirect_within_the_origin_is_followed_and_remembered() {
+    let requests = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&requests);
+    let origin = server(move |line, body| {
+        seen.lock().unwrap().push(line.clone());
+        if let Some(rest) = line.split_once("/a.git/").map(|(_, rest)| rest) {
+            let location = format!("/moved/b.git/{}", rest.split(' ').next().unwrap());
+            return Response::builder()
+                .status(301)
+                .header(header::LOCATION, location)
+                .body(Body::empty())
+                .unwrap();
+        }
+        if line.starts_with("GET") {
+            let mut advertised = pkt(b"# service=git-upload-pack\n");
+            advertised.extend(b"0000");
+            for line in ["version 2\n", "ls-refs\n", "fetch=shallow\n", "object-format=sha1\n"] {
+                advertised.extend(pkt(line.as_bytes()));
+            }
+            advertised.extend(b"0000");
+            let kind = "application/x-git-upload-pack-advertisement";
+            return Response::builder()
+                .header(header::CONTENT_TYPE, kind)
+                .body(Body::from(advertised))
+                .unwrap();
+        }
+        assert!(body.starts_with(b"0014command=ls-refs\n"));
+        let mut refs = pkt(format!("{TIP} refs/heads/main\n").as_bytes());
+        refs.extend(b"0000");
+        result(refs)
+    })
+    .await;
+    let client = Client::patient(&origin);
+    for _ in 0..2 {
+        client.source.resolve("main", &client.cancel).await.unwrap();
+    }
+    let requests = requests.lock().unwrap();
+    assert_eq!(
+        *requests,
+        [
+            "POST /a.git/git-upload-pack",
+            "GET /a.git/info/refs?service=git-upload-pack",
+            "GET /moved/b.git/info/refs?service=git-upload-pack",
+            "POST /moved/b.git/git-upload-pack",
+            "POST /moved/b.git/git-upload-pack",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_redirect_loop_ends() {
+    let origin = server(|line, _| {
+        let location = line.split(' ').nth(1).unwrap().to_owned();
+        Response::builder().status(302).header(header::LOCATION, location).body(Body::empty()).unwrap()
+    })
+    .await;
+    let error = Client::patient(&origin).resolve().await;
+    assert!(matches!(error, GitError::Protocol { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_silent_server_is_a_timeout() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let short = Duration::from_millis(100);
+    let client =
+        Client::new(&origin, Deadlines { refs: short, fetch: short, ..patient() }, Limits::default());
+    let error = client.resolve().await;
+    assert!(matches!(error, GitError::Timeout { after, .. } if after == short), "{error:?}");
+    assert_eq!((error.reason(), error.http_code()), ("ServiceUnavailable", 504));
+    assert!(matches!(client.tree().await, GitError::Timeout { .. }));
+    drop(listener);
+}
+
+#[tokio::test]
+async fn a_server_that_stops_in_the_middle_is_a_timeout() {
+    let origin = server(|_, _| {
+        let forever = futures::stream::once(async { Ok::<_, std::io::Error>(Bytes::from_static(b"00")) });
+        result(Body::from_stream(futures::StreamExt::chain(forever, futures::stream::pending())))
+    })
+    .await;
+    let deadlines = Deadlines { read: Duration::from_millis(100), ..patient() };
+    let error = Client::new(&origin, deadlines, Limits::default()).resolve().await;
+    assert!(matches!(error, GitError::Timeout { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_endless_server_is_a_limit() {
+    let origin = server(|_, _| {
+        let frame = Bytes::from(pkt(format!("{TIP} refs/heads/main\n").as_bytes()).repeat(100));
+        result(Body::from_stream(futures::stream::repeat_with(move || {
+            Ok::<_, std::io::Error>(frame.clone())
+        })))
+    })
+    .await;
+    let limits = Limits { refs_bytes: 1 << 20, refs: usize::MAX, ..Limits::default() };
+    let error = Client::new(&origin, patient(), limits).resolve().await;
+    assert!(matches!(error, GitError::LimitExceeded { limit: "refs_bytes", .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_endless_transfer_is_a_limit() {
+    let endless = || {
+        let frame = Bytes::from(pkt(&[&[2_u8][..], &[b'.'; 1_000]].concat()));
+        let head = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from(pkt(b"packfile\n")))]);
+        let rest = futures::stream::repeat_with(move || Ok(frame.clone()));
+        result(Body::from_stream(futures::StreamExt::chain(head, rest)))
+    };
+    let origin = server(
+        move |_, body| {
+            if body.starts_with(b"0012command=fetch") { endless() } else { result("0000") }
+        },
+    )
+    .await;
+    let limits = Limits { pack_bytes: 1 << 20, ..Limits::default() };
+    let client = Client::new(&origin, patient(), limits);
+    assert!(matches!(client.resolve().await, GitError::BranchNotFound { .. }));
+    let error = client.tree().await;
+    assert!(matches!(error, GitError::LimitExceeded { limit: "pack_bytes", .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn garbage_is_a_protocol_error() {
+    for garbage in ["", "garbage", "0003", "0009a", "000cgarbage\n0000", "ffff", "0001"] {
+        let origin = server(move |_, _| result(garbage)).await;
+        let error = Client::patient(&origin).resolve().await;
+        let expected = matches!(error, GitError::Protocol { .. } | GitError::NotGit { .. });
+        assert!(expected, "{garbage:?}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_transfer_that_is_damaged_is_a_protocol_error() {
+    let with_pack = |pack: &[u8]| {
+        let mut body = pkt(b"packfile\n");
+        body.extend(pkt(&[&[1_u8][..], pack].concat()));
+        body.extend(b"0000");
+        body
+    };
+    let mut empty = b"PACK\0\0\0\x02\0\0\0\0".to_vec();
+    empty.extend([
+        0x02, 0x9d, 0x08, 0x82, 0x3b, 0xd8, 0xa8, 0xea, 0xb5, 0x10, 0xad, 0x6a, 0xc7, 0x5c, 0x82, 0x3c,
+    ]);
+    empty.extend([0xfd, 0x3e, 0xd3, 0x1e]);
+    let mut wrong_sum = empty.clone();
+    wrong_sum[20] ^= 1;
+    let mut cut = pkt(b"packfile\n");
+    cut.extend(pkt(b"\x01PACK\0\0\0\x02\0\0\0\x05"));
+    for (what, body) in [
+        ("no section", b"0000".to_vec()),
+        ("unknown section", [pkt(b"surprise\n"), b"0000".to_vec()].concat()),
+        ("no pack", with_pack(b"NOPE\0\0\0\x02\0\0\0\0")),
+        ("version", with_pack(b"PACK\0\0\0\x09\0\0\0\0")),
+        ("nothing in it", with_pack(b"")),
+        ("objects missing", with_pack(b"PACK\0\0\0\x02\0\0\0\x05")),
+        ("garbage objects", with_pack(b"PACK\0\0\0\x02\0\0\0\x01garbage that is no zlib stream....")),
+        ("wrong checksum", with_pack(&wrong_sum)),
+        ("cut", cut),
+        ("band", [pkt(b"packfile\n"), pkt(b"\x09x")].concat()),
+        ("without the commit", with_pack(&empty)),
+    ] {
+        let client = transfer(move || result(body.clone())).await;
+        let error = client.tree().await;
+        assert!(matches!(error, GitError::Protocol { .. }), "{what}: {error:?}");
+        assert_eq!(error.http_code(), 502);
+    }
+}
+
+#[tokio::test]
+async fn the_servers_own_errors_are_shown_without_control_characters() {
+    let in_band = || result([pkt(b"packfile\n"), pkt(b"\x03out of \x1b[31mcheese\n")].concat());
+    let as_frame = || result(pkt(b"ERR out of \x1b[31mcheese\n"));
+    for fetch in [in_band as fn() -> Response<Body>, as_frame] {
+        let error = transfer(fetch).await.tree().await;
+        assert!(
+            matches!(&error, GitError::Remote { message, .. } if message == "out of  [31mcheese"),
+            "{error:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn nobody_listening_is_unreachable() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let error = Client::patient(&origin).resolve().await;
+    assert!(matches!(error, GitError::Unreachable { .. }), "{error:?}");
+    assert!(error.to_string().contains(origin.trim_start_matches("http://")), "{error}");
+}
+
+#[tokio::test]
+async fn a_name_of_a_private_address_is_refused_at_connect_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = windlass_git::GitConfig::new(folder.path());
+    config.policy = UrlPolicy::default();
+    let git = Git::new(config).unwrap();
+    let source = git.remote(Remote { url: "https://localhost/a.git".into(), credentials: None }).unwrap();
+    let error = source.resolve("main", &CancellationToken::new()).await.unwrap_err();
+    assert!(matches!(error, GitError::PolicyRefused { .. }), "{error:?}");
+    assert_eq!(error.reason(), "InvalidSpec");
+}
+
+#[tokio::test]
+async fn a_dropped_call_frees_the_transfer_for_the_next() {
+    let origin = server(|_, body| {
+        if body.starts_with(b"0012command=fetch") {
+            let head = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from(pkt(b"packfile\n")))]);
+            return result(Body::from_stream(futures::StreamExt::chain(head, futures::stream::pending())));
+        }
+        result("0000")
+    })
+    .await;
+    let client = Client::patient(&origin);
+    client.resolve().await;
+    for _ in 0..10 {
+        // More often than there are places for transfers.
+        let cancel = CancellationToken::new();
+        let revision = Revision::new(TIP);
+        let call = client.source.tree(&revision, "", &cancel);
+        let soon = tokio::time::timeout(Duration::from_millis(30), call).await;
+        assert!(soon.is_err(), "the server never answers");
+    }
+    let cancel = client.cancel.clone();
+    tokio::spawn(async move { cancel.cancel() });
+    assert!(matches!(client.tree().await, GitError::Cancelled));
+}
