@@ -32,8 +32,11 @@ pub struct Connection {
 }
 
 root_object!(Connection {
-    group: GROUP, version: VERSION, plural: "connections",
-    always: [spec, status], unless_zero: [secure]
+    group: GROUP,
+    version: VERSION,
+    plural: "connections",
+    always: [spec, status],
+    unless_zero: [secure]
 });
 
 /// What a connection should be.

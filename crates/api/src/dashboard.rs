@@ -38,6 +38,9 @@ impl Dashboard {
 }
 
 root_object!(Dashboard {
-    group: DASHBOARD_GROUP, version: Dashboard::VERSION, plural: "dashboards",
-    always: [spec], unless_zero: [status]
+    group: DASHBOARD_GROUP,
+    version: Dashboard::VERSION,
+    plural: "dashboards",
+    always: [spec],
+    unless_zero: [status]
 });

@@ -67,7 +67,12 @@ impl FieldErrorReason {
 }
 
 impl FieldError {
-    fn new(field: &str, reason: FieldErrorReason, message: impl Into<String>, bad_value: Option<Value>) -> Self {
+    fn new(
+        field: &str,
+        reason: FieldErrorReason,
+        message: impl Into<String>,
+        bad_value: Option<Value>,
+    ) -> Self {
         Self { field: field.to_owned(), reason, message: message.into(), bad_value }
     }
 

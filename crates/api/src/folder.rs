@@ -27,8 +27,11 @@ impl Folder {
 }
 
 root_object!(Folder {
-    group: FOLDER_GROUP, version: Folder::VERSION, plural: "folders",
-    always: [spec], unless_zero: []
+    group: FOLDER_GROUP,
+    version: Folder::VERSION,
+    plural: "folders",
+    always: [spec],
+    unless_zero: []
 });
 
 /// What a folder should be.

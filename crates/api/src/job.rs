@@ -32,10 +32,7 @@ pub struct Job {
     pub status: JobStatus,
 }
 
-root_object!(Job {
-    group: GROUP, version: VERSION, plural: "jobs",
-    always: [spec, status], unless_zero: []
-});
+root_object!(Job { group: GROUP, version: VERSION, plural: "jobs", always: [spec, status], unless_zero: [] });
 
 /// The record of a job that has ended.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -54,8 +51,11 @@ pub struct HistoricJob {
 }
 
 root_object!(HistoricJob {
-    group: GROUP, version: VERSION, plural: "historicjobs",
-    always: [spec, status], unless_zero: []
+    group: GROUP,
+    version: VERSION,
+    plural: "historicjobs",
+    always: [spec, status],
+    unless_zero: []
 });
 
 /// What a job is to do.
@@ -177,7 +177,10 @@ impl JobAction {
 
     /// The action of a wire name.
     pub fn parse(name: &str) -> Self {
-        Self::ALL.into_iter().find(|action| action.as_str() == name).unwrap_or_else(|| Self::Other(name.to_owned()))
+        Self::ALL
+            .into_iter()
+            .find(|action| action.as_str() == name)
+            .unwrap_or_else(|| Self::Other(name.to_owned()))
     }
 
     /// Whether no action is given.

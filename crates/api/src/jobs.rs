@@ -243,7 +243,8 @@ fn named(field: &str, resource: &ResourceRef, errors: &mut Vec<FieldError>) {
 /// What delete and move work on: at least one path or resource.
 fn selection(field: &str, paths: &[String], resources: &[ResourceRef], errors: &mut Vec<FieldError>) {
     if paths.is_empty() && resources.is_empty() {
-        errors.push(FieldError::required(&format!("{field}.paths"), "at least one path or resource is needed"));
+        errors
+            .push(FieldError::required(&format!("{field}.paths"), "at least one path or resource is needed"));
     }
     for (index, path) in paths.iter().enumerate() {
         let field = format!("{field}.paths[{index}]");
@@ -269,7 +270,8 @@ fn test_options(options: &TestOptions, errors: &mut Vec<FieldError>) {
         let message = format!("must be between 0 and {MAX_TEST_UPDATES}");
         errors.push(FieldError::invalid("spec.test.progressUpdates", updates, message));
     } else if updates > 0 && duration.as_nanos() / updates < MIN_TEST_UPDATE_INTERVAL.as_nanos() {
-        let message = format!("updates must be at least {MIN_TEST_UPDATE_INTERVAL} apart: fewer, or a longer duration");
+        let message =
+            format!("updates must be at least {MIN_TEST_UPDATE_INTERVAL} apart: fewer, or a longer duration");
         errors.push(FieldError::invalid("spec.test.progressUpdates", updates, message));
     }
 }

@@ -81,9 +81,12 @@ pub use crate::{
     },
     secure::{InlineSecureValue, SecureValues},
     views::{
-        AvailableResource, FileItem, FileList, HistoryAuthor, HistoryItem, HistoryList, ManagedStats, RefItem,
-        RefList, RepositoryUrls, RepositoryView, RepositoryViewList, ResourceAction, ResourceList,
+        AvailableResource, FileItem, FileList, HistoryAuthor, HistoryItem, HistoryList, ManagedStats,
+        RefItem, RefList, RepositoryUrls, RepositoryView, RepositoryViewList, ResourceAction, ResourceList,
         ResourceListItem, ResourceObjects, ResourceRepositoryInfo, ResourceStats, ResourceType,
         ResourceWrapper, TestResults, WebhookResponse,
     },
 };
+
+#[cfg(test)]
+mod round_trip_tests;

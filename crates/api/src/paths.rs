@@ -83,7 +83,20 @@ mod tests {
     #[test]
     fn paths_that_leave_hide_or_disguise_are_refused() {
         let long = "a".repeat(1025);
-        for path in ["../a", "a/../b", "a/..", "./a", ".git/config", "a/.hidden", "a//b", "a%2fb", "a\\b", "ä", "a\0", &long] {
+        for path in [
+            "../a",
+            "a/../b",
+            "a/..",
+            "./a",
+            ".git/config",
+            "a/.hidden",
+            "a//b",
+            "a%2fb",
+            "a\\b",
+            "ä",
+            "a\0",
+            &long,
+        ] {
             assert!(safe_path(path).is_err(), "{path:?}");
         }
     }
@@ -97,9 +110,10 @@ mod tests {
 
     #[test]
     fn branches_that_git_or_grafana_would_refuse_are_refused() {
-        for name in
-            ["", "/a", "a/", "a.", "a.lock", "a.LOCK", "a.lock/b", "a..b", "a//b", "a b", "a~1", "-a", ".a", "a/.b", "ä", "a\n"]
-        {
+        for name in [
+            "", "/a", "a/", "a.", "a.lock", "a.LOCK", "a.lock/b", "a..b", "a//b", "a b", "a~1", "-a", ".a",
+            "a/.b", "ä", "a\n",
+        ] {
             assert!(branch_name(name).is_err(), "{name:?}");
         }
     }

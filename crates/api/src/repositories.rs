@@ -1,12 +1,31 @@
 //! Admission of repositories: what the server fills in, and what it refuses.
+//!
+//! Both are for writes to the object itself, not for its status. They ask neither the network nor other
+//! servers: whether a URL leads somewhere that is allowed is decided when it is connected to.
+//! (Grafana: `R/mutator.go`, `R/validator.go`, `R/git/validator.go`.)
 
-use serde_json::Value;
+mod fill_in;
+mod overlap;
+mod rules;
 
 use crate::{
+    consts::labels,
     field_error::FieldError,
     repository::{Repository, RepositoryType},
     repository_options::SyncTarget,
 };
+
+pub use fill_in::{mutate, mutate_value};
+pub use overlap::{Overlap, overlap};
+
+/// Names that mean something else in a repository's place.
+pub const RESERVED_NAMES: [&str; 14] = [
+    "classic", "sql", "SQL", "plugins", "legacy", "new", "job", "github", "s3", "gcs", "file", "create",
+    "update", "delete",
+];
+
+/// Longest name: it is the value of a label on the repository's jobs and resources.
+pub const MAX_NAME_LENGTH: usize = 63;
 
 /// What a server lets repositories be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +40,6 @@ pub struct RepositoryRules {
     pub min_interval_seconds: i64,
     /// Whether pictures of dashboards can be made.
     pub image_rendering: bool,
-    /// Origins (`scheme://host:port`) that may be plain http, private or loopback.
-    pub allowed_origins: Vec<String>,
 }
 
 impl Default for RepositoryRules {
@@ -33,33 +50,50 @@ impl Default for RepositoryRules {
             max_repositories: 0,
             min_interval_seconds: 60,
             image_rendering: false,
-            allowed_origins: Vec::new(),
         }
     }
 }
 
-/// Fills in what the server decides: finalizers, the interval, trimmed URLs, secrets that an update leaves out.
-pub fn mutate(new: &mut Repository, old: Option<&Repository>, rules: &RepositoryRules) {
-    let _ = (new, old, rules);
-}
-
-/// [`mutate`] on a document, whose unknown fields survive.
-pub fn mutate_value(
-    new: &mut Value,
-    old: Option<&Repository>,
-    rules: &RepositoryRules,
-) -> Result<(), serde_json::Error> {
-    let _ = (new, old, rules);
-    Ok(())
-}
-
-/// Everything that is wrong with a repository, by itself and beside the others of its namespace.
+/// What is wrong with a repository, by itself and beside the others of its namespace.
+///
+/// `new` has gone through [`mutate`]; `others` may contain the repository itself, which is left out by name.
+/// The checks are in stages, and the errors are those of the first stage that finds any. A repository that is
+/// being deleted is not checked, so that nothing keeps its finalizers from coming off.
 pub fn validate(
     new: &Repository,
     old: Option<&Repository>,
     others: &[Repository],
     rules: &RepositoryRules,
 ) -> Vec<FieldError> {
-    let _ = (new, old, others, rules);
-    Vec::new()
+    if new.metadata.deletion_timestamp.is_some() {
+        return Vec::new();
+    }
+    let stages: [&dyn Fn(&mut Vec<FieldError>); 5] = [
+        &|errors| rules::pending_delete(new, old, errors),
+        &|errors| rules::change(new, old, rules, errors),
+        &|errors| rules::structure(new, rules, errors),
+        &|errors| rules::provider(new, old, errors),
+        &|errors| rules::neighbours(new, old, others, rules, errors),
+    ];
+    let mut errors = Vec::new();
+    for stage in stages {
+        stage(&mut errors);
+        if !errors.is_empty() {
+            break;
+        }
+    }
+    errors
 }
+
+/// Whether the repository's namespace is soft-deleted, so that the repository is left alone.
+pub fn is_pending_delete(repository: &Repository) -> bool {
+    repository
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|set| set.get(labels::PENDING_DELETE))
+        .is_some_and(|value| value == "true")
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     consts::{GROUP, VERSION},
-    repository_options::{BranchOptions, CommitOptions, PullRequestOptions, SyncOptions, WebhookConfig, Workflow},
+    repository_options::{
+        BranchOptions, CommitOptions, PullRequestOptions, SyncOptions, WebhookConfig, Workflow,
+    },
     repository_status::RepositoryStatus,
     secure::SecureValues,
     wire::is_zero,
@@ -31,8 +33,11 @@ pub struct Repository {
 }
 
 root_object!(Repository {
-    group: GROUP, version: VERSION, plural: "repositories",
-    always: [spec, status], unless_zero: [secure]
+    group: GROUP,
+    version: VERSION,
+    plural: "repositories",
+    always: [spec, status],
+    unless_zero: [secure]
 });
 
 /// What a repository should be.
@@ -168,7 +173,9 @@ impl RepositorySpec {
 }
 
 /// Provider of a repository.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub enum RepositoryType {
     /// A folder on the server's disk.

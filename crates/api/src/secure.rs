@@ -16,7 +16,12 @@ use crate::wire::is_zero;
 #[serde(rename_all = "camelCase")]
 pub struct InlineSecureValue {
     /// The raw secret, to be stored. Accepted on create and update, never returned.
-    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "expose", deserialize_with = "conceal")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "expose",
+        deserialize_with = "conceal"
+    )]
     #[schemars(with = "String", length(min = 1, max = 24576))]
     pub create: Option<SecretString>,
     /// Name of the stored secret that holds the value.

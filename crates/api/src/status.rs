@@ -35,7 +35,14 @@ pub fn deleted(group: &str, resource: &str, name: &str, uid: &str) -> Status {
 
 /// 404: there is no such object. `resource` is the plural.
 pub fn not_found(group: &str, resource: &str, name: &str) -> Status {
-    about(404, "NotFound", group, resource, name, format!("{} {name:?} not found", qualified(group, resource)))
+    about(
+        404,
+        "NotFound",
+        group,
+        resource,
+        name,
+        format!("{} {name:?} not found", qualified(group, resource)),
+    )
 }
 
 /// 404: there is no such path.
@@ -90,7 +97,11 @@ pub fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> Status {
 
 /// 405: the method does not go with the path.
 pub fn method_not_allowed(method: &str) -> Status {
-    error(405, "MethodNotAllowed", format!("the server does not allow the method {method} on the requested resource"))
+    error(
+        405,
+        "MethodNotAllowed",
+        format!("the server does not allow the method {method} on the requested resource"),
+    )
 }
 
 /// 406: the client accepts nothing that the server can send.
@@ -113,7 +124,9 @@ pub fn unsupported_media_type(got: &str, supported: &str) -> Status {
     error(
         415,
         "UnsupportedMediaType",
-        format!("the body of the request was in an unknown format ({got}); accepted media types are {supported}"),
+        format!(
+            "the body of the request was in an unknown format ({got}); accepted media types are {supported}"
+        ),
     )
 }
 

@@ -1,0 +1,85 @@
+//! What the server fills in.
+
+use serde_json::{Value, json};
+
+use super::RepositoryRules;
+use crate::{
+    consts::finalizers,
+    patch::merge_diff,
+    repository::{Repository, RepositoryType},
+    secure::InlineSecureValue,
+};
+
+/// Fills in what the server decides: finalizers, the interval, trimmed URLs, secrets that an update leaves out.
+///
+/// `cleanup` is only put on a new repository: taking it off is the way out when the credentials are dead.
+pub fn mutate(new: &mut Repository, old: Option<&Repository>, rules: &RepositoryRules) {
+    seed_finalizers(new, old.is_none());
+    let spec = &mut new.spec;
+    spec.sync.interval_seconds = spec.sync.interval_seconds.max(rules.min_interval_seconds);
+    if let Some(webhook) = &mut spec.webhook {
+        trim_end(&mut webhook.base_url, "/");
+    }
+    // A server of one's own may well have its repositories at names that end in .git.
+    let hosted = !matches!(spec.kind, RepositoryType::Git | RepositoryType::Local);
+    if let Some(url) = spec.url_mut() {
+        trim_end(url, "/");
+        if hosted {
+            trim_end(url, ".git");
+        }
+    }
+    if let Some(enterprise) = &mut spec.github_enterprise {
+        trim_end(&mut enterprise.server_url, "/");
+    }
+    if let Some(old) = old {
+        keep_secret(&mut new.secure.token, &old.secure.token);
+        keep_secret(&mut new.secure.webhook_secret, &old.secure.webhook_secret);
+        keep_secret(&mut new.secure.commit_signing_key, &old.secure.commit_signing_key);
+    }
+}
+
+/// [`mutate`] on a document, whose unknown fields survive.
+///
+/// # Errors
+///
+/// The document is no repository; the error names the place.
+pub fn mutate_value(
+    new: &mut Value,
+    old: Option<&Repository>,
+    rules: &RepositoryRules,
+) -> Result<(), serde_json::Error> {
+    let before: Repository = serde_json::from_value(new.clone())?;
+    let mut after = before.clone();
+    mutate(&mut after, old, rules);
+    if let Some(patch) = merge_diff(&serde_json::to_value(&before)?, &serde_json::to_value(&after)?) {
+        json_patch::merge(new, &patch);
+    }
+    // Always written on this wire, and the typed value has it already.
+    if new["spec"].get("workflows").is_none_or(Value::is_null) {
+        new["spec"]["workflows"] = json!([]);
+    }
+    Ok(())
+}
+
+fn seed_finalizers(new: &mut Repository, create: bool) {
+    let deleting = new.metadata.deletion_timestamp.is_some();
+    if deleting || new.metadata.finalizers.as_ref().is_some_and(|list| !list.is_empty()) {
+        return;
+    }
+    let mut seeded = vec![finalizers::REMOVE_PENDING_JOBS.to_owned()];
+    if create {
+        seeded.push(finalizers::CLEANUP.to_owned());
+    }
+    seeded.push(finalizers::REMOVE_ORPHAN_RESOURCES.to_owned());
+    new.metadata.finalizers = Some(seeded);
+}
+
+fn trim_end(text: &mut String, suffix: &str) {
+    text.truncate(text.trim_end_matches(suffix).len());
+}
+
+fn keep_secret(new: &mut InlineSecureValue, old: &InlineSecureValue) {
+    if *new == InlineSecureValue::default() {
+        *new = InlineSecureValue::reference(old.name.clone());
+    }
+}
