@@ -240,14 +240,17 @@ async fn power_loss_at_any_disk_operation_loses_no_answered_commit_and_needs_no_
                 // Only the last half, as a disk is free to choose.
                 2 => index % 2 == 1,
                 _ => {
-                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    seed =
+                        seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     (seed >> 33) & 1 == 1
                 }
             });
             let repairs = Arc::new(AtomicUsize::new(0));
             match found.open(&repairs) {
                 Ok(database) => drop(database),
-                Err(error) => panic!("power loss at {point}, survivors {survivors}, {answered:?} answered: {error}"),
+                Err(error) => {
+                    panic!("power loss at {point}, survivors {survivors}, {answered:?} answered: {error}")
+                }
             }
             assert_eq!(repairs.load(Ordering::Relaxed), 0, "power loss at {point}, survivors {survivors}");
             let store = found.store().unwrap_or_else(|error| panic!("power loss at {point}: {error}"));
@@ -283,7 +286,9 @@ async fn a_disk_that_fails_once_fails_one_commit_and_the_store_goes_on() {
         let mut revisions = Vec::new();
         let mut failures = 0;
         for index in 0..4 {
-            match store.commit(vec![Write { key: key(index), expect: Precondition::Any, op: Op::Put("x".into()) }]).await
+            match store
+                .commit(vec![Write { key: key(index), expect: Precondition::Any, op: Op::Put("x".into()) }])
+                .await
             {
                 Ok(committed) => revisions.push(committed.revision),
                 Err(StoreError::Commit { .. }) => failures += 1,

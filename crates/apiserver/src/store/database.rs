@@ -25,7 +25,7 @@ const FORMAT: u64 = 1;
 /// The revision of a store that was never written to. Not 0, which means "from now on" to a watch.
 const FIRST_REVISION: u64 = 1;
 /// A file smaller than this is never compacted.
-const SPARSE_BYTES: u64 = 32 << 20;
+const SPARSE_BYTES: u64 = 8 << 20;
 /// A file this many times as large as its live data is compacted. Pages that are half empty alone explain a half of
 /// it, so that compacting does not come again at each start.
 const SPARSE_RATIO: u64 = 4;

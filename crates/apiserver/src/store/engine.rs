@@ -1,7 +1,7 @@
 //! The store over redb: reads, and the one writer.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use redb::{Database, ReadTransaction, ReadableDatabase};
@@ -51,6 +51,18 @@ pub(super) struct RedbStore {
     pub(super) engine: Arc<Engine>,
 }
 
+impl Drop for RedbStore {
+    /// Writes what waits, then closes the file: who drops a store may open it again at once.
+    fn drop(&mut self) {
+        let mut queue = lock(&self.engine.queue);
+        while queue.has_writer {
+            queue = self.engine.idle.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(queue);
+        *self.engine.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
 pub(super) struct Engine {
     /// `None` while a database that failed could not be opened again.
     database: RwLock<Option<Database>>,
@@ -59,6 +71,8 @@ pub(super) struct Engine {
     log: Arc<Log>,
     snapshots: Snapshots,
     queue: Mutex<Queue>,
+    /// Told when no task writes any more.
+    idle: Condvar,
     /// Held from the transaction until its events are published, so that events are in the order of revisions.
     writer: Mutex<()>,
 }
@@ -89,6 +103,7 @@ impl Engine {
             log: Arc::new(Log::new(revision, options.log_events, options.log_bytes)),
             snapshots: Snapshots::new(options.snapshots, options.snapshot_idle),
             queue: Mutex::default(),
+            idle: Condvar::new(),
             writer: Mutex::default(),
         })
     }
@@ -278,6 +293,7 @@ impl WriterTurn {
         let mut queue = lock(&self.engine.queue);
         if queue.waiting.is_empty() {
             queue.has_writer = false;
+            self.engine.idle.notify_all();
             // From here on another task may have the turn.
             self.is_over = true;
             return None;
@@ -293,6 +309,7 @@ impl Drop for WriterTurn {
             let mut queue = lock(&self.engine.queue);
             queue.waiting.clear();
             queue.has_writer = false;
+            self.engine.idle.notify_all();
         }
     }
 }
