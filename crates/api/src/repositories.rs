@@ -68,7 +68,8 @@ pub fn validate(
     if new.metadata.deletion_timestamp.is_some() {
         return Vec::new();
     }
-    let stages: [&dyn Fn(&mut Vec<FieldError>); 5] = [
+    type Stage<'a> = &'a dyn Fn(&mut Vec<FieldError>);
+    let stages: [Stage<'_>; 5] = [
         &|errors| rules::pending_delete(new, old, errors),
         &|errors| rules::change(new, old, rules, errors),
         &|errors| rules::structure(new, rules, errors),

@@ -103,7 +103,7 @@ pub struct CommitOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum SigningMethod {
-    /// OpenPGP.
+    /// `OpenPGP`.
     Gpg,
     /// SSH signature.
     Ssh,

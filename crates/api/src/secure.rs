@@ -70,6 +70,7 @@ impl PartialEq for InlineSecureValue {
     }
 }
 
+#[expect(clippy::ref_option, reason = "the signature that serde calls")]
 fn expose<S: Serializer>(value: &Option<SecretString>, serializer: S) -> Result<S::Ok, S::Error> {
     value.as_ref().map(ExposeSecret::expose_secret).serialize(serializer)
 }

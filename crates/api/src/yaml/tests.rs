@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -58,7 +60,7 @@ fn an_alias_bomb_is_refused() {
     let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for level in 1..12 {
         let inner = vec![format!("*a{}", level - 1); 10].join(", ");
-        text.push_str(&format!("a{level}: &a{level} [{inner}]\n"));
+        writeln!(text, "a{level}: &a{level} [{inner}]").unwrap();
     }
     parse(&text).unwrap_err();
 }
@@ -68,7 +70,7 @@ fn deep_nesting_is_refused() {
     parse(&"[".repeat(100_000)).unwrap_err();
     let mut block = String::new();
     for depth in 0..1_000 {
-        block.push_str(&format!("{}a:\n", " ".repeat(depth)));
+        writeln!(block, "{}a:", " ".repeat(depth)).unwrap();
     }
     parse(&block).unwrap_err();
 }
