@@ -63,7 +63,7 @@ async fn main() {
             break;
         }
         let after = answer.objects.last().map(|object| object.key.clone());
-        page = Page { limit: 500, after, snapshot: Some(answer.revision) };
+        page = Page { limit: 500, after, snapshot: Some(answer.revision), filter: None };
     }
     println!("the same in {pages} pages in {:.1?}", started.elapsed());
 

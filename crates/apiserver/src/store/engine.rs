@@ -143,16 +143,19 @@ impl Engine {
                 _ => latest,
             }
         };
-        let (objects, remaining) = read_page(&snapshot, range, page)?;
-        let revision = snapshot.revision;
-        let more = remaining > 0;
-        if more {
-            if let Some(last) = objects.last() {
-                snapshot.remember(range, &last.key, remaining);
-            }
-            self.snapshots.keep(snapshot);
+        let answer = read_page(&snapshot, range, page)?;
+        if let (Some(last), Some(remaining)) = (answer.objects.last(), answer.remaining)
+            && answer.more
+        {
+            snapshot.remember(range, &last.key, remaining);
         }
-        Ok(ListPage { objects, revision, more, remaining })
+        match (answer.more, page.after.is_some()) {
+            (true, true) if self.snapshots.find(answer.revision).is_some() => {}
+            (true, _) => self.snapshots.begin(snapshot),
+            (false, true) => self.snapshots.end(answer.revision),
+            (false, false) => {}
+        }
+        Ok(answer)
     }
 
     fn watch(&self, range: &Range, from: u64) -> Result<WatchStream, StoreError> {
@@ -219,42 +222,49 @@ impl Engine {
     }
 }
 
-/// The objects of a page, and how many come after them.
-fn read_page(snapshot: &Snapshot, range: &Range, page: &Page) -> Result<(Vec<Object>, usize), StoreError> {
+/// The objects of a page, and whether and how many come after them.
+fn read_page(snapshot: &Snapshot, range: &Range, page: &Page) -> Result<ListPage, StoreError> {
     use std::ops::Bound;
 
-    let table = snapshot.reading.open_table(OBJECTS).map_err(read_error)?;
+    let revision = snapshot.revision;
     let end = range.end();
     let start = match &page.after {
+        Some(after) if after.as_str() >= end.as_str() => {
+            return Ok(ListPage { objects: Vec::new(), revision, more: false, remaining: Some(0) });
+        }
         Some(after) if after.as_str() >= range.prefix() => Bound::Excluded(after.as_str()),
         _ => Bound::Included(range.prefix()),
     };
-    if page.after.as_ref().is_some_and(|after| after.as_str() >= end.as_str()) {
-        return Ok((Vec::new(), 0));
-    }
+    let table = snapshot.reading.open_table(OBJECTS).map_err(read_error)?;
     let mut entries = table.range::<&str>((start, Bound::Excluded(end.as_str()))).map_err(read_error)?;
     let limit = if page.limit == 0 { usize::MAX } else { page.limit };
     let mut objects = Vec::new();
-    for entry in entries.by_ref().take(limit) {
+    while objects.len() < limit {
+        let Some(entry) = entries.next() else { break };
         let (key, value) = entry.map_err(read_error)?;
         let key = Key::from_stored(key.value()).ok_or_else(|| StoreError::Corrupt {
             entry: key.value().replace('\0', "/"),
             problem: "its key does not have four parts",
         })?;
-        objects.push(database::decode(key, value.value())?);
+        let object = database::decode(key, value.value())?;
+        if page.filter.as_ref().is_none_or(|filter| filter(&object)) {
+            objects.push(object);
+        }
     }
-    if objects.len() < limit {
-        return Ok((objects, 0));
+    if page.filter.is_some() {
+        let more = objects.len() == limit && entries.next().is_some();
+        return Ok(ListPage { objects, revision, more, remaining: None });
     }
-    let known = match &page.after {
-        None => Some(count(snapshot, range)?),
-        Some(after) => snapshot.remaining_after(range, after),
+    let remaining = if objects.len() < limit {
+        0
+    } else {
+        let known = match &page.after {
+            None => Some(count(snapshot, range)?),
+            Some(after) => snapshot.remaining_after(range, after),
+        };
+        known.map_or_else(|| entries.count(), |known| known.saturating_sub(objects.len()))
     };
-    let remaining = match known {
-        Some(known) => known.saturating_sub(objects.len()),
-        None => entries.count(),
-    };
-    Ok((objects, remaining))
+    Ok(ListPage { objects, revision, more: remaining > 0, remaining: Some(remaining) })
 }
 
 /// How many objects a range has.

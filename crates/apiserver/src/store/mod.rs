@@ -136,8 +136,11 @@ pub struct Committed {
     pub events: Vec<Arc<Event>>,
 }
 
+/// Which objects a list returns.
+pub type Filter = Arc<dyn Fn(&Object) -> bool + Send + Sync>;
+
 /// Which part of a range a list returns. The default is everything, now.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct Page {
     /// At most this many objects; 0 means all.
     pub limit: usize,
@@ -145,6 +148,8 @@ pub struct Page {
     pub after: Option<Key>,
     /// The state at this revision, as an earlier page returned it with `more`; `None` means the latest state.
     pub snapshot: Option<u64>,
+    /// Only these. Called for each object of the range, perhaps on another thread.
+    pub filter: Option<Filter>,
 }
 
 /// Some objects of a range, by key.
@@ -154,10 +159,11 @@ pub struct ListPage {
     pub objects: Vec<Object>,
     /// The revision of the state that was read.
     pub revision: u64,
-    /// Whether there are objects after the last one; the snapshot is then kept for a while under `revision`.
+    /// Whether there are objects after the last one (with a filter: perhaps none that it lets through). The snapshot
+    /// is then kept for a while under `revision`.
     pub more: bool,
-    /// How many objects come after the last one.
-    pub remaining: usize,
+    /// How many objects come after the last one; `None` with a filter.
+    pub remaining: Option<usize>,
 }
 
 /// Why the store could not do what was asked.

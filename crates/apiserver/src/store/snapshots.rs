@@ -1,6 +1,6 @@
 //! The states that pages of lists are read from.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use super::{Key, Range};
 
 /// How many positions of readers a snapshot remembers.
 const MAX_POSITIONS: usize = 1024;
+/// A snapshot whose lists were read to their end is kept for this part of the usual time.
+const LOST_ANSWER: u32 = 12;
 
 /// One consistent state.
 pub(super) struct Snapshot {
@@ -44,10 +46,16 @@ impl Snapshot {
 /// A kept snapshot keeps the database from reusing what was overwritten since. Nothing runs in the background:
 /// [`Snapshots::expire`] is called whenever the store is read or written.
 pub(super) struct Snapshots {
-    /// The longest unused first.
-    kept: Mutex<VecDeque<(Instant, Arc<Snapshot>)>>,
+    kept: Mutex<Vec<Kept>>,
     max: usize,
     idle: Duration,
+}
+
+struct Kept {
+    snapshot: Arc<Snapshot>,
+    expires: Instant,
+    /// Lists that were begun on it and not read to their end.
+    lists: usize,
 }
 
 impl Snapshots {
@@ -59,19 +67,37 @@ impl Snapshots {
     pub(super) fn find(&self, revision: u64) -> Option<Arc<Snapshot>> {
         self.expire();
         let mut kept = lock(&self.kept);
-        let index = kept.iter().position(|(_, snapshot)| snapshot.revision == revision)?;
-        let (_, snapshot) = kept.remove(index)?;
-        kept.push_back((Instant::now(), snapshot.clone()));
-        Some(snapshot)
+        let found = kept.iter_mut().find(|kept| kept.snapshot.revision == revision)?;
+        found.expires = Instant::now() + self.idle;
+        Some(found.snapshot.clone())
     }
 
-    /// Keeps a snapshot, unless one of the same revision is kept already.
-    pub(super) fn keep(&self, snapshot: Arc<Snapshot>) {
-        if self.find(snapshot.revision).is_none() {
-            let mut kept = lock(&self.kept);
-            kept.push_back((Instant::now(), snapshot));
-            while kept.len() > self.max {
-                kept.pop_front();
+    /// Keeps a snapshot for the pages after the first of a list.
+    pub(super) fn begin(&self, snapshot: Arc<Snapshot>) {
+        let expires = Instant::now() + self.idle;
+        let mut kept = lock(&self.kept);
+        if let Some(same) = kept.iter_mut().find(|kept| kept.snapshot.revision == snapshot.revision) {
+            same.lists += 1;
+            same.expires = expires;
+            return;
+        }
+        if kept.len() >= self.max {
+            let longest_unused = kept.iter().enumerate().min_by_key(|(_, kept)| kept.expires);
+            if let Some((index, _)) = longest_unused {
+                kept.remove(index);
+            }
+        }
+        kept.push(Kept { snapshot, expires, lists: 1 });
+    }
+
+    /// The last page of a list was read. A snapshot that no list needs any more is kept just long enough for a
+    /// client that lost this answer.
+    pub(super) fn end(&self, revision: u64) {
+        let mut kept = lock(&self.kept);
+        if let Some(found) = kept.iter_mut().find(|kept| kept.snapshot.revision == revision) {
+            found.lists = found.lists.saturating_sub(1);
+            if found.lists == 0 {
+                found.expires = Instant::now() + self.idle / LOST_ANSWER;
             }
         }
     }
@@ -79,10 +105,7 @@ impl Snapshots {
     /// Lets go of the snapshots that nobody has read for long.
     pub(super) fn expire(&self) {
         let now = Instant::now();
-        let mut kept = lock(&self.kept);
-        while kept.front().is_some_and(|(used, _)| now.saturating_duration_since(*used) >= self.idle) {
-            kept.pop_front();
-        }
+        lock(&self.kept).retain(|kept| kept.expires > now);
     }
 
     /// Lets go of all.

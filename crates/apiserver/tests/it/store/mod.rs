@@ -240,6 +240,7 @@ async fn pages_of_a_list_come_from_one_state() {
                 limit: 4,
                 after: answer.objects.last().map(|object| object.key.clone()),
                 snapshot: Some(answer.revision),
+                filter: None,
             };
             // What happens meanwhile is not in the list.
             write(&store, put(key("a", "9"), "new")).await;
@@ -249,13 +250,13 @@ async fn pages_of_a_list_come_from_one_state() {
             }
         }
         assert_eq!(seen, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"], "{name}");
-        assert_eq!(remaining, [6, 2, 0], "{name}");
+        assert_eq!(remaining, [Some(6), Some(2), Some(0)], "{name}");
         // A page may be asked for again, also one that starts where none ended.
         let revision =
             store.list(&everything(), Page { limit: 1, ..Page::default() }).await.unwrap().revision;
-        let page = Page { limit: 2, after: Some(key("a", "40")), snapshot: Some(revision) };
+        let page = Page { limit: 2, after: Some(key("a", "40")), snapshot: Some(revision), filter: None };
         let answer = store.list(&everything(), page).await.unwrap();
-        assert_eq!((names(&answer), answer.remaining), (vec!["5", "9"], 3), "{name}");
+        assert_eq!((names(&answer), answer.remaining), (vec!["5", "9"], Some(3)), "{name}");
         // A key outside of the range ends it, or starts it.
         for (after, expected) in [(key("c", "0"), 0), (key("", "x"), 10)] {
             let page = Page { after: Some(after), ..Page::default() };
@@ -271,8 +272,12 @@ async fn a_snapshot_that_nobody_reads_expires() {
             write(&store, put(key("a", &index.to_string()), "x")).await;
         }
         let first = store.list(&everything(), Page { limit: 1, ..Page::default() }).await.unwrap();
-        let next =
-            Page { limit: 1, after: Some(first.objects[0].key.clone()), snapshot: Some(first.revision) };
+        let next = Page {
+            limit: 1,
+            after: Some(first.objects[0].key.clone()),
+            snapshot: Some(first.revision),
+            filter: None,
+        };
         let current = write(&store, put(key("a", "0"), "y")).await;
         for _ in 0..3 {
             tokio::time::advance(Duration::from_secs(40)).await;
@@ -292,6 +297,51 @@ async fn a_snapshot_that_nobody_reads_expires() {
         // The latest state needs no snapshot to have been kept.
         let latest = Page { snapshot: Some(current), ..Page::default() };
         assert_eq!(store.list(&everything(), latest).await.unwrap().objects.len(), 3, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_whose_lists_are_read_to_their_end_is_kept_for_a_lost_answer_only() {
+    for Subject { name, store, .. } in default_subjects() {
+        for index in 0..3 {
+            write(&store, put(key("a", &index.to_string()), "x")).await;
+        }
+        let first = Page { limit: 2, ..Page::default() };
+        let answer = store.list(&everything(), first.clone()).await.unwrap();
+        store.list(&everything(), first).await.unwrap();
+        let after = Some(answer.objects[1].key.clone());
+        let last = Page { limit: 2, after, snapshot: Some(answer.revision), filter: None };
+        write(&store, put(key("a", "0"), "y")).await;
+        // Two lists were begun; one of them takes its time.
+        store.list(&everything(), last.clone()).await.unwrap();
+        tokio::time::advance(Duration::from_secs(30)).await;
+        store.list(&everything(), last.clone()).await.unwrap();
+        tokio::time::advance(Duration::from_secs(3)).await;
+        store.list(&everything(), last.clone()).await.unwrap();
+        tokio::time::advance(Duration::from_secs(6)).await;
+        let gone = store.list(&everything(), last).await;
+        assert!(matches!(gone, Err(StoreError::Expired { .. })), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_filter_chooses_what_a_list_returns_and_what_its_limit_counts() {
+    for Subject { name, store, .. } in default_subjects() {
+        for index in 0..10 {
+            write(&store, put(key("a", &index.to_string()), if index % 3 == 0 { "yes" } else { "no" })).await;
+        }
+        let filtered = |limit, after| Page {
+            limit,
+            after,
+            snapshot: None,
+            filter: Some(Arc::new(|object| object.value == "yes")),
+        };
+        let all = store.list(&everything(), filtered(0, None)).await.unwrap();
+        assert_eq!((names(&all), all.more, all.remaining), (vec!["0", "3", "6", "9"], false, None), "{name}");
+        let first = store.list(&everything(), filtered(2, None)).await.unwrap();
+        assert_eq!((names(&first), first.more), (vec!["0", "3"], true), "{name}");
+        let rest = store.list(&everything(), filtered(2, Some(key("a", "3")))).await.unwrap();
+        assert_eq!((names(&rest), rest.more), (vec!["6", "9"], false), "{name}: nothing is left to look at");
     }
 }
 

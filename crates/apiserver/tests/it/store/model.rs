@@ -166,14 +166,15 @@ async fn check_page(
     snapshot: Option<u64>,
 ) -> Option<Key> {
     let (range, state, revision, after) = list;
-    let page = store.list(range, Page { limit, after: after.cloned(), snapshot }).await.unwrap();
+    let page =
+        store.list(range, Page { limit, after: after.cloned(), snapshot, filter: None }).await.unwrap();
     let expected = expected_page(state, range, after);
     let count = if limit == 0 { expected.len() } else { expected.len().min(limit) };
     let found: Vec<_> =
         page.objects.iter().map(|object| (object.key.clone(), object.revision, object.value[0])).collect();
     assert_eq!(found, expected[..count]);
-    assert_eq!((page.revision, page.remaining), (revision, expected.len() - count));
-    assert_eq!(page.more, page.remaining > 0);
+    assert_eq!((page.revision, page.remaining), (revision, Some(expected.len() - count)));
+    assert_eq!(page.more, page.remaining > Some(0));
     page.more.then(|| found.last().unwrap().0.clone())
 }
 
