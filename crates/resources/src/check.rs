@@ -67,6 +67,18 @@ pub async fn check(
     }
 }
 
+/// What a check came to that did not end in time.
+pub fn timed_out(repository: &Repository, after: std::time::Duration) -> Checked {
+    let detail = format!("the repository could not be read within {after:?}; the server is slow, or not answering");
+    let error = ErrorDetails {
+        kind: "InternalError".to_owned(),
+        field: url_field(repository),
+        detail,
+        ..ErrorDetails::default()
+    };
+    Checked::failed(504, reasons::SERVICE_UNAVAILABLE, vec![error])
+}
+
 fn of_open(repository: &Repository, error: &OpenError) -> ErrorDetails {
     match error {
         OpenError::Open(error) => of_git(repository, error),

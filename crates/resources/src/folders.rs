@@ -199,5 +199,3 @@ pub(crate) fn resolve(
     Folders { by_path: resolved, root, notices }
 }
 
-#[cfg(test)]
-mod tests;

@@ -38,6 +38,9 @@ mod objects;
 mod outcome;
 mod wire;
 
+#[cfg(test)]
+mod test_source;
+
 pub use self::context::{Clients, Context};
 pub use self::kinds::{DASHBOARD, FOLDER, Kind};
 pub use self::managed::{ListError, Managed, ManagedItem, list_resources};

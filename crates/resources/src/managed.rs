@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde::Serialize;
 use windlass_api::{ResourceList, ResourceListItem, annotations};
 
 use crate::objects::Annotations;
@@ -32,7 +31,7 @@ impl ListError {
 }
 
 /// A managed object: some two hundred bytes, whatever the size of the object.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManagedItem {
     /// What it is.
     pub kind: Kind,
@@ -49,7 +48,7 @@ pub struct ManagedItem {
 }
 
 /// Everything that a repository manages.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Managed {
     /// Folders, by path.
     pub folders: Vec<ManagedItem>,
