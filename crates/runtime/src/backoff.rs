@@ -16,13 +16,13 @@ pub struct BackoffPolicy {
 }
 
 impl BackoffPolicy {
-    /// For connections to a server that may be restarting: 200 ms, doubling to 30 s, half of it chance.
+    /// For connections to a server that may be restarting: 200 ms, doubling to 10 s, half of it chance.
     pub const CONNECTION: Self =
-        Self { first: Duration::from_millis(200), max: Duration::from_secs(30), factor: 2.0, jitter: 0.5 };
+        Self { first: Duration::from_millis(200), max: Duration::from_secs(10), factor: 2.0, jitter: 0.5 };
 
     /// For reconciling one object: 1 s, doubling to 5 min, a fifth of it chance.
     pub const OBJECT: Self =
-        Self { first: Duration::from_secs(1), max: Duration::from_secs(300), factor: 2.0, jitter: 0.2 };
+        Self { first: Duration::from_secs(1), max: Duration::from_mins(5), factor: 2.0, jitter: 0.2 };
 }
 
 /// The delays of one thing that keeps failing.

@@ -164,7 +164,9 @@ mod tests {
         assert!(refused(404, "NotFound").is_not_found());
         assert!(refused(410, "Expired").is_gone());
         assert!(refused(409, "Conflict").is_conflict() && !refused(409, "Conflict").is_already_exists());
-        assert!(refused(409, "AlreadyExists").is_already_exists() && !refused(409, "AlreadyExists").is_conflict());
+        assert!(
+            refused(409, "AlreadyExists").is_already_exists() && !refused(409, "AlreadyExists").is_conflict()
+        );
         for code in [401, 404, 409, 429, 500, 503] {
             assert_eq!(refused(code, "").disposition(), Disposition::Retry, "{code}");
         }

@@ -83,7 +83,13 @@ impl Target {
         }
     }
 
-    async fn send<K, P>(&self, api: &Api<K>, part: Part, patch: &Patch<P>, limit: Duration) -> Result<K, CallError>
+    async fn send<K, P>(
+        &self,
+        api: &Api<K>,
+        part: Part,
+        patch: &Patch<P>,
+        limit: Duration,
+    ) -> Result<K, CallError>
     where
         K: Clone + DeserializeOwned + Debug,
         P: Serialize + Debug,
@@ -120,7 +126,8 @@ mod tests {
         let (mut server, client) = Server::new();
         let api = config_maps(client);
         let patch = json!({"metadata": {"labels": {"x": null}}, "data": {"k": "v"}});
-        let write = tokio::spawn(async move { merge_patch(&api, &object(), Part::Object, patch, LIMIT).await });
+        let write =
+            tokio::spawn(async move { merge_patch(&api, &object(), Part::Object, patch, LIMIT).await });
         let asked = sent(&mut server, "/api/v1/namespaces/default/configmaps/a").await;
         assert_eq!(
             asked.body,
@@ -136,7 +143,8 @@ mod tests {
         let api = config_maps(client);
         let remove = json_patch::RemoveOperation { path: PointerBuf::from_tokens(["status", "old"]) };
         let operations = vec![PatchOperation::Remove(remove)];
-        let write = tokio::spawn(async move { json_patch(&api, &object(), Part::Status, operations, LIMIT).await });
+        let write =
+            tokio::spawn(async move { json_patch(&api, &object(), Part::Status, operations, LIMIT).await });
         let asked = sent(&mut server, "/api/v1/namespaces/default/configmaps/a/status").await;
         assert_eq!(
             asked.body,
@@ -160,6 +168,9 @@ mod tests {
         let mut object = object();
         object.metadata.resource_version = None;
         let written = merge_patch(&config_maps(client), &object, Part::Status, json!({}), LIMIT).await;
-        assert!(matches!(written, Err(CallError::Incomplete { missing: "resourceVersion", .. })), "{written:?}");
+        assert!(
+            matches!(written, Err(CallError::Incomplete { missing: "resourceVersion", .. })),
+            "{written:?}"
+        );
     }
 }

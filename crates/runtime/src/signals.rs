@@ -40,3 +40,22 @@ pub fn signals() -> io::Result<impl Stream<Item = Signal> + Send + Unpin> {
     let terminate = of(SignalKind::terminate(), Signal::Terminate)?;
     Ok(stream::select(interrupt, terminate))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn signals_arrive_by_name_and_do_not_end_the_process() {
+        let mut signals = signals().unwrap();
+        for (name, expected) in [("TERM", Signal::Terminate), ("INT", Signal::Interrupt)] {
+            let command = format!("kill -{name} {}", std::process::id());
+            let sent = std::process::Command::new("sh").args(["-c", &command]).status().unwrap();
+            assert!(sent.success());
+            let signal = tokio::time::timeout(Duration::from_secs(10), signals.next()).await;
+            assert_eq!(signal.expect("a signal"), Some(expected));
+        }
+    }
+}

@@ -42,7 +42,8 @@ impl Server {
                 let (parts, body) = request.into_parts();
                 let body = to_bytes(body, 1 << 20).await.unwrap();
                 let (answer, answered) = oneshot::channel();
-                let query = parts.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+                let query =
+                    parts.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
                 let asked = Asked {
                     method: parts.method,
                     path: parts.uri.path().to_owned(),
@@ -57,13 +58,14 @@ impl Server {
                 }
             }
         });
-        let service = ServiceBuilder::new().map_request(|request: axum::http::Request<_>| request.map(Body::new));
+        let service =
+            ServiceBuilder::new().map_request(|request: axum::http::Request<_>| request.map(Body::new));
         (Self { asked, start: Instant::now() }, Client::new(service.service(router), "default"))
     }
 
     /// The next request. Dropping it leaves the client without an answer.
     pub(crate) async fn next(&mut self) -> Asked {
-        let asked = tokio::time::timeout(Duration::from_secs(24 * 3600), self.asked.recv()).await;
+        let asked = tokio::time::timeout(Duration::from_hours(24), self.asked.recv()).await;
         asked.expect("a request within a day").expect("a client")
     }
 
@@ -131,16 +133,20 @@ impl Events {
     }
 
     pub(crate) async fn break_off(mut self) {
-        self.0.send(Err(io::Error::from(io::ErrorKind::ConnectionReset))).await.expect("the client still reads");
+        self.0
+            .send(Err(io::Error::from(io::ErrorKind::ConnectionReset)))
+            .await
+            .expect("the client still reads");
     }
 
     /// Waits until the client has dropped the connection.
-    pub(crate) async fn abandoned(mut self) {
-        // A closed receiver is noticed when the sender is polled for room; no room is ever missing here.
-        while !self.0.is_closed() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            let _ = futures::future::poll_immediate(self.0.flush()).await;
-        }
+    pub(crate) async fn abandoned(self) {
+        let abandoned = async {
+            while !self.0.is_closed() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_hours(1), abandoned).await.expect("the client lets go");
     }
 }
 

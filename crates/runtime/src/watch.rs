@@ -96,10 +96,10 @@ impl WatchConfig {
             fields: None,
             page_size: 500,
             call_deadline: Duration::from_secs(30),
-            list_deadline: Duration::from_secs(300),
-            connection_limit: Duration::from_secs(60),
+            list_deadline: Duration::from_mins(5),
+            connection_limit: Duration::from_mins(1),
             connection_margin: Duration::from_secs(10),
-            stall_limit: Duration::from_secs(300),
+            stall_limit: Duration::from_mins(5),
             backoff: BackoffPolicy::CONNECTION,
             resync: None,
         }
@@ -248,7 +248,8 @@ where
         self.progress.tick();
         self.component.ready();
         let connected = Instant::now();
-        let dead = connected + self.connection.config.connection_limit + self.connection.config.connection_margin;
+        let dead =
+            connected + self.connection.config.connection_limit + self.connection.config.connection_margin;
         loop {
             tokio::select! {
                 change = lines.next::<K>() => {

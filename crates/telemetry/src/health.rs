@@ -219,8 +219,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_loop_without_a_tick_within_its_limit_is_stalled() {
         let health = Health::new();
-        let jobs = health.progress("watch jobs", Duration::from_secs(60));
-        tokio::time::advance(Duration::from_secs(60)).await;
+        let jobs = health.progress("watch jobs", Duration::from_mins(1));
+        tokio::time::advance(Duration::from_mins(1)).await;
         assert_eq!(health.stalled(), []);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(health.stalled()[0].to_string(), "watch jobs: no progress for 61 s (limit 60 s)");

@@ -39,7 +39,8 @@ fn answer(failing: &[Failing]) -> Response {
     if failing.is_empty() {
         return (StatusCode::OK, "ok\n").into_response();
     }
-    let body: String = failing.iter().map(|failing| format!("{failing}\n")).collect();
+    let lines: Vec<String> = failing.iter().map(ToString::to_string).collect();
+    let body = lines.join("\n") + "\n";
     (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
 }
 

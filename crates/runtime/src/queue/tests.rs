@@ -42,7 +42,7 @@ impl Bench {
 
     /// Expects nothing to start for an hour.
     async fn expect_quiet(&mut self) {
-        let quiet = tokio::time::timeout(Duration::from_secs(3600), self.started.recv()).await;
+        let quiet = tokio::time::timeout(Duration::from_hours(1), self.started.recv()).await;
         assert!(quiet.is_err(), "{:?} started", quiet.unwrap().map(|(key, _)| key));
     }
 }
@@ -116,7 +116,7 @@ async fn keys_back_off_each_by_itself() {
 async fn adding_a_key_makes_it_due_whatever_it_waited_for() {
     let mut bench = Bench::new(1);
     bench.queue.add("a");
-    bench.expect("a", 0, Action::After(Duration::from_secs(600))).await;
+    bench.expect("a", 0, Action::After(Duration::from_mins(10))).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     bench.queue.add("a");
     bench.expect("a", 5, Action::Done).await;

@@ -13,6 +13,7 @@ async fn until_cancelled(token: CancellationToken) {
 }
 
 async fn panics(message: String) {
+    tokio::task::yield_now().await;
     panic!("{message}");
 }
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use kube::Resource;
 use tokio::sync::watch;
 
+use super::Event;
 use super::connection::Undecodable;
 use super::store::{ObjectKey, Objects, Store};
-use super::Event;
 
 /// The objects of one watch, and how their changes are told.
 pub(super) struct Collection<K> {

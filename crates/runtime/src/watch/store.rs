@@ -75,7 +75,9 @@ impl<K> Store<K> {
     pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
         self.read(|objects| {
             let from = objects.range(ObjectKey::new(namespace, "")..);
-            from.take_while(|(key, _)| key.namespace == namespace).map(|(_, object)| Arc::clone(object)).collect()
+            from.take_while(|(key, _)| key.namespace == namespace)
+                .map(|(_, object)| Arc::clone(object))
+                .collect()
         })
     }
 
@@ -97,7 +99,7 @@ impl<K> Store<K> {
     /// Waits for the first list. Never returns when the watch ended before it.
     pub async fn synced(&self) {
         if self.synced.clone().wait_for(|synced| *synced).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

@@ -57,7 +57,7 @@ impl Bench {
     async fn expect(&mut self, events: &str) {
         let mut told = Vec::new();
         for _ in events.split_whitespace() {
-            let event = tokio::time::timeout(Duration::from_secs(24 * 3600), self.told.recv()).await;
+            let event = tokio::time::timeout(Duration::from_hours(24), self.told.recv()).await;
             told.push(event.unwrap_or_else(|_| panic!("only {told:?} of {events:?} was told")).unwrap());
         }
         assert_eq!(told.join(" "), events);
@@ -139,7 +139,7 @@ async fn changes_are_told_with_what_was_known_before_and_the_store_is_current() 
 #[tokio::test(start_paused = true)]
 async fn a_version_that_is_gone_leads_to_a_new_list_and_the_difference_is_told() {
     let mut bench = start();
-    bench.synced("10", &[("changed", "1"), ("same", "2"), ("vanished", "3"), ("again", "4")]).await;
+    bench.synced("10", &[("again", "4"), ("changed", "1"), ("same", "2"), ("vanished", "3")]).await;
     bench.server.next_watch("10").await.refuse(410, "Expired");
 
     let mut again = config_map("again", "40");
@@ -220,7 +220,7 @@ async fn a_connection_that_the_server_ends_in_time_is_made_again_at_once() {
     bench.synced("10", &[]).await;
     for minute in 1..4 {
         let events = bench.server.next_watch("10").await.stream();
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         drop(events);
         bench.expect_second(f64::from(minute) * 60.0);
     }
@@ -267,7 +267,10 @@ async fn an_unreachable_server_is_asked_with_growing_delays_and_the_process_is_n
         let _unanswered = bench.server.next_list().await;
         bench.expect_second(second);
     }
-    assert_eq!(bench.not_ready().unwrap(), "watch configmaps: failed to list configmaps: no answer within 30s");
+    assert_eq!(
+        bench.not_ready().unwrap(),
+        "watch configmaps: failed to list configmaps: no answer within 30s"
+    );
     bench.synced("10", &[("a", "1")]).await;
     bench.expect_second(173.0);
     assert_eq!(bench.not_ready(), None);

@@ -1,5 +1,6 @@
 //! One JSON object a line.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 
 use serde_json::{Map, Value};
@@ -44,7 +45,9 @@ where
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Map::new();
-        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+        for span in
+            context.event_scope(event).into_iter().flat_map(tracing_subscriber::registry::Scope::from_root)
+        {
             if let Some(of_span) = span.extensions().get::<Fields>() {
                 fields.extend(of_span.0.iter().map(|(name, value)| (name.clone(), value.clone())));
             }
@@ -84,7 +87,8 @@ fn line(level: &str, target: &str, message: Option<Value>, mut fields: Map<Strin
             "time" | "level" | "msg" => format!("field_{name}"),
             _ => name,
         };
-        line.push_str(&format!(",{}:{value}", Value::from(name)));
+        // Writing to a string does not fail.
+        let _ = write!(line, ",{}:{value}", Value::from(name));
     }
     line.push_str("}\n");
     line

@@ -115,7 +115,7 @@ fn a_field_named_like_a_key_does_not_replace_it() {
 #[test]
 fn a_line_stays_one_line_and_valid_json_whatever_it_says() {
     let text = logged(LogFormat::Json, "info", || {
-        tracing::info!(value = "a\"b\nc\u{1b}[31m", "new\nline \\ \"quoted\"")
+        tracing::info!(value = "a\"b\nc\u{1b}[31m", "new\nline \\ \"quoted\"");
     });
     assert_eq!(text.lines().count(), 1);
     let line: Value = serde_json::from_str(&text).unwrap();
