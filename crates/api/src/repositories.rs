@@ -54,6 +54,9 @@ impl Default for RepositoryRules {
     }
 }
 
+/// One stage of the checks, which appends what it finds.
+type Stage<'a> = &'a dyn Fn(&mut Vec<FieldError>);
+
 /// What is wrong with a repository, by itself and beside the others of its namespace.
 ///
 /// `new` has gone through [`mutate`]; `others` may contain the repository itself, which is left out by name.
@@ -68,7 +71,6 @@ pub fn validate(
     if new.metadata.deletion_timestamp.is_some() {
         return Vec::new();
     }
-    type Stage<'a> = &'a dyn Fn(&mut Vec<FieldError>);
     let stages: [Stage<'_>; 5] = [
         &|errors| rules::pending_delete(new, old, errors),
         &|errors| rules::change(new, old, rules, errors),

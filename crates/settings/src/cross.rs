@@ -1,0 +1,69 @@
+//! Values that have to go together.
+
+use std::time::Duration;
+
+use windlass_api::GoDuration;
+
+use crate::{
+    error::SettingError,
+    load::{Origin, Values},
+    value,
+};
+
+const SECTION: &str = "operator";
+
+/// Everything that does not go together, once each value is good by itself.
+pub(crate) fn check(values: &Values) -> Vec<SettingError> {
+    let mut errors = Vec::new();
+    if let Err(message) = lease_renewal(values) {
+        errors.push(SettingError::Combine { message });
+    }
+    if let Err(message) = client_certificate(values) {
+        errors.push(SettingError::Combine { message });
+    }
+    errors
+}
+
+/// How often a claim is renewed: as set, or a third of the expiry.
+///
+/// # Errors
+///
+/// It is more than that, so that two renewals which fail in a row lose the lease of a worker that is well.
+pub(crate) fn lease_renewal(values: &Values) -> Result<Duration, String> {
+    let expiry_value = values.get(SECTION, "lease_expiry");
+    let renewal_value = values.get(SECTION, "lease_renewal_interval");
+    let expiry = value::duration(&expiry_value.text);
+    let renewal = value::duration(&renewal_value.text);
+    let most = expiry / 3;
+    if renewal_value.origin == Origin::Default || renewal.is_zero() {
+        return Ok(most);
+    }
+    if renewal <= most {
+        return Ok(renewal);
+    }
+    Err(format!(
+        "{}: `lease_renewal_interval` in [{SECTION}] section is {}, more than a third of `lease_expiry` ({}, {}): \
+         a lease could lapse while its owner is at work. Set lease_renewal_interval to {} or less (or leave it \
+         out), or lease_expiry to {} or more",
+        renewal_value.origin,
+        GoDuration::from(renewal),
+        GoDuration::from(expiry),
+        expiry_value.origin,
+        GoDuration::from(most),
+        GoDuration::from(renewal * 3),
+    ))
+}
+
+/// A client certificate has a key, and a key a certificate.
+fn client_certificate(values: &Values) -> Result<(), String> {
+    let (cert, key) = (values.get(SECTION, "tls_cert_file"), values.get(SECTION, "tls_key_file"));
+    let (set, missing) = match (cert.text.is_empty(), key.text.is_empty()) {
+        (false, true) => (cert, "tls_key_file"),
+        (true, false) => (key, "tls_cert_file"),
+        _ => return Ok(()),
+    };
+    Err(format!(
+        "{}: `tls_cert_file` and `tls_key_file` in [{SECTION}] section go together, and `{missing}` is not set",
+        set.origin
+    ))
+}

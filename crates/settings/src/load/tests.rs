@@ -1,0 +1,253 @@
+use secrecy::ExposeSecret as _;
+
+use super::*;
+use crate::{keys, typed::LogFormat};
+
+fn sources(ini: &str, env: &[(&str, &str)], flags: &[(&str, &str, &str)]) -> (tempfile::TempDir, Sources) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("operator.ini");
+    std::fs::write(&path, ini).unwrap();
+    let own = |(section, key, value): &(&str, &str, &str)| {
+        ((*section).to_owned(), (*key).to_owned(), (*value).to_owned())
+    };
+    let sources = Sources {
+        config: Some(path),
+        env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        flags: flags.iter().map(own).collect(),
+    };
+    (dir, sources)
+}
+
+fn load(ini: &str, env: &[(&str, &str)]) -> Settings {
+    let (_dir, sources) = sources(ini, env, &[]);
+    Settings::load(sources).unwrap()
+}
+
+/// The only error, without the folder of the file.
+fn error(ini: &str, env: &[(&str, &str)]) -> String {
+    let (dir, sources) = sources(ini, env, &[]);
+    let errors = Settings::load(sources).unwrap_err();
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    texts.join("\n").replace(&format!("{}/", dir.path().display()), "")
+}
+
+#[test]
+fn without_sources_every_default_is_good() {
+    let settings = Settings::load(Sources::<Vec<(String, String)>>::default()).unwrap();
+    assert_eq!(settings.notices(), [] as [String; 0]);
+    let operator = settings.operator();
+    assert_eq!(operator.lease_expiry, std::time::Duration::from_secs(60));
+    assert_eq!(operator.lease_renewal_interval, std::time::Duration::from_secs(20));
+    assert_eq!((operator.concurrent_drivers, operator.max_sync_workers, operator.max_attempts), (3, 10, 3));
+    assert!(!operator.tls_insecure && operator.jobs_processing_enabled);
+    assert_eq!(operator.metrics_address, "127.0.0.1:3000");
+    assert_eq!(operator.log_format, LogFormat::Json);
+    assert_eq!(settings.provisioning().repository_types, windlass_api::RepositoryType::ALL);
+    assert_eq!(settings.provisioning().allowed_targets.len(), 3);
+    assert_eq!(settings.provisioning().max_repositories, 0);
+}
+
+#[test]
+fn flags_win_over_variables_over_the_file_over_defaults() {
+    let ini = "[operator]\nconcurrent_drivers = 4\nmax_sync_workers = 5\nworker_count = 6\n";
+    let env = [("GF_OPERATOR_CONCURRENT_DRIVERS", "7"), ("GF_OPERATOR_MAX_SYNC_WORKERS", "8"), ("GF_OPERATOR_WORKER_COUNT", "")];
+    let (_dir, sources) = sources(ini, &env, &[("operator", "concurrent_drivers", "9")]);
+    let settings = Settings::load(sources).unwrap();
+    let operator = settings.operator();
+    assert_eq!((operator.concurrent_drivers, operator.max_sync_workers, operator.worker_count), (9, 8, 6));
+    let printed = settings.print();
+    let line = |key: &str| printed.lines().find(|line| line.starts_with(key)).unwrap().to_owned();
+    assert!(line("concurrent_drivers = 9").ends_with("; command line"));
+    assert!(line("max_sync_workers = 8").ends_with("; GF_OPERATOR_MAX_SYNC_WORKERS"));
+    assert!(line("worker_count = 6").ends_with("operator.ini:4"));
+    assert!(line("job_interval = 30s").ends_with("; default"));
+}
+
+#[test]
+fn an_ini_of_grafanas_operator_starts() {
+    let settings = load(
+        "[database]\nensure_default_org_and_user = false\nskip_migrations = true\n\
+         [log]\nlevel = debug\n\
+         [grpc_client_authentication]\ntoken = ProvisioningAdminToken\n\
+         token_exchange_url = http://localhost:6481/sign/access-token\ntoken_namespace = *\n\
+         [operator]\nprovisioning_server_url = https://localhost:6446\ndashboards_server_url = https://localhost:6447\n\
+         tls_insecure = true\nlease_renewal_interval = 20s\n\
+         [unified_storage]\ngrpc_address = localhost:10000\nother = 1\n\
+         [unified_storage.dashboards.dashboard.grafana.app]\ndualWriterMode = 5\n\
+         [provisioning]\nrepository_types = git|github|git\n",
+        &[("GF_DEFAULT_TARGET", "operator"), ("GF_OPERATOR_NAME", "provisioning-jobs"), ("GF_PATHS_HOME", "/x"), ("PATH", "/bin")],
+    );
+    assert_eq!(settings.auth().token.expose_secret(), "ProvisioningAdminToken");
+    assert_eq!(settings.operator().dashboards_server_url, "https://localhost:6447");
+    assert_eq!(settings.operator().folders_server_url, "https://localhost:6446");
+    assert_eq!(settings.provisioning().repository_types.len(), 2);
+    settings.require_for("provisioning-jobs").unwrap();
+    let notices = settings.notices().join("\n");
+    for part in ["[database]", "[log]", "[unified_storage]", "GF_PATHS_HOME", "[grpc_client_authentication] token_namespace"] {
+        assert!(notices.contains(part), "{part} is not in {notices}");
+    }
+    assert!(!notices.contains("GF_OPERATOR_NAME") && !notices.contains("PATH,"), "{notices}");
+}
+
+#[test]
+fn an_unknown_key_of_ours_names_its_place_and_the_likely_one() {
+    assert_eq!(
+        error("[operator]\n\nlease_expiri = 5s\n", &[]),
+        "operator.ini:3: unknown key `lease_expiri` in [operator] section; did you mean `lease_expiry`?"
+    );
+    assert_eq!(error("[windlass.git]\nzzz = 1\n", &[]), "operator.ini:2: unknown key `zzz` in [windlass.git] section");
+    let notices = load("", &[("GF_OPERATOR_LEASE_EXPIRI", "5s")]).notices().join("\n");
+    assert!(notices.contains("did you mean GF_OPERATOR_LEASE_EXPIRY?"), "{notices}");
+}
+
+#[test]
+fn a_bad_value_says_where_what_and_what_was_expected() {
+    assert_eq!(
+        error("[operator]\nconcurrent_drivers = many\n", &[]),
+        "operator.ini:2: `concurrent_drivers` in [operator] section is \"many\", expected a whole number from 1 to 1024"
+    );
+    let text = error("", &[("GF_OPERATOR_JOB_INTERVAL", "5 minutes")]);
+    assert!(text.starts_with("GF_OPERATOR_JOB_INTERVAL: `job_interval`") && text.contains("such as 30s"), "{text}");
+    let (_dir, sources) = sources("", &[], &[("operator", "tls_insecure", "perhaps"), ("operator", "nope", "")]);
+    let errors = Settings::load(sources).unwrap_err();
+    assert_eq!(errors[0].to_string(), "command line: unknown key `nope` in [operator] section");
+    assert!(errors[1].to_string().starts_with("command line: `tls_insecure`"), "{errors:?}");
+}
+
+#[test]
+fn repeated_keys_and_lines_without_meaning_are_refused() {
+    assert_eq!(
+        error("[operator]\nworker_count = 1\n[provisioning]\n[operator]\nworker_count = 2\n", &[]),
+        "operator.ini:5: `worker_count` in [operator] section is set twice: first in line 2"
+    );
+    assert!(error("[operator]\nhello\n", &[]).starts_with("operator.ini:2: expected `key = value`"));
+    let missing = Sources { config: Some("/nowhere/operator.ini".into()), ..Sources::<Vec<_>>::default() };
+    let text = Settings::load(missing).unwrap_err()[0].to_string();
+    assert!(text.starts_with("failed to read the configuration /nowhere/operator.ini"), "{text}");
+}
+
+#[test]
+fn a_renewal_that_is_too_rare_is_refused_with_what_to_set() {
+    assert_eq!(
+        error("[operator]\nlease_renewal_interval = 30s\n", &[]),
+        "operator.ini:2: `lease_renewal_interval` in [operator] section is 30s, more than a third of `lease_expiry` \
+         (1m0s, default): a lease could lapse while its owner is at work. Set lease_renewal_interval to 20s or less \
+         (or leave it out), or lease_expiry to 1m30s or more"
+    );
+    let settings = load("[operator]\nlease_expiry = 3s\n", &[]);
+    assert_eq!(settings.operator().lease_renewal_interval, std::time::Duration::from_secs(1));
+    let settings = load("[operator]\nlease_expiry = 90s\nlease_renewal_interval = 30s\n", &[]);
+    assert_eq!(settings.operator().lease_renewal_interval, std::time::Duration::from_secs(30));
+}
+
+#[test]
+fn half_a_client_certificate_is_refused() {
+    let text = error("[operator]\ntls_cert_file = a.pem\n", &[]);
+    assert!(text.contains("operator.ini:2") && text.contains("`tls_key_file` is not set"), "{text}");
+    load("[operator]\ntls_cert_file = a.pem\ntls_key_file = b.pem\n", &[]);
+}
+
+#[test]
+fn what_an_operator_needs_is_named_unless_there_is_a_kubeconfig() {
+    let errors = load("", &[]).require_for("provisioning-jobs").unwrap_err();
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(texts.len(), 3, "{texts:?}");
+    assert_eq!(
+        texts[0],
+        "`token` is required in [grpc_client_authentication] section (or GF_GRPC_CLIENT_AUTHENTICATION_TOKEN in the environment)"
+    );
+    load("[operator]\nkubeconfig = k\n", &[]).require_for("provisioning-jobs").unwrap();
+    load("", &[]).require(&[("operator", "home_path")]).unwrap_err();
+}
+
+#[test]
+fn secrets_are_shown_nowhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "hunter2\n").unwrap();
+    let ini = format!("[grpc_client_authentication]\ntoken = $__file{{{}}}\n", token.display());
+    let settings = load(&ini, &[("GF_PROVISIONING_LOKI_PASSWORD", "hunter2")]);
+    assert_eq!(settings.auth().token.expose_secret(), "hunter2");
+    assert!(settings.print().contains("token = [redacted]"));
+    let shown = format!("{settings:?} {} {:?}", settings.print(), settings.notices());
+    assert!(!shown.contains("hunter2"), "{shown}");
+    let text = error("[grpc_client_authentication]\ntoken_exchange_url = https://me:hunter2@x/\n", &[]);
+    assert!(text.contains("[redacted]") && !text.contains("hunter2"), "{text}");
+    assert!(!error("[grpc_client_authentication]\nhunter2\n", &[]).contains("hunter2"));
+}
+
+#[test]
+fn allowed_origins_come_from_both_keys() {
+    let settings = load(
+        "[operator]\nallowed_git_origins = http://127.0.0.1:8080|https://git.internal\n\
+         [provisioning]\nallowed_git_urls = git.corp, git.lan:8443, http://10.0.0.1:80/x\n",
+        &[],
+    );
+    assert_eq!(
+        settings.operator().allowed_git_origins,
+        ["http://127.0.0.1:8080", "https://git.internal", "https://git.corp", "https://git.lan:8443", "http://10.0.0.1"]
+    );
+}
+
+#[test]
+fn what_is_printed_is_read_again_as_the_same() {
+    let ini = "[operator]\nlog_level = \"\"\"info,a=debug;x#y\"\"\"\nhome_path = /srv/a b\nlocal_permitted_prefixes = /a,b|/c\n";
+    let settings = load(ini, &[]);
+    assert_eq!(settings.operator().local_permitted_prefixes, [PathBuf::from("/a,b"), PathBuf::from("/c")]);
+    let again = load(&settings.print(), &[]);
+    let values = |settings: &Settings| settings.values.iter().map(|(_, v)| v.text.clone()).collect::<Vec<_>>();
+    assert_eq!(values(&again), values(&settings));
+}
+
+#[test]
+fn a_value_that_is_cut_short_by_a_comment_is_noticed() {
+    let settings = load("[grpc_client_authentication]\ntoken = abc#def\n", &[]);
+    assert_eq!(settings.auth().token.expose_secret(), "abc");
+    let notices = settings.notices().join("\n");
+    assert!(notices.contains("operator.ini:2") && notices.contains("`token`") && !notices.contains("def"), "{notices}");
+}
+
+#[test]
+fn every_key_is_once_in_the_table_and_its_default_is_good() {
+    let mut seen = BTreeSet::new();
+    let mut variables = BTreeSet::new();
+    for key in KEYS {
+        assert!(seen.insert((key.section, key.key)), "{key:?} is there twice");
+        assert!(variables.insert(key.variable()), "{key:?} shares its variable");
+        assert!(!SELECTORS.contains(&key.variable().as_str()), "{key:?}");
+        value::check(key.kind, key.default).unwrap_or_else(|expected| panic!("{key:?}: {expected}"));
+        assert!(key.description.ends_with('.'), "{key:?}");
+    }
+    assert_eq!(keys::variable("a.b-c", "d"), "GF_A_B_C_D");
+}
+
+/// The typed views ask for keys by name; a name that is not in the table would give nothing.
+#[test]
+fn every_key_that_is_asked_for_is_in_the_table() {
+    let source = [include_str!("../typed.rs"), include_str!("../cross.rs")].concat();
+    let mut asked = 0;
+    for call in ["text(", "string(", "path(", "boolean(", "duration(", "count(", "bytes(", "or_provisioning("] {
+        for part in source.split(call).skip(1) {
+            let Some(name) = part.strip_prefix('"').and_then(|rest| rest.split('"').next()) else { continue };
+            if OWNED_SECTIONS.contains(&name) {
+                continue;
+            }
+            asked += 1;
+            assert!(KEYS.iter().any(|key| key.key == name && !key.unused), "{name} is not in the table");
+        }
+    }
+    assert!(asked > 40, "only {asked} were found");
+}
+
+#[test]
+fn the_reference_has_every_key() {
+    let reference = crate::reference_markdown();
+    for key in KEYS {
+        assert!(reference.contains(&format!("| `{}` |", key.key)), "{}", key.key);
+        assert!(reference.contains(&key.variable()));
+    }
+    let columns = |line: &str| line.replace("\\|", "").matches('|').count();
+    for line in reference.lines().filter(|line| line.starts_with('|')) {
+        assert_eq!(columns(line), 6, "{line}");
+    }
+}

@@ -1,0 +1,238 @@
+//! Sections as typed values.
+
+use std::{path::PathBuf, time::Duration};
+
+use secrecy::SecretString;
+use windlass_api::{RepositoryType, SyncTarget};
+
+use crate::{cross, load::Values, value};
+
+/// The section `[grpc_client_authentication]`: how operators authenticate.
+#[derive(Clone, Debug)]
+pub struct AuthSettings {
+    /// System token that is presented to the token exchange.
+    pub token: SecretString,
+    /// URL of the token exchange; empty when not set.
+    pub token_exchange_url: String,
+}
+
+impl AuthSettings {
+    pub(crate) fn new(values: &Values) -> Self {
+        let text = |key| values.text("grpc_client_authentication", key).to_owned();
+        Self { token: text("token").into(), token_exchange_url: text("token_exchange_url") }
+    }
+}
+
+/// Form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Pretty,
+}
+
+/// The section `[operator]`.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of its own")]
+pub struct OperatorSettings {
+    /// API server of repositories and jobs; empty when not set.
+    pub provisioning_server_url: String,
+    /// Public URL of the provisioning server; empty when not set.
+    pub provisioning_server_public_url: String,
+    /// API server of dashboards: the provisioning one when not set.
+    pub dashboards_server_url: String,
+    /// API server of folders: the provisioning one when not set.
+    pub folders_server_url: String,
+    /// Kubeconfig to use instead of the URLs and the token exchange.
+    pub kubeconfig: Option<PathBuf>,
+    /// Whether any certificate is accepted.
+    pub tls_insecure: bool,
+    /// Client certificate.
+    pub tls_cert_file: Option<PathBuf>,
+    /// Key of the client certificate.
+    pub tls_key_file: Option<PathBuf>,
+    /// Certificates that servers' are checked against.
+    pub tls_ca_file: Option<PathBuf>,
+
+    /// How often every object is looked at again.
+    pub resync_interval: Duration,
+    /// Repositories that are reconciled at a time.
+    pub worker_count: usize,
+    /// Resources that finalizers work on at a time.
+    pub parallel_operations: usize,
+
+    /// Whether `provisioning-jobs` claims and runs jobs.
+    pub jobs_processing_enabled: bool,
+    /// How often the queue is looked through.
+    pub job_interval: Duration,
+    /// Jobs that run at a time.
+    pub concurrent_drivers: usize,
+    /// Changes that one pull applies at a time.
+    pub max_sync_workers: usize,
+    /// Longest time that a job may run.
+    pub max_job_timeout: Duration,
+    /// How long a claim that is not renewed keeps a job.
+    pub lease_expiry: Duration,
+    /// How often a claim is renewed; at most a third of the expiry.
+    pub lease_renewal_interval: Duration,
+    /// How often a job is claimed before it is given up.
+    pub max_attempts: u32,
+    /// How often abandoned jobs are looked for.
+    pub cleanup_interval: Duration,
+    /// How long history is kept; zero for ever.
+    pub history_expiration: Duration,
+
+    /// Folder that relative paths of local repositories start from.
+    pub home_path: Option<PathBuf>,
+    /// Folders that local repositories may be in.
+    pub local_permitted_prefixes: Vec<PathBuf>,
+
+    /// Folder of the Git object caches.
+    pub git_cache_dir: Option<PathBuf>,
+    /// Origins that may be plain http, private or loopback; with what `allowed_git_urls` says.
+    pub allowed_git_origins: Vec<String>,
+    /// Certificates that Git servers' are checked against beside the system's.
+    pub git_ca_file: Option<PathBuf>,
+    /// Git transfers at a time.
+    pub git_concurrency: usize,
+    /// Most bytes of one Git transfer.
+    pub git_max_pack_bytes: u64,
+    /// Most bytes of one file.
+    pub git_max_blob_bytes: u64,
+    /// Most files and directories of one repository.
+    pub git_max_files: usize,
+    /// Longest time until a Git server is connected to.
+    pub git_connect_timeout: Duration,
+    /// Longest silence of a Git server.
+    pub git_read_timeout: Duration,
+    /// Longest time of a listing of refs, and of a health check.
+    pub git_timeout: Duration,
+    /// Longest time of a Git transfer.
+    pub git_fetch_timeout: Duration,
+
+    /// Address of metrics and probes; empty for none.
+    pub metrics_address: String,
+    /// Form of the log lines.
+    pub log_format: LogFormat,
+    /// Least level that is logged, or directives.
+    pub log_level: String,
+}
+
+impl OperatorSettings {
+    /// From values that have been checked.
+    pub(crate) fn new(values: &Values) -> Self {
+        let text = |key| values.text("operator", key);
+        let string = |key| text(key).to_owned();
+        let path = |key| Some(text(key)).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let boolean = |key| value::boolean(text(key)).unwrap_or_default();
+        let duration = |key| value::duration(text(key));
+        let count = |key| usize::try_from(value::integer(text(key))).unwrap_or_default();
+        let bytes = |key| u64::try_from(value::integer(text(key))).unwrap_or_default();
+        let provisioning = string("provisioning_server_url");
+        let or_provisioning = |key| match text(key) {
+            "" => provisioning.clone(),
+            url => url.to_owned(),
+        };
+        let job_interval = duration("job_interval");
+        Self {
+            provisioning_server_public_url: string("provisioning_server_public_url"),
+            dashboards_server_url: or_provisioning("dashboards_server_url"),
+            folders_server_url: or_provisioning("folders_server_url"),
+            provisioning_server_url: provisioning.clone(),
+            kubeconfig: path("kubeconfig"),
+            tls_insecure: boolean("tls_insecure"),
+            tls_cert_file: path("tls_cert_file"),
+            tls_key_file: path("tls_key_file"),
+            tls_ca_file: path("tls_ca_file"),
+            resync_interval: duration("resync_interval"),
+            worker_count: count("worker_count"),
+            parallel_operations: count("parallel_operations"),
+            jobs_processing_enabled: boolean("jobs_processing_enabled"),
+            job_interval: if job_interval.is_zero() { Duration::from_secs(30) } else { job_interval },
+            concurrent_drivers: count("concurrent_drivers"),
+            max_sync_workers: count("max_sync_workers"),
+            max_job_timeout: duration("max_job_timeout"),
+            lease_expiry: duration("lease_expiry"),
+            lease_renewal_interval: cross::lease_renewal(values).unwrap_or(duration("lease_expiry") / 3),
+            max_attempts: u32::try_from(value::integer(text("max_attempts"))).unwrap_or(1),
+            cleanup_interval: duration("cleanup_interval"),
+            history_expiration: duration("history_expiration"),
+            home_path: path("home_path"),
+            local_permitted_prefixes: value::paths(text("local_permitted_prefixes")),
+            git_cache_dir: path("git_cache_dir"),
+            allowed_git_origins: origins(values),
+            git_ca_file: path("git_ca_file"),
+            git_concurrency: count("git_concurrency"),
+            git_max_pack_bytes: bytes("git_max_pack_bytes"),
+            git_max_blob_bytes: bytes("git_max_blob_bytes"),
+            git_max_files: count("git_max_files"),
+            git_connect_timeout: duration("git_connect_timeout"),
+            git_read_timeout: duration("git_read_timeout"),
+            git_timeout: duration("git_timeout"),
+            git_fetch_timeout: duration("git_fetch_timeout"),
+            metrics_address: value::address(text("metrics_address")).unwrap_or_default(),
+            log_format: if text("log_format") == "pretty" { LogFormat::Pretty } else { LogFormat::Json },
+            log_level: string("log_level"),
+        }
+    }
+}
+
+/// Allowed origins, from both keys. A host without a scheme means https.
+fn origins(values: &Values) -> Vec<String> {
+    let own = value::list(values.text("operator", "allowed_git_origins"));
+    let grafana = value::list(values.text("provisioning", "allowed_git_urls"));
+    let mut origins: Vec<String> = own
+        .into_iter()
+        .chain(grafana.into_iter().filter_map(|item| match url::Url::parse(&item) {
+            Ok(url) if url.has_host() => Some(url.origin().ascii_serialization()),
+            _ => Some(format!("https://{item}")),
+        }))
+        .filter_map(|item| value::origin(&item))
+        .collect();
+    origins.dedup();
+    origins
+}
+
+/// The section `[provisioning]`: what repositories may be.
+#[derive(Clone, Debug)]
+pub struct ProvisioningSettings {
+    /// Types that repositories may have.
+    pub repository_types: Vec<RepositoryType>,
+    /// Targets that a new repository may have.
+    pub allowed_targets: Vec<SyncTarget>,
+    /// Most repositories in a namespace; 0 for no limit.
+    pub max_repositories: i64,
+    /// Most resources that a repository may manage; 0 for no limit.
+    pub max_resources_per_repository: i64,
+    /// Changes beyond which a pull looks at everything; 0 for no limit.
+    pub max_incremental_changes: i64,
+    /// Shortest time between two looks at a remote.
+    pub min_sync_interval: Duration,
+    /// Whether repositories may ask for pictures of dashboards.
+    pub allow_image_rendering: bool,
+}
+
+impl ProvisioningSettings {
+    /// From values that have been checked.
+    pub(crate) fn new(values: &Values) -> Self {
+        let text = |key| values.text("provisioning", key);
+        let targets = [SyncTarget::Instance, SyncTarget::Folder, SyncTarget::Folderless];
+        let named = value::list(text("allowed_targets"));
+        Self {
+            repository_types: value::list(text("repository_types"))
+                .iter()
+                .filter_map(|name| RepositoryType::parse(name))
+                .collect(),
+            allowed_targets: targets
+                .into_iter()
+                .filter(|target| named.iter().any(|name| name == target.as_str()))
+                .collect(),
+            max_repositories: value::integer(text("max_repositories")),
+            max_resources_per_repository: value::integer(text("max_resources_per_repository")),
+            max_incremental_changes: value::integer(text("max_incremental_changes")),
+            min_sync_interval: value::duration(text("min_sync_interval")),
+            allow_image_rendering: value::boolean(text("allow_image_rendering")).unwrap_or_default(),
+        }
+    }
+}
