@@ -19,6 +19,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than a watch may be silent between bookmarks, so that only a dead connection runs into it.
 const READ_TIMEOUT: Duration = Duration::from_mins(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Below the idle time of our own listeners, so that a request seldom meets a connection that is just closing.
+const POOL_IDLE: Duration = Duration::from_secs(60);
 /// Dead peers are noticed by the kernel, also beneath a silent watch.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
@@ -42,7 +44,10 @@ where
     connector.set_write_timeout(Some(WRITE_TIMEOUT));
     // Else the time that a pooled connection lay idle counts against the next answer.
     connector.set_reset_reader_on_write(true);
-    Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector)
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(POOL_IDLE)
+        .build(connector)
 }
 
 /// A request that never got an answer.

@@ -37,9 +37,10 @@ async fn connection(
     shutdown: CancellationToken,
 ) {
     // Telling HTTP/1 from HTTP/2 takes the first bytes, and nothing else bounds the wait for them.
+    let mut first_byte = [0];
     tokio::select! {
-        first_bytes = tokio::time::timeout(options.header_read_timeout, stream.readable()) => {
-            if first_bytes.is_err() {
+        peeked = tokio::time::timeout(options.header_read_timeout, stream.peek(&mut first_byte)) => {
+            if !matches!(peeked, Ok(Ok(1))) {
                 return;
             }
         }

@@ -386,3 +386,6 @@ pub(crate) fn write_private(path: &Path, content: &str) -> io::Result<()> {
     }
     written
 }
+
+#[cfg(test)]
+mod tests;

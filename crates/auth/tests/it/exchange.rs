@@ -1,0 +1,207 @@
+//! The exchange's side of the wire.
+
+use std::{collections::BTreeSet, net::SocketAddr};
+
+use axum::{Router, body::Body};
+use http::{Request, StatusCode};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, jwk::JwkSet};
+use serde_json::{Value, json};
+use windlass_auth::{Audiences, Issuer, IssuerError, IssuerOptions, Keys, SystemToken, exchange_router};
+
+use crate::support::{Wall, issuer, send};
+
+const ADMIN: &str = "ProvisioningAdminToken";
+
+fn limited() -> SystemToken {
+    SystemToken {
+        name: "folders-only".into(),
+        token: "limited".into(),
+        allowed_audiences: Audiences::Some(BTreeSet::from(["folder.grafana.app".to_owned()])),
+        namespaces: vec!["team-a".into()],
+    }
+}
+
+fn router(wall: &Wall) -> (Issuer, Router) {
+    let loopback: SocketAddr = "127.0.0.1:6481".parse().unwrap();
+    let issuer = issuer(wall, vec![SystemToken::default_for(loopback).unwrap(), limited()]);
+    (issuer.clone(), exchange_router(issuer))
+}
+
+async fn ask(router: &Router, system_token: &str, body: Value) -> (StatusCode, Value) {
+    let request = Request::post("/sign/access-token")
+        .header("authorization", format!("Bearer {system_token}"))
+        .header("content-type", "application/json")
+        .header("x-org-id", "0")
+        .header("x-realms", r#"[{"type":"system","identifier":"system"}]"#)
+        .body(Body::from(body.to_string()))
+        .unwrap();
+    send(router, request).await
+}
+
+fn everything() -> Value {
+    json!({"namespace": "*", "audiences": ["provisioning.grafana.app"]})
+}
+
+/// Decodes as a stranger would: with nothing but the published keys.
+async fn decode(router: &Router, answer: &Value) -> (jsonwebtoken::Header, Value) {
+    let (status, keys) = send(router, Request::get("/jwks").body(Body::empty()).unwrap()).await;
+    assert_eq!(status, StatusCode::OK);
+    let (_, well_known) =
+        send(router, Request::get("/.well-known/jwks.json").body(Body::empty()).unwrap()).await;
+    assert_eq!(keys, well_known);
+    let keys: JwkSet = serde_json::from_value(keys).unwrap();
+    let token = answer["data"]["token"].as_str().unwrap();
+    let header = jsonwebtoken::decode_header(token).unwrap();
+    let key = keys.find(header.kid.as_deref().unwrap()).unwrap();
+    let mut validation = Validation::new(Algorithm::ES256);
+    validation.validate_exp = false;
+    validation.validate_aud = false;
+    let token =
+        jsonwebtoken::decode::<Value>(token, &DecodingKey::from_jwk(key).unwrap(), &validation).unwrap();
+    (header, token.claims)
+}
+
+#[tokio::test]
+async fn a_system_token_buys_an_es256_token_that_the_published_keys_verify() {
+    let wall = Wall::new();
+    let (_, router) = router(&wall);
+    let (status, answer) = ask(&router, ADMIN, everything()).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(answer["status"], "success");
+    let (header, claims) = decode(&router, &answer).await;
+    assert_eq!(header.alg, Algorithm::ES256);
+    assert_eq!(header.typ.as_deref(), Some("at+jwt"));
+    assert_eq!(claims["aud"], json!(["provisioning.grafana.app"]));
+    assert_eq!(claims["namespace"], "*");
+    assert_eq!(claims["sub"], "access-policy:provisioning-admin");
+    assert_eq!(claims["iat"], wall.seconds());
+    assert_eq!(claims["exp"], wall.seconds() + 600);
+    assert!(!claims["jti"].as_str().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_lifetime_may_be_wished_for_up_to_an_hour() {
+    let wall = Wall::new();
+    let (_, router) = router(&wall);
+    for (wish, given) in [(60, 60), (3600, 3600), (86_400, 3600)] {
+        let body = json!({"namespace": "*", "audiences": ["a"], "expiresIn": wish});
+        let (_, claims) = decode(&router, &ask(&router, ADMIN, body).await.1).await;
+        assert_eq!(claims["exp"], wall.seconds() + given, "{wish}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_or_wrong_system_token_is_401() {
+    let (_, router) = router(&Wall::new());
+    let (status, answer) = ask(&router, "wrong", everything()).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    assert_eq!(answer["status"], "error");
+    assert_eq!(answer["error"], "the system token is not known to this server");
+
+    let request = Request::post("/sign/access-token").body(Body::from(everything().to_string())).unwrap();
+    let (status, answer) = send(&router, request).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    assert!(answer["error"].as_str().unwrap().starts_with("no system token"), "{answer}");
+}
+
+#[tokio::test]
+async fn the_default_token_works_on_loopback_listeners_only() {
+    for (listener, accepted) in [
+        ("127.0.0.1:6481", true),
+        ("127.9.9.9:6481", true),
+        ("[::1]:6481", true),
+        ("0.0.0.0:6481", false),
+        ("[::]:6481", false),
+        ("192.168.1.2:6481", false),
+    ] {
+        let token = SystemToken::default_for(listener.parse().unwrap());
+        assert_eq!(token.is_some(), accepted, "{listener}");
+    }
+    let router = exchange_router(issuer(&Wall::new(), vec![limited()]));
+    let (status, answer) = ask(&router, ADMIN, everything()).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    assert!(answer["error"].as_str().unwrap().contains("loopback"), "{answer}");
+}
+
+#[tokio::test]
+async fn an_audience_or_namespace_beyond_the_system_token_is_403_and_named() {
+    let (_, router) = router(&Wall::new());
+    let inside = json!({"namespace": "team-a", "audiences": ["folder.grafana.app"]});
+    assert_eq!(ask(&router, "limited", inside).await.0, StatusCode::OK);
+    for (namespace, audience, named) in [
+        ("team-a", "provisioning.grafana.app", "provisioning.grafana.app"),
+        ("team-b", "folder.grafana.app", "team-b"),
+        ("*", "folder.grafana.app", "*"),
+    ] {
+        let body = json!({"namespace": namespace, "audiences": ["folder.grafana.app", audience]});
+        let (status, answer) = ask(&router, "limited", body).await;
+        assert_eq!(status, StatusCode::FORBIDDEN);
+        let error = answer["error"].as_str().unwrap();
+        assert!(error.contains(named) && error.contains("folders-only"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_bad_body_is_400_and_an_endless_one_413() {
+    let (_, router) = router(&Wall::new());
+    for (body, named) in [
+        (json!({"audiences": ["a"]}), "namespace"),
+        (json!({"namespace": "*"}), "audiences"),
+        (json!({"namespace": "*", "audiences": []}), "audiences"),
+        (json!({"namespace": "*", "audiences": [""]}), "audiences"),
+        (json!({"namespace": "*", "audiences": vec!["a"; 33]}), "audiences"),
+        (json!({"namespace": "*", "audiences": ["a"], "expiresIn": 0}), "expiresIn"),
+        (json!({"namespace": "*", "audiences": ["a"], "expiresIn": -5}), "expiresIn"),
+        (json!({"namespace": "*", "audiences": ["a"], "subjectToken": "x.y.z"}), "subjectToken"),
+        (json!("text"), "body"),
+    ] {
+        let (status, answer) = ask(&router, ADMIN, body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
+        assert!(answer["error"].as_str().unwrap().contains(named), "{answer}");
+    }
+    let (status, answer) = ask(&router, ADMIN, json!({"namespace": "x".repeat(100_000)})).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(answer["status"], "error");
+}
+
+#[tokio::test]
+async fn a_subject_token_makes_a_token_that_acts_for_its_subject_and_opens_no_more() {
+    let wall = Wall::new();
+    let (_, router) = router(&wall);
+    let subject = json!({"namespace": "team-a", "audiences": ["folder.grafana.app"]});
+    let (_, subject) = ask(&router, "limited", subject).await;
+    let subject = subject["data"]["token"].as_str().unwrap();
+    let body = |namespace: &str| json!({"namespace": namespace, "audiences": ["a"], "subjectToken": subject});
+    let (_, answer) = ask(&router, ADMIN, body("team-a")).await;
+    let (_, claims) = decode(&router, &answer).await;
+    assert_eq!(claims["sub"], "access-policy:folders-only");
+    assert_eq!(claims["act"]["sub"], "access-policy:provisioning-admin");
+    assert_eq!(ask(&router, ADMIN, body("team-b")).await.0, StatusCode::FORBIDDEN);
+    wall.advance(601);
+    let (status, answer) = ask(&router, ADMIN, body("team-a")).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(answer["error"].as_str().unwrap().contains("expired"), "{answer}");
+}
+
+#[test]
+fn an_empty_system_token_is_refused_at_the_start() {
+    let options = IssuerOptions {
+        system_tokens: vec![SystemToken::admin("empty", "".into())],
+        ..IssuerOptions::default()
+    };
+    let error = Issuer::new(&Keys::ephemeral(&[]).unwrap(), options).unwrap_err();
+    assert!(matches!(error, IssuerError::EmptySystemToken(name) if name == "empty"));
+}
+
+#[test]
+fn nothing_secret_is_in_debug_output() {
+    let keys = Keys::ephemeral(&[]).unwrap();
+    let options = IssuerOptions {
+        system_tokens: vec![SystemToken::admin("one", "canary-5e1f".into())],
+        ..IssuerOptions::default()
+    };
+    let issuer = Issuer::new(&keys, options.clone()).unwrap();
+    let printed = format!("{keys:?} {options:?} {issuer:?} {:?} {:?}", issuer.verifier(), keys.admin());
+    assert!(!printed.contains("canary-5e1f"), "{printed}");
+    assert!(!printed.contains("PRIVATE KEY"), "{printed}");
+}

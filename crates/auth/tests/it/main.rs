@@ -1,0 +1,9 @@
+//! Both ends of authentication, together: in process with paused time, and over real sockets.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod access;
+mod client;
+mod exchange;
+mod layer;
+mod sockets;
+mod support;
