@@ -109,6 +109,18 @@ async fn a_panic_during_the_shutdown_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_error_during_the_shutdown_is_no_failure_of_the_process() {
+    let supervisor = Supervisor::new();
+    let token = supervisor.token().clone();
+    supervisor.spawn("watch jobs", async move {
+        token.cancelled().await;
+        Err::<(), BoxError>("connection closed".into())
+    });
+    let signals = futures::stream::iter([Signal::Interrupt]);
+    supervisor.run(signals, &Health::new(), GRACE).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn cancelling_the_token_ends_the_process_well() {
     let supervisor = Supervisor::new();
     let token = supervisor.token().clone();

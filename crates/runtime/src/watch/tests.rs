@@ -296,9 +296,13 @@ async fn a_refused_watch_names_the_servers_reason_when_it_keeps_failing() {
     for _ in 0..3 {
         bench.server.next_watch("10").await.refuse(403, "Forbidden");
     }
-    let _next = bench.server.next_watch("10").await;
+    let next = bench.server.next_watch("10").await;
     let expected = "watch configmaps: failed to watch configmaps: refused as Forbidden (403)";
     assert_eq!(bench.not_ready().unwrap(), expected);
+    let mut events = next.stream();
+    events.send("ADDED", &config_map("a", "11")).await;
+    bench.expect("+a@11").await;
+    assert_eq!(bench.not_ready(), None, "it mended itself");
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,7 +331,12 @@ async fn liveness_follows_signs_of_life_of_the_server() {
         events.bookmark("10").await;
         assert_eq!(bench.health.stalled(), [], "at bookmark {version}");
     }
-    // From here on nothing is answered. Refusals are signs of life, silence is none.
+    // Refusals are signs of life too.
+    for _ in 0..50 {
+        bench.server.next_watch("10").await.refuse(503, "ServiceUnavailable");
+        assert_eq!(bench.health.stalled(), [], "at second {}", bench.server.seconds());
+    }
+    // From here on nothing is answered.
     tokio::time::sleep(Duration::from_secs(299)).await;
     assert_eq!(bench.health.stalled(), []);
     tokio::time::sleep(Duration::from_secs(100)).await;
