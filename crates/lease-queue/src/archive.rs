@@ -45,18 +45,21 @@ pub(crate) async fn file(store: &dyn Store, job: &Record, status: Value) -> Resu
         spec: job.spec.clone(),
         status,
     };
-    match create(store, record.clone()).await {
+    let refused = match create(store, record.clone()).await {
         Err(StoreError::Refused(reason)) => {
             warn!(job = %job.key, reason, "history refused the job; filing it without its details");
             match create(store, without_details(record)).await {
-                Err(StoreError::Refused(reason)) => lose(job, &reason),
-                other => other,
+                Err(StoreError::Refused(reason)) => reason,
+                other => return other,
             }
         }
         // The name is ours to choose: it is the collection that is not there.
-        Err(StoreError::NotFound) => lose(job, "it is not kept by this server"),
-        other => other,
-    }
+        Err(StoreError::NotFound) => "it is not kept by this server".to_owned(),
+        other => return other,
+    };
+    // A job that history will never take must still leave the queue, or it would run for ever. Grafana: driver.go.
+    warn!(job = %job.key, uid = %job.uid, reason = refused, "the job ends without a record in history");
+    Ok(())
 }
 
 async fn create(store: &dyn Store, record: NewRecord) -> Result<(), StoreError> {
@@ -64,12 +67,6 @@ async fn create(store: &dyn Store, record: NewRecord) -> Result<(), StoreError> 
         Err(StoreError::AlreadyExists) => Ok(()),
         other => other,
     }
-}
-
-/// A job that history will never take must still leave the queue, or it would run for ever. Grafana: driver.go.
-fn lose(job: &Record, reason: &str) -> Result<(), StoreError> {
-    warn!(job = %job.key, uid = %job.uid, reason, "the job ends without a record in history");
-    Ok(())
 }
 
 /// What can make a record too large, or differ between versions of the API, left out.

@@ -32,7 +32,7 @@ impl QueueConfig {
     pub fn new(replica: impl Into<String>) -> Self {
         Self {
             replica: replica.into(),
-            lease_expiry: Duration::from_secs(60),
+            lease_expiry: Duration::from_mins(1),
             renewal: Duration::from_secs(20),
             max_attempts: 3,
             cool_down: Duration::from_secs(30),
@@ -61,7 +61,7 @@ impl QueueConfig {
     /// How long a lease may be relied on after the request that last renewed it was *sent*: less than `lease_expiry` by a
     /// tenth, which covers the difference in speed between two machines' clocks.
     pub(crate) fn lease_valid_for(&self) -> Duration {
-        self.lease_expiry - self.lease_expiry / 10
+        self.lease_expiry / 10 * 9
     }
 }
 

@@ -21,6 +21,9 @@ use crate::queue::Inner;
 use crate::status;
 use crate::store::{Change, Key, Record, StoreError};
 
+#[cfg(test)]
+mod tests;
+
 /// How often one write is tried when it meets newer versions of the job.
 const TRIES: usize = 3;
 /// So many renewals in a row may fail.
@@ -145,7 +148,8 @@ impl Lease {
         self.shared.progress(status).await
     }
 
-    /// Ends the job: files it with `status`, then takes it out of the queue. While the store is out of reach and the lease
+    /// Ends the job: files it with `status`, then takes it out of the queue. The count of writes is filled in, and the
+    /// times where they are missing. While the store is out of reach and the lease
     /// holds, it is tried again.
     ///
     /// [`LeaseError::Lost`]: somebody else runs the job, or has ended it. [`LeaseError::Store`]: the claim will lapse, and
@@ -153,6 +157,12 @@ impl Lease {
     pub async fn complete(self, mut status: JobStatus) -> Result<(), LeaseError> {
         let record = self.record().await;
         status.progress_updates = status::progress_updates(&record.status) + 1;
+        if status.started == 0 {
+            status.started = status::typed(&record.status).started;
+        }
+        if status.finished == 0 {
+            status.finished = self.shared.queue.now().as_millisecond();
+        }
         let status = status::merged(&record.status, &status);
         self.complete_as(status).await
     }
@@ -164,7 +174,7 @@ impl Lease {
         let mut pause = FIRST_PAUSE;
         loop {
             let error = match shared.try_complete(&status).await {
-                Ok(()) => return self.completed(),
+                Ok(()) => break,
                 Err(LeaseError::Store(error)) if error.transient() => error,
                 Err(error) => return Err(error),
             };
@@ -176,11 +186,16 @@ impl Lease {
                 biased;
                 () = shared.lost.cancelled() => {
                     // In history it has ended, whoever removes it.
-                    return if shared.current.lock().await.filed { self.completed() } else { Err(LeaseError::Lost) };
+                    if shared.current.lock().await.filed {
+                        break;
+                    }
+                    return Err(LeaseError::Lost);
                 }
                 () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
             }
         }
+        self.completed();
+        Ok(())
     }
 
     /// Takes the job out of the queue without filing it: an earlier attempt did.
@@ -193,7 +208,8 @@ impl Lease {
             .map_err(LeaseError::Store)?;
         current.ending = true;
         drop(current);
-        self.completed()
+        self.completed();
+        Ok(())
     }
 
     /// Gives the job back, so that another replica can claim it at once. The attempt does not count, unless the job may
@@ -216,10 +232,9 @@ impl Lease {
         }
     }
 
-    fn completed(&mut self) -> Result<(), LeaseError> {
+    fn completed(&mut self) {
         self.end = End::Completed;
         self.shared.queue.schedule().deleted(&self.shared.key, &self.shared.uid);
-        Ok(())
     }
 }
 

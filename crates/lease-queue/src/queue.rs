@@ -133,6 +133,11 @@ impl Queue {
         self.inner.schedule().depth()
     }
 
+    #[cfg(test)]
+    pub(crate) fn into_inner(self) -> Arc<Inner> {
+        self.inner
+    }
+
     /// The next job for a driver to run, or `None` once `stop` is cancelled.
     ///
     /// `driver` is a number for the [`Observer`]. A claim that is under way is carried through after `stop`, and given
@@ -303,7 +308,7 @@ impl Queue {
         let now = inner.now().as_millisecond();
         let mut failed = status::typed(&record.status);
         failed.state = JobState::Error;
-        failed.message = LEASE_EXPIRED.to_owned();
+        LEASE_EXPIRED.clone_into(&mut failed.message);
         failed.finished = now;
         failed.progress = 0.0;
         let change = Change::default()

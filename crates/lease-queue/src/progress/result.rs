@@ -44,7 +44,7 @@ pub enum Severity {
 pub struct Failure {
     /// How bad it is.
     pub severity: Severity,
-    /// A word in PascalCase for conditions and metrics, such as `ResourceInvalid`.
+    /// A word in `PascalCase` for conditions and metrics, such as `ResourceInvalid`.
     pub reason: Option<String>,
     /// What happened, for the user; without path and name, which are added.
     pub message: String,

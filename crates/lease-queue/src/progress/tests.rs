@@ -166,7 +166,7 @@ async fn a_job_that_ends_within_the_first_window_writes_no_progress() {
     progress.record(&dashboard("a", ResourceAction::Created));
     tokio::time::sleep(Duration::from_millis(499)).await;
     let last = progress.finish(Ok(()), 5);
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(written.0.lock().unwrap().len(), 0);
     assert_eq!(last.summary[0].create, 1);
 }
@@ -181,7 +181,7 @@ async fn what_is_said_within_a_window_is_written_when_it_ends() {
     progress.message("three");
     tokio::time::sleep(Duration::from_millis(100)).await;
     progress.message("four");
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let written = written.0.lock().unwrap();
     let seen: Vec<_> = written
         .iter()
@@ -198,7 +198,7 @@ async fn results_are_written_less_often_than_messages() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         progress.record(&dashboard(&file.to_string(), ResourceAction::Created));
     }
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let written = written.0.lock().unwrap();
     assert!((3..=4).contains(&written.len()), "{} writes in 10 s", written.len());
     assert!(

@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use windlass_api::labels;
 
@@ -130,6 +132,41 @@ fn refilling_a_repository_does_not_keep_the_turn_from_others() {
 }
 
 #[test]
+fn whatever_comes_and_goes_nobody_waits_for_more_than_one_round() {
+    const NAMESPACES: usize = 3;
+    const REPOSITORIES: usize = 4;
+    for seed in 0..100 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut world = World::new();
+        // Jobs waiting, and how many others were picked since the first of them began to wait.
+        let mut waiting: BTreeMap<(String, String), (usize, usize)> = BTreeMap::new();
+        for number in 0..500 {
+            // Low numbers are likelier: some are busy, some are not.
+            let namespace =
+                format!("ns-{}", rng.random_range(0..NAMESPACES).min(rng.random_range(0..NAMESPACES)));
+            let repository = rng.random_range(0..REPOSITORIES).min(rng.random_range(0..REPOSITORIES));
+            let repository = format!("repo-{repository}");
+            world.add(&namespace, &repository, &format!("job-{number}"));
+            waiting.entry((namespace, repository)).or_default().0 += 1;
+            for _ in 0..rng.random_range(0..3) {
+                let Some(candidate) = world.pick() else { break };
+                let picked =
+                    (candidate.record.key.namespace.clone(), candidate.record.repository().to_owned());
+                for (who, (_, others)) in &mut waiting {
+                    *others = if *who == picked { 0 } else { *others + 1 };
+                    assert!(*others < NAMESPACES * REPOSITORIES, "seed {seed}: {who:?} was passed over");
+                }
+                let left = waiting.get_mut(&picked).unwrap();
+                left.0 -= 1;
+                if left.0 == 0 {
+                    waiting.remove(&picked);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn the_oldest_job_of_a_repository_comes_first() {
     let mut world = World::new();
     for (name, age) in [("a", 1), ("b", 3), ("c", 2)] {
@@ -193,7 +230,7 @@ fn a_claim_without_a_count_is_the_first_attempt() {
 fn used_up_attempts_are_for_the_reaper_once_the_last_lease_has_lapsed() {
     let mut world = World::new();
     world.claimed_by("job", "them", 3);
-    assert_eq!(world.schedule.next_exhausted(), Some(world.now + Duration::from_secs(60)));
+    assert_eq!(world.schedule.next_exhausted(), Some(world.now + Duration::from_mins(1)));
     world.after(59);
     assert!(world.schedule.exhausted(world.now).is_empty());
     world.after(5);

@@ -18,7 +18,9 @@ async fn a_job_survives_a_crash_at_any_of_its_writes() {
         server.add("default", "repo", "repo-sync");
         let first = Client { server: Arc::clone(&server), fate: Fate::crashing_at(write, applied) };
         let fate = Arc::clone(&first.fate);
-        let _ = timeout(Duration::from_mins(10), replica::run("first".into(), first, CancellationToken::new())).await;
+        let _ =
+            timeout(Duration::from_mins(10), replica::run("first".into(), first, CancellationToken::new()))
+                .await;
         crashes += usize::from(fate.crashed.is_cancelled());
 
         let second = Client { server: Arc::clone(&server), fate: Fate::crashing_at(usize::MAX, false) };

@@ -19,7 +19,8 @@ use crate::store::{Client, Fate, OWNER, now};
 /// Runs until it crashes or has stopped.
 pub(crate) async fn run(name: String, client: Client, stop: CancellationToken) {
     let fate = Arc::clone(&client.fate);
-    let process = pin!(Pausable { fate: Arc::clone(&fate), inner: Box::pin(process(name, client, stop)), wake: None });
+    let process =
+        pin!(Pausable { fate: Arc::clone(&fate), inner: Box::pin(process(name, client, stop)), wake: None });
     tokio::select! {
         biased;
         () = fate.crashed.cancelled() => {}
@@ -29,7 +30,8 @@ pub(crate) async fn run(name: String, client: Client, stop: CancellationToken) {
 
 async fn process(name: String, client: Client, stop: CancellationToken) {
     // No two wall clocks agree, by up to an hour.
-    let skew = SignedDuration::try_from(client.fate.millis(0..7_200_000)).unwrap() - SignedDuration::from_hours(1);
+    let skew =
+        SignedDuration::try_from(client.fate.millis(0..7_200_000)).unwrap() - SignedDuration::from_hours(1);
     let clock = Arc::new(move || now() + skew);
     let queue = Queue::new(Arc::new(client.clone()), clock, QueueConfig::new(name)).unwrap();
     let watch = async {
@@ -58,7 +60,7 @@ async fn process(name: String, client: Client, stop: CancellationToken) {
         _ = drivers => {}
         () = watch => {}
         () = ticks => {}
-        () = queue.run_reaper(Duration::from_secs(60), &never) => {}
+        () = queue.run_reaper(Duration::from_mins(1), &never) => {}
     }
 }
 
@@ -123,11 +125,7 @@ impl<F: Future> Future for Pausable<F> {
 }
 
 /// Stops and starts a replica, and pauses it, until all is calm; then lets it run until `end`.
-pub(crate) async fn supervise(
-    slot: usize,
-    client: impl Fn(u64) -> Client,
-    end: CancellationToken,
-) {
+pub(crate) async fn supervise(slot: usize, client: impl Fn(u64) -> Client, end: CancellationToken) {
     for incarnation in 0.. {
         let client = client(incarnation);
         let fate = Arc::clone(&client.fate);

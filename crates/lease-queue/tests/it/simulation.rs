@@ -24,7 +24,8 @@ struct Outcome {
 
 /// One run of the world: some minutes of faults, then calm until the queue is empty.
 fn simulate(seed: u64, flaw: Flaw) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let mut rng = StdRng::seed_from_u64(seed);
         let odds = Odds {
@@ -69,7 +70,8 @@ fn simulate(seed: u64, flaw: Flaw) -> Outcome {
             ended.unwrap();
         }
         let mut violations = checker::violations(&server.log(), &server.jobs(), 3);
-        violations.extend(server.jobs().iter().map(|job| format!("still queued after an hour of calm: {job:?}")));
+        violations
+            .extend(server.jobs().iter().map(|job| format!("still queued after an hour of calm: {job:?}")));
         Outcome { violations, log: server.log() }
     })
 }
@@ -89,7 +91,11 @@ fn every_job_ends_in_history_once_and_has_one_live_owner_whatever_fails() {
         );
         for happened in &outcome.log {
             match happened {
-                Happened::Patched { attempt: 2.., before: Some(_), change, .. } if change.labels.len() > 2 => takeovers += 1,
+                Happened::Patched { attempt: 2.., before: Some(_), change, .. }
+                    if change.labels.len() > 2 =>
+                {
+                    takeovers += 1;
+                }
                 Happened::Filed { state, .. } if state == "error" => reaped += 1,
                 Happened::Filed { .. } => filed += 1,
                 _ => {}
@@ -108,6 +114,7 @@ fn the_checker_notices_a_store_without_preconditions() {
 
 #[test]
 fn the_checker_notices_a_history_that_takes_a_job_twice() {
-    let caught = (0..60).filter(|seed| !simulate(*seed, Flaw::ForgetfulHistory).violations.is_empty()).count();
+    let caught =
+        (0..60).filter(|seed| !simulate(*seed, Flaw::ForgetfulHistory).violations.is_empty()).count();
     assert!(caught > 0, "in {caught} of 60 worlds");
 }

@@ -36,13 +36,34 @@ pub(crate) enum Flaw {
 /// What happened to the store, in its own order.
 #[derive(Clone, Debug)]
 pub(crate) enum Happened {
-    Created { uid: String },
-    Patched { uid: String, base_owner: Option<String>, before: Option<String>, attempt: u32, change: Change },
-    Deleted { uid: String, base_owner: Option<String>, before: Option<String> },
-    DeletedByUser { uid: String },
-    Filed { uid: String, state: String },
+    Created {
+        uid: String,
+    },
+    Patched {
+        uid: String,
+        base_owner: Option<String>,
+        before: Option<String>,
+        attempt: u32,
+        change: Change,
+    },
+    Deleted {
+        uid: String,
+        base_owner: Option<String>,
+        before: Option<String>,
+    },
+    DeletedByUser {
+        uid: String,
+    },
+    Filed {
+        uid: String,
+        state: String,
+    },
     /// A worker changed something outside the queue.
-    Effect { uid: String, owner: String, current: Option<String> },
+    Effect {
+        uid: String,
+        owner: String,
+        current: Option<String>,
+    },
 }
 
 #[derive(Default)]
