@@ -1,1 +1,22 @@
-//! e2e
+//! The kit of the end-to-end tests and benchmarks: the real programs on free ports, driven by real curl and kubectl.
+//!
+//! [`Peers`] finds the foreign programs, [`Programs`] our own; [`Process`] runs one and ends it when dropped; [`Server`]
+//! is `windlass serve` with what is needed to talk to it; [`Remote`] is a Git repository behind Git's own
+//! `http-backend`; [`eventually`] waits for a condition with a deadline and says what was seen last.
+
+mod eventually;
+mod peers;
+mod process;
+mod remote;
+mod server;
+
+pub use self::eventually::{DEADLINE, eventually};
+pub use self::peers::{Peers, Programs};
+pub use self::process::Process;
+pub use self::remote::{Remote, dashboard, kubernetes_dashboard};
+pub use self::server::{Operator, Server, free_port};
+
+/// A secret from a test.
+pub fn secret(text: &str) -> secrecy::SecretString {
+    secrecy::SecretString::from(text.to_owned())
+}

@@ -18,9 +18,9 @@ pub(crate) struct Args {
 fn files() -> Result<Vec<(PathBuf, String)>> {
     let mut files = Vec::new();
     for crd in windlass_api::crds::all() {
-        let name = crd.metadata.name.clone().context("a CRD has no name")?;
-        let text = windlass_api::crds::yaml(&crd);
-        files.push((PathBuf::from(format!("deploy/crds/{name}.yaml")), text));
+        let name = windlass_api::crds::file_name(&crd);
+        let text = windlass_api::crds::yaml(&crd).with_context(|| format!("failed to write {name}"))?;
+        files.push((PathBuf::from("deploy/crds").join(name), text));
     }
     files.push(("docs/reference/configuration.md".into(), windlass_settings::reference_markdown()));
     Ok(files)

@@ -12,6 +12,10 @@ use anyhow::{Context as _, Result, bail};
 use crate::ci::in_ci;
 use crate::shell::{cache_dir, root, run, which};
 
+/// kubectl takes its version from the linker; the module's version is in `xtask/tools/kubectl/go.mod`.
+const KUBECTL_LDFLAGS: &str = "-s -w -X k8s.io/component-base/version.gitVersion=v1.34.2 \
+    -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=34";
+
 /// The folder that built peers are put in.
 fn bin_dir() -> PathBuf {
     cache_dir().join("bin")
@@ -70,7 +74,7 @@ impl Install {
                 println!("building kubectl with Go into {}", bin_dir().display());
                 std::fs::create_dir_all(bin_dir())?;
                 run(Command::new("go")
-                    .args(["build", "-trimpath", "-ldflags", "-s -w", "-o"])
+                    .args(["build", "-trimpath", "-ldflags", KUBECTL_LDFLAGS, "-o"])
                     .arg(bin_dir().join("kubectl"))
                     .arg(".")
                     .env("CGO_ENABLED", "0")

@@ -1,1 +1,21 @@
-//! repository-operator
+//! The repository operator: looks after `Repository` objects.
+//!
+//! It checks, on change and in intervals, whether a repository can be read with what its specification says, and says
+//! so in the `Ready` condition, `status.health` and `status.fieldErrors`; it queues a sync when one is due; and it runs
+//! the finalizers of a repository that is being deleted.
+//!
+//! Start reading at `reconcile.rs`: observe, validate, plan, apply, status. `plan.rs` is pure and holds every rule about
+//! when something is due.
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
+)]
+
+mod finalize;
+mod metrics;
+mod operator;
+mod plan;
+mod reconcile;
+mod status;
+
+pub use self::operator::{PROVISIONING_REPO, Repositories, register};

@@ -1,0 +1,69 @@
+//! The command line.
+#![expect(clippy::print_stderr, reason = "a command-line tool says on standard error why it failed")]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use windlass_launch::{OperatorArgs, process_setup};
+
+use crate::demo::DemoArgs;
+use crate::serve::ServeArgs;
+use crate::{demo, operators, serve};
+
+/// Keeps Git and Kubernetes-style APIs in step.
+#[derive(Parser)]
+#[command(name = "windlass", version, arg_required_else_help = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start everything, pull a sample repository (or yours), and stay up for a look around.
+    Demo(DemoArgs),
+    /// Run the API server and the token exchange.
+    Serve(ServeArgs),
+    /// Run an operator, as Grafana's `server target` does.
+    Server(ServerArgs),
+}
+
+#[derive(clap::Args)]
+struct ServerArgs {
+    #[command(subcommand)]
+    command: ServerCommand,
+}
+
+#[derive(Subcommand)]
+enum ServerCommand {
+    /// Run the operator that `GF_OPERATOR_NAME` names.
+    Target(Box<OperatorArgs>),
+}
+
+/// Runs the command and answers the process's exit code: 2 for a command line or settings that make no sense, 1 for
+/// everything else that failed.
+pub(crate) fn main() -> ExitCode {
+    let args = Args::parse();
+    let runtime = match process_setup() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error),
+    };
+    let ended = match args.command {
+        Command::Demo(args) => runtime.block_on(demo::run(args)),
+        Command::Serve(args) => runtime.block_on(serve::run(args)),
+        Command::Server(ServerArgs { command: ServerCommand::Target(args) }) => {
+            return operators::launch().run(&runtime, *args);
+        }
+    };
+    // What still blocks in the background (a transfer that is being cut off) does not hold the process up.
+    runtime.shutdown_background();
+    match ended {
+        Ok(code) => code,
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {}", windlass_telemetry::ErrorChain(&**error));
+    ExitCode::FAILURE
+}

@@ -1,0 +1,54 @@
+//! The sample repository: dashboards of a made-up company, committed into a bare repository and served over smart HTTP.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use windlass_git::http_backend::{HttpBackend, Running};
+use windlass_git::seed::{self, Edit};
+
+macro_rules! files {
+    ($($path:literal),* $(,)?) => { &[$(($path, include_str!(concat!("../../sample/", $path)))),*] };
+}
+
+/// Every file, by path.
+pub(crate) const FILES: &[(&str, &str)] = files![
+    "overview.json",
+    "platform/_folder.json",
+    "platform/kubernetes/cluster.json",
+    "platform/kubernetes/networking/dns.yaml",
+    "platform/kubernetes/networking/ingress.yaml",
+    "platform/kubernetes/workloads.yaml",
+    "platform/storage/object-storage.json",
+    "platform/storage/postgresql.json",
+    "teams/checkout/checkout-slo.yaml",
+    "teams/checkout/payments.json",
+    "teams/search/indexing.json",
+    "teams/search/search.yaml",
+];
+
+/// The repository while it is served.
+pub(crate) struct Sample {
+    server: Running,
+}
+
+impl Sample {
+    /// Makes the repository under `folder` and serves it on a free port, until it is dropped.
+    pub(crate) async fn serve(folder: &Path, branch: &str) -> Result<Self> {
+        let (bare, branch) = (folder.join("sample.git"), branch.to_owned());
+        let seeded = tokio::task::spawn_blocking(move || {
+            let edits = FILES.iter().map(|(path, text)| Edit::Put((*path).to_owned(), text.as_bytes().to_vec()));
+            seed::commit(&bare, &branch, edits, "Dashboards of the sample company")
+        });
+        seeded.await?.context("failed to make the sample repository")?;
+        let server = HttpBackend::new(folder)
+            .start()
+            .await
+            .context("failed to serve the sample repository; the demo needs Git (the program `git`)")?;
+        Ok(Self { server })
+    }
+
+    /// The URL to clone from.
+    pub(crate) fn url(&self) -> String {
+        format!("{}/sample.git", self.server.origin())
+    }
+}

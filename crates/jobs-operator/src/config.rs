@@ -1,0 +1,64 @@
+//! The operator's settings, typed.
+
+use std::time::Duration;
+
+use windlass_launch::Context;
+
+use crate::operator::PROVISIONING_JOBS;
+
+/// What the operator runs with; see the configuration reference for the keys.
+#[derive(Clone, Debug)]
+pub struct JobsConfig {
+    /// Tells this replica's claims apart.
+    pub replica: String,
+    /// Whether each new job is logged.
+    pub notifications: bool,
+    /// Whether jobs are claimed and run.
+    pub processing: bool,
+    /// Whether abandoned jobs are failed and history is pruned.
+    pub clean_up: bool,
+    /// Jobs run at a time.
+    pub drivers: usize,
+    /// Changes made at a time by one pull.
+    pub sync_workers: usize,
+    /// The most time that one job may take.
+    pub max_job_timeout: Duration,
+    /// The most time that one change to a resource may take.
+    pub change_timeout: Duration,
+    /// How often all known jobs are looked at again.
+    pub job_interval: Duration,
+    /// How long a claim that does not change is respected.
+    pub lease_expiry: Duration,
+    /// How often a claim is renewed.
+    pub lease_renewal: Duration,
+    /// How often a job is claimed before it is failed.
+    pub max_attempts: u32,
+    /// How often abandoned jobs are looked for.
+    pub cleanup_interval: Duration,
+    /// The age at which history is deleted; nothing to keep it.
+    pub history_expiration: Option<Duration>,
+}
+
+impl JobsConfig {
+    /// From the process's settings, for the operator of this name.
+    pub fn of(context: &Context, name: &str) -> Self {
+        let whole = name == PROVISIONING_JOBS;
+        let settings = context.settings.operator();
+        Self {
+            replica: context.replica.clone(),
+            notifications: whole,
+            processing: !whole || settings.jobs_processing_enabled,
+            clean_up: whole,
+            drivers: settings.concurrent_drivers,
+            sync_workers: settings.max_sync_workers,
+            max_job_timeout: settings.max_job_timeout,
+            change_timeout: Duration::from_secs(15),
+            job_interval: settings.job_interval,
+            lease_expiry: settings.lease_expiry,
+            lease_renewal: settings.lease_renewal_interval,
+            max_attempts: settings.max_attempts,
+            cleanup_interval: settings.cleanup_interval,
+            history_expiration: (!settings.history_expiration.is_zero()).then_some(settings.history_expiration),
+        }
+    }
+}

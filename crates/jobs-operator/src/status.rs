@@ -1,0 +1,83 @@
+//! Writing the status of the repository that a job works on.
+
+use std::time::Duration;
+
+use kube::{Api, Client};
+use serde_json::Value;
+use windlass_api::patch::merge_diff;
+use windlass_api::{Repository, RepositoryStatus};
+use windlass_lease_queue::LeaseGuard;
+use windlass_runtime::{CallError, Part, merge_patch};
+
+use crate::worker::JobError;
+
+/// How long one write may take.
+const WRITE: Duration = Duration::from_secs(10);
+/// How often a write that meets a newer version is tried.
+const TRIES: usize = 5;
+
+/// The status of one repository, written under a job's lease.
+///
+/// A write is the difference that `change` makes, guarded by the version it was made from: fields that others write, or
+/// that we do not know, survive, and a worker that was overtaken writes nothing.
+pub(crate) struct StatusWriter {
+    api: Api<Repository>,
+    current: Repository,
+    lease: LeaseGuard,
+}
+
+impl StatusWriter {
+    pub(crate) fn new(client: &Client, repository: Repository, lease: LeaseGuard) -> Self {
+        let namespace = repository.metadata.namespace.clone().unwrap_or_default();
+        Self { api: Api::namespaced(client.clone(), &namespace), current: repository, lease }
+    }
+
+    /// The repository as last read or written.
+    pub(crate) fn repository(&self) -> &Repository {
+        &self.current
+    }
+
+    /// Applies `change` to the status and writes what is different; nothing when nothing is.
+    pub(crate) async fn write(
+        &mut self,
+        what: &'static str,
+        change: impl Fn(&mut RepositoryStatus, i64),
+    ) -> Result<(), JobError> {
+        let failed = |source| JobError::Api { what, source };
+        for attempt in 1.. {
+            if !self.lease.valid() {
+                return Err(JobError::LeaseLost);
+            }
+            let mut wanted = self.current.status.clone();
+            change(&mut wanted, self.current.metadata.generation.unwrap_or_default());
+            let Some(patch) = difference(&self.current.status, &wanted) else { return Ok(()) };
+            match merge_patch(&self.api, &self.current, Part::Status, patch, WRITE).await {
+                Ok(written) => {
+                    self.current = written;
+                    return Ok(());
+                }
+                Err(conflict) if conflict.is_conflict() && attempt < TRIES => self.read().await.map_err(failed)?,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<(), CallError> {
+        let name = self.current.metadata.name.clone().unwrap_or_default();
+        let what = format!("read repository {name}");
+        self.current = windlass_runtime::deadline(WRITE, what, self.api.get(&name)).await?;
+        Ok(())
+    }
+}
+
+/// The merge patch that turns one status into the other, below `status`.
+fn difference(before: &RepositoryStatus, after: &RepositoryStatus) -> Option<Value> {
+    let wrap = |status: &RepositoryStatus| {
+        serde_json::to_value(status).map(|status| serde_json::json!({"status": status}))
+    };
+    match (wrap(before), wrap(after)) {
+        (Ok(before), Ok(after)) => merge_diff(&before, &after),
+        _ => None,
+    }
+}

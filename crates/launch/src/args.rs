@@ -1,0 +1,95 @@
+//! The flags of operator binaries.
+
+use std::path::PathBuf;
+
+/// Flags that every operator takes.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct OperatorArgs {
+    /// The settings file, such as conf/operator.ini.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print every setting in force and where it came from, secrets redacted, and end.
+    #[arg(long)]
+    pub print_config: bool,
+    /// Override one setting; may be given again.
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String, String)>,
+    /// A kubeconfig to reach the API server with, instead of a token exchange.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Flags of the stand-alone controllers.
+    #[command(flatten)]
+    pub legacy: LegacyFlags,
+}
+
+/// The flags that Grafana's stand-alone controllers have; each is a setting under another name.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct LegacyFlags {
+    /// The system token that is presented to the token exchange.
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<String>,
+    /// The token exchange's URL.
+    #[arg(long, value_name = "URL")]
+    pub token_exchange_url: Option<String>,
+    /// The API server's URL.
+    #[arg(long, value_name = "URL")]
+    pub provisioning_server_url: Option<String>,
+    /// The age at which finished jobs are deleted, such as 30m; 0 keeps them.
+    #[arg(long, value_name = "DURATION")]
+    pub history_expiration: Option<String>,
+    /// Accept any server certificate.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub tls_insecure: Option<String>,
+    /// A client certificate, PEM; goes with --tls-key-file.
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert_file: Option<String>,
+    /// The client certificate's key, PEM.
+    #[arg(long, value_name = "FILE")]
+    pub tls_key_file: Option<String>,
+    /// The authorities that server certificates are verified against, PEM.
+    #[arg(long, value_name = "FILE")]
+    pub tls_ca_file: Option<String>,
+}
+
+impl OperatorArgs {
+    /// The flags as settings: section, key, value.
+    pub(crate) fn settings(&self) -> Vec<(String, String, String)> {
+        let legacy = &self.legacy;
+        let kubeconfig = self.kubeconfig.as_ref().map(|path| path.display().to_string());
+        let named = [
+            ("grpc_client_authentication", "token", legacy.token.clone()),
+            ("grpc_client_authentication", "token_exchange_url", legacy.token_exchange_url.clone()),
+            ("operator", "provisioning_server_url", legacy.provisioning_server_url.clone()),
+            ("operator", "history_expiration", legacy.history_expiration.clone()),
+            ("operator", "tls_insecure", legacy.tls_insecure.clone()),
+            ("operator", "tls_cert_file", legacy.tls_cert_file.clone()),
+            ("operator", "tls_key_file", legacy.tls_key_file.clone()),
+            ("operator", "tls_ca_file", legacy.tls_ca_file.clone()),
+            ("operator", "kubeconfig", kubeconfig),
+        ];
+        let flags = named
+            .into_iter()
+            .filter_map(|(section, key, value)| Some((section.to_owned(), key.to_owned(), value?)));
+        self.set.iter().cloned().chain(flags).collect()
+    }
+}
+
+fn assignment(text: &str) -> Result<(String, String, String), String> {
+    let parsed = text.split_once('=').and_then(|(name, value)| {
+        let (section, key) = name.rsplit_once('.')?;
+        Some((section.trim().to_owned(), key.trim().to_owned(), value.trim().to_owned()))
+    });
+    parsed.ok_or_else(|| "expected SECTION.KEY=VALUE, such as operator.concurrent_drivers=5".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assignment_has_section_key_and_value() {
+        let parsed = assignment("operator.job_interval=5s").unwrap();
+        assert_eq!(parsed, ("operator".to_owned(), "job_interval".to_owned(), "5s".to_owned()));
+        assert!(assignment("job_interval=5s").unwrap_err().contains("SECTION.KEY=VALUE"));
+    }
+}

@@ -1,0 +1,137 @@
+//! What every operator of a process runs over.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass_api::repositories::RepositoryRules;
+use windlass_auth::{
+    ApiClients, ConnectError, ConnectOptions, ExchangeError, TlsOptions, TokenExchange, TokenExchangeConfig,
+};
+use windlass_git::{Git, GitConfig, GitError, UrlPolicy};
+use windlass_resources::repository::Sources;
+use windlass_runtime::{Clock, Supervisor, SystemClock};
+use windlass_settings::Settings;
+use windlass_telemetry::{Health, Metrics, MetricsError};
+
+/// The process as its operators see it.
+pub struct Context {
+    /// Every setting, with where it came from.
+    pub settings: Settings,
+    /// One client for each API group.
+    pub clients: ApiClients,
+    /// Where repositories' files come from.
+    pub sources: Sources,
+    /// What a repository may say.
+    pub repository_rules: RepositoryRules,
+    /// Wall time.
+    pub clock: Arc<dyn Clock>,
+    /// Readiness and liveness.
+    pub health: Health,
+    /// Where instruments are made.
+    pub metrics: Metrics,
+    /// Owns every task; its token is the shutdown.
+    pub supervisor: Supervisor,
+    /// Tells this process apart from its replicas.
+    pub replica: String,
+    /// The most time that a repository's health check may take.
+    pub check_deadline: Duration,
+    /// The least time between two syncs of a repository.
+    pub min_sync_interval: Duration,
+}
+
+/// Why a process could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum ContextError {
+    /// The token exchange could not be set up.
+    #[error("failed to set up the token exchange")]
+    Exchange(#[source] ExchangeError),
+    /// The API servers could not be set up.
+    #[error("failed to set up the connection to the API server")]
+    Connect(#[source] ConnectError),
+    /// Git access could not be set up.
+    #[error("failed to set up Git access")]
+    Git(#[source] GitError),
+    /// An instrument could not be made.
+    #[error("failed to set up metrics")]
+    Metrics(#[source] MetricsError),
+}
+
+impl Context {
+    /// A context from settings, over clients that are there already.
+    pub fn new(settings: Settings, clients: ApiClients, default_cache: &Path) -> Result<Self, ContextError> {
+        let operator = settings.operator();
+        let provisioning = settings.provisioning();
+        let cache = operator.git_cache_dir.clone().unwrap_or_else(|| default_cache.to_path_buf());
+        let git = Git::new(git_config(&settings, cache).map_err(ContextError::Git)?).map_err(ContextError::Git)?;
+        let sources =
+            Sources::new(git, operator.home_path.clone(), operator.local_permitted_prefixes.clone());
+        let repository_rules = RepositoryRules {
+            types: provisioning.repository_types.clone(),
+            max_repositories: provisioning.max_repositories,
+            min_interval_seconds: i64::try_from(provisioning.min_sync_interval.as_secs()).unwrap_or(i64::MAX),
+            targets: provisioning.allowed_targets.clone(),
+            image_rendering: provisioning.allow_image_rendering,
+        };
+        let (check_deadline, min_sync_interval) = (operator.git_timeout, provisioning.min_sync_interval);
+        Ok(Self {
+            clients,
+            sources,
+            repository_rules,
+            clock: Arc::new(SystemClock),
+            health: Health::new(),
+            metrics: Metrics::new().map_err(ContextError::Metrics)?,
+            supervisor: Supervisor::new(),
+            replica: uuid::Uuid::new_v4().simple().to_string(),
+            check_deadline,
+            min_sync_interval,
+            settings,
+        })
+    }
+}
+
+/// Clients as the settings say: by kubeconfig, or by token exchange.
+pub(crate) async fn connect(settings: &Settings) -> Result<ApiClients, ContextError> {
+    let operator = settings.operator();
+    if let Some(path) = &operator.kubeconfig {
+        return ApiClients::from_kubeconfig(Some(path)).await.map_err(ContextError::Connect);
+    }
+    let auth = settings.auth();
+    let tls = TlsOptions {
+        insecure: operator.tls_insecure,
+        cert_file: operator.tls_cert_file.clone(),
+        key_file: operator.tls_key_file.clone(),
+        ca_file: operator.tls_ca_file.clone(),
+    };
+    let config = TokenExchangeConfig { tls: tls.clone(), ..TokenExchangeConfig::new(auth.token_exchange_url.clone(), auth.token.clone()) };
+    let exchange = TokenExchange::new(config).map_err(ContextError::Exchange)?;
+    let some = |url: &String| Some(url.clone()).filter(|url| !url.is_empty());
+    ApiClients::connect(&ConnectOptions {
+        provisioning_url: operator.provisioning_server_url.clone(),
+        folders_url: some(&operator.folders_server_url),
+        dashboards_url: some(&operator.dashboards_server_url),
+        exchange: Some(exchange),
+        tls,
+    })
+    .map_err(ContextError::Connect)
+}
+
+/// How Git is reached: public https, and the origins that the settings allow.
+fn git_config(settings: &Settings, cache_dir: PathBuf) -> Result<GitConfig, GitError> {
+    let operator = settings.operator();
+    let mut policy = UrlPolicy::default();
+    for origin in &operator.allowed_git_origins {
+        policy = policy.allow_origin(origin)?;
+    }
+    let mut config = GitConfig { policy, ..GitConfig::new(cache_dir) };
+    config.limits.pack_bytes = operator.git_max_pack_bytes;
+    config.limits.blob_bytes = operator.git_max_blob_bytes;
+    config.limits.entries = operator.git_max_files;
+    config.ca_bundle.clone_from(&operator.git_ca_file);
+    config.concurrency = operator.git_concurrency;
+    config.deadlines.connect = operator.git_connect_timeout;
+    config.deadlines.read = operator.git_read_timeout;
+    config.deadlines.refs = operator.git_timeout;
+    config.deadlines.fetch = operator.git_fetch_timeout;
+    Ok(config)
+}

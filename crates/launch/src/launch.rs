@@ -1,0 +1,178 @@
+//! From the command line to a running operator, and to its orderly end.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "before logs are set up, and for what was asked for")]
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use windlass_runtime::{BoxError, Registry, RunError, signals};
+use windlass_settings::{SettingError, Settings, Sources};
+use windlass_telemetry::{ErrorChain, LogFormat, LogOutput};
+
+use crate::args::OperatorArgs;
+use crate::context::{self, Context};
+
+/// The exit code for settings and flags that make no sense.
+const USAGE: u8 = 2;
+/// How long tasks may take to end beyond the longest job.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What has to be set for a whole process before its first thread: libgit2's options, the TLS provider; then the
+/// threads.
+///
+/// # Errors
+/// Anything that fails here leaves a process that cannot work.
+pub fn process_setup() -> Result<Runtime, BoxError> {
+    windlass_git::init_process()?;
+    windlass_auth::install_crypto_provider()?;
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+/// A binary's operators, and how one of them is started.
+pub struct Launch {
+    registry: Registry<Context>,
+    default: Option<&'static str>,
+}
+
+impl Launch {
+    /// The operators of a binary that wants to be told which one to run.
+    pub fn new(registry: Registry<Context>) -> Self {
+        Self { registry, default: None }
+    }
+
+    /// Runs this operator when the environment names none.
+    #[must_use]
+    pub fn or_else(mut self, name: &'static str) -> Self {
+        self.default = Some(name);
+        self
+    }
+
+    /// Runs the operator that `GF_OPERATOR_NAME` names until a signal, and answers the process's exit code.
+    pub fn run(self, runtime: &Runtime, args: OperatorArgs) -> ExitCode {
+        let environment: Vec<(String, String)> = std::env::vars_os()
+            .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        let settings = Settings::load(Sources {
+            config: args.config.clone(),
+            env: environment.clone(),
+            flags: args.settings(),
+        });
+        let settings = match settings {
+            Ok(settings) => settings,
+            Err(errors) => return refused_settings(&errors),
+        };
+        if args.print_config {
+            print!("{}", settings.print());
+            return ExitCode::SUCCESS;
+        }
+        let name = match self.operator_name(&environment) {
+            Ok(name) => name,
+            Err(why) => return refused(&why),
+        };
+        let operator = match self.registry.make(&name) {
+            Ok(operator) => operator,
+            Err(unknown) => return refused(&format!("{unknown}; set GF_OPERATOR_NAME")),
+        };
+        if let Err(errors) = settings.require_for(&name) {
+            return refused_settings(&errors);
+        }
+        if let Err(why) = start_logs(&settings) {
+            return refused(&why);
+        }
+        for notice in settings.notices() {
+            tracing::info!(notice, "settings");
+        }
+        let ended = runtime.block_on(async {
+            let context = Arc::new(connect(settings).await?);
+            serve_health(&context).await?;
+            tracing::info!(operator = name, version = env!("CARGO_PKG_VERSION"), "starting");
+            context.supervisor.spawn(name, operator.run(Arc::clone(&context)));
+            context.supervisor.run(signals()?, &context.health, GRACE).await.map_err(BoxError::from)
+        });
+        match ended {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                if !error.is::<RunError>() {
+                    eprintln!("error: {}", ErrorChain(&*error));
+                }
+                tracing::error!(error = %ErrorChain(&*error), "ended");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    /// The operator that is asked for: by `GF_OPERATOR_NAME`, with `GF_DEFAULT_TARGET` saying that one is.
+    fn operator_name(&self, environment: &[(String, String)]) -> Result<String, String> {
+        let value = |wanted: &str| {
+            environment.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.as_str()).filter(|v| !v.is_empty())
+        };
+        if let Some(target) = value("GF_DEFAULT_TARGET")
+            && target != "operator"
+        {
+            return Err(format!("GF_DEFAULT_TARGET is {target:?}; this program runs operators only: set it to \"operator\""));
+        }
+        match (value("GF_OPERATOR_NAME"), self.default) {
+            (Some(name), _) => Ok(name.to_owned()),
+            (None, Some(default)) => Ok(default.to_owned()),
+            (None, None) => {
+                Err(format!("no operator was named: set GF_OPERATOR_NAME to one of: {}", self.registry.names().join(", ")))
+            }
+        }
+    }
+}
+
+fn refused(why: &str) -> ExitCode {
+    eprintln!("error: {why}");
+    ExitCode::from(USAGE)
+}
+
+fn refused_settings(errors: &[SettingError]) -> ExitCode {
+    for error in errors {
+        eprintln!("error: {}", ErrorChain(error));
+    }
+    ExitCode::from(USAGE)
+}
+
+fn start_logs(settings: &Settings) -> Result<(), String> {
+    let operator = settings.operator();
+    let format = match operator.log_format {
+        windlass_settings::LogFormat::Json => LogFormat::Json,
+        windlass_settings::LogFormat::Pretty => LogFormat::Pretty { ansi: std::io::stdout().is_terminal() },
+    };
+    windlass_telemetry::init(format, &operator.log_level, LogOutput::Stdout)
+        .map_err(|error| ErrorChain(&error).to_string())
+}
+
+async fn connect(settings: Settings) -> Result<Context, BoxError> {
+    let clients = context::connect(&settings).await?;
+    Ok(Context::new(settings, clients, &default_cache())?)
+}
+
+/// Where Git objects are cached when no setting says: in the user's cache folder, or else among temporary files.
+fn default_cache() -> PathBuf {
+    let named = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    named("XDG_CACHE_HOME")
+        .or_else(|| named("HOME").map(|home| home.join(".cache")))
+        .unwrap_or_else(std::env::temp_dir)
+        .join("windlass/git")
+}
+
+/// Serves `/metrics`, `/livez` and `/readyz` where the settings say.
+async fn serve_health(context: &Context) -> Result<(), BoxError> {
+    let address = context.settings.operator().metrics_address.clone();
+    if address.is_empty() {
+        return Ok(());
+    }
+    let listener = TcpListener::bind(&address).await.map_err(|error| {
+        format!("failed to listen on {address} for metrics and health: {error}; set [operator] metrics_address, or GF_OPERATOR_METRICS_ADDRESS, to another address, or to nothing to switch it off")
+    })?;
+    tracing::info!(address = %listener.local_addr()?, "serving /metrics, /livez and /readyz");
+    let router = windlass_telemetry::router(context.health.clone(), context.metrics.clone());
+    let stop = context.supervisor.token().clone();
+    context.supervisor.spawn("metrics and health", windlass_auth::plain::serve(listener, router, stop));
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! How every operator binary starts: flags, settings, logs, health, clients, then the operator that was asked for.
+//!
+//! The crate makes the one [`Context`] that operators run over, and ends the process in order. It knows no operator:
+//! binaries hand it a [`Registry`](windlass_runtime::Registry) with those they hold.
+//!
+//! Start reading at [`Launch::run`].
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
+)]
+
+mod args;
+mod context;
+mod launch;
+
+pub use self::args::{LegacyFlags, OperatorArgs};
+pub use self::context::{Context, ContextError};
+pub use self::launch::{Launch, process_setup};

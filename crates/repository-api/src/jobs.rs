@@ -1,0 +1,170 @@
+//! `…/jobs`: queue a job, and read the ones that ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Extension, Path, State};
+use axum::response::Response;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use windlass_api::{
+    FieldError, GROUP, HistoricJob, Job, JobAction, JobSpec, Repository, jobs, labels, status,
+};
+use windlass_auth::Caller;
+use windlass_lease_queue::kube::{InsertError, insert};
+
+use crate::answer::{Refusal, typed};
+use crate::request::{Target, read};
+use crate::state::RepositoryApi;
+
+/// Queues a job for the repository: 202 with the job. Grafana: `jobs.go`.
+pub(crate) async fn create(
+    State(state): State<Arc<RepositoryApi>>,
+    Path(target): Path<Target>,
+    caller: Option<Extension<Caller>>,
+    body: Body,
+) -> Result<Response, Refusal> {
+    target.admit(caller.as_ref())?;
+    let body = read(body).await?;
+    let mut spec: JobSpec = serde_json::from_slice(&body)
+        .map_err(|error| status::bad_request(format!("error decoding provisioning.Job from request: {error}")))?;
+    spec.repository.clone_from(&target.name);
+    jobs::normalise(&mut spec).map_err(|error| status::bad_request(error.to_string()))?;
+
+    let repository = target.repository(&state.provisioning).await?;
+    if spec.action.is_orphan_cleanup() {
+        refuse_unless_orphaned(&target, repository.as_ref())?;
+    } else {
+        refuse_unless_usable(&target, repository.as_ref())?;
+    }
+    if spec.action == JobAction::PullRequest {
+        return Err(status::bad_request("pull request jobs are created by webhooks only").into());
+    }
+    let errors = jobs::validate(&spec, &state.job_rules);
+    if !errors.is_empty() {
+        return Err(invalid(&spec, errors));
+    }
+
+    let is_pull = spec.pull.is_some();
+    let job = insert(&state.provisioning, &target.namespace, &target.name, spec, BTreeMap::new()).await.map_err(refusal)?;
+    if is_pull {
+        show_as_pending(&state.provisioning, &target).await;
+    }
+    Ok(typed(202, "Job", &job))
+}
+
+/// The jobs of the repository that ended, the newest first. Works when the repository is gone.
+pub(crate) async fn list(
+    State(state): State<Arc<RepositoryApi>>,
+    Path(target): Path<Target>,
+    caller: Option<Extension<Caller>>,
+) -> Result<Response, Refusal> {
+    target.admit(caller.as_ref())?;
+    let mut ended = history(&state.provisioning, &target, labels::REPOSITORY, &target.name).await?;
+    ended.sort_by_key(|job| std::cmp::Reverse((job.status.finished, job.metadata.creation_timestamp.clone())));
+    let items: Vec<Job> = ended.into_iter().map(as_job).collect();
+    Ok(typed(200, "JobList", &json!({"metadata": {}, "items": items})))
+}
+
+/// The job that ended, by the UID it had while it was queued.
+pub(crate) async fn read_by_uid(
+    State(state): State<Arc<RepositoryApi>>,
+    Path(target): Path<Target>,
+    caller: Option<Extension<Caller>>,
+) -> Result<Response, Refusal> {
+    target.admit(caller.as_ref())?;
+    let well_formed = !target.uid.is_empty()
+        && target.uid.len() <= 63
+        && target.uid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if !well_formed {
+        return Err(status::bad_request("the UID of a job has letters, digits and dashes only").into());
+    }
+    let mut found = history(&state.provisioning, &target, labels::ORIGINAL_UID, &target.uid).await?;
+    found.retain(|job| job.spec.repository == target.name);
+    match found.pop() {
+        Some(job) => Ok(typed(200, "Job", &as_job(job))),
+        None => Err(status::not_found(GROUP, "jobs", &target.uid).into()),
+    }
+}
+
+/// `POST …/jobs/{uid}` means nothing.
+pub(crate) async fn refuse_post(
+    Path(target): Path<Target>,
+    caller: Option<Extension<Caller>>,
+) -> Result<Response, Refusal> {
+    target.admit(caller.as_ref())?;
+    Err(status::bad_request("can not post to a job UID").into())
+}
+
+/// A job that works on the repository needs it alive and healthy.
+fn refuse_unless_usable(target: &Target, repository: Option<&Repository>) -> Result<(), Refusal> {
+    let repository = repository.ok_or_else(|| target.missing())?;
+    if repository.metadata.deletion_timestamp.is_some() {
+        return Err(conflict(target, "the repository is being deleted"));
+    }
+    let health = &repository.status.health;
+    if !health.healthy {
+        let why = match (health.checked, health.message.first()) {
+            (0, _) => ": it has not been checked yet".to_owned(),
+            (_, Some(message)) => format!(": {message}"),
+            (_, None) => String::new(),
+        };
+        let message = format!("The repository configuration is not healthy{why}");
+        return Err(status::failed_dependency(message).into());
+    }
+    Ok(())
+}
+
+/// Cleaning up after a repository needs it gone, or going.
+fn refuse_unless_orphaned(target: &Target, repository: Option<&Repository>) -> Result<(), Refusal> {
+    match repository {
+        Some(repository) if repository.metadata.deletion_timestamp.is_none() => {
+            Err(conflict(target, "the repository exists and is not being deleted; delete it instead"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn conflict(target: &Target, why: &str) -> Refusal {
+    status::conflict(GROUP, "repositories", &target.name, why).into()
+}
+
+fn invalid(spec: &JobSpec, errors: Vec<FieldError>) -> Refusal {
+    let name = jobs::job_name(&spec.repository, spec);
+    status::invalid(GROUP, "Job", &name, errors).into()
+}
+
+fn refusal(error: InsertError) -> Refusal {
+    match error {
+        InsertError::AlreadyExists(name) => status::already_exists(GROUP, "jobs", &name).into(),
+        InsertError::Invalid(errors) => status::invalid(GROUP, "Job", "", errors).into(),
+        InsertError::Api { source, .. } => (*source).into(),
+    }
+}
+
+/// Lets the repository show at once that a pull is on its way; the worker's own write says the rest.
+async fn show_as_pending(client: &Client, target: &Target) {
+    let repositories: Api<Repository> = Api::namespaced(client.clone(), &target.namespace);
+    let patch = json!({"status": {"sync": {"state": "pending", "started": null}}});
+    if let Err(error) =
+        repositories.patch_status(&target.name, &PatchParams::default(), &Patch::Merge(&patch)).await
+    {
+        tracing::warn!(repository = target.name, %error, "the repository does not show its queued pull");
+    }
+}
+
+async fn history(
+    client: &Client,
+    target: &Target,
+    label: &str,
+    value: &str,
+) -> Result<Vec<HistoricJob>, Refusal> {
+    let jobs: Api<HistoricJob> = Api::namespaced(client.clone(), &target.namespace);
+    Ok(jobs.list(&ListParams::default().labels(&format!("{label}={value}"))).await?.items)
+}
+
+fn as_job(ended: HistoricJob) -> Job {
+    Job { metadata: ended.metadata, spec: ended.spec, status: ended.status }
+}

@@ -1,0 +1,61 @@
+//! What every request brings: a path, a caller, perhaps a body.
+
+use axum::body::Body;
+use axum::extract::Extension;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use kube::{Api, Client};
+use serde::Deserialize;
+use windlass_api::{GROUP, Repository, VERSION, status};
+use windlass_auth::Caller;
+
+use crate::answer::Refusal;
+use crate::state::BODY_LIMIT;
+
+/// The variables of a path.
+#[derive(Deserialize)]
+pub(crate) struct Target {
+    version: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) uid: String,
+}
+
+impl Target {
+    /// Checks that the path is one that is served and that the caller may use it.
+    pub(crate) fn admit(&self, caller: Option<&Extension<Caller>>) -> Result<Caller, Refusal> {
+        if self.version != VERSION {
+            return Err(status::no_such_path(&format!("/apis/{GROUP}/{}", self.version)).into());
+        }
+        let Some(Extension(caller)) = caller else {
+            return Err(status::unauthorized("the request carries no identity").into());
+        };
+        caller
+            .may_use(GROUP, &self.namespace)
+            .map_err(|denied| status::forbidden(GROUP, "repositories", &self.name, &denied.to_string()))?;
+        Ok(caller.clone())
+    }
+
+    /// The stored repository; nothing when there is none.
+    pub(crate) async fn repository(&self, client: &Client) -> Result<Option<Repository>, Refusal> {
+        let repositories: Api<Repository> = Api::namespaced(client.clone(), &self.namespace);
+        Ok(repositories.get_opt(&self.name).await?)
+    }
+
+    /// The refusal for a repository that is not there.
+    pub(crate) fn missing(&self) -> Refusal {
+        status::not_found(GROUP, "repositories", &self.name).into()
+    }
+}
+
+/// The whole body, at most [`BODY_LIMIT`] bytes of it.
+pub(crate) async fn read(body: Body) -> Result<Bytes, Refusal> {
+    match Limited::new(body, BODY_LIMIT).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
+            Err(status::too_large(BODY_LIMIT).into())
+        }
+        Err(_broken) => Err(status::bad_request("the request's body ended early").into()),
+    }
+}

@@ -1,0 +1,27 @@
+//! What the handlers share.
+
+use kube::Client;
+use windlass_api::jobs::JobRules;
+use windlass_api::repositories::RepositoryRules;
+use windlass_resources::Clients;
+use windlass_resources::repository::Sources;
+
+/// The largest body that is read, in bytes. Grafana's connectors read as much of a job.
+pub const BODY_LIMIT: usize = 1024 * 1024;
+
+/// Everything that answering needs.
+#[derive(Clone)]
+pub struct RepositoryApi {
+    /// Repositories and jobs.
+    pub provisioning: Client,
+    /// Secrets that repositories refer to.
+    pub core: Client,
+    /// Where managed resources are.
+    pub resources: Clients,
+    /// How a repository's files are reached.
+    pub sources: Sources,
+    /// What a repository may say.
+    pub repository_rules: RepositoryRules,
+    /// What a job may say.
+    pub job_rules: JobRules,
+}

@@ -1,0 +1,54 @@
+//! `POST …/test`: whether a repository, stored or proposed, can be used.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Extension, Path, State};
+use axum::response::Response;
+use tokio_util::sync::CancellationToken;
+use windlass_api::{Repository, status};
+use windlass_auth::Caller;
+use windlass_resources::check::check;
+
+use crate::answer::{Refusal, typed};
+use crate::request::{Target, read};
+use crate::state::RepositoryApi;
+
+/// Checks the repository in the body, or the stored one when the body is empty. The HTTP status is the result's code.
+///
+/// A proposed repository may leave its token out: the stored one's is used then, but only for the same URL, so that
+/// nobody can send a stored token to a server of their own.
+pub(crate) async fn run(
+    State(state): State<Arc<RepositoryApi>>,
+    Path(target): Path<Target>,
+    caller: Option<Extension<Caller>>,
+    body: Body,
+) -> Result<Response, Refusal> {
+    target.admit(caller.as_ref())?;
+    let body = read(body).await?;
+    let stored = target.repository(&state.provisioning).await?;
+    let repository = if body.is_empty() {
+        stored.ok_or_else(|| target.missing())?
+    } else {
+        let mut proposed: Repository = serde_json::from_slice(&body)
+            .map_err(|error| status::bad_request(format!("the body is not a Repository: {error}")))?;
+        proposed.metadata.namespace = Some(target.namespace.clone());
+        proposed.metadata.name = Some(target.name.clone());
+        proposed.metadata.finalizers = stored.as_ref().and_then(|stored| stored.metadata.finalizers.clone());
+        // A reference to a Secret is honoured for the stored repository's own token and URL alone.
+        proposed.secure.token.name.clear();
+        if let Some(stored) = stored
+            && stored.spec.url() == proposed.spec.url()
+        {
+            proposed.secure.token.name = stored.secure.token.name;
+        }
+        proposed
+    };
+    // Dropping the request drops the check, and with it whatever it waits for.
+    let cancel = CancellationToken::new();
+    let _stop = cancel.clone().drop_guard();
+    let checked =
+        check(&state.sources, &state.core, &repository, &state.repository_rules, &cancel).await;
+    let code = u16::try_from(checked.results.code).unwrap_or(500);
+    Ok(typed(code, "TestResults", &checked.results))
+}

@@ -1,0 +1,207 @@
+//! What happens to a repository's jobs and resources when it is deleted. Grafana: `controller/finalizers.go`.
+//!
+//! The order is fixed: no new work, then nothing of the provider's, then the resources. Each finalizer is taken off when
+//! it is done, so that a pass that was cut short does not begin again; names that are not ours are left to their owners.
+
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Preconditions};
+use serde_json::json;
+use windlass_api::{Job, Repository, finalizers, labels};
+use windlass_resources::finalize::{Finalize, release, remove};
+use windlass_resources::{Clients, ItemResult, ListError};
+use windlass_runtime::{CallError, Part, deadline, merge_patch};
+
+use crate::reconcile::{CALL, Context};
+
+/// The deadline of one resource.
+const ITEM: Duration = Duration::from_secs(15);
+/// How long until a running job is looked for again.
+const JOB_WAIT: Duration = Duration::from_secs(1);
+
+/// What a pass came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finalized {
+    /// Nothing of ours holds the repository any more.
+    Gone,
+    /// Something is still on its way; look again after this time.
+    Waiting(Duration),
+}
+
+/// Why a repository cannot be let go yet.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FinalizeError {
+    /// A call to the API failed.
+    #[error("failed to run the finalizer {finalizer}")]
+    Call {
+        /// The finalizer.
+        finalizer: &'static str,
+        /// What the API said.
+        #[source]
+        source: CallError,
+    },
+    /// The managed resources could not be listed.
+    #[error("failed to run the finalizer {finalizer}")]
+    List {
+        /// The finalizer.
+        finalizer: &'static str,
+        /// What went wrong.
+        #[source]
+        source: ListError,
+    },
+    /// Single resources are in the way.
+    #[error("{} resource(s) are in the way of the finalizer {finalizer}; first: {}", .failures.len(), first(.failures))]
+    Items {
+        /// The finalizer.
+        finalizer: &'static str,
+        /// The resources, with why.
+        failures: Vec<ItemResult>,
+    },
+    /// The pass was cut short.
+    #[error("the finalizer {finalizer} was cut short; it goes on")]
+    Interrupted {
+        /// The finalizer.
+        finalizer: &'static str,
+    },
+}
+
+impl FinalizeError {
+    /// The finalizer that is to blame.
+    pub(crate) fn finalizer(&self) -> &'static str {
+        match self {
+            Self::Call { finalizer, .. }
+            | Self::List { finalizer, .. }
+            | Self::Items { finalizer, .. }
+            | Self::Interrupted { finalizer } => finalizer,
+        }
+    }
+
+    /// The resources that are in the way.
+    pub(crate) fn items(&self) -> &[ItemResult] {
+        match self {
+            Self::Items { failures, .. } => failures,
+            _ => &[],
+        }
+    }
+}
+
+fn first(failures: &[ItemResult]) -> String {
+    failures.first().map_or_else(String::new, |item| {
+        let why = item.error.as_ref().map(ToString::to_string).unwrap_or_default();
+        format!("{} {:?} ({}): {why}", item.kind, item.name, item.path)
+    })
+}
+
+/// Runs the finalizers that the repository has, in their order.
+pub(crate) async fn run(context: &Context, repository: &Repository) -> Result<Finalized, FinalizeError> {
+    let mut current = repository.clone();
+    for finalizer in finalizers::ALL {
+        if !current.metadata.finalizers.iter().flatten().any(|held| held == finalizer) {
+            continue;
+        }
+        let done = match finalizer {
+            finalizers::REMOVE_PENDING_JOBS => remove_pending_jobs(context, &current).await?,
+            finalizers::RELEASE_ORPHAN_RESOURCES => let_go(context, &current, finalizer).await?,
+            finalizers::REMOVE_ORPHAN_RESOURCES => let_go(context, &current, finalizer).await?,
+            // `cleanup` takes hooks off the provider; a repository without one has nothing there.
+            _ => Finalized::Gone,
+        };
+        if let Finalized::Waiting(_) = done {
+            return Ok(done);
+        }
+        current = take_off(context, &current, finalizer).await?;
+        tracing::info!(
+            namespace = current.metadata.namespace,
+            repository = current.metadata.name,
+            finalizer,
+            "finalizer done"
+        );
+    }
+    Ok(Finalized::Gone)
+}
+
+/// Deletes the jobs of the repository that wait, and waits for those that run: their worker stops when it sees that the
+/// repository goes, or loses its lease.
+async fn remove_pending_jobs(context: &Context, repository: &Repository) -> Result<Finalized, FinalizeError> {
+    const FINALIZER: &str = finalizers::REMOVE_PENDING_JOBS;
+    let failed = |source| FinalizeError::Call { finalizer: FINALIZER, source };
+    let name = repository.metadata.name.as_deref().unwrap_or_default();
+    let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
+    let jobs: Api<Job> = Api::namespaced(context.clients.provisioning.clone(), namespace);
+    let found = deadline(CALL, "list the repository's jobs", jobs.list(&ListParams::default())).await.map_err(failed)?;
+    let mut running = 0;
+    for job in found.items.into_iter().filter(|job| job.spec.repository == name) {
+        if job.spec.action.is_orphan_cleanup() {
+            continue;
+        }
+        if job.metadata.labels.as_ref().is_some_and(|marks| marks.contains_key(labels::CLAIM)) {
+            running += 1;
+            continue;
+        }
+        let guarded = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: job.metadata.uid.clone(),
+                resource_version: job.metadata.resource_version.clone(),
+            }),
+            ..DeleteParams::default()
+        };
+        let job_name = job.metadata.name.as_deref().unwrap_or_default();
+        match deadline(CALL, format!("delete job {job_name}"), jobs.delete(job_name, &guarded)).await {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            // It was claimed just now.
+            Err(error) if error.is_conflict() => running += 1,
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(if running == 0 { Finalized::Gone } else { Finalized::Waiting(JOB_WAIT) })
+}
+
+/// Removes or releases everything that the repository manages, and looks again until there is nothing.
+async fn let_go(
+    context: &Context,
+    repository: &Repository,
+    finalizer: &'static str,
+) -> Result<Finalized, FinalizeError> {
+    let work = Finalize {
+        clients: Clients {
+            folders: context.clients.folders.clone(),
+            dashboards: context.clients.dashboards.clone(),
+        },
+        namespace: repository.metadata.namespace.clone().unwrap_or_default(),
+        repository: repository.metadata.name.clone().unwrap_or_default(),
+        workers: context.parallel,
+        timeout: ITEM,
+        cancel: context.cancel.clone(),
+        on_result: std::sync::Arc::new(|_item| {}),
+    };
+    let finalized = if finalizer == finalizers::RELEASE_ORPHAN_RESOURCES {
+        release(&work).await
+    } else {
+        remove(&work).await
+    }
+    .map_err(|source| FinalizeError::List { finalizer, source })?;
+    if !finalized.failures.is_empty() {
+        return Err(FinalizeError::Items { finalizer, failures: finalized.failures });
+    }
+    if finalized.cancelled {
+        return Err(FinalizeError::Interrupted { finalizer });
+    }
+    Ok(if finalized.found == 0 { Finalized::Gone } else { Finalized::Waiting(Duration::ZERO) })
+}
+
+async fn take_off(
+    context: &Context,
+    repository: &Repository,
+    finalizer: &'static str,
+) -> Result<Repository, FinalizeError> {
+    let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
+    let api: Api<Repository> = Api::namespaced(context.clients.provisioning.clone(), namespace);
+    let kept: Vec<&String> =
+        repository.metadata.finalizers.iter().flatten().filter(|held| *held != finalizer).collect();
+    let patch = json!({"metadata": {"finalizers": kept}});
+    merge_patch(&api, repository, Part::Object, patch, CALL)
+        .await
+        .map_err(|source| FinalizeError::Call { finalizer, source })
+}

@@ -1,0 +1,111 @@
+//! Git repositories behind Git's own `http-backend`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde_json::json;
+use windlass_git::http_backend::{HttpBackend, Running};
+use windlass_git::seed::{self, Edit};
+
+/// A bare repository, served over smart HTTP until it is dropped.
+pub struct Remote {
+    folder: tempfile::TempDir,
+    server: Running,
+}
+
+impl Remote {
+    /// A repository with these files on `main`.
+    pub async fn new(files: Vec<(String, String)>) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        commit(folder.path().join("dashboards.git"), files.into_iter().map(put).collect()).await?;
+        let server = HttpBackend::new(folder.path()).start().await?;
+        Ok(Self { folder, server })
+    }
+
+    /// Commits changes; a file without content is deleted.
+    pub async fn commit(&self, changes: Vec<(String, Option<String>)>) -> Result<()> {
+        let edits = changes
+            .into_iter()
+            .map(|(path, content)| match content {
+                Some(content) => put((path, content)),
+                None => Edit::Delete(path),
+            })
+            .collect();
+        commit(self.folder.path().join("dashboards.git"), edits).await
+    }
+
+    /// The URL to clone from.
+    pub fn url(&self) -> String {
+        format!("{}/dashboards.git", self.server.origin())
+    }
+
+    /// Scheme, host and port of the URL.
+    pub fn origin(&self) -> String {
+        self.server.origin()
+    }
+
+    /// Requests that the server has seen.
+    pub fn requests(&self) -> u64 {
+        self.server.log().count()
+    }
+
+    /// The requests, as `POST /a.git/git-upload-pack`.
+    pub fn request_lines(&self) -> Vec<String> {
+        self.server.log().lines()
+    }
+}
+
+fn put((path, content): (String, String)) -> Edit {
+    Edit::Put(path, content.into_bytes())
+}
+
+async fn commit(repository: PathBuf, edits: Vec<Edit>) -> Result<()> {
+    tokio::task::spawn_blocking(move || seed::commit(&repository, "main", edits, "a change")).await??;
+    Ok(())
+}
+
+/// A dashboard as Grafana exports it, some three kilobytes long.
+pub fn dashboard(name: &str, title: &str) -> String {
+    let mut spec = spec(title);
+    spec["uid"] = name.into();
+    format!("{spec:#}")
+}
+
+/// The same as a Kubernetes-style document.
+pub fn kubernetes_dashboard(name: &str, title: &str) -> String {
+    let document = json!({
+        "apiVersion": "dashboard.grafana.app/v1beta1",
+        "kind": "Dashboard",
+        "metadata": {"name": name},
+        "spec": spec(title),
+    });
+    format!("{document:#}")
+}
+
+fn spec(title: &str) -> serde_json::Value {
+    let panels: Vec<serde_json::Value> = (0..4)
+        .map(|number| {
+            json!({
+                "id": number,
+                "title": format!("Requests, part {number}"),
+                "type": "timeseries",
+                "gridPos": {"h": 8, "w": 12, "x": (number % 2) * 12, "y": number / 2 * 8},
+                "fieldConfig": {"defaults": {"unit": "reqps", "min": 0}, "overrides": []},
+                "targets": [{
+                    "refId": "A",
+                    "expr": format!("sum by (service) (rate(http_requests_total{{shard=\"{number}\"}}[5m]))"),
+                    "legendFormat": "{{service}}",
+                }],
+            })
+        })
+        .collect();
+    json!({
+        "title": title,
+        "tags": ["generated"],
+        "schemaVersion": 41,
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": []},
+        "panels": panels,
+    })
+}

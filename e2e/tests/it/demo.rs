@@ -1,0 +1,92 @@
+//! `windlass demo`, as the README says.
+
+use std::time::Duration;
+
+use windlass_e2e::{Peers, Process, Programs, free_port};
+
+const END: Duration = Duration::from_secs(90);
+
+fn ports() -> (String, String) {
+    (format!("127.0.0.1:{}", free_port().unwrap()), format!("127.0.0.1:{}", free_port().unwrap()))
+}
+
+#[tokio::test]
+async fn the_demo_pulls_its_sample_and_ends_with_success() {
+    if !Peers::present(&["git"]).unwrap() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (api, exchange) = ports();
+    let arguments = ["demo", "--once", "--api-address", &api, "--exchange-address", &exchange];
+    let mut demo =
+        Process::start(&Programs::path("windlass").unwrap(), &arguments, &[], &folder.path().join("log")).unwrap();
+    let code = demo.end(END).await.unwrap();
+    let said = demo.output();
+    assert_eq!(code, 0, "{said}");
+    for expected in ["sample is healthy", "success", "Dashboard", "Folder", "repository checked", "job claimed"] {
+        assert!(said.contains(expected), "{expected:?} is missing in:\n{said}");
+    }
+}
+
+#[tokio::test]
+async fn the_demo_stays_up_until_it_is_told_to_end() {
+    if !Peers::present(&["git"]).unwrap() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (api, exchange) = ports();
+    let arguments = ["demo", "--api-address", &api, "--exchange-address", &exchange];
+    let temporary = folder.path().display().to_string();
+    let mut demo = Process::start(
+        &Programs::path("windlass").unwrap(),
+        &arguments,
+        &[("TMPDIR", temporary.as_str())],
+        &folder.path().join("log"),
+    )
+    .unwrap();
+    demo.says("Ctrl-C ends everything").await.unwrap();
+    let said = demo.output();
+    assert!(said.contains(&format!("https://localhost:{}", api.rsplit(':').next().unwrap())), "{said}");
+    assert!(said.contains("/repositories/sample/jobs"), "{said}");
+    demo.signal("INT").await.unwrap();
+    assert_eq!(demo.end(END).await.unwrap(), 0);
+    let left: Vec<String> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with("windlass-demo"))
+        .collect();
+    assert_eq!(left, Vec::<String>::new(), "the demo left its folder behind");
+}
+
+#[tokio::test]
+async fn a_taken_port_is_an_error_that_names_the_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (api, exchange) = ports();
+    for (flag, arguments) in [
+        ("--api-address", ["demo", "--once", "--api-address", &address, "--exchange-address", &exchange]),
+        ("--exchange-address", ["demo", "--once", "--api-address", &api, "--exchange-address", &address]),
+    ] {
+        let log = folder.path().join("log");
+        let mut demo = Process::start(&Programs::path("windlass").unwrap(), &arguments, &[], &log).unwrap();
+        assert_eq!(demo.end(END).await.unwrap(), 1);
+        let said = demo.output();
+        assert!(said.contains(&address) && said.contains(&format!("choose another with {flag}")), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_repository_that_cannot_be_read_fails_the_demo_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let (api, exchange) = ports();
+    let url = format!("http://127.0.0.1:{}/nothing.git", free_port().unwrap());
+    let arguments =
+        ["demo", "--once", "--api-address", &api, "--exchange-address", &exchange, "--url", &url];
+    let log = folder.path().join("log");
+    let mut demo = Process::start(&Programs::path("windlass").unwrap(), &arguments, &[], &log).unwrap();
+    assert_eq!(demo.end(END).await.unwrap(), 1);
+    let said = demo.output();
+    assert!(said.contains("is not healthy") && said.contains("127.0.0.1"), "{said}");
+}

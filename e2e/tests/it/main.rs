@@ -1,0 +1,10 @@
+//! The real programs, end to end.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")]
+
+mod curl;
+mod demo;
+mod faults;
+mod hostile;
+mod kubectl;
+mod operators;
+mod pull;

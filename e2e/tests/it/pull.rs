@@ -1,0 +1,135 @@
+//! What a pull does to the API, over real HTTP.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use windlass_e2e::{Operator, Peers, Remote, Server, dashboard, kubernetes_dashboard};
+
+async fn titles(server: &Server) -> BTreeMap<String, String> {
+    let list = server.get(&["dashboards"]).await.unwrap();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    list["items"].as_array().unwrap().iter().map(|d| (text(&d["metadata"]["name"]), text(&d["spec"]["title"]))).collect()
+}
+
+fn expect(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, title)| ((*name).to_owned(), (*title).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn the_api_follows_the_branch_by_full_and_incremental_pulls() {
+    if !Peers::present(&["git", "curl", "jq", "kubectl"]).unwrap() {
+        return;
+    }
+    let files = vec![
+        ("a.json".to_owned(), dashboard("a", "A")),
+        ("team/b.json".to_owned(), dashboard("b", "B")),
+        ("team/deep/c.yaml".to_owned(), kubernetes_dashboard("c", "C")),
+        ("README.md".to_owned(), "# not a resource".to_owned()),
+    ];
+    let remote = Remote::new(files).await.unwrap();
+    let server = Server::start(&[remote.origin()]).await.unwrap();
+    let _repo = Operator::start(&server, "provisioning-repo", &[]).await.unwrap();
+    let _jobs = Operator::start(&server, "provisioning-jobs", &[]).await.unwrap();
+    server.create_repository("follow", &remote.url()).await.unwrap();
+    server.healthy("follow").await.unwrap();
+
+    let first = server.pull("follow", false).await.unwrap();
+    assert_eq!(first["status"]["state"], "success", "{first:#}");
+    assert_eq!(titles(&server).await, expect(&[("a", "A"), ("b", "B"), ("c", "C")]));
+
+    let before = remote.requests();
+    let unchanged = server.pull("follow", true).await.unwrap();
+    assert_eq!(unchanged["status"]["message"], "same commit as last time", "{unchanged:#}");
+    assert_eq!(remote.requests() - before, 1, "{:?}", remote.request_lines());
+
+    let change = vec![
+        ("a.json".to_owned(), Some(dashboard("a", "A two"))),
+        ("team/b.json".to_owned(), None),
+        ("other/d.json".to_owned(), Some(dashboard("d", "D"))),
+    ];
+    remote.commit(change).await.unwrap();
+    let before = remote.requests();
+    let changed = server.pull("follow", true).await.unwrap();
+    assert_eq!(changed["status"]["state"], "success", "{changed:#}");
+    assert_eq!(remote.requests() - before, 2, "{:?}", remote.request_lines());
+    assert_eq!(titles(&server).await, expect(&[("a", "A two"), ("c", "C"), ("d", "D")]));
+
+    server.kubectl(&["delete", "dashboard", "c"]).await.unwrap();
+    server.pull("follow", false).await.unwrap();
+    assert_eq!(titles(&server).await, expect(&[("a", "A two"), ("c", "C"), ("d", "D")]), "a full pull repairs");
+
+    let repository = server.get(&["repository", "follow"]).await.unwrap();
+    let status = &repository["status"];
+    assert_eq!(status["sync"]["state"], "success", "{status:#}");
+    assert_eq!(status["sync"]["lastRef"].as_str().unwrap().len(), 40);
+    let count = |resource: &str| {
+        status["stats"].as_array().unwrap().iter().find(|s| s["resource"] == resource).map(|s| s["count"].clone())
+    };
+    assert_eq!(count("dashboards"), Some(3.into()), "{status:#}");
+    let pulled = status["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "PullStatus").unwrap();
+    assert_eq!((pulled["status"].as_str(), pulled["reason"].as_str()), (Some("True"), Some("Success")));
+}
+
+#[tokio::test]
+async fn deleting_a_repository_removes_or_releases_what_it_manages() {
+    if !Peers::present(&["git", "curl", "jq", "kubectl"]).unwrap() {
+        return;
+    }
+    let files = |prefix: &str| {
+        vec![
+            (format!("{prefix}/x.json"), dashboard(&format!("{prefix}-x"), "X")),
+            (format!("{prefix}/deep/y.json"), dashboard(&format!("{prefix}-y"), "Y")),
+        ]
+    };
+    let (remove, release) = (Remote::new(files("rm")).await.unwrap(), Remote::new(files("keep")).await.unwrap());
+    let server = Server::start(&[remove.origin(), release.origin()]).await.unwrap();
+    let _repo = Operator::start(&server, "provisioning-repo", &[]).await.unwrap();
+    let _jobs = Operator::start(&server, "provisioning-jobs", &[]).await.unwrap();
+    for (name, remote) in [("remove", &remove), ("release", &release)] {
+        server.create_repository(name, &remote.url()).await.unwrap();
+        server.healthy(name).await.unwrap();
+        let pulled = server.pull(name, false).await.unwrap();
+        assert_eq!(pulled["status"]["state"], "success", "{pulled:#}");
+    }
+    let finalizers = r#"{"metadata":{"finalizers":["remove-pending-jobs","release-orphan-resources"]}}"#;
+    server.kubectl(&["patch", "repository", "release", "--type=merge", "-p", finalizers]).await.unwrap();
+    server.kubectl(&["delete", "repository", "remove", "release", "--timeout=60s"]).await.unwrap();
+    let left = server.get(&["dashboards"]).await.unwrap();
+    let names: Vec<&str> =
+        left["items"].as_array().unwrap().iter().filter_map(|d| d["metadata"]["name"].as_str()).collect();
+    assert_eq!(names, ["keep-x", "keep-y"]);
+    for item in left["items"].as_array().unwrap() {
+        assert_eq!(item["metadata"]["annotations"]["grafana.app/managerId"], Value::Null, "{item:#}");
+    }
+    let folders = server.get(&["folders"]).await.unwrap();
+    assert_eq!(folders["items"].as_array().unwrap().len(), 3, "the released ones: {folders:#}");
+}
+
+#[tokio::test]
+async fn a_bad_file_is_named_and_the_others_are_applied() {
+    if !Peers::present(&["git", "curl", "jq", "kubectl"]).unwrap() {
+        return;
+    }
+    let files = vec![
+        ("good.json".to_owned(), dashboard("good", "Good")),
+        ("broken.yaml".to_owned(), "a: [unclosed".to_owned()),
+        ("strange.json".to_owned(), "{\"hello\": \"world\"}".to_owned()),
+        ("one.json".to_owned(), dashboard("twice", "First")),
+        ("two.json".to_owned(), dashboard("twice", "Second")),
+    ];
+    let remote = Remote::new(files).await.unwrap();
+    let server = Server::start(&[remote.origin()]).await.unwrap();
+    let _repo = Operator::start(&server, "provisioning-repo", &[]).await.unwrap();
+    let _jobs = Operator::start(&server, "provisioning-jobs", &[]).await.unwrap();
+    server.create_repository("mixed", &remote.url()).await.unwrap();
+    server.healthy("mixed").await.unwrap();
+    let filed = server.pull("mixed", false).await.unwrap();
+    assert_eq!(filed["status"]["state"], "warning", "{filed:#}");
+    let warnings = filed["status"]["warnings"].to_string();
+    for file in ["broken.yaml", "strange.json", "two.json"] {
+        assert!(warnings.contains(file), "{file} is not named in {warnings}");
+    }
+    let found = titles(&server).await;
+    assert_eq!(found.get("good").map(String::as_str), Some("Good"));
+    assert!(found.contains_key("twice"));
+}
