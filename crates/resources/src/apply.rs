@@ -17,7 +17,7 @@ use windlass_git::Source;
 use self::load::Loaded;
 use self::state::State;
 use crate::objects::{Halt, Objects, Removal, Start, duplicate};
-use crate::outcome::{Action, Failure, ItemResult, OnResult, Reason};
+use crate::outcome::{Action, Failure, ItemResult, MayWrite, OnResult, Reason};
 use crate::parse::{self, ParseContext, ParsedResource};
 use crate::plan::{Deletion, Existing, FileWrite, FolderAction, FolderWrite, Known, Plan, Target};
 use crate::{Clients, Context, FOLDER, Kind, Managed, managed};
@@ -58,6 +58,9 @@ pub struct Job {
     pub options: Options,
     /// Looked at before every write: once cancelled, nothing more is written.
     pub cancel: CancellationToken,
+    /// Asked before every write, beside [`cancel`](Self::cancel): a lease knows from its own clock that it has
+    /// lapsed, before anybody could have cancelled anything (a process that was stopped and goes on).
+    pub may_write: MayWrite,
     /// Where results go.
     pub on_result: OnResult,
 }
@@ -95,13 +98,15 @@ pub struct Summary {
 /// Applies a plan. Never fails as a whole: results go to [`Job::on_result`], one for each change that was tried or
 /// skipped, and one for each notice.
 pub async fn run(plan: Plan, job: Job) -> Summary {
-    let Plan { notices, root, delete_files, folders, renames, delete_folders, files, replaced_folders, kept } = plan;
+    let Plan { notices, root, delete_files, folders, renames, delete_folders, files, replaced_folders, kept } =
+        plan;
     let applier = Arc::new(Applier {
         objects: Objects {
             clients: job.clients.clone(),
             context: job.context.clone(),
             dry_run: job.options.dry_run,
             cancel: job.cancel.clone(),
+            may_write: job.may_write.clone(),
         },
         state: State::new(job.options.max_errors, job.on_result.clone()),
         listed: OnceCell::new(),
@@ -147,7 +152,7 @@ struct Applier {
 impl Applier {
     /// Whether anything more may be started.
     fn may_go_on(&self) -> bool {
-        if self.job.cancel.is_cancelled() {
+        if self.job.cancel.is_cancelled() || !(self.job.may_write)() {
             self.state.stop(Stopped::Cancelled);
         }
         !self.state.is_stopped()
@@ -173,12 +178,12 @@ impl Applier {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Runs one change under its deadline and reports it.
+    /// Runs one change under its deadline and reports it; `done` may decide that there is nothing to report.
     async fn change<T>(
         &self,
         item: ItemResult,
         work: impl Future<Output = Result<T, Halt>>,
-        done: impl FnOnce(T, ItemResult) -> ItemResult,
+        done: impl FnOnce(T, ItemResult) -> Option<ItemResult>,
     ) -> bool {
         let limit = self.job.options.timeout;
         let outcome = tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
@@ -187,7 +192,9 @@ impl Applier {
         });
         match outcome {
             Ok(value) => {
-                self.state.record(done(value, item));
+                if let Some(item) = done(value, item) {
+                    self.state.record(item);
+                }
                 true
             }
             // Not tried, and not reported: whoever cancelled knows.
@@ -224,7 +231,7 @@ impl Applier {
             if item.action != Action::Renamed || action == Action::Ignored {
                 item.action = action;
             }
-            item
+            Some(item)
         };
         // Files may go into a folder that merely could not be brought up to date.
         if !self.change(item, work, done).await && !matches!(action, FolderAction::Update(_)) {
@@ -268,7 +275,11 @@ impl Applier {
 
     /// Names that the object of a file can have: what its former content says, or, where that says nothing, what
     /// the API says about the path.
-    async fn names_from_content(&self, path: &str, id: windlass_git::ObjectId) -> Vec<(String, Option<String>)> {
+    async fn names_from_content(
+        &self,
+        path: &str,
+        id: windlass_git::ObjectId,
+    ) -> Vec<(String, Option<String>)> {
         if let Ok(content) = self.job.source.blob(id, &self.job.cancel).await
             && let Ok(resource) = self.parse(path, &content, None, &id.to_string())
         {
@@ -277,7 +288,9 @@ impl Applier {
         let context = &self.job.context;
         let listed = self.listed.get_or_init(|| async {
             let found = managed::list(&self.job.clients, &context.namespace, &context.repository).await;
-            found.inspect_err(|error| tracing::warn!(%error, path, "former object of a file is not known")).ok()
+            found
+                .inspect_err(|error| tracing::warn!(%error, path, "former object of a file is not known"))
+                .ok()
         });
         let listed = listed.await.iter().flat_map(|managed| &managed.files);
         listed
@@ -348,23 +361,28 @@ impl Applier {
     async fn write_file(self: Arc<Self>, loaded: Loaded) {
         let item = loaded.item();
         let Loaded { write, resource: Ok(resource), previous_name } = loaded else { return };
-        let (start, surplus) = objects_of(&write, &resource, previous_name);
-        let path = write.previous_path.as_deref().unwrap_or(&write.path);
-        let work = async {
-            let action = self.objects.put_resource(&resource, &write.path, start, &self.kept).await?;
-            for (name, version) in &surplus {
-                self.objects.delete(&resource.kind, name, path, version.as_deref()).await?;
-            }
-            Ok(action)
-        };
+        let (start, left_behind) = objects_of(&write, &resource, previous_name);
+        let work = self.objects.put_resource(&resource, &write.path, start, &self.kept);
         let renamed = write.previous_path.is_some();
         let done = |action, mut item: ItemResult| {
-            item.action = if renamed && action != Action::Ignored { Action::Renamed } else { action };
-            item
+            item.action = if renamed && action == Action::Updated { Action::Renamed } else { action };
+            Some(item)
         };
         if !self.change(item, work, done).await {
             self.state.write_failed(&write);
+            return;
         }
+        let path = write.previous_path.as_ref().unwrap_or(&write.path);
+        for existing in left_behind {
+            self.delete_left_behind(&resource.kind, path, existing).await;
+        }
+    }
+
+    /// Deletes the object of a name that a file no longer has, if the file was the last to write it.
+    async fn delete_left_behind(&self, kind: &Kind, path: &str, (name, version): (String, Option<String>)) {
+        let item = ItemResult::new(Some(kind), path, &name, Action::Deleted);
+        let work = self.objects.delete(kind, &name, path, version.as_deref());
+        self.change(item, work, |removal, item| (removal == Removal::Gone).then_some(item)).await;
     }
 }
 
@@ -378,7 +396,8 @@ fn objects_of(
         Known::Listed(existing) => {
             let (same, others): (Vec<_>, Vec<_>) =
                 existing.iter().partition(|existing| existing.name == resource.name);
-            let start = same.first().map_or(Start::Absent, |existing| Start::At(existing.resource_version.clone()));
+            let start =
+                same.first().map_or(Start::Absent, |existing| Start::At(existing.resource_version.clone()));
             let version = |existing: &Existing| Some(existing.resource_version.clone());
             (start, others.into_iter().map(|existing| (existing.name.clone(), version(existing))).collect())
         }
@@ -398,11 +417,11 @@ fn known_target(target: &Target) -> Option<(String, Option<String>)> {
     }
 }
 
-fn removed(removal: Removal, mut item: ItemResult) -> ItemResult {
+fn removed(removal: Removal, mut item: ItemResult) -> Option<ItemResult> {
     if removal == Removal::Kept {
         item.action = Action::Ignored;
     }
-    item
+    Some(item)
 }
 
 impl Loaded {

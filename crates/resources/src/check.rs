@@ -57,19 +57,20 @@ pub async fn check(
     }
     let source = match sources.open(core, repository).await {
         Ok(source) => source,
-        Err(error) => return Checked::failed(error.http_code(), error.reason(), vec![of_open(repository, &error)]),
+        Err(error) => {
+            return Checked::failed(error.http_code(), error.reason(), vec![of_open(repository, &error)]);
+        }
     };
     match source.resolve(repository.spec.branch(), cancel).await {
         Ok(revision) => Checked::healthy(revision),
-        Err(error) => {
-            Checked::failed(error.http_code(), error.reason(), vec![of_git(repository, &error)])
-        }
+        Err(error) => Checked::failed(error.http_code(), error.reason(), vec![of_git(repository, &error)]),
     }
 }
 
 /// What a check came to that did not end in time.
 pub fn timed_out(repository: &Repository, after: std::time::Duration) -> Checked {
-    let detail = format!("the repository could not be read within {after:?}; the server is slow, or not answering");
+    let detail =
+        format!("the repository could not be read within {after:?}; the server is slow, or not answering");
     let error = ErrorDetails {
         kind: "InternalError".to_owned(),
         field: url_field(repository),
@@ -98,7 +99,11 @@ fn of_git(repository: &Repository, error: &GitError) -> ErrorDetails {
 }
 
 fn url_field(repository: &Repository) -> String {
-    format!("spec.{}.{}", repository.spec.kind.as_str(), if repository.spec.is_git() { "url" } else { "path" })
+    format!(
+        "spec.{}.{}",
+        repository.spec.kind.as_str(),
+        if repository.spec.is_git() { "url" } else { "path" }
+    )
 }
 
 fn details(kind: &str, field: String, error: &dyn std::error::Error) -> ErrorDetails {

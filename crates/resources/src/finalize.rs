@@ -115,6 +115,7 @@ impl<'a> Run<'a> {
             },
             dry_run: false,
             cancel: job.cancel.clone(),
+            may_write: std::sync::Arc::new(|| true),
         };
         let finalized = Finalized { found: managed.len(), ..Finalized::default() };
         Ok(Self { job, objects, managed, finalized })

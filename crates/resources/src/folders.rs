@@ -55,11 +55,14 @@ pub async fn read_metadata(
     let present: HashMap<(&str, &str), &str> = managed
         .folders
         .iter()
-        .filter_map(|folder| Some(((folder.path.as_str(), folder.checksum.as_deref()?), folder.name.as_str())))
+        .filter_map(|folder| {
+            Some(((folder.path.as_str(), folder.checksum.as_deref()?), folder.name.as_str()))
+        })
         .collect();
     let limit = context.max_file_bytes.min(source.limits().blob_bytes);
     for entry in &tree.entries {
-        if paths::classify(&entry.path, entry.kind) != Class::FolderMetadata || parent(&entry.path).is_empty() {
+        if paths::classify(&entry.path, entry.kind) != Class::FolderMetadata || parent(&entry.path).is_empty()
+        {
             continue;
         }
         let directory = parent(&entry.path);
@@ -151,7 +154,8 @@ pub(crate) fn resolve(
             checksum: None,
         };
         let file = || format!("{directory}/{FOLDER_METADATA}");
-        let refuse = |reason, message: String| Notice { path: file(), failure: Failure::new(reason, message) };
+        let refuse =
+            |reason, message: String| Notice { path: file(), failure: Failure::new(reason, message) };
         match metadata.0.get(directory) {
             None => {}
             Some(Stated::Bad(error)) => {
@@ -160,17 +164,23 @@ pub(crate) fn resolve(
                     FileError::TooLarge { .. } => Reason::ResourceTooLarge,
                     _ => Reason::InvalidFolderMetadata,
                 };
-                notices.push(refuse(reason, format!("{error}; the folder keeps the name it would have without")));
+                notices
+                    .push(refuse(reason, format!("{error}; until it is mended, the folder keeps its name")));
                 if let Some(present) = by_path.get(directory.as_str()) {
                     folder.id.clone_from(&present.name);
                     folder.title = None;
                 }
             }
             Some(Stated::Unchanged { name, .. } | Stated::New { name, .. }) if winner(name) != directory => {
-                let message = format!("folder {name:?} is already described by {:?}", format!("{}/{FOLDER_METADATA}", winner(name)));
+                let message = format!(
+                    "folder {name:?} is already described by {:?}",
+                    format!("{}/{FOLDER_METADATA}", winner(name))
+                );
                 notices.push(refuse(Reason::FolderMetadataConflict, message));
             }
-            Some(Stated::Unchanged { name, .. } | Stated::New { name, .. }) if root.as_deref() == Some(name) => {
+            Some(Stated::Unchanged { name, .. } | Stated::New { name, .. })
+                if root.as_deref() == Some(name) =>
+            {
                 let message = format!("{name:?} is the name of the repository's own folder; choose another");
                 notices.push(refuse(Reason::FolderMetadataConflict, message));
             }
@@ -198,4 +208,3 @@ pub(crate) fn resolve(
     }
     Folders { by_path: resolved, root, notices }
 }
-

@@ -24,12 +24,14 @@
 )]
 
 pub mod apply;
+pub mod check;
 pub mod finalize;
 pub mod folders;
 pub mod managed;
 pub mod parse;
 pub mod paths;
 pub mod plan;
+pub mod repository;
 
 mod context;
 mod kinds;
@@ -44,5 +46,5 @@ mod test_source;
 pub use self::context::{Clients, Context};
 pub use self::kinds::{DASHBOARD, FOLDER, Kind};
 pub use self::managed::{ListError, Managed, ManagedItem, list_resources};
-pub use self::outcome::{Action, Failure, ItemResult, OnResult, Reason};
+pub use self::outcome::{Action, Failure, ItemResult, MayWrite, OnResult, Reason};
 pub use self::plan::Plan;

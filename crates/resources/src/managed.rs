@@ -135,7 +135,8 @@ async fn list_kind(
     repository: &str,
 ) -> Result<Vec<ManagedItem>, ListError> {
     let collection = Collection { client, kind, version: kind.version, namespace, dry_run: false };
-    let failed = |detail: String| ListError { resource: kind.resource, repository: repository.to_owned(), detail };
+    let failed =
+        |detail: String| ListError { resource: kind.resource, repository: repository.to_owned(), detail };
     let mut restarts = 0;
     loop {
         match list_pages(&collection, repository).await {

@@ -63,7 +63,9 @@ fn with_hash(repository: &str, key: &str, name: &str) -> String {
     let hash = sanitise(&URL_SAFE.encode(hasher.finalize()));
     let kept = name.len().min(MAX_NAME - MIN_HASH - 1);
     let room = MAX_NAME - kept - 1;
-    sanitise(&format!("{}-{}", truncate(name, kept), truncate(&hash, room)))
+    let joined = sanitise(&format!("{}-{}", truncate(name, kept), truncate(&hash, room)));
+    // Differs from the rule above only where that would leave what no server accepts, such as `-x` of `.-x`.
+    joined.trim_matches(['-', '.']).to_owned()
 }
 
 /// Lower case, only `[a-z0-9.-]`, `_` and `/` as hyphens, no two hyphens in a row, at most 40 characters, no hyphen

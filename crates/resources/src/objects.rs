@@ -15,7 +15,7 @@ use crate::folders::Folder;
 use crate::parse::ParsedResource;
 use crate::plan::FolderAction;
 use crate::wire::{Answer, CallError, Collection, PatchKind};
-use crate::{Action, Clients, Context, FOLDER, Failure, Kind, Reason};
+use crate::{Action, Clients, Context, FOLDER, Failure, Kind, MayWrite, Reason};
 
 /// Rounds of look and write before somebody else's haste is reported.
 const ATTEMPTS: usize = 6;
@@ -68,7 +68,8 @@ impl Head {
 
     fn is_managed_by(&self, repository: &str) -> bool {
         let marks = &self.metadata.annotations;
-        marks.managed_by.as_deref() == Some(MANAGER_KIND_REPO) && marks.manager_id.as_deref() == Some(repository)
+        marks.managed_by.as_deref() == Some(MANAGER_KIND_REPO)
+            && marks.manager_id.as_deref() == Some(repository)
     }
 }
 
@@ -111,6 +112,7 @@ pub(crate) struct Objects {
     pub(crate) context: Context,
     pub(crate) dry_run: bool,
     pub(crate) cancel: CancellationToken,
+    pub(crate) may_write: MayWrite,
 }
 
 impl Objects {
@@ -121,7 +123,7 @@ impl Objects {
 
     /// Asked before every write: a sync whose lease is lost writes nothing more.
     fn gate(&self) -> Result<(), Halt> {
-        if self.cancel.is_cancelled() { Err(Halt::Cancelled) } else { Ok(()) }
+        if self.cancel.is_cancelled() || !(self.may_write)() { Err(Halt::Cancelled) } else { Ok(()) }
     }
 
     /// Creates or updates the object of a file. One request for what is absent or at a known version.
@@ -263,7 +265,12 @@ impl Objects {
     }
 
     /// Takes the manager's marks off an object, at whatever version it is, as long as they are ours.
-    pub(crate) async fn release(&self, kind: &Kind, name: &str, resource_version: &str) -> Result<Removal, Halt> {
+    pub(crate) async fn release(
+        &self,
+        kind: &Kind,
+        name: &str,
+        resource_version: &str,
+    ) -> Result<Removal, Halt> {
         let collection = self.collection(kind, kind.version);
         let failed = |error| failure(kind, name, "release", error);
         let mut version = Some(resource_version.to_owned());
@@ -295,7 +302,8 @@ impl Objects {
         let marks = &head.metadata.annotations;
         let repository = &self.context.repository;
         if head.metadata.deletion_timestamp.is_some() {
-            let message = format!("{} {name:?} is being deleted; it is written again at the next sync", what(kind));
+            let message =
+                format!("{} {name:?} is being deleted; it is written again at the next sync", what(kind));
             return Err(Failure::new(Reason::ApiError, message));
         }
         if head.is_managed_by(repository) || marks.allows_edits.as_deref() == Some("true") {
@@ -309,7 +317,10 @@ impl Objects {
                 "resource '{name}' exists and is not managed by a repository; delete or rename it to have it synced"
             ),
             (Some(_), id) if is_folder => {
-                format!("target folder is managed by a different repository ({})", id.as_deref().unwrap_or_default())
+                format!(
+                    "target folder is managed by a different repository ({})",
+                    id.as_deref().unwrap_or_default()
+                )
             }
             (Some(by), id) => format!(
                 "resource '{name}' is managed by {by} '{}' and cannot be modified by repo '{repository}'",
@@ -329,7 +340,8 @@ pub(crate) fn duplicate(kind: &Kind, name: &str, holder: &str) -> Failure {
 }
 
 fn busy(kind: &Kind, name: &str) -> Failure {
-    let message = format!("failed to write {} {name:?}: it keeps changing; the next sync tries again", what(kind));
+    let message =
+        format!("failed to write {} {name:?}: it keeps changing; the next sync tries again", what(kind));
     Failure::new(Reason::ApiError, message)
 }
 

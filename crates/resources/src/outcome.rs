@@ -174,3 +174,6 @@ impl ItemResult {
 
 /// Where results go. Called from several tasks, in no particular order within a phase; must not block.
 pub type OnResult = Arc<dyn Fn(ItemResult) + Send + Sync>;
+
+/// Asked before every write; must not block.
+pub type MayWrite = Arc<dyn Fn() -> bool + Send + Sync>;

@@ -90,18 +90,20 @@ fn object(
         return Err(FileError::UnsupportedKind { api_version: join(group, version), kind: kind.to_owned() });
     }
     let Some(version) = DASHBOARD.served(version) else {
-        return Err(FileError::UnsupportedVersion { version: version.to_owned(), served: DASHBOARD.versions });
+        return Err(FileError::UnsupportedVersion {
+            version: version.to_owned(),
+            served: DASHBOARD.versions,
+        });
     };
     let metadata = document.metadata()?;
     check_namespace(metadata.namespace.as_deref(), of.context)?;
     let spec: RawObject<'_> = document.spec()?;
     let given = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
-    let name = given(metadata.name.as_ref()).unwrap_or_else(|| {
-        match given(metadata.generate_name.as_ref()) {
+    let name =
+        given(metadata.name.as_ref()).unwrap_or_else(|| match given(metadata.generate_name.as_ref()) {
             Some(prefix) => names::generated(&of.context.repository, path, &prefix),
             None => names::unnamed_file(&of.context.repository, path),
-        }
-    });
+        });
     let mut labels = metadata.labels.unwrap_or_default();
     labels.remove(INTERNAL_ID);
     let mut annotations = metadata.annotations.unwrap_or_default();
@@ -136,7 +138,8 @@ fn classic(
 /// The JSON of a spec without the keys that belong to one instance.
 fn spec_text(spec: &RawObject<'_>) -> String {
     let fields = || spec.0.iter().filter(|(key, _)| !INSTANCE_KEYS.contains(&key.as_ref()));
-    let mut out = String::with_capacity(2 + fields().map(|(k, v)| k.len() + v.get().len() + 4).sum::<usize>());
+    let mut out =
+        String::with_capacity(2 + fields().map(|(k, v)| k.len() + v.get().len() + 4).sum::<usize>());
     out.push('{');
     for (index, (key, value)) in fields().enumerate() {
         if index > 0 {
@@ -194,13 +197,17 @@ pub(crate) fn folder(bytes: &[u8], context: &Context) -> Result<FolderDocument, 
     match document.type_meta()? {
         Some((group, _, kind)) if group == FOLDER.group && kind == FOLDER.kind => {}
         Some((group, version, kind)) => {
-            return Err(FileError::UnsupportedKind { api_version: join(group, version), kind: kind.to_owned() });
+            return Err(FileError::UnsupportedKind {
+                api_version: join(group, version),
+                kind: kind.to_owned(),
+            });
         }
         None => return Err(FileError::UnknownFormat),
     }
     let metadata = document.metadata()?;
     check_namespace(metadata.namespace.as_deref(), context)?;
-    let name = metadata.name.filter(|name| !name.is_empty()).ok_or(FileError::Missing { what: "metadata.name" })?;
+    let name =
+        metadata.name.filter(|name| !name.is_empty()).ok_or(FileError::Missing { what: "metadata.name" })?;
     if name.len() > names::MAX_NAME {
         return Err(FileError::FolderNameTooLong { name: name.chars().take(80).collect() });
     }
@@ -209,7 +216,10 @@ pub(crate) fn folder(bytes: &[u8], context: &Context) -> Result<FolderDocument, 
     }
     let spec = document.get("spec").map(RawValue::get).unwrap_or("{}");
     let spec: Spec = serde_json::from_str(spec).map_err(|error| FileError::syntax("spec", &error))?;
-    let title = spec.title.filter(|title| !title.trim().is_empty()).ok_or(FileError::Missing { what: "spec.title" })?;
+    let title = spec
+        .title
+        .filter(|title| !title.trim().is_empty())
+        .ok_or(FileError::Missing { what: "spec.title" })?;
     Ok(FolderDocument { name, title })
 }
 

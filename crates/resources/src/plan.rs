@@ -202,10 +202,7 @@ fn rejected(entries: &[windlass_git::Rejected]) -> impl Iterator<Item = Notice> 
         .filter(|entry| !entry.path.split('/').next_back().is_some_and(|name| name.starts_with(".git")))
         .map(|entry| Notice {
             path: entry.path.clone(),
-            failure: Failure::new(
-                Reason::ResourceInvalid,
-                format!("the file is left out: {}", entry.reason),
-            ),
+            failure: Failure::new(Reason::ResourceInvalid, format!("the file is left out: {}", entry.reason)),
         })
 }
 

@@ -7,9 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
-use windlass_git::{
-    Diff, Entry, EntryKind, GitError, Limits, ObjectId, Ref, Revision, Source, Tree,
-};
+use windlass_git::{Diff, Entry, EntryKind, GitError, Limits, ObjectId, Ref, Revision, Source, Tree};
 
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
@@ -65,7 +63,13 @@ impl Source for Memory {
         Ok(Tree::default())
     }
 
-    async fn diff(&self, _: &Revision, _: &Revision, _: &str, _: &CancellationToken) -> Result<Diff, GitError> {
+    async fn diff(
+        &self,
+        _: &Revision,
+        _: &Revision,
+        _: &str,
+        _: &CancellationToken,
+    ) -> Result<Diff, GitError> {
         Ok(Diff::default())
     }
 

@@ -18,7 +18,8 @@ use crate::Kind;
 /// Recorded by the server as the writer of the fields.
 const FIELD_MANAGER: &str = "windlass";
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 const WHOLE: &str = "application/json";
 /// The largest answer that is read; a page of 500 objects' metadata is some hundred kilobytes.
 const MAX_ANSWER: usize = 64 << 20;
@@ -188,7 +189,9 @@ impl Collection<'_> {
         content_type: Option<&'static str>,
         body: Bytes,
     ) -> Result<Bytes, CallError> {
-        let unusable = |what| move |error: &dyn std::fmt::Display| CallError::Unusable { what, detail: error.to_string() };
+        let unusable = |what| {
+            move |error: &dyn std::fmt::Display| CallError::Unusable { what, detail: error.to_string() }
+        };
         let accept = match answer {
             Answer::Metadata => METADATA_ONLY,
             Answer::MetadataList => METADATA_LIST,
@@ -212,8 +215,10 @@ impl Collection<'_> {
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, CallError> {
-    serde_json::from_slice(body)
-        .map_err(|error| CallError::Unusable { what: "understand the API's answer", detail: error.to_string() })
+    serde_json::from_slice(body).map_err(|error| CallError::Unusable {
+        what: "understand the API's answer",
+        detail: error.to_string(),
+    })
 }
 
 /// A refusal, from a `metav1.Status` if the body is one.
@@ -229,7 +234,11 @@ fn refused(code: u16, body: &[u8]) -> CallError {
         Ok(status) if !status.message.is_empty() => {
             CallError::Refused { code, reason: status.reason, message: status.message }
         }
-        _ => CallError::Refused { code, reason: String::new(), message: format!("the API answered HTTP {code}") },
+        _ => CallError::Refused {
+            code,
+            reason: String::new(),
+            message: format!("the API answered HTTP {code}"),
+        },
     }
 }
 

@@ -19,8 +19,9 @@ pub(super) struct Loaded {
 
 /// Splits writes so that a batch fits into memory.
 pub(super) fn batches(writes: Vec<FileWrite>) -> Vec<Vec<FileWrite>> {
-    let sizes: Vec<usize> =
-        windlass_git::batches(&writes, |write| write.size, BATCH_FILES, BATCH_BYTES).map(<[_]>::len).collect();
+    let sizes: Vec<usize> = windlass_git::batches(&writes, |write| write.size, BATCH_FILES, BATCH_BYTES)
+        .map(<[_]>::len)
+        .collect();
     let mut writes = writes.into_iter();
     sizes.into_iter().map(|size| writes.by_ref().take(size).collect()).collect()
 }

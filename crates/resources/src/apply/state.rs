@@ -77,7 +77,9 @@ impl State {
     /// Records a change that another's failure prevents.
     pub(super) fn record_skipped(&self, mut item: ItemResult, reason: Reason) {
         let message = match reason {
-            Reason::SkippedParentFolderNotCreated => "skipped: the folder that should hold it was not created",
+            Reason::SkippedParentFolderNotCreated => {
+                "skipped: the folder that should hold it was not created"
+            }
             Reason::SkippedFolderChildrenNotDeleted => "skipped: something in the folder was not deleted",
             _ => "skipped: something that should have moved out of the folder did not",
         };

@@ -92,10 +92,11 @@ pub(super) fn create_folder(folder: &Folder, context: &Context) -> Bytes {
 pub(super) fn patch_folder(folder: &Folder, version: &str, context: &Context) -> Bytes {
     let (label, value) = context.label();
     let marks = context.annotations(&folder.path, folder.checksum.as_deref(), folder.parent.as_deref());
-    let mut set: Map<String, Value> = [annotations::SOURCE_PATH, annotations::SOURCE_CHECKSUM, annotations::FOLDER]
-        .map(|key| (key.to_owned(), Value::Null))
-        .into_iter()
-        .collect();
+    let mut set: Map<String, Value> =
+        [annotations::SOURCE_PATH, annotations::SOURCE_CHECKSUM, annotations::FOLDER]
+            .map(|key| (key.to_owned(), Value::Null))
+            .into_iter()
+            .collect();
     set.extend(marks.into_iter().map(|(key, value)| (key, Value::String(value))));
     let mut body = json!({
         "metadata": { "resourceVersion": version, "labels": { label: value }, "annotations": set },

@@ -101,8 +101,7 @@ impl<'a> Document<'a> {
     /// A value that must be text if it is there.
     pub(super) fn string(&self, key: &'static str) -> Result<Option<Cow<'a, str>>, FileError> {
         let Some(value) = self.get(key) else { return Ok(None) };
-        let Key(text) =
-            serde_json::from_str(value.get()).map_err(|error| FileError::syntax(key, &error))?;
+        let Key(text) = serde_json::from_str(value.get()).map_err(|error| FileError::syntax(key, &error))?;
         Ok(Some(text))
     }
 

@@ -57,7 +57,9 @@ pub enum FileError {
     )]
     UnknownFormat,
     /// A kind that repositories do not manage.
-    #[error("resources of kind {kind:?} in {api_version:?} are not supported; a repository manages dashboards and folders")]
+    #[error(
+        "resources of kind {kind:?} in {api_version:?} are not supported; a repository manages dashboards and folders"
+    )]
     UnsupportedKind {
         /// The document's apiVersion.
         api_version: String,
@@ -73,10 +75,14 @@ pub enum FileError {
         served: &'static [&'static str],
     },
     /// A folder outside `_folder.json`.
-    #[error("folders are made from directories; to give one a name and title of its own, put this into its _folder.json")]
+    #[error(
+        "folders are made from directories; to give one a name and title of its own, put this into its _folder.json"
+    )]
     FolderDocument,
     /// Another namespace than the repository's.
-    #[error("the document is for namespace {found:?}, its repository is in {wanted:?}; remove metadata.namespace")]
+    #[error(
+        "the document is for namespace {found:?}, its repository is in {wanted:?}; remove metadata.namespace"
+    )]
     Namespace {
         /// The document's.
         found: String,

@@ -20,7 +20,8 @@ pub(super) fn to_json(bytes: &[u8], format: Format) -> Result<Cow<'_, str>, File
         Format::Json => {
             check_nesting(text)?;
             if has_marks(text) {
-                let value = serde_json::from_str(text).map_err(|error| FileError::syntax("the document", &error))?;
+                let value =
+                    serde_json::from_str(text).map_err(|error| FileError::syntax("the document", &error))?;
                 return Ok(Cow::Owned(without_marks(value).to_string()));
             }
             Ok(Cow::Borrowed(text))

@@ -35,7 +35,8 @@ fn dashboard(metadata: Value) -> String {
 
 #[test]
 fn a_classic_dashboard_is_named_by_its_uid() {
-    let content = r#"{"uid":"cpu","id":3,"version":9,"title":"CPU","panels":[{"id":1}],"schemaVersion":39,"tags":[]}"#;
+    let content =
+        r#"{"uid":"cpu","id":3,"version":9,"title":"CPU","panels":[{"id":1}],"schemaVersion":39,"tags":[]}"#;
     let resource = read("apps/cpu.json", content).unwrap();
     assert_eq!((resource.kind, resource.version, resource.name.as_str()), (DASHBOARD, "v0alpha1", "cpu"));
     // Panels keep their ids; the dashboard loses what belongs to one instance.
@@ -129,9 +130,11 @@ fn an_unnamed_file_gets_the_same_name_every_time() {
 #[test]
 fn bad_files_say_what_is_wrong() {
     let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-    let deep = format!(r#"{{"panels":{},"schemaVersion":1,"tags":[]}}"#, nested(100_000)).replace("[[", "[ [");
+    let deep =
+        format!(r#"{{"panels":{},"schemaVersion":1,"tags":[]}}"#, nested(100_000)).replace("[[", "[ [");
     let deep = &deep[..9_000];
-    let folder = r#"{"apiVersion":"folder.grafana.app/v1beta1","kind":"Folder","metadata":{"name":"x"},"spec":{}}"#;
+    let folder =
+        r#"{"apiVersion":"folder.grafana.app/v1beta1","kind":"Folder","metadata":{"name":"x"},"spec":{}}"#;
     let cases: &[(&str, &str, &str)] = &[
         ("a.json", "", "the file is empty"),
         ("a.yaml", "# nothing\n---\n", "the file is empty"),
@@ -235,6 +238,7 @@ fn folder_metadata_needs_a_name_and_a_title() {
 }
 
 proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
     #[test]
     fn no_content_makes_a_reader_panic(content in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
         let _ = read("a.json", &content);

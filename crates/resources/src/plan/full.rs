@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use windlass_git::{Entry, Tree};
 
-use super::{Deletion, FileWrite, FolderAction, FolderWrite, Known, Plan, kept_directory, rejected, root, skipped};
+use super::{
+    Deletion, FileWrite, FolderAction, FolderWrite, Known, Plan, kept_directory, rejected, root, skipped,
+};
 use crate::folders::{self, Folders, Metadata};
 use crate::paths::{Class, ancestors, classify, depth};
 use crate::{Context, Managed, ManagedItem};

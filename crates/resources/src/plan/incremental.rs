@@ -6,7 +6,8 @@ use windlass_git::{Change, ChangeKind, Diff, Tree};
 
 use super::full::keep_directories;
 use super::{
-    Deletion, FileWrite, FolderAction, FolderWrite, Known, Notice, Plan, Target, kept_directory, rejected, root, skipped,
+    Deletion, FileWrite, FolderAction, FolderWrite, Known, Notice, Plan, Target, kept_directory, rejected,
+    root, skipped,
 };
 use crate::folders::{self, Folders, Metadata};
 use crate::paths::{Class, ancestors, classify, depth, parent};
@@ -100,7 +101,8 @@ fn plan_change(
     if let (Class::Skipped { reason, .. }, true) = (class.clone(), change.kind != ChangeKind::Deleted) {
         plan.notices.extend(skipped(&change.path, reason));
     }
-    let content = (change.kind != ChangeKind::Deleted && class == Class::Resource).then_some(change.id).flatten();
+    let content =
+        (change.kind != ChangeKind::Deleted && class == Class::Resource).then_some(change.id).flatten();
     match (content, old) {
         (None, None) => {}
         (None, Some((path, id))) => plan.delete_files.push(Deletion {
