@@ -6,11 +6,14 @@
 //! - `tips` in it lists the commits that were fetched whole, the last used last. They are what the next transfer
 //!   builds on.
 //! - Every transfer leaves a pack. When there are more than [`MAX_PACKS`], what the last [`MAX_TIPS`] tips need
-//!   is written as one pack, and the others are removed.
+//!   is written as one pack, and the others are removed. This happens beside transfers and readings, since it
+//!   takes seconds for a large repository: it removes only packs that it saw at its start, and whatever a later
+//!   transfer builds on is in the new one.
 //! - A cache is disposable: one that cannot be opened, is of another format, or lacks an object is removed and
 //!   fetched again; one that nobody used for [`MAX_IDLE`] is removed when another one is made.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -51,7 +54,11 @@ impl Key {
             hash.update(b"\0");
             hash.update(credentials.token.expose_secret().as_bytes());
         }
-        Self(hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect())
+        let mut name = String::new();
+        for byte in hash.finalize().iter().take(16) {
+            let _ = write!(name, "{byte:02x}");
+        }
+        Self(name)
     }
 }
 
@@ -69,8 +76,15 @@ pub(crate) struct Cache {
     state: Mutex<State>,
     /// Readers share it; whoever removes files takes it alone.
     files: Arc<RwLock<()>>,
+    tidying: Mutex<()>,
     /// One transfer at a time; the second finds what the first one brought.
     pub(crate) transfer: tokio::sync::Mutex<()>,
+}
+
+/// Packs to replace by one, and the commits that it must hold.
+pub(crate) struct Many {
+    packs: Vec<PathBuf>,
+    tips: Vec<ObjectId>,
 }
 
 #[derive(Default)]
@@ -101,12 +115,12 @@ impl Caches {
             lock: self.folder.join(format!("{}.lock", key.0)),
             state: Mutex::default(),
             files: Arc::default(),
+            tidying: Mutex::default(),
             transfer: tokio::sync::Mutex::default(),
         };
         if !cache.store.exists() {
             self.prune();
         }
-        let _lock = cache.hold()?;
         cache.load()?;
         let cache = Arc::new(cache);
         open.retain(|_, cache| cache.strong_count() > 0);
@@ -135,43 +149,60 @@ impl Cache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the lock file, waiting for other processes. Blocking.
-    fn hold(&self) -> Result<File, GitError> {
-        let failed =
-            |error: std::io::Error| GitError::cache("lock it", format!("{}: {error}", self.lock.display()));
-        let file = File::options().create(true).append(true).open(&self.lock).map_err(failed)?;
-        file.lock().map_err(failed)?;
-        let _ = file.set_modified(SystemTime::now());
-        Ok(file)
+    fn lock_file(&self) -> Result<File, GitError> {
+        File::options().create(true).append(true).open(&self.lock).map_err(|error| self.unlocked(error))
+    }
+
+    fn unlocked(&self, error: std::io::Error) -> GitError {
+        GitError::cache("lock it", format!("{}: {error}", self.lock.display()))
     }
 
     /// Takes the lock file without blocking a thread: other processes' transfers can be long.
-    pub(crate) async fn hold_patiently(&self) -> Result<File, GitError> {
-        let failed =
-            |error: std::io::Error| GitError::cache("lock it", format!("{}: {error}", self.lock.display()));
-        let file = File::options().create(true).append(true).open(&self.lock).map_err(failed)?;
+    pub(crate) async fn hold(&self) -> Result<File, GitError> {
+        let file = self.lock_file()?;
         loop {
             match file.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::WouldBlock) => tokio::time::sleep(Duration::from_millis(20)).await,
-                Err(TryLockError::Error(error)) => return Err(failed(error)),
+                Err(TryLockError::Error(error)) => return Err(self.unlocked(error)),
             }
         }
         let _ = file.set_modified(SystemTime::now());
         Ok(file)
     }
 
-    /// Opens what is on disk, or makes it anew. Call it with the lock file held.
+    /// Opens what is on disk, or makes it anew. While another process changes it, what is there so far is taken:
+    /// [`reload`](Cache::reload) sees the rest.
     fn load(&self) -> Result<(), GitError> {
-        match (open(&self.store), self.read_tips()) {
-            (Ok(repository), Some(tips)) => {
-                let mut state = self.state();
-                state.tips = existing(&repository, tips);
-                state.idle = vec![repository];
-                Ok(())
-            }
-            _ => self.make(),
+        let file = self.lock_file()?;
+        let alone = match file.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) => false,
+            Err(TryLockError::Error(error)) => return Err(self.unlocked(error)),
+        };
+        match self.take_over() {
+            Ok(()) => Ok(()),
+            Err(_) if alone => self.make(),
+            Err(_) => Ok(()),
         }
+    }
+
+    /// Takes over what other processes fetched. Call it with the lock file held.
+    pub(crate) fn reload(&self) -> Result<(), GitError> {
+        self.take_over().or_else(|_| self.make())
+    }
+
+    fn take_over(&self) -> Result<(), GitError> {
+        let tips = self.read_tips().ok_or_else(|| GitError::cache("read its tips", "they are damaged"))?;
+        if tips == self.tips() && !tips.is_empty() {
+            return Ok(());
+        }
+        let repository = open(&self.store)?;
+        let tips = existing(&repository, tips);
+        let mut state = self.state();
+        state.tips = tips;
+        state.idle = vec![repository];
+        Ok(())
     }
 
     fn make(&self) -> Result<(), GitError> {
@@ -221,21 +252,6 @@ impl Cache {
             .map_err(|error| GitError::cache("note what was fetched", error))
     }
 
-    /// Takes over what other processes fetched. Call it with the lock file held.
-    pub(crate) fn reload(&self) -> Result<(), GitError> {
-        let Some(found) = self.read_tips() else {
-            return self.make();
-        };
-        if found == self.tips() {
-            return Ok(());
-        }
-        let repository = open(&self.store)?;
-        let mut state = self.state();
-        state.tips = existing(&repository, found);
-        state.idle = vec![repository];
-        Ok(())
-    }
-
     /// The commits that are here, the last used last.
     pub(crate) fn tips(&self) -> Vec<ObjectId> {
         self.state().tips.clone()
@@ -256,9 +272,9 @@ impl Cache {
         true
     }
 
-    /// Notes that `fetched` are here, and consolidates when there are many packs. Call it with the lock file
-    /// held. Blocking.
-    pub(crate) fn add_tips(&self, fetched: &[ObjectId]) -> Result<(), GitError> {
+    /// Notes that `fetched` are here, and returns what there is to consolidate if there are many packs. Call it
+    /// with the lock file held: a pack whose tip is not noted yet must not be taken for an old one. Blocking.
+    pub(crate) fn add_tips(&self, fetched: &[ObjectId]) -> Result<Option<Many>, GitError> {
         let mut state = self.state();
         state.tips.retain(|tip| !fetched.contains(tip));
         state.tips.extend(fetched);
@@ -267,10 +283,16 @@ impl Cache {
         let tips = state.tips.clone();
         drop(state);
         self.write_tips(&tips)?;
-        if self.packs()?.len() > MAX_PACKS {
-            self.consolidate(&tips)?;
-        }
-        Ok(())
+        let packs = self.packs()?;
+        Ok((packs.len() > MAX_PACKS).then_some(Many { packs, tips }))
+    }
+
+    /// Consolidates, unless somebody does it already. Blocking.
+    pub(crate) fn tidy(&self, many: &Many) -> Result<(), GitError> {
+        let Ok(_turn) = self.tidying.try_lock() else {
+            return Ok(());
+        };
+        self.consolidate(many)
     }
 
     fn packs(&self) -> Result<Vec<PathBuf>, GitError> {
@@ -285,9 +307,8 @@ impl Cache {
         Ok(packs)
     }
 
-    fn consolidate(&self, tips: &[ObjectId]) -> Result<(), GitError> {
+    fn consolidate(&self, Many { packs: old, tips }: &Many) -> Result<(), GitError> {
         let failed = |error: git2::Error| GitError::cache("consolidate the packs", error.message());
-        let old = self.packs()?;
         let repository = open(&self.store)?;
         let mut builder = repository.packbuilder().map_err(failed)?;
         builder.set_threads(1);

@@ -18,11 +18,11 @@ pub enum GitError {
         detail: String,
     },
     /// Something took longer than its deadline.
-    #[error("failed to {what} from {host} within {after:?}; the server is slow, or the deadline too short")]
+    #[error("failed to {what} {host} within {after:?}; the server is slow, or the deadline too short")]
     Timeout {
         /// Host and port.
         host: String,
-        /// What was being done, such as `read the refs`.
+        /// What was being done, such as `read the refs of`.
         what: &'static str,
         /// The deadline.
         after: Duration,

@@ -101,7 +101,8 @@ impl Git {
         let state = remotes
             .entry(key.clone())
             .or_insert_with(|| Arc::new(RemoteState::new(url, key, remote.credentials)));
-        Ok(Arc::new(RemoteSource { shared: Arc::clone(&self.shared), state: Arc::clone(state) }))
+        let (shared, state) = (Arc::clone(&self.shared), Arc::clone(state));
+        Ok(Arc::new(RemoteSource { shared, state, listed: Mutex::default() }))
     }
 
     /// A folder on this machine. Links in `path` are followed; where they lead must lie under one of `permitted`.

@@ -40,7 +40,7 @@ pub(crate) struct Call<'a> {
     pub(crate) url: &'a Url,
     /// Who asks.
     pub(crate) credentials: Option<&'a Credentials>,
-    /// What is being done, for messages: `read the refs`.
+    /// What is being done, for messages: `read the refs of`.
     pub(crate) what: &'static str,
     /// How long it may take as a whole.
     pub(crate) limit: Duration,
@@ -86,7 +86,7 @@ impl HttpClient {
                 .redirect(redirect::Policy::none())
                 .referer(false)
                 .connect_timeout(deadlines.connect)
-                .pool_idle_timeout(Duration::from_secs(60))
+                .pool_idle_timeout(Duration::from_mins(1))
                 .tls_certs_merge(roots.clone())
         };
         let set_up = |error: reqwest::Error| GitError::SetUp {
@@ -192,7 +192,7 @@ impl Call<'_> {
             source = cause.source();
         }
         if error.is_timeout() {
-            return GitError::Timeout { host: self.host(), what: "connect", after: connect };
+            return GitError::Timeout { host: self.host(), what: "connect to", after: connect };
         }
         GitError::Unreachable { host: self.host(), detail: chain(error) }
     }
@@ -220,11 +220,11 @@ impl Call<'_> {
         let header = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
         let retry_after =
             header(RETRY_AFTER).and_then(|after| after.trim().parse().ok()).map(Duration::from_secs);
-        let spent = header(HeaderName::from_static("x-ratelimit-remaining")) == Some("0");
+        let exhausted = header(HeaderName::from_static("x-ratelimit-remaining")) == Some("0");
         Err(match response.status() {
             StatusCode::OK => return Ok(()),
             StatusCode::UNAUTHORIZED => GitError::Unauthorized { host, sent },
-            StatusCode::FORBIDDEN if spent || retry_after.is_some() => {
+            StatusCode::FORBIDDEN if exhausted || retry_after.is_some() => {
                 GitError::RateLimited { host, retry_after }
             }
             StatusCode::FORBIDDEN => GitError::Forbidden { host },

@@ -291,15 +291,12 @@ fn decode(path: &str) -> String {
             let digits = std::str::from_utf8(digits).ok()?;
             u8::from_str_radix(digits, 16).ok().filter(|byte| *byte != 0)
         });
-        match escape {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
+        if let Some(byte) = escape {
+            bytes.push(byte);
+            rest = &tail[2..];
+        } else {
+            bytes.push(*first);
+            rest = tail;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -36,6 +36,7 @@ mod error;
 mod git;
 mod http;
 pub mod http_backend;
+mod inspect;
 mod limits;
 mod local;
 mod names;

@@ -12,6 +12,11 @@ pub struct Limits {
     pub pack_bytes: u64,
     /// Objects of one transfer. 2,000,000.
     pub objects: u32,
+    /// Bytes that one delta of a transfer may unfold to: unfolding happens in memory. Git makes none of files over
+    /// 512 MiB, and few of large ones. 128 MiB.
+    pub delta_bytes: u64,
+    /// Bytes that a transfer may unfold to as a whole; bounds the time that a small malicious pack can take. 16 GiB.
+    pub unpacked_bytes: u64,
     /// Bytes of one file that is read. 10 MiB.
     pub blob_bytes: u64,
     /// Bytes of one directory's listing. 16 MiB.
@@ -33,6 +38,8 @@ impl Default for Limits {
         Self {
             pack_bytes: 1 << 30,
             objects: 2_000_000,
+            delta_bytes: 128 << 20,
+            unpacked_bytes: 16 << 30,
             blob_bytes: 10 << 20,
             tree_bytes: 16 << 20,
             entries: 100_000,

@@ -2,6 +2,8 @@
 //! (Git: `verify_path` with `core.protectHFS` and `core.protectNTFS`), and text that would disturb a terminal or
 //! a log besides.
 
+use std::fmt::Write as _;
+
 /// Says why a name of one path segment is refused; nothing if it is fine.
 pub(crate) fn refuse(name: &[u8]) -> Option<&'static str> {
     let Ok(name) = std::str::from_utf8(name) else {
@@ -49,7 +51,7 @@ pub(crate) fn shown(path: &[u8]) -> String {
             if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
         }
         for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02x}"));
+            let _ = write!(text, "\\x{byte:02x}");
         }
     }
     text

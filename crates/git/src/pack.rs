@@ -1,5 +1,6 @@
 //! A packfile on its way from the network into the object store: a bounded channel, and libgit2's indexer on a
-//! blocking thread behind it, which completes thin packs from what the store has.
+//! blocking thread behind it, which completes thin packs from what the store has. The inspector sees every piece
+//! first.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::inspect::{Inspector, Refused};
 use crate::{GitError, Limits};
 
 /// Pieces on their way at a time; each is at most one side-band frame.
@@ -30,12 +32,12 @@ impl PackSink {
     /// Starts the indexer over the bare repository at `store`. The permit is held until it ends.
     pub(crate) fn open(store: PathBuf, host: String, limits: &Limits, permit: OwnedSemaphorePermit) -> Self {
         let (pieces, receiver) = mpsc::channel(PIECES);
-        let max = limits.objects;
+        let inspector = Inspector::new(limits);
         let stop = CancellationToken::new();
         let guard = stop.clone().drop_guard();
         let task = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            index(&store, &host, max, receiver, &stop)
+            index(&store, &host, inspector, receiver, &stop)
         });
         Self { pieces, task: Some(task), _stop: guard }
     }
@@ -67,7 +69,7 @@ impl PackSink {
 fn index(
     store: &std::path::Path,
     host: &str,
-    max: u32,
+    mut inspector: Inspector,
     mut pieces: mpsc::Receiver<Piece>,
     stop: &CancellationToken,
 ) -> Result<(), GitError> {
@@ -81,57 +83,19 @@ fn index(
         .map_err(|error| GitError::cache("index a pack", error))?;
     let stopped = stop.clone();
     indexer.progress(move |_| !stopped.is_cancelled());
-    let mut header = Header::default();
     loop {
         match pieces.blocking_recv() {
             Some(Piece::Data(piece)) => {
-                header.feed(&piece, max).map_err(|error| error.unwrap_or_else(|what| refused(&what)))?;
+                inspector.feed(&piece).map_err(|error| match error {
+                    Refused::Damaged(what) => refused(&what),
+                    Refused::Exceeds(error) => error,
+                })?;
                 indexer.write_all(&piece).map_err(|error| refused(&error))?;
             }
-            // An empty answer is no pack; libgit2 would call it one.
-            Some(Piece::End) if header.bytes.len() < Header::LENGTH => {
-                return Err(refused(&"it is too short"));
-            }
+            Some(Piece::End) if !inspector.is_complete() => return Err(refused(&"it ends early")),
             Some(Piece::End) => break,
             None => return Err(GitError::Cancelled),
         }
     }
     indexer.commit().map(drop).map_err(|error| refused(&error))
-}
-
-/// The first bytes of a packfile, which say how many objects follow.
-#[derive(Default)]
-struct Header {
-    bytes: Vec<u8>,
-}
-
-impl Header {
-    const LENGTH: usize = 12;
-
-    /// Judges the header once it is whole: an outer error is ours, an inner one the server's.
-    fn feed(&mut self, piece: &[u8], max: u32) -> Result<(), Result<GitError, &'static str>> {
-        if self.bytes.len() >= Self::LENGTH {
-            return Ok(());
-        }
-        let missing = Self::LENGTH - self.bytes.len();
-        self.bytes.extend_from_slice(&piece[..missing.min(piece.len())]);
-        let Some((&[b'P', b'A', b'C', b'K', _, _, _, version, a, b, c, d], _)) =
-            self.bytes.split_first_chunk::<{ Self::LENGTH }>()
-        else {
-            return if self.bytes.len() < Self::LENGTH {
-                Ok(())
-            } else {
-                Err(Err("it does not begin with PACK"))
-            };
-        };
-        if version != 2 {
-            return Err(Err("its version is not 2"));
-        }
-        let objects = u32::from_be_bytes([a, b, c, d]);
-        if objects > max {
-            let what = format!("a transfer of {objects} objects");
-            return Err(Ok(GitError::LimitExceeded { limit: "objects", max: max.into(), what }));
-        }
-        Ok(())
-    }
 }

@@ -165,8 +165,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
     let global_unicast = a & 0xe000 == 0x2000;
-    let special = (a == 0x2001 && b < 0x0200) // IETF assignments, Teredo among them
-        || (a == 0x2001 && b == 0x0db8) // documentation
+    let special = (a == 0x2001 && (b < 0x0200 || b == 0x0db8)) // IETF assignments and Teredo; documentation
         || a == 0x2002 // 6to4
         || (a == 0x3fff && b < 0x1000); // documentation
     global_unicast && !special
@@ -182,7 +181,7 @@ impl Resolve for PublicResolver {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             if let Some(address) = found.iter().find(|address| !is_public(address.ip())) {
                 let refused = AddressRefused { host: name.as_str().to_owned(), address: address.ip() };
-                return Err(Box::new(refused).into());
+                return Err(refused.into());
             }
             Ok(Box::new(found.into_iter()) as Addrs)
         })

@@ -1,7 +1,7 @@
 //! A repository on a server, read through its cache.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::cache::{Cache, Key};
+use crate::cache::{Cache, Key, Many};
 use crate::git::Shared;
 use crate::http::Call;
 use crate::pack::PackSink;
@@ -39,6 +39,8 @@ impl RemoteState {
 pub(crate) struct RemoteSource {
     pub(crate) shared: Arc<Shared>,
     pub(crate) state: Arc<RemoteState>,
+    /// The commit that was listed last: contents are asked for by id, and must stay at hand while others fetch.
+    pub(crate) listed: Mutex<Option<ObjectId>>,
 }
 
 impl RemoteSource {
@@ -55,7 +57,7 @@ impl RemoteSource {
     }
 
     async fn list(&self, prefixes: &[String], cancel: &CancellationToken) -> Result<Vec<Ref>, GitError> {
-        let call = self.call("read the refs", self.shared.config.deadlines.refs, cancel);
+        let call = self.call("read the refs of", self.shared.config.deadlines.refs, cancel);
         self.state.endpoint.refs(&self.shared.http, &call, prefixes, self.limits()).await
     }
 
@@ -83,10 +85,10 @@ impl RemoteSource {
             return Ok(());
         }
         let limit = self.shared.config.deadlines.fetch;
-        let call = self.call("fetch the commit", limit, cancel);
+        let call = self.call("fetch from", limit, cancel);
         let turn = async {
             let turn = cache.transfer.lock().await;
-            Ok::<_, GitError>((turn, cache.hold_patiently().await?))
+            Ok::<_, GitError>((turn, cache.hold().await?))
         };
         let _turn = call.within(limit, turn).await??;
         cache.reload()?;
@@ -127,9 +129,28 @@ impl RemoteSource {
             }
             other => other,
         })?;
-        tokio::task::spawn_blocking(move || noting.add_tips(&wants))
+        let many = tokio::task::spawn_blocking(move || noting.add_tips(&wants))
             .await
-            .map_err(|error| GitError::cache("note what was fetched", error))?
+            .map_err(|error| GitError::cache("note what was fetched", error))??;
+        if let Some(many) = many {
+            self.tidy(cache, many);
+        }
+        Ok(())
+    }
+
+    /// Consolidates the cache in the background; nobody waits for it, and nothing is lost if it is cut off.
+    fn tidy(&self, cache: &Arc<Cache>, many: Many) {
+        let (cache, readings) = (Arc::clone(cache), Arc::clone(&self.shared.readings));
+        tokio::spawn(async move {
+            let Ok(permit) = readings.acquire_owned().await else { return };
+            let tidied = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                cache.tidy(&many)
+            });
+            if let Ok(Err(error)) = tidied.await {
+                tracing::warn!(%error, "failed to consolidate a git cache");
+            }
+        });
     }
 
     /// Reads with `revisions` in the cache. Damage that shows is repaired once, by fetching again.
@@ -164,16 +185,20 @@ impl RemoteSource {
         generation: u64,
         cancel: &CancellationToken,
     ) -> Result<(), GitError> {
-        let call = self.call("rebuild the cache", self.shared.config.deadlines.fetch, cancel);
+        let call = self.call("rebuild the cache of", self.shared.config.deadlines.fetch, cancel);
         let turn = async {
             let turn = cache.transfer.lock().await;
-            let lock = cache.hold_patiently().await?;
+            let lock = cache.hold().await?;
             let cache = Arc::clone(cache);
             let rebuilt = tokio::task::spawn_blocking(move || cache.rebuild(generation)).await;
             drop((turn, lock));
             rebuilt.map_err(|error| GitError::cache("rebuild it", error))?
         };
         call.within(call.limit, turn).await?
+    }
+
+    fn note(&self, commit: ObjectId) {
+        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(commit);
     }
 
     fn commit(&self, revision: &Revision) -> Result<ObjectId, GitError> {
@@ -224,6 +249,7 @@ impl Source for RemoteSource {
         cancel: &CancellationToken,
     ) -> Result<Tree, GitError> {
         let commit = self.commit(revision)?;
+        self.note(commit);
         let (prefix, limits) = (prefix.to_owned(), self.limits().clone());
         self.read(&[commit], cancel, move |repository, stop| {
             tree::list(repository, commit, &prefix, &limits, stop)
@@ -239,6 +265,7 @@ impl Source for RemoteSource {
         cancel: &CancellationToken,
     ) -> Result<Diff, GitError> {
         let (old, new) = (self.commit(old)?, self.commit(new)?);
+        self.note(new);
         let (prefix, limits) = (prefix.to_owned(), self.limits().clone());
         self.read(&[old, new], cancel, move |repository, stop| {
             diff::diff(repository, old, new, &prefix, &limits, stop)
@@ -248,7 +275,8 @@ impl Source for RemoteSource {
 
     async fn blobs(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {
         let (ids, max): (Arc<[ObjectId]>, _) = (ids.into(), self.limits().blob_bytes);
-        self.read(&[], cancel, move |repository, stop| {
+        let listed = *self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.read(listed.as_slice(), cancel, move |repository, stop| {
             let odb = repository.odb().map_err(|error| GitError::cache("open the object store", error))?;
             let read = |id: &ObjectId| {
                 if stop.is_cancelled() {

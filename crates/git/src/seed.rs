@@ -73,7 +73,8 @@ fn write(
         Some(parent) => parent.tree()?,
         None => repository.find_tree(repository.treebuilder(None)?.write()?)?,
     };
-    let mut update = TreeUpdateBuilder::new();
+    // Deletions first: libgit2 refuses a file that makes room for a directory in the same update.
+    let (mut removal, mut update) = (TreeUpdateBuilder::new(), TreeUpdateBuilder::new());
     for edit in edits {
         match edit {
             Edit::Put(path, content) => {
@@ -81,11 +82,12 @@ fn write(
                 update.upsert(path, blob, FileMode::Blob);
             }
             Edit::Delete(path) => {
-                update.remove(path);
+                removal.remove(path);
             }
         }
     }
-    let tree = repository.find_tree(update.create_updated(repository, &baseline)?)?;
+    let rest = repository.find_tree(removal.create_updated(repository, &baseline)?)?;
+    let tree = repository.find_tree(update.create_updated(repository, &rest)?)?;
     let author = Signature::now("Windlass", "windlass@localhost")?;
     let parents: Vec<_> = parent.iter().collect();
     let commit = repository.commit(None, &author, &author, message, &tree, &parents)?;

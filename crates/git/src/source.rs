@@ -297,3 +297,25 @@ pub struct Diff {
     /// New entries that nobody should handle (see [`Tree::rejected`]); old ones are not repeated.
     pub rejected: Vec<Rejected>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_bounded_by_count_and_bytes_and_never_empty() {
+        let sizes = [5, 5, 5, 100, 1, 1, 1, 1];
+        let runs: Vec<usize> = batches(&sizes, |size| *size, 3, 10).map(<[u64]>::len).collect();
+        assert_eq!(runs, [2, 1, 1, 3, 1]);
+        assert_eq!(batches(&[] as &[u64], |size| *size, 3, 10).count(), 0);
+    }
+
+    #[test]
+    fn ids_are_forty_hexadecimal_digits() {
+        let text = "0123456789abcdef0123456789abcdef01234567";
+        assert_eq!(text.parse::<ObjectId>().unwrap().to_string(), text);
+        for bad in ["", "0123", &text[1..], &text.replace('a', "g"), &text.replace("ab", "é")] {
+            assert!(bad.parse::<ObjectId>().is_err(), "{bad}");
+        }
+    }
+}

@@ -123,7 +123,7 @@ impl<'a> Walk<'a> {
         for node in self.entries(id, path, depth)? {
             match node.kind {
                 NodeKind::Directory => {
-                    self.files(node.id, &format!("{path}{}/", node.name), depth + 1, found)?
+                    self.files(node.id, &format!("{path}{}/", node.name), depth + 1, found)?;
                 }
                 NodeKind::Leaf(kind) => found(self, format!("{path}{}", node.name), node.id, kind)?,
             }

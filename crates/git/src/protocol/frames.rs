@@ -1,5 +1,7 @@
 //! Frames of an answer as they arrive, and the packfile inside them.
 
+use std::time::Duration;
+
 use bytes::{Buf as _, BytesMut};
 
 use super::remote_error;
@@ -55,9 +57,15 @@ impl<'a> Frames<'a> {
         }
     }
 
+    /// Reads what follows the last frame, which is nothing: the connection can then be used again. A server that
+    /// does not end its answer is not waited for.
+    pub(super) async fn end(mut self) {
+        let _ = tokio::time::timeout(Duration::from_millis(200), self.answer.chunk()).await;
+    }
+
     /// Reads side-band frames up to a flush, and feeds the packfile in them to `sink`. `first` is a frame that
     /// was read already.
-    pub(super) async fn pack(&mut self, mut first: Option<Pkt>, sink: &mut PackSink) -> Result<(), GitError> {
+    pub(super) async fn pack(mut self, mut first: Option<Pkt>, sink: &mut PackSink) -> Result<(), GitError> {
         let call = self.call();
         loop {
             let frame = match first.take() {
@@ -66,7 +74,10 @@ impl<'a> Frames<'a> {
             };
             let mut payload = match frame {
                 Pkt::Data(payload) => payload,
-                Pkt::Flush => return Ok(()),
+                Pkt::Flush => {
+                    self.end().await;
+                    return Ok(());
+                }
                 other => return Err(call.protocol(format!("{other:?} inside the packfile"))),
             };
             if payload.is_empty() {

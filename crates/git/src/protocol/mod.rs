@@ -97,20 +97,16 @@ impl Endpoint {
         }
         let advertised =
             discover(http, call, &self.configured, limits).await.inspect_err(|_| self.forget())?;
-        match advertised.refs {
-            Some(refs) => {
-                self.learn(Known { base: advertised.base, dialect: Some(Dialect::V0) });
-                let wanted = |name: &str| {
-                    prefixes.is_empty() || prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))
-                };
-                Ok(refs.into_iter().filter(|found| wanted(&found.name)).collect())
-            }
-            None => {
-                let refs = v2::refs(http, call, &advertised.base, prefixes, limits).await?;
-                self.learn(Known { base: advertised.base, dialect: Some(Dialect::V2) });
-                Ok(refs)
-            }
-        }
+        let Some(refs) = advertised.refs else {
+            let refs = v2::refs(http, call, &advertised.base, prefixes, limits).await?;
+            self.learn(Known { base: advertised.base, dialect: Some(Dialect::V2) });
+            return Ok(refs);
+        };
+        self.learn(Known { base: advertised.base, dialect: Some(Dialect::V0) });
+        let wanted = |name: &str| {
+            prefixes.is_empty() || prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))
+        };
+        Ok(refs.into_iter().filter(|found| wanted(&found.name)).collect())
     }
 
     /// Transfers what `wish` asks for into `sink`. The sink is not finished: the caller does that on success.

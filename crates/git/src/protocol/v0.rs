@@ -54,6 +54,7 @@ pub(super) async fn advertisement(
     if let Some(head) = refs.iter_mut().find(|found| found.name == "HEAD") {
         head.symref_target = head_target;
     }
+    frames.end().await;
     Ok(Some(refs))
 }
 
@@ -67,7 +68,10 @@ async fn judge_v2(mut frames: Frames<'_>) -> Result<(), GitError> {
                 return Err(sha256(call));
             }
             Ok(line) => fetch |= line == "fetch" || line.starts_with("fetch="),
-            Err(Pkt::Flush) if fetch => return Ok(()),
+            Err(Pkt::Flush) if fetch => {
+                frames.end().await;
+                return Ok(());
+            }
             Err(_) => return Err(call.protocol("a server without the fetch command")),
         }
     }

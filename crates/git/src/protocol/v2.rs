@@ -33,7 +33,10 @@ pub(super) async fn refs(
                 }
                 refs.extend(parse_ref(&line).map_err(|what| call.protocol(what))?);
             }
-            Err(Pkt::Flush) => return Ok(refs),
+            Err(Pkt::Flush) => {
+                frames.end().await;
+                return Ok(refs);
+            }
             Err(other) => return Err(call.protocol(format!("{other:?} among the refs"))),
         }
     }

@@ -75,17 +75,26 @@ async fn damage_is_found_and_fetched_again() {
 #[tokio::test]
 async fn many_packs_become_one_that_holds_what_is_needed() {
     let fixture = Fixture::new().await;
+    let job = fixture.source();
+    fixture.commit([Edit::put("first", "first")]);
+    let listed = job.tree(&fixture.tip().await, "", &fixture.cancel).await.unwrap();
     for n in 0..40 {
         fixture.commit([Edit::put(format!("{n}"), format!("content {n}"))]);
         fixture.tree("").await;
     }
-    let left = packs(&stores(&fixture)[0]).len();
-    assert!(left < 33, "{left}");
+    let started = std::time::Instant::now();
+    while packs(&stores(&fixture)[0]).len() > 32 {
+        assert!(started.elapsed() < Duration::from_mins(1), "{:?}", packs(&stores(&fixture)[0]));
+        tokio::task::yield_now().await;
+    }
     let tree = fixture.tree("").await;
     let ids: Vec<_> = tree.entries.iter().map(|entry| entry.id).collect();
     let before = fixture.requests();
-    assert_eq!(fixture.source().blobs(&ids, &fixture.cancel).await.unwrap().len(), 40);
+    assert_eq!(fixture.source().blobs(&ids, &fixture.cancel).await.unwrap().len(), 41);
     assert_eq!(fixture.requests(), before);
+    // Whoever still works on what was dropped gets it back.
+    assert_eq!(job.blob(listed.entries[0].id, &fixture.cancel).await.unwrap(), "first");
+    assert_eq!(fixture.requests(), before + 1);
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ pub(crate) struct Fixture {
 
 /// Deadlines that a healthy peer on this machine never meets and a test can wait for.
 pub(crate) fn patient() -> Deadlines {
-    let long = Duration::from_secs(60);
+    let long = Duration::from_mins(1);
     Deadlines { connect: long, read: long, refs: long, fetch: long }
 }
 

@@ -1,9 +1,11 @@
 //! Integration tests: Git's own `http-backend` as the real peer, and servers that break the rules.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod backend;
 mod cache;
 mod fixture;
 mod hostile;
 mod local;
 mod servers;
 mod sync;
+mod tls;

@@ -382,3 +382,28 @@ async fn a_dropped_call_frees_the_transfer_for_the_next() {
     tokio::spawn(async move { cancel.cancel() });
     assert!(matches!(client.tree().await, GitError::Cancelled));
 }
+
+#[tokio::test]
+async fn one_connection_serves_many_requests() {
+    use std::net::SocketAddr;
+
+    use axum::extract::ConnectInfo;
+
+    let peers = Arc::new(std::sync::Mutex::new(std::collections::HashSet::new()));
+    let seen = Arc::clone(&peers);
+    let router = Router::new().fallback(move |ConnectInfo(peer): ConnectInfo<SocketAddr>| async move {
+        seen.lock().unwrap().insert(peer);
+        // Its last bytes come in a piece of their own.
+        let frames = [pkt(format!("{TIP} refs/heads/main\n").as_bytes()), b"0000".to_vec()];
+        result(Body::from_stream(futures::stream::iter(frames.map(Ok::<_, std::io::Error>))))
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async move { axum::serve(listener, service).await });
+    let client = Client::patient(&origin);
+    for _ in 0..5 {
+        client.source.resolve("main", &client.cancel).await.unwrap();
+    }
+    assert_eq!(peers.lock().unwrap().len(), 1);
+}

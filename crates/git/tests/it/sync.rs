@@ -1,6 +1,7 @@
 //! What a sync does, and how many requests it takes.
 
 use secrecy::SecretString;
+use windlass_git::http_backend::HttpBackend;
 use windlass_git::seed::{self, Edit};
 use windlass_git::{ChangeKind, Credentials, EntryKind, GitError, Limits, Remote, Revision};
 
@@ -193,7 +194,7 @@ async fn branches_tags_and_the_default_branch_are_resolved() {
 
 #[tokio::test]
 async fn a_server_without_v2_is_read_with_v0() {
-    let fixture = Fixture::with(Limits::default(), |backend| backend.without_v2()).await;
+    let fixture = Fixture::with(Limits::default(), HttpBackend::without_v2).await;
     let old = fixture.commit(many(50));
     assert_eq!(fixture.tree("").await.entries.len(), 50);
     fixture.commit([Edit::put("folder-03/board-3.json", "changed")]);
@@ -222,9 +223,7 @@ async fn an_empty_repository_has_no_branch() {
 
 #[tokio::test]
 async fn credentials_are_sent_and_their_absence_and_refusal_told_apart() {
-    let protect = |backend: windlass_git::http_backend::HttpBackend| {
-        backend.basic_auth("git", SecretString::from("s3cret"))
-    };
+    let protect = |backend: HttpBackend| backend.basic_auth("git", SecretString::from("s3cret"));
     let fixture = Fixture::with(Limits::default(), protect).await;
     let tip = fixture.commit([Edit::put("a", "1")]);
     let remote = |token: Option<&str>| {
