@@ -24,9 +24,9 @@ pub(crate) fn expand(text: &str, env: &BTreeMap<String, String>) -> Result<Strin
 /// Provider, argument and rest of a text that begins with a place-holder.
 fn place_holder(text: &str) -> Option<(&str, &str, &str)> {
     let (head, tail) = text.strip_prefix('$')?.split_once('{')?;
-    let named = head.strip_prefix("__").is_some_and(|name| {
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    });
+    let named = head
+        .strip_prefix("__")
+        .is_some_and(|name| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
     if !head.is_empty() && !named {
         return None;
     }

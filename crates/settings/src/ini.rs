@@ -46,17 +46,22 @@ pub(crate) fn read(text: &str) -> (Vec<Entry>, Vec<BadLine>) {
         }
         let Some((key, rest)) = trimmed.split_once(['=', ':']) else {
             // The text is not repeated: it may be a secret on a line of its own.
-            bad.push(BadLine { line, message: "expected `key = value`, `[section]` or a comment".to_owned() });
+            bad.push(BadLine {
+                line,
+                message: "expected `key = value`, `[section]` or a comment".to_owned(),
+            });
             continue;
         };
         match value(rest.trim(), &mut lines) {
-            Ok((value, cut)) => entries.push(Entry {
-                section: section.clone(),
-                key: key.trim().to_owned(),
-                value,
-                line,
-                cut,
-            }),
+            Ok((value, cut)) => {
+                entries.push(Entry {
+                    section: section.clone(),
+                    key: key.trim().to_owned(),
+                    value,
+                    line,
+                    cut,
+                });
+            }
             Err(message) => bad.push(BadLine { line, message }),
         }
     }
@@ -160,11 +165,10 @@ mod tests {
 
     #[test]
     fn backslashes_are_text_but_at_the_end_of_a_line() {
-        check("[a]\np = C:\\temp\\new\nl = one, \\\n  two\nn = 1\n", &[
-            ("a", "p", "C:\\temp\\new", 2),
-            ("a", "l", "one,two", 3),
-            ("a", "n", "1", 5),
-        ]);
+        check(
+            "[a]\np = C:\\temp\\new\nl = one, \\\n  two\nn = 1\n",
+            &[("a", "p", "C:\\temp\\new", 2), ("a", "l", "one,two", 3), ("a", "n", "1", 5)],
+        );
     }
 
     #[test]

@@ -78,7 +78,13 @@ const REPO: &str = "provisioning-repo";
 const EVERY: &[&str] = &[JOBS, QUEUE, REPO];
 const MANY: i64 = 1 << 40;
 
-const fn key(section: &'static str, key: &'static str, kind: Kind, default: &'static str, description: &'static str) -> Key {
+const fn key(
+    section: &'static str,
+    key: &'static str,
+    kind: Kind,
+    default: &'static str,
+    description: &'static str,
+) -> Key {
     Key { section, key, kind, default, description, secret: false, required_for: &[], unused: false }
 }
 
@@ -93,13 +99,15 @@ const fn secret(mut key: Key) -> Key {
 }
 
 const fn unused(section: &'static str, name: &'static str, kind: Kind, default: &'static str) -> Key {
-    let mut key = key(section, name, kind, default, "Accepted so that a file written for Grafana starts; not used.");
+    let mut key =
+        key(section, name, kind, default, "Accepted so that a file written for Grafana starts; not used.");
     key.unused = true;
     key
 }
 
 /// Types of repositories, as the wire names them.
-pub(crate) const REPOSITORY_TYPES: &[&str] = &["local", "github", "githubEnterprise", "git", "bitbucket", "gitlab"];
+pub(crate) const REPOSITORY_TYPES: &[&str] =
+    &["local", "github", "githubEnterprise", "git", "bitbucket", "gitlab"];
 /// Targets of repositories, as the wire names them.
 pub(crate) const TARGETS: &[&str] = &["instance", "folder", "folderless"];
 
@@ -109,95 +117,284 @@ const PROV: &str = "provisioning";
 
 /// Every key, by section.
 pub const KEYS: &[Key] = &[
-    secret(required(key(AUTH, "token", Kind::Text, "",
-        "System token that is presented to the token exchange. Best given as `$__file{/path}`."), EVERY)),
-    required(key(AUTH, "token_exchange_url", Kind::Url, "",
-        "URL that exchanges the system token for access tokens, for example `http://localhost:6481/sign/access-token`."), EVERY),
+    secret(required(
+        key(
+            AUTH,
+            "token",
+            Kind::Text,
+            "",
+            "System token that is presented to the token exchange. Best given as `$__file{/path}`.",
+        ),
+        EVERY,
+    )),
+    required(
+        key(
+            AUTH,
+            "token_exchange_url",
+            Kind::Url,
+            "",
+            "URL that exchanges the system token for access tokens, for example `http://localhost:6481/sign/access-token`.",
+        ),
+        EVERY,
+    ),
     unused(AUTH, "token_namespace", Kind::Text, ""),
-
     // Where the API servers are.
-    required(key(OP, "provisioning_server_url", Kind::Url, "",
-        "API server of repositories and jobs, for example `https://localhost:6446`."), EVERY),
-    key(OP, "provisioning_server_public_url", Kind::Url, "",
-        "Public URL of the provisioning server, which providers' webhooks call; without it remotes are polled."),
-    key(OP, "dashboards_server_url", Kind::Url, "",
-        "API server of dashboards; `provisioning_server_url` when empty."),
-    key(OP, "folders_server_url", Kind::Url, "",
-        "API server of folders; `provisioning_server_url` when empty."),
+    required(
+        key(
+            OP,
+            "provisioning_server_url",
+            Kind::Url,
+            "",
+            "API server of repositories and jobs, for example `https://localhost:6446`.",
+        ),
+        EVERY,
+    ),
+    key(
+        OP,
+        "provisioning_server_public_url",
+        Kind::Url,
+        "",
+        "Public URL of the provisioning server, which providers' webhooks call; without it remotes are polled.",
+    ),
+    key(
+        OP,
+        "dashboards_server_url",
+        Kind::Url,
+        "",
+        "API server of dashboards; `provisioning_server_url` when empty.",
+    ),
+    key(
+        OP,
+        "folders_server_url",
+        Kind::Url,
+        "",
+        "API server of folders; `provisioning_server_url` when empty.",
+    ),
     unused(OP, "folders_api_version", Kind::Text, ""),
-    key(OP, "kubeconfig", Kind::Path, "",
-        "Kubeconfig to reach the API servers with, instead of the URLs and the token exchange."),
-    key(OP, "tls_insecure", Kind::Bool, "false",
-        "Whether any certificate of the API servers is accepted. For development only; `tls_ca_file` is the better way."),
+    key(
+        OP,
+        "kubeconfig",
+        Kind::Path,
+        "",
+        "Kubeconfig to reach the API servers with, instead of the URLs and the token exchange.",
+    ),
+    key(
+        OP,
+        "tls_insecure",
+        Kind::Bool,
+        "false",
+        "Whether any certificate of the API servers is accepted. For development only; `tls_ca_file` is the better way.",
+    ),
     key(OP, "tls_cert_file", Kind::Path, "", "Client certificate, PEM; goes with `tls_key_file`."),
     key(OP, "tls_key_file", Kind::Path, "", "Key of the client certificate, PEM; goes with `tls_cert_file`."),
-    key(OP, "tls_ca_file", Kind::Path, "", "Certificates that the API servers' are checked against, PEM; the system's when empty."),
-
+    key(
+        OP,
+        "tls_ca_file",
+        Kind::Path,
+        "",
+        "Certificates that the API servers' are checked against, PEM; the system's when empty.",
+    ),
     // Watches and workers.
-    key(OP, "resync_interval", Kind::PositiveDuration, "60s", "How often every object is looked at again although nothing happened."),
+    key(
+        OP,
+        "resync_interval",
+        Kind::PositiveDuration,
+        "60s",
+        "How often every object is looked at again although nothing happened.",
+    ),
     key(OP, "worker_count", Kind::Integer(1, 1024), "1", "Repositories that are reconciled at a time."),
-    key(OP, "parallel_operations", Kind::Integer(1, 1024), "10", "Resources that finalizers work on at a time."),
-
+    key(
+        OP,
+        "parallel_operations",
+        Kind::Integer(1, 1024),
+        "10",
+        "Resources that finalizers work on at a time.",
+    ),
     // Jobs.
     unused(OP, "jobs_enabled", Kind::Bool, "true"),
     unused(OP, "jobqueue_enabled", Kind::Bool, "true"),
-    key(OP, "jobs_processing_enabled", Kind::Bool, "true",
-        "Whether `provisioning-jobs` claims and runs jobs; otherwise it only reaps abandoned jobs and prunes history."),
-    key(OP, "job_interval", Kind::Duration, "30s", "How often the queue is looked through beside notifications; 30s when 0."),
+    key(
+        OP,
+        "jobs_processing_enabled",
+        Kind::Bool,
+        "true",
+        "Whether `provisioning-jobs` claims and runs jobs; otherwise it only reaps abandoned jobs and prunes history.",
+    ),
+    key(
+        OP,
+        "job_interval",
+        Kind::Duration,
+        "30s",
+        "How often the queue is looked through beside notifications; 30s when 0.",
+    ),
     key(OP, "concurrent_drivers", Kind::Integer(1, 1024), "3", "Jobs that one process runs at a time."),
     key(OP, "max_sync_workers", Kind::Integer(1, 1024), "10", "Changes that one pull applies at a time."),
     key(OP, "max_job_timeout", Kind::PositiveDuration, "20m", "Longest time that a job may run."),
-    key(OP, "lease_expiry", Kind::PositiveDuration, "60s",
-        "How long a claim that is not renewed keeps a job. All processes that share a queue need the same value."),
-    key(OP, "lease_renewal_interval", Kind::Duration, "20s",
-        "How often a claim is renewed: at most a third of `lease_expiry`, and exactly that when it is not set or 0."),
+    key(
+        OP,
+        "lease_expiry",
+        Kind::PositiveDuration,
+        "60s",
+        "How long a claim that is not renewed keeps a job. All processes that share a queue need the same value.",
+    ),
+    key(
+        OP,
+        "lease_renewal_interval",
+        Kind::Duration,
+        "20s",
+        "How often a claim is renewed: at most a third of `lease_expiry`, and exactly that when it is not set or 0.",
+    ),
     key(OP, "max_attempts", Kind::Integer(1, 1000), "3", "How often a job is claimed before it is given up."),
     key(OP, "cleanup_interval", Kind::PositiveDuration, "1m", "How often abandoned jobs are looked for."),
-    key(OP, "history_expiration", Kind::Duration, "0s", "How long the record of a finished job is kept; 0 for ever."),
-
+    key(
+        OP,
+        "history_expiration",
+        Kind::Duration,
+        "0s",
+        "How long the record of a finished job is kept; 0 for ever.",
+    ),
     // Local repositories.
     key(OP, "home_path", Kind::Path, "", "Folder that relative paths of local repositories start from."),
-    key(OP, "local_permitted_prefixes", Kind::Paths, "", "Folders that local repositories may be in; none when empty."),
-
+    key(
+        OP,
+        "local_permitted_prefixes",
+        Kind::Paths,
+        "",
+        "Folders that local repositories may be in; none when empty.",
+    ),
     // Git.
-    key(OP, "git_cache_dir", Kind::Path, "", "Folder of the Git object caches; one in the system's cache folder when empty."),
-    key(OP, "allowed_git_origins", Kind::Origins, "",
-        "Origins (`scheme://host:port`, separated by `|`) of Git servers that may be plain http, private or loopback."),
-    key(OP, "git_ca_file", Kind::Path, "", "Certificates that Git servers' are checked against beside the system's, PEM."),
-    key(OP, "git_concurrency", Kind::Integer(1, 1024), "8", "Git transfers at a time, and as many readings beside them."),
+    key(
+        OP,
+        "git_cache_dir",
+        Kind::Path,
+        "",
+        "Folder of the Git object caches; one in the system's cache folder when empty.",
+    ),
+    key(
+        OP,
+        "allowed_git_origins",
+        Kind::Origins,
+        "",
+        "Origins (`scheme://host:port`, separated by `|`) of Git servers that may be plain http, private or loopback.",
+    ),
+    key(
+        OP,
+        "git_ca_file",
+        Kind::Path,
+        "",
+        "Certificates that Git servers' are checked against beside the system's, PEM.",
+    ),
+    key(
+        OP,
+        "git_concurrency",
+        Kind::Integer(1, 1024),
+        "8",
+        "Git transfers at a time, and as many readings beside them.",
+    ),
     key(OP, "git_max_pack_bytes", Kind::Integer(1, MANY), "1073741824", "Most bytes of one Git transfer."),
     key(OP, "git_max_blob_bytes", Kind::Integer(1, MANY), "10485760", "Most bytes of one file."),
-    key(OP, "git_max_files", Kind::Integer(1, MANY), "100000", "Most files and directories of one repository."),
-    key(OP, "git_connect_timeout", Kind::PositiveDuration, "10s", "Longest time until a Git server is connected to."),
+    key(
+        OP,
+        "git_max_files",
+        Kind::Integer(1, MANY),
+        "100000",
+        "Most files and directories of one repository.",
+    ),
+    key(
+        OP,
+        "git_connect_timeout",
+        Kind::PositiveDuration,
+        "10s",
+        "Longest time until a Git server is connected to.",
+    ),
     key(OP, "git_read_timeout", Kind::PositiveDuration, "30s", "Longest silence of a Git server."),
-    key(OP, "git_timeout", Kind::PositiveDuration, "30s", "Longest time of a listing of refs, and of a repository's health check."),
+    key(
+        OP,
+        "git_timeout",
+        Kind::PositiveDuration,
+        "30s",
+        "Longest time of a listing of refs, and of a repository's health check.",
+    ),
     key(OP, "git_fetch_timeout", Kind::PositiveDuration, "10m", "Longest time of a Git transfer."),
-
     // The process.
-    key(OP, "metrics_address", Kind::Address, "127.0.0.1:3000",
-        "Address that `/metrics`, `/livez` and `/readyz` are served on; off when empty."),
+    key(
+        OP,
+        "metrics_address",
+        Kind::Address,
+        "127.0.0.1:3000",
+        "Address that `/metrics`, `/livez` and `/readyz` are served on; off when empty.",
+    ),
     key(OP, "log_format", Kind::Choice(&["json", "pretty"]), "json", "Form of the log lines."),
-    key(OP, "log_level", Kind::Text, "info",
-        "Least level that is logged: `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,windlass_git=debug`."),
-
+    key(
+        OP,
+        "log_level",
+        Kind::Text,
+        "info",
+        "Least level that is logged: `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,windlass_git=debug`.",
+    ),
     // What repositories may be.
-    key(PROV, "repository_types", Kind::Choices(REPOSITORY_TYPES), "local|github|githubEnterprise|git|bitbucket|gitlab",
-        "Types that repositories may have."),
-    key(PROV, "allowed_targets", Kind::Choices(TARGETS), "instance|folder|folderless", "Targets that a new repository may have."),
-    key(PROV, "max_repositories", Kind::Integer(0, MANY), "0", "Most repositories in a namespace; 0 for no limit."),
-    key(PROV, "max_resources_per_repository", Kind::Integer(0, MANY), "0", "Most resources that a repository may manage; 0 for no limit."),
-    key(PROV, "max_incremental_changes", Kind::Integer(0, MANY), "0", "Changes beyond which a pull looks at everything; 0 for no limit."),
-    key(PROV, "min_sync_interval", Kind::PositiveDuration, "1m", "Shortest time between two looks at a remote."),
-    key(PROV, "allowed_git_urls", Kind::List, "",
-        "Git servers that may be private, in Grafana's form (host, host:port or URL); read beside `allowed_git_origins`."),
-    key(PROV, "allow_image_rendering", Kind::Bool, "false", "Whether repositories may ask for pictures of dashboards."),
+    key(
+        PROV,
+        "repository_types",
+        Kind::Choices(REPOSITORY_TYPES),
+        "local|github|githubEnterprise|git|bitbucket|gitlab",
+        "Types that repositories may have.",
+    ),
+    key(
+        PROV,
+        "allowed_targets",
+        Kind::Choices(TARGETS),
+        "instance|folder|folderless",
+        "Targets that a new repository may have.",
+    ),
+    key(
+        PROV,
+        "max_repositories",
+        Kind::Integer(0, MANY),
+        "0",
+        "Most repositories in a namespace; 0 for no limit.",
+    ),
+    key(
+        PROV,
+        "max_resources_per_repository",
+        Kind::Integer(0, MANY),
+        "0",
+        "Most resources that a repository may manage; 0 for no limit.",
+    ),
+    key(
+        PROV,
+        "max_incremental_changes",
+        Kind::Integer(0, MANY),
+        "0",
+        "Changes beyond which a pull looks at everything; 0 for no limit.",
+    ),
+    key(
+        PROV,
+        "min_sync_interval",
+        Kind::PositiveDuration,
+        "1m",
+        "Shortest time between two looks at a remote.",
+    ),
+    key(
+        PROV,
+        "allowed_git_urls",
+        Kind::List,
+        "",
+        "Git servers that may be private, in Grafana's form (host, host:port or URL); read beside `allowed_git_origins`.",
+    ),
+    key(
+        PROV,
+        "allow_image_rendering",
+        Kind::Bool,
+        "false",
+        "Whether repositories may ask for pictures of dashboards.",
+    ),
     unused(PROV, "leader_election", Kind::Bool, "false"),
     unused(PROV, "disable_controllers", Kind::Bool, "false"),
     unused(PROV, "loki_url", Kind::Text, ""),
     unused(PROV, "loki_user", Kind::Text, ""),
     secret(unused(PROV, "loki_password", Kind::Text, "")),
     unused(PROV, "loki_tenant_id", Kind::Text, ""),
-
     // What Grafana's operators need and ours do not.
     unused("secrets_manager", "grpc_server_address", Kind::Text, ""),
     unused("secrets_manager", "grpc_server_use_tls", Kind::Bool, "true"),

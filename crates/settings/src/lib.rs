@@ -8,10 +8,7 @@
 //! good for is no business of this crate.
 //!
 //! Start with [`Settings::load`].
-#![cfg_attr(
-    test,
-    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")
-)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod cross;
 mod error;

@@ -79,8 +79,8 @@ impl Values {
 
     /// The value of a key of the table. A key that is not in the table is empty; the tests see that none is.
     pub(crate) fn get(&self, section: &str, key: &str) -> &Effective {
-        static NOTHING: Effective = Effective { text: String::new(), origin: Origin::Default };
-        position(section, key).and_then(|index| self.0.get(index)).unwrap_or(&NOTHING)
+        const NOTHING: &Effective = &Effective { text: String::new(), origin: Origin::Default };
+        position(section, key).and_then(|index| self.0.get(index)).unwrap_or(NOTHING)
     }
 
     pub(crate) fn text(&self, section: &str, key: &str) -> &str {

@@ -38,7 +38,9 @@ pub fn reference_markdown() -> String {
             section = key.section;
             let gap = if out.is_empty() { "" } else { "\n" };
             let _ = writeln!(out, "{gap}## [{section}]\n");
-            out.push_str("| Key | Value | Default | Variable | What it does |\n| --- | --- | --- | --- | --- |\n");
+            out.push_str(
+                "| Key | Value | Default | Variable | What it does |\n| --- | --- | --- | --- | --- |\n",
+            );
         }
         let _ = writeln!(
             out,

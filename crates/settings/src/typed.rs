@@ -34,7 +34,6 @@ pub enum LogFormat {
 
 /// The section `[operator]`.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a key of its own")]
 pub struct OperatorSettings {
     /// API server of repositories and jobs; empty when not set.
     pub provisioning_server_url: String,
@@ -184,9 +183,9 @@ fn origins(values: &Values) -> Vec<String> {
     let grafana = value::list(values.text("provisioning", "allowed_git_urls"));
     let mut origins: Vec<String> = own
         .into_iter()
-        .chain(grafana.into_iter().filter_map(|item| match url::Url::parse(&item) {
-            Ok(url) if url.has_host() => Some(url.origin().ascii_serialization()),
-            _ => Some(format!("https://{item}")),
+        .chain(grafana.into_iter().map(|item| match url::Url::parse(&item) {
+            Ok(url) if url.has_host() => url.origin().ascii_serialization(),
+            _ => format!("https://{item}"),
         }))
         .filter_map(|item| value::origin(&item))
         .collect();

@@ -40,7 +40,9 @@ pub(crate) fn check(kind: Kind, text: &str) -> Result<(), String> {
                 Err("origins such as http://git.internal:8080, separated by `|`, without paths".to_owned())
             }
         }
-        Kind::Address => address(text).map(drop).ok_or_else(|| "host:port, such as 127.0.0.1:3000, or nothing".to_owned()),
+        Kind::Address => {
+            address(text).map(drop).ok_or_else(|| "host:port, such as 127.0.0.1:3000, or nothing".to_owned())
+        }
         Kind::Choice(known) => {
             if known.contains(&text) {
                 Ok(())
@@ -50,7 +52,9 @@ pub(crate) fn check(kind: Kind, text: &str) -> Result<(), String> {
         }
         Kind::Choices(known) => match list(text).iter().find(|item| !known.contains(&item.as_str())) {
             None => Ok(()),
-            Some(item) => Err(format!("some of {}, separated by `|` ({item:?} is none of them)", known.join(", "))),
+            Some(item) => {
+                Err(format!("some of {}, separated by `|` ({item:?} is none of them)", known.join(", ")))
+            }
         },
     }
 }
@@ -135,9 +139,21 @@ mod tests {
             (Kind::Integer(1, 10), &["1", "10"], &["0", "11", "", "1.5", "x", "1 "]),
             (Kind::Duration, &["0", "0s", "1h30m", "1.5s"], &["", "30", "-1s", "1d", "soon"]),
             (Kind::PositiveDuration, &["1ns", "20m"], &["0", "0s", "-1s", "5"]),
-            (Kind::Url, &["", "http://a", "https://a.b:1/c"], &["a", "ftp://a", "https://", "https://u:p@a", "https://u@a"]),
-            (Kind::Origins, &["", "http://a:80|https://b", "HTTP://[::1]:8080/"], &["a", "http://a/b", "http://a|b", "http://a?x"]),
-            (Kind::Address, &["", "a:1", ":3000", "[::1]:80", "0.0.0.0:0"], &["a", "a:", "a:99999", "::1:80", "http://a:1", "a b:1"]),
+            (
+                Kind::Url,
+                &["", "http://a", "https://a.b:1/c"],
+                &["a", "ftp://a", "https://", "https://u:p@a", "https://u@a"],
+            ),
+            (
+                Kind::Origins,
+                &["", "http://a:80|https://b", "HTTP://[::1]:8080/"],
+                &["a", "http://a/b", "http://a|b", "http://a?x"],
+            ),
+            (
+                Kind::Address,
+                &["", "a:1", ":3000", "[::1]:80", "0.0.0.0:0"],
+                &["a", "a:", "a:99999", "::1:80", "http://a:1", "a b:1"],
+            ),
             (Kind::Choice(&["json", "pretty"]), &["json"], &["", "xml", "JSON"]),
             (Kind::Choices(&["git", "local"]), &["", "git", "local | git | git"], &["svn", "git|svn"]),
         ] {

@@ -36,7 +36,7 @@ fn without_sources_every_default_is_good() {
     let settings = Settings::load(Sources::<Vec<(String, String)>>::default()).unwrap();
     assert_eq!(settings.notices(), [] as [String; 0]);
     let operator = settings.operator();
-    assert_eq!(operator.lease_expiry, std::time::Duration::from_secs(60));
+    assert_eq!(operator.lease_expiry, std::time::Duration::from_mins(1));
     assert_eq!(operator.lease_renewal_interval, std::time::Duration::from_secs(20));
     assert_eq!((operator.concurrent_drivers, operator.max_sync_workers, operator.max_attempts), (3, 10, 3));
     assert!(!operator.tls_insecure && operator.jobs_processing_enabled);
@@ -50,7 +50,11 @@ fn without_sources_every_default_is_good() {
 #[test]
 fn flags_win_over_variables_over_the_file_over_defaults() {
     let ini = "[operator]\nconcurrent_drivers = 4\nmax_sync_workers = 5\nworker_count = 6\n";
-    let env = [("GF_OPERATOR_CONCURRENT_DRIVERS", "7"), ("GF_OPERATOR_MAX_SYNC_WORKERS", "8"), ("GF_OPERATOR_WORKER_COUNT", "")];
+    let env = [
+        ("GF_OPERATOR_CONCURRENT_DRIVERS", "7"),
+        ("GF_OPERATOR_MAX_SYNC_WORKERS", "8"),
+        ("GF_OPERATOR_WORKER_COUNT", ""),
+    ];
     let (_dir, sources) = sources(ini, &env, &[("operator", "concurrent_drivers", "9")]);
     let settings = Settings::load(sources).unwrap();
     let operator = settings.operator();
@@ -75,7 +79,12 @@ fn an_ini_of_grafanas_operator_starts() {
          [unified_storage]\ngrpc_address = localhost:10000\nother = 1\n\
          [unified_storage.dashboards.dashboard.grafana.app]\ndualWriterMode = 5\n\
          [provisioning]\nrepository_types = git|github|git\n",
-        &[("GF_DEFAULT_TARGET", "operator"), ("GF_OPERATOR_NAME", "provisioning-jobs"), ("GF_PATHS_HOME", "/x"), ("PATH", "/bin")],
+        &[
+            ("GF_DEFAULT_TARGET", "operator"),
+            ("GF_OPERATOR_NAME", "provisioning-jobs"),
+            ("GF_PATHS_HOME", "/x"),
+            ("PATH", "/bin"),
+        ],
     );
     assert_eq!(settings.auth().token.expose_secret(), "ProvisioningAdminToken");
     assert_eq!(settings.operator().dashboards_server_url, "https://localhost:6447");
@@ -83,7 +92,13 @@ fn an_ini_of_grafanas_operator_starts() {
     assert_eq!(settings.provisioning().repository_types.len(), 2);
     settings.require_for("provisioning-jobs").unwrap();
     let notices = settings.notices().join("\n");
-    for part in ["[database]", "[log]", "[unified_storage]", "GF_PATHS_HOME", "[grpc_client_authentication] token_namespace"] {
+    for part in [
+        "[database]",
+        "[log]",
+        "[unified_storage]",
+        "GF_PATHS_HOME",
+        "[grpc_client_authentication] token_namespace",
+    ] {
         assert!(notices.contains(part), "{part} is not in {notices}");
     }
     assert!(!notices.contains("GF_OPERATOR_NAME") && !notices.contains("PATH,"), "{notices}");
@@ -95,7 +110,10 @@ fn an_unknown_key_of_ours_names_its_place_and_the_likely_one() {
         error("[operator]\n\nlease_expiri = 5s\n", &[]),
         "operator.ini:3: unknown key `lease_expiri` in [operator] section; did you mean `lease_expiry`?"
     );
-    assert_eq!(error("[windlass.git]\nzzz = 1\n", &[]), "operator.ini:2: unknown key `zzz` in [windlass.git] section");
+    assert_eq!(
+        error("[windlass.git]\nzzz = 1\n", &[]),
+        "operator.ini:2: unknown key `zzz` in [windlass.git] section"
+    );
     let notices = load("", &[("GF_OPERATOR_LEASE_EXPIRI", "5s")]).notices().join("\n");
     assert!(notices.contains("did you mean GF_OPERATOR_LEASE_EXPIRY?"), "{notices}");
 }
@@ -107,8 +125,12 @@ fn a_bad_value_says_where_what_and_what_was_expected() {
         "operator.ini:2: `concurrent_drivers` in [operator] section is \"many\", expected a whole number from 1 to 1024"
     );
     let text = error("", &[("GF_OPERATOR_JOB_INTERVAL", "5 minutes")]);
-    assert!(text.starts_with("GF_OPERATOR_JOB_INTERVAL: `job_interval`") && text.contains("such as 30s"), "{text}");
-    let (_dir, sources) = sources("", &[], &[("operator", "tls_insecure", "perhaps"), ("operator", "nope", "")]);
+    assert!(
+        text.starts_with("GF_OPERATOR_JOB_INTERVAL: `job_interval`") && text.contains("such as 30s"),
+        "{text}"
+    );
+    let (_dir, sources) =
+        sources("", &[], &[("operator", "tls_insecure", "perhaps"), ("operator", "nope", "")]);
     let errors = Settings::load(sources).unwrap_err();
     assert_eq!(errors[0].to_string(), "command line: unknown key `nope` in [operator] section");
     assert!(errors[1].to_string().starts_with("command line: `tls_insecure`"), "{errors:?}");
@@ -185,7 +207,13 @@ fn allowed_origins_come_from_both_keys() {
     );
     assert_eq!(
         settings.operator().allowed_git_origins,
-        ["http://127.0.0.1:8080", "https://git.internal", "https://git.corp", "https://git.lan:8443", "http://10.0.0.1"]
+        [
+            "http://127.0.0.1:8080",
+            "https://git.internal",
+            "https://git.corp",
+            "https://git.lan:8443",
+            "http://10.0.0.1"
+        ]
     );
 }
 
@@ -195,7 +223,8 @@ fn what_is_printed_is_read_again_as_the_same() {
     let settings = load(ini, &[]);
     assert_eq!(settings.operator().local_permitted_prefixes, [PathBuf::from("/a,b"), PathBuf::from("/c")]);
     let again = load(&settings.print(), &[]);
-    let values = |settings: &Settings| settings.values.iter().map(|(_, v)| v.text.clone()).collect::<Vec<_>>();
+    let values =
+        |settings: &Settings| settings.values.iter().map(|(_, v)| v.text.clone()).collect::<Vec<_>>();
     assert_eq!(values(&again), values(&settings));
 }
 
@@ -204,7 +233,10 @@ fn a_value_that_is_cut_short_by_a_comment_is_noticed() {
     let settings = load("[grpc_client_authentication]\ntoken = abc#def\n", &[]);
     assert_eq!(settings.auth().token.expose_secret(), "abc");
     let notices = settings.notices().join("\n");
-    assert!(notices.contains("operator.ini:2") && notices.contains("`token`") && !notices.contains("def"), "{notices}");
+    assert!(
+        notices.contains("operator.ini:2") && notices.contains("`token`") && !notices.contains("def"),
+        "{notices}"
+    );
 }
 
 #[test]
@@ -226,7 +258,8 @@ fn every_key_is_once_in_the_table_and_its_default_is_good() {
 fn every_key_that_is_asked_for_is_in_the_table() {
     let source = [include_str!("../typed.rs"), include_str!("../cross.rs")].concat();
     let mut asked = 0;
-    for call in ["text(", "string(", "path(", "boolean(", "duration(", "count(", "bytes(", "or_provisioning("] {
+    for call in ["text(", "string(", "path(", "boolean(", "duration(", "count(", "bytes(", "or_provisioning("]
+    {
         for part in source.split(call).skip(1) {
             let Some(name) = part.strip_prefix('"').and_then(|rest| rest.split('"').next()) else { continue };
             if OWNED_SECTIONS.contains(&name) {
