@@ -4,7 +4,7 @@
 //! - [`Supervisor`]: owns every task; one that ends unasked ends the process with its name.
 //! - [`Watch`] and [`Store`]: the one way to follow a collection of API objects.
 //! - [`KeyedQueue`] and [`run_keyed`]: reconciling object by object, with back-off.
-//! - [`deadline`], [`merge_patch`], [`json_patch`]: calls that end, and writes that overwrite nothing newer.
+//! - [`deadline`], [`merge_patch`], [`json_patch()`]: calls that end, and writes that overwrite nothing newer.
 //! - [`Clock`] and [`Backoff`]: time that tests can hold.
 //!
 //! This crate sees an API only through a `kube::Client`. It knows no authentication, no setting and no kind.
