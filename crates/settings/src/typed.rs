@@ -181,16 +181,18 @@ impl OperatorSettings {
 fn origins(values: &Values) -> Vec<String> {
     let own = value::list(values.text("operator", "allowed_git_origins"));
     let grafana = value::list(values.text("provisioning", "allowed_git_urls"));
-    let mut origins: Vec<String> = own
-        .into_iter()
+    own.into_iter()
         .chain(grafana.into_iter().map(|item| match url::Url::parse(&item) {
             Ok(url) if url.has_host() => url.origin().ascii_serialization(),
             _ => format!("https://{item}"),
         }))
         .filter_map(|item| value::origin(&item))
-        .collect();
-    origins.dedup();
-    origins
+        .fold(Vec::new(), |mut origins, origin| {
+            if !origins.contains(&origin) {
+                origins.push(origin);
+            }
+            origins
+        })
 }
 
 /// The section `[provisioning]`: what repositories may be.

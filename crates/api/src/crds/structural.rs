@@ -68,7 +68,10 @@ fn collapse_enum(object: &mut Map<String, Value>) {
         let mut group: Vec<Value> = alternative.get("const").cloned().into_iter().collect();
         group.extend(alternative.get("enum").and_then(Value::as_array).cloned().unwrap_or_default());
         if let Some(description) = alternative.get("description").and_then(Value::as_str) {
-            lines.extend(group.iter().map(|name| format!("* {name}: {description}")));
+            lines.extend(group.iter().map(|name| match name.as_str() {
+                Some("") | None => format!("* (empty): {description}"),
+                Some(name) => format!("* {name}: {description}"),
+            }));
         }
         names.extend(group);
     }

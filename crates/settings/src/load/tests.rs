@@ -201,7 +201,7 @@ fn secrets_are_shown_nowhere() {
 #[test]
 fn allowed_origins_come_from_both_keys() {
     let settings = load(
-        "[operator]\nallowed_git_origins = http://127.0.0.1:8080|https://git.internal\n\
+        "[operator]\nallowed_git_origins = http://127.0.0.1:8080|https://git.internal|HTTP://127.0.0.1:8080/\n\
          [provisioning]\nallowed_git_urls = git.corp, git.lan:8443, http://10.0.0.1:80/x\n",
         &[],
     );
