@@ -201,7 +201,10 @@ impl Caller {
         let serves = expiry(raw).map(|expiry| {
             let left = expiry.duration_since((self.now)());
             let left = Duration::try_from(left).unwrap_or_default().saturating_sub(EXPIRY_MARGIN);
-            Serves { refresh_at: obtained + (left - left / REFRESH_SHARE), until: obtained + left }
+            Serves {
+                refresh_at: obtained + left.saturating_sub(left / REFRESH_SHARE),
+                until: obtained + left,
+            }
         });
         Ok(Fresh { token, obtained, serves })
     }

@@ -18,9 +18,9 @@ use tower::{BoxError, Layer, Service};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than a watch may be silent between bookmarks, so that only a dead connection runs into it.
 const READ_TIMEOUT: Duration = Duration::from_mins(5);
-const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Below the idle time of our own listeners, so that a request seldom meets a connection that is just closing.
-const POOL_IDLE: Duration = Duration::from_secs(60);
+const POOL_IDLE: Duration = Duration::from_mins(1);
 /// Dead peers are noticed by the kernel, also beneath a silent watch.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 

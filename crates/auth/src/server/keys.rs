@@ -164,21 +164,18 @@ impl Keys {
         let server_is_good = |pair: &CertificatePair| {
             fresh(pair).is_some_and(|facts| facts.names == names) && signed_by(&ca, pair)
         };
-        let server = match load_pair(directory, SERVER)?.filter(server_is_good) {
-            Some(server) => server,
-            None => {
-                let leaf = certificates::new_leaf(&ca, &Leaf::Server(&names), now);
-                store_pair(directory, SERVER, generate("a server certificate", leaf)?)?
-            }
+        let server = if let Some(server) = load_pair(directory, SERVER)?.filter(server_is_good) {
+            server
+        } else {
+            let leaf = certificates::new_leaf(&ca, &Leaf::Server(&names), now);
+            store_pair(directory, SERVER, generate("a server certificate", leaf)?)?
         };
         let admin_is_good = |pair: &CertificatePair| fresh(pair).is_some() && signed_by(&ca, pair);
-        let admin = match load_pair(directory, ADMIN)?.filter(admin_is_good) {
-            Some(admin) => admin,
-            None => {
-                let leaf =
-                    certificates::new_leaf(&ca, &Leaf::Client("windlass-admin", &["system:masters"]), now);
-                store_pair(directory, ADMIN, generate("an admin certificate", leaf)?)?
-            }
+        let admin = if let Some(admin) = load_pair(directory, ADMIN)?.filter(admin_is_good) {
+            admin
+        } else {
+            let leaf = certificates::new_leaf(&ca, &Leaf::Client("windlass-admin", &["system:masters"]), now);
+            store_pair(directory, ADMIN, generate("an admin certificate", leaf)?)?
         };
         let (signing, signing_point) = signing_key(directory)?;
         let sealing = sealing_key(directory)?;

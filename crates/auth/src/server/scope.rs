@@ -6,7 +6,7 @@
 pub enum RequestScope {
     /// Health and version: open to anybody.
     Anonymous,
-    /// Discovery, OpenAPI, metrics and whatever is no API object: open to any authenticated caller.
+    /// Discovery, `OpenAPI`, metrics and whatever is no API object: open to any authenticated caller.
     Discovery,
     /// Objects of one API group.
     Resource {

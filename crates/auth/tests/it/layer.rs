@@ -74,7 +74,7 @@ async fn a_token_that_a_server_refuses_is_replaced_once() {
     let api = Api::default();
     let client = api.client(script.client());
     client.request_text(post("payload")).await.unwrap();
-    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::advance(Duration::from_mins(1)).await;
     api.refused.lock().unwrap().insert("1".into());
     assert_eq!(client.request_text(post("payload")).await.unwrap(), "fine");
     assert_eq!(api.seen(), seen(&["1", "1", "2"]));
@@ -91,7 +91,7 @@ async fn a_server_that_refuses_every_token_does_not_storm_the_exchange() {
         assert!(matches!(&error, kube::Error::Api(status) if status.code == 401), "{error}");
     }
     assert_eq!(script.requests(), 1);
-    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::advance(Duration::from_mins(1)).await;
     client.request_text(post("payload")).await.unwrap_err();
     assert_eq!(script.requests(), 2);
 }
