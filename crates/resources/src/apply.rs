@@ -251,7 +251,7 @@ impl Applier {
             return;
         }
         let work = self.objects.delete(&FOLDER, &existing.0, &deletion.path, existing.1.as_deref());
-        if !self.change(item, work, removed).await {
+        if !self.change(item, work, |removal, item| Some(removed(removal, item))).await {
             self.state.removal_failed(&deletion.path);
         }
     }
@@ -267,7 +267,7 @@ impl Applier {
         for (name, version) in targets {
             let item = ItemResult::new(Some(&deletion.kind), &deletion.path, &name, Action::Deleted);
             let work = self.objects.delete(&deletion.kind, &name, &deletion.path, version.as_deref());
-            if !self.change(item, work, removed).await {
+            if !self.change(item, work, |removal, item| Some(removed(removal, item))).await {
                 self.state.removal_failed(&deletion.path);
             }
         }
@@ -417,11 +417,11 @@ fn known_target(target: &Target) -> Option<(String, Option<String>)> {
     }
 }
 
-fn removed(removal: Removal, mut item: ItemResult) -> Option<ItemResult> {
+fn removed(removal: Removal, mut item: ItemResult) -> ItemResult {
     if removal == Removal::Kept {
         item.action = Action::Ignored;
     }
-    Some(item)
+    item
 }
 
 impl Loaded {

@@ -97,7 +97,7 @@ pub async fn list_resources(
         })
         .collect();
     items.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| a.name.cmp(&b.name)));
-    Ok(ResourceList { items, ..ResourceList::default() })
+    Ok(ResourceList { items })
 }
 
 #[derive(Deserialize)]

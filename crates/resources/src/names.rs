@@ -37,8 +37,10 @@ pub(crate) fn label_value(repository: &str) -> String {
     if repository.len() <= MAX_LABEL {
         return repository.to_owned();
     }
-    let digest = Sha256::digest(repository.as_bytes());
-    let hash: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let digest: [u8; 32] = Sha256::digest(repository.as_bytes()).into();
+    let mut half = [0; 16];
+    half.copy_from_slice(&digest[..16]);
+    let hash = format!("{:032x}", u128::from_be_bytes(half));
     let kept = truncate(repository, MAX_LABEL - hash.len() - 1).trim_end_matches(['-', '.']);
     format!("{kept}-{hash}")
 }

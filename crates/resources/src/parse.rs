@@ -64,7 +64,7 @@ pub fn file(path: &str, bytes: &[u8], of: &ParseContext<'_>) -> Result<ParsedRes
     let format = paths::format_of(path).unwrap_or(Format::Json);
     let text = format::to_json(bytes, format)?;
     let document = document::Document::read(&text)?;
-    let mut resource = match document.type_meta()? {
+    let mut resource = match document.type_meta() {
         Some((group, version, kind)) => object(&document, path, (group, version, kind), of)?,
         None => classic(&document, path, of)?,
     };
@@ -194,7 +194,7 @@ pub(crate) fn folder(bytes: &[u8], context: &Context) -> Result<FolderDocument, 
     }
     let text = format::to_json(bytes, Format::Json)?;
     let document = document::Document::read(&text)?;
-    match document.type_meta()? {
+    match document.type_meta() {
         Some((group, _, kind)) if group == FOLDER.group && kind == FOLDER.kind => {}
         Some((group, version, kind)) => {
             return Err(FileError::UnsupportedKind {
@@ -214,7 +214,7 @@ pub(crate) fn folder(bytes: &[u8], context: &Context) -> Result<FolderDocument, 
     if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) {
         return Err(FileError::Name { name });
     }
-    let spec = document.get("spec").map(RawValue::get).unwrap_or("{}");
+    let spec = document.get("spec").map_or("{}", RawValue::get);
     let spec: Spec = serde_json::from_str(spec).map_err(|error| FileError::syntax("spec", &error))?;
     let title = spec
         .title

@@ -41,17 +41,13 @@ impl Sources {
     /// The source of `repository`, its token read from the Secret that `secure.token.name` names, through `core`.
     pub async fn open(&self, core: &Client, repository: &Repository) -> Result<Arc<dyn Source>, OpenError> {
         let spec = &repository.spec;
-        match spec.kind {
-            RepositoryType::Local => self.open_local(spec),
-            _ => {
-                let url = spec.url().filter(|url| !url.is_empty()).ok_or(OpenError::NoUrl)?;
-                let credentials = match read_token(core, repository).await? {
-                    None => None,
-                    Some(token) => Some(Credentials { user: spec.token_user().to_owned(), token }),
-                };
-                self.git.remote(Remote { url: url.to_owned(), credentials }).map_err(OpenError::Open)
-            }
+        if spec.kind == RepositoryType::Local {
+            return self.open_local(spec);
         }
+        let url = spec.url().filter(|url| !url.is_empty()).ok_or(OpenError::NoUrl)?;
+        let token = read_token(core, repository).await?;
+        let credentials = token.map(|token| Credentials { user: spec.token_user().to_owned(), token });
+        self.git.remote(Remote { url: url.to_owned(), credentials }).map_err(OpenError::Open)
     }
 
     fn open_local(&self, spec: &RepositorySpec) -> Result<Arc<dyn Source>, OpenError> {

@@ -43,7 +43,7 @@ impl Source for Memory {
         true
     }
 
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "memory"
     }
 

@@ -201,8 +201,7 @@ impl Collection<'_> {
         if let Some(content_type) = content_type {
             request = request.header(header::CONTENT_TYPE, content_type);
         }
-        let request =
-            request.body(Body::from(body.to_vec())).map_err(|error| unusable("build a request")(&error))?;
+        let request = request.body(Body::from(body)).map_err(|error| unusable("build a request")(&error))?;
         let response = self.client.send(request).await.map_err(|error| unusable("reach the API")(&error))?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER)

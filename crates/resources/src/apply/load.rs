@@ -55,7 +55,7 @@ pub(super) async fn load(job: Job, batch: Vec<FileWrite>) -> Vec<Loaded> {
 
 fn parse_one(
     write: FileWrite,
-    content: Result<Bytes, Halt>,
+    bytes: Result<Bytes, Halt>,
     former: Option<Bytes>,
     context: &crate::Context,
 ) -> Loaded {
@@ -66,10 +66,10 @@ fn parse_one(
     });
     let checksum = write.id.to_string();
     let of = ParseContext { context, folder: write.folder.as_deref(), checksum: &checksum };
-    let resource = content.and_then(|content| {
+    let resource = bytes.and_then(|content| {
         parse::file(&write.path, &content, &of).map_err(|error| Halt::Failed(error.into()))
     });
-    Loaded { resource, previous_name, write }
+    Loaded { write, resource, previous_name }
 }
 
 fn previous_id(write: &FileWrite) -> Option<ObjectId> {

@@ -1,5 +1,6 @@
 //! What a run remembers: counts, failures that concern other changes, claimed names.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -117,10 +118,10 @@ impl State {
     /// Gives an object to a file, or says which file has it.
     pub(super) fn claim(&self, kind: &Kind, name: &str, path: &str) -> Result<(), String> {
         let mut inner = self.inner();
-        match inner.claims.get(&(*kind, name.to_owned())) {
-            Some(holder) => Err(holder.clone()),
-            None => {
-                inner.claims.insert((*kind, name.to_owned()), path.to_owned());
+        match inner.claims.entry((*kind, name.to_owned())) {
+            Entry::Occupied(holder) => Err(holder.get().clone()),
+            Entry::Vacant(free) => {
+                free.insert(path.to_owned());
                 Ok(())
             }
         }

@@ -106,10 +106,10 @@ impl<'a> Document<'a> {
     }
 
     /// Group, version and kind; nothing if the document does not say both what it is and in which version.
-    pub(super) fn type_meta(&self) -> Result<Option<(&str, &str, &str)>, FileError> {
-        let (Some(api_version), Some(kind)) = (&self.api_version, &self.kind) else { return Ok(None) };
+    pub(super) fn type_meta(&self) -> Option<(&str, &str, &str)> {
+        let (Some(api_version), Some(kind)) = (&self.api_version, &self.kind) else { return None };
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        Ok(Some((group, version, kind)))
+        Some((group, version, kind))
     }
 
     pub(super) fn metadata(&self) -> Result<FileMetadata, FileError> {

@@ -15,8 +15,12 @@ fn context() -> Context {
 }
 
 fn read(path: &str, content: impl AsRef<[u8]>) -> Result<ParsedResource, FileError> {
-    let context = context();
-    file(path, content.as_ref(), &ParseContext { context: &context, folder: Some("apps-1"), checksum: "abc" })
+    let repository = context();
+    file(
+        path,
+        content.as_ref(),
+        &ParseContext { context: &repository, folder: Some("apps-1"), checksum: "abc" },
+    )
 }
 
 fn spec(resource: &ParsedResource) -> Value {
@@ -201,11 +205,12 @@ fn a_large_file_is_a_warning_of_its_own() {
 
 #[test]
 fn an_alias_bomb_ends_as_an_error() {
-    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
-    for level in 1..30 {
+    let levels = (1..30).map(|level| {
         let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
-        bomb.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
-    }
+        format!("a{level}: &a{level} [{aliases}]")
+    });
+    let first = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]".to_owned();
+    let bomb = std::iter::once(first).chain(levels).collect::<Vec<_>>().join("\n");
     let error = read("bomb.yaml", bomb).unwrap_err();
     assert!(matches!(error, FileError::Syntax { .. }), "{error}");
 }

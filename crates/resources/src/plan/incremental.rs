@@ -121,7 +121,7 @@ fn plan_change(
                 folder: folders.holding(&change.path).map(str::to_owned),
                 known: Known::FromContent(old.map(|(_, id)| id)),
             };
-            if parent(&change.path) != "" && write.folder.is_none() {
+            if !parent(&change.path).is_empty() && write.folder.is_none() {
                 let message = "the file's directory is not part of the tree";
                 plan.notices.push(Notice {
                     path: change.path.clone(),
