@@ -191,3 +191,18 @@ async fn history_is_pruned_by_age_and_by_number_for_each_repository() {
     left.sort();
     assert_eq!(left, ["job-2", "job-3", "job-4", "job-5"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_taken_over_after_it_was_filed_is_left_to_its_new_owner() {
+    let server = Server::with_opaque_versions(Flaw::None);
+    let queue = Queue::new(Client::reliable(&server), Arc::new(now), QueueConfig::new("blind")).unwrap();
+    server.add("default", "repo", "repo-sync");
+    queue.relist().await.unwrap();
+    let lease = next(&queue).await.into_parts().1;
+    server.meddle(&job(), |record| {
+        record.labels.insert(OWNER.into(), "another".into());
+    });
+    lease.complete(success()).await.unwrap();
+    assert_eq!(server.history().len(), 1);
+    assert_eq!(server.job(&job()).unwrap().owner(), Some("another"));
+}

@@ -89,7 +89,7 @@ async fn a_worker_hears_of_a_take_over_from_the_watch_and_can_write_nothing_more
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_finds_a_take_over_that_the_watch_did_not_show() {
-    let server = Server::new(Flaw::None);
+    let server = Server::with_opaque_versions(Flaw::None);
     let queue = Queue::new(Client::reliable(&server), Arc::new(now), QueueConfig::new("blind")).unwrap();
     server.add("default", "repo", "repo-sync");
     queue.relist().await.unwrap();

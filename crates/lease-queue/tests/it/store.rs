@@ -77,6 +77,8 @@ struct State {
     jobs: BTreeMap<Key, Record>,
     history: BTreeMap<Key, Filed>,
     version: u64,
+    /// Before each version: not empty where versions are no numbers, so that nobody can tell which is newer.
+    prefix: &'static str,
     owner_at: HashMap<String, Option<String>>,
     log: Vec<Happened>,
     watches: Vec<mpsc::UnboundedSender<Event>>,
@@ -92,7 +94,7 @@ pub(crate) struct Filed {
 impl State {
     fn put(&mut self, mut record: Record) -> Record {
         self.version += 1;
-        record.version = self.version.to_string();
+        record.version = format!("{}{}", self.prefix, self.version);
         self.owner_at.insert(record.version.clone(), record.owner().map(String::from));
         self.jobs.insert(record.key.clone(), record.clone());
         self.tell(Event::Applied(record.clone()));
@@ -113,6 +115,11 @@ impl State {
 impl Server {
     pub(crate) fn new(flaw: Flaw) -> Arc<Self> {
         Arc::new(Self { flaw, ..Self::default() })
+    }
+
+    pub(crate) fn with_opaque_versions(flaw: Flaw) -> Arc<Self> {
+        let state = Mutex::new(State { prefix: "v", ..State::default() });
+        Arc::new(Self { state, flaw })
     }
 
     pub(crate) fn add(&self, namespace: &str, repository: &str, name: &str) -> Option<Record> {
