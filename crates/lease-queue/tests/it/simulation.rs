@@ -39,7 +39,8 @@ fn simulate(seed: u64, flaw: Flaw) -> Outcome {
             stuck: rng.random_range(0..4),
             event_lost: rng.random_range(0..20),
         };
-        let server = if seed % 2 == 0 { Server::new(flaw) } else { Server::with_opaque_versions(flaw) };
+        let server =
+            if seed.is_multiple_of(2) { Server::new(flaw) } else { Server::with_opaque_versions(flaw) };
         let calm = Arc::new(AtomicBool::new(false));
         let end = CancellationToken::new();
         let mut replicas = JoinSet::new();
