@@ -1,4 +1,15 @@
 //! The API server through its public interface.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod access;
+mod admission;
+mod common;
+mod crud;
+mod deletion;
+mod discovery;
+mod lists;
+mod patches;
 mod store;
+mod tables;
+mod validation;
+mod watches;

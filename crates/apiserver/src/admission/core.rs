@@ -1,0 +1,82 @@
+//! The few rules of the core kinds.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::Object;
+use crate::failure::FieldError;
+use crate::kinds::{Builtin, Kind};
+use crate::metadata;
+
+/// At most this many bytes of data in a Secret or ConfigMap.
+const DATA_MAX: usize = 1024 * 1024;
+
+/// Sets what these kinds default.
+pub(super) fn fill_in(builtin: Builtin, object: &mut Object) {
+    match builtin {
+        Builtin::Secret => {
+            if let Some(Value::Object(texts)) = object.remove("stringData") {
+                let data = object.entry("data").or_insert_with(|| json!({}));
+                for (key, text) in texts {
+                    let text = text.as_str().unwrap_or_default();
+                    data[key] = json!(STANDARD.encode(text));
+                }
+            }
+            object.entry("type").or_insert_with(|| json!("Opaque"));
+        }
+        Builtin::Namespace => {
+            let name = metadata::text(object, "name").to_owned();
+            let labels = metadata::of(object).entry("labels").or_insert_with(|| json!({}));
+            labels["kubernetes.io/metadata.name"] = json!(name);
+            object.entry("status").or_insert_with(|| json!({ "phase": "Active" }));
+        }
+        Builtin::ConfigMap | Builtin::Event | Builtin::Lease => {}
+    }
+}
+
+/// Everything that is wrong with an object of a core kind beside its schema. Values of Secrets are not shown.
+pub(crate) fn validate(kind: &Kind, new: &Object, old: Option<&Object>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if !matches!(kind.builtin, Some(Builtin::Secret | Builtin::ConfigMap)) {
+        return errors;
+    }
+    let mut size = 0;
+    for field in ["data", "binaryData"] {
+        let Some(Value::Object(data)) = new.get(field) else { continue };
+        for (key, value) in data {
+            let valid = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+            if key.is_empty()
+                || key.len() > 253
+                || !key.chars().all(valid)
+                || matches!(key.as_str(), "." | "..")
+            {
+                let detail = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. \
+                    'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+                errors.push(FieldError::invalid(format!("{field}[{key}]"), &json!(key), detail));
+            }
+            let length = value.as_str().unwrap_or_default().len();
+            let encoded = field == "binaryData" || kind.builtin == Some(Builtin::Secret);
+            size += if encoded { length / 4 * 3 } else { length };
+        }
+    }
+    if size > DATA_MAX {
+        errors.push(FieldError::too_long("data", DATA_MAX as u64));
+    }
+    let Some(old) = old else { return errors };
+    if kind.builtin == Some(Builtin::Secret) && old.get("type") != new.get("type") {
+        let found = new.get("type").cloned().unwrap_or_default();
+        errors.push(FieldError::invalid("type", &found, "field is immutable"));
+    }
+    if old.get("immutable") == Some(&json!(true)) {
+        if new.get("immutable") != Some(&json!(true)) {
+            errors.push(FieldError::forbidden("immutable", "field is immutable when `immutable` is set"));
+        }
+        for field in ["data", "binaryData"] {
+            if old.get(field) != new.get(field) {
+                errors.push(FieldError::forbidden(field, "field is immutable when `immutable` is set"));
+            }
+        }
+    }
+    errors
+}

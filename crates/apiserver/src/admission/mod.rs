@@ -1,0 +1,102 @@
+//! What is filled in and refused beyond a schema: jobs, repositories, secret values, and the core kinds.
+
+mod core;
+mod jobs;
+mod repositories;
+mod secrets;
+
+use serde_json::{Map, Value};
+use tokio::sync::MutexGuard;
+use windlass_api::GROUP;
+use windlass_api::jobs::JobRules;
+use windlass_api::repositories::RepositoryRules;
+
+pub(crate) use self::core::validate as validate_core;
+pub(crate) use self::secrets::{owned as owned_secrets, take as take_secrets};
+use crate::failure::Result;
+use crate::kinds::Kind;
+use crate::verbs::Context;
+
+/// What admission lets through.
+#[derive(Debug, Clone, Default)]
+pub struct AdmissionRules {
+    /// What jobs may do.
+    pub jobs: JobRules,
+    /// What repositories may be.
+    pub repositories: RepositoryRules,
+}
+
+type Object = Map<String, Value>;
+
+/// The provisioning kinds that have rules of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ruled {
+    Repository,
+    Job,
+    HistoricJob,
+}
+
+impl Ruled {
+    fn of(kind: &Kind) -> Option<Self> {
+        if kind.group != GROUP {
+            return None;
+        }
+        match kind.plural.as_str() {
+            "repositories" => Some(Self::Repository),
+            "jobs" => Some(Self::Job),
+            "historicjobs" => Some(Self::HistoricJob),
+            _ => None,
+        }
+    }
+}
+
+impl Context {
+    /// Fills in what the server decides, before anything is validated.
+    pub(crate) fn admit(&self, old: Option<&Object>, new: &mut Object) -> Result<()> {
+        let kind = &*self.target.served.kind;
+        match (kind.builtin, Ruled::of(kind)) {
+            (Some(builtin), _) => core::fill_in(builtin, new),
+            (None, Some(Ruled::Job)) => jobs::admit(kind, &self.caller, old, new)?,
+            (None, Some(Ruled::Repository)) => {
+                repositories::admit(&self.inner.rules.repositories, old, new);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Refuses what the rules do not let through, after the schema has let it through.
+    pub(crate) async fn validate(&self, old: Option<&Object>, new: &Object) -> Result<()> {
+        let kind = &*self.target.served.kind;
+        let Some(ruled) = Ruled::of(kind) else { return Ok(()) };
+        if crate::metadata::is_deleting(new) || old.is_some_and(|old| same_but_status(old, new)) {
+            return Ok(());
+        }
+        let errors = match ruled {
+            Ruled::Job => jobs::validate(&self.inner.rules.jobs, new)?,
+            Ruled::HistoricJob => jobs::validate_historic(new)?,
+            Ruled::Repository => repositories::validate(self, old, new).await?,
+        };
+        let errors = errors.into_iter().map(Into::into).collect();
+        self.fail_on(errors, crate::metadata::text(new, "name"))
+    }
+
+    /// Repositories are judged beside one another: between judging one and storing it, no other may come.
+    pub(crate) async fn neighbours(&self, kind: &Kind) -> Option<MutexGuard<'_, ()>> {
+        if Ruled::of(kind) == Some(Ruled::Repository) && !self.target.status {
+            Some(self.inner.neighbours.lock().await)
+        } else {
+            None
+        }
+    }
+}
+
+/// Whether an update changes nothing that the rules look at.
+fn same_but_status(old: &Object, new: &Object) -> bool {
+    ["spec", "secure"].iter().all(|field| old.get(*field) == new.get(*field))
+        && ["labels", "finalizers"].iter().all(|field| {
+            let of =
+                |object: &Object| object.get("metadata").and_then(|metadata| metadata.get(*field)).cloned();
+            of(old) == of(new)
+        })
+}

@@ -1,0 +1,221 @@
+//! `secure.<field>`: a raw value in a write becomes a sealed Secret, and the object keeps its name only.
+//!
+//! A write says `create` (the raw value), `name` (a Secret that exists) or `remove`. What a write leaves out stays
+//! as it was. The raw value is taken out before anything else sees the object, and is never in an error or a log.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::Object;
+use crate::document;
+use crate::failure::{Failure, FieldError, Result};
+use crate::kinds::{Builtin, Kind};
+use crate::metadata;
+use crate::names;
+use crate::server::Inner;
+use crate::store::{Key, Write};
+
+/// The type of the Secrets that are made here.
+const TYPE: &str = "windlass.dev/secure-value";
+/// What stands for a raw value while the object is judged.
+const TAKEN: &str = "[taken]";
+/// At most this many characters in a value.
+const LONGEST: usize = 24_576;
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The raw values of one write, by field.
+#[derive(Debug)]
+pub(crate) struct Secrets {
+    taken: Vec<(String, SecretString)>,
+    /// Secrets of the old object that the new one no longer names.
+    dropped: Vec<String>,
+}
+
+/// Takes the raw values out of an object and carries over what it leaves out of the old one.
+pub(crate) fn take(kind: &Kind, new: &mut Object, old: Option<&Object>) -> Result<Secrets> {
+    let mut secrets = Secrets { taken: Vec::new(), dropped: Vec::new() };
+    if kind.builtin.is_some() || !kind.stored().schema.has_property("secure") {
+        return Ok(secrets);
+    }
+    scrub_last_applied(new);
+    let before = old.and_then(|old| old.get("secure")).and_then(Value::as_object);
+    if before.is_some_and(|before| !before.is_empty()) {
+        new.entry("secure").or_insert_with(|| json!({}));
+    }
+    let Some(Value::Object(fields)) = new.get_mut("secure") else { return Ok(secrets) };
+    for (field, value) in before.into_iter().flatten() {
+        fields.entry(field).or_insert_with(|| value.clone());
+    }
+    let mut errors = Vec::new();
+    fields.retain(|field, value| {
+        let old_name = before.and_then(|before| name_of(before.get(field)));
+        // Anything but an object is refused by the schema.
+        let Value::Object(value) = value else { return true };
+        let removed = value.remove("remove") == Some(json!(true));
+        let raw = match value.get_mut("create") {
+            Some(Value::String(raw)) => std::mem::replace(raw, TAKEN.to_owned()),
+            _ => String::new(),
+        };
+        if raw.is_empty() {
+            value.remove("create");
+        } else {
+            let given = name_in(value);
+            if given.is_some_and(|name| Some(name) != old_name) || removed {
+                let detail = "only one of create, name and remove may be set";
+                errors.push(FieldError::forbidden(format!("secure.{field}"), detail));
+            }
+            if raw.chars().count() > LONGEST {
+                errors.push(FieldError::too_long(format!("secure.{field}.create"), LONGEST as u64));
+            }
+            value.remove("name");
+            secrets.taken.push((field.clone(), SecretString::from(raw)));
+        }
+        let kept = !removed && !value.is_empty();
+        let name = name_in(value);
+        if let Some(old_name) = old_name
+            && (!kept || name != Some(old_name))
+        {
+            secrets.dropped.push(old_name.to_owned());
+        }
+        kept
+    });
+    if fields.is_empty() {
+        new.remove("secure");
+    }
+    if errors.is_empty() {
+        Ok(secrets)
+    } else {
+        Err(Failure::invalid(&kind.kind, &kind.group, metadata::text(new, "name"), errors))
+    }
+}
+
+impl Secrets {
+    /// The writes that make the new Secrets and remove the dropped ones; the object then names the new ones.
+    pub(crate) async fn store(
+        &self,
+        inner: &Inner,
+        kind: &Kind,
+        object: &mut Object,
+        old: Option<&Object>,
+    ) -> Result<Vec<Write>> {
+        let mut writes = Vec::new();
+        for (field, value) in &self.taken {
+            let (name, write) = create(inner, kind, object, field, value)?;
+            writes.push(write);
+            if let Some(Value::Object(fields)) = object.get_mut("secure") {
+                fields.insert(field.clone(), json!({ "name": name }));
+            }
+        }
+        if let Some(old) = old {
+            writes.extend(remove(inner, old, &self.dropped).await?);
+        }
+        Ok(writes)
+    }
+}
+
+/// The writes that remove the Secrets which were made for an object, for when it is removed itself.
+pub(crate) async fn owned(inner: &Inner, kind: &Kind, object: &Object) -> Result<Vec<Write>> {
+    if kind.builtin.is_some() {
+        return Ok(Vec::new());
+    }
+    let fields = object.get("secure").and_then(Value::as_object);
+    let names: Vec<String> = fields
+        .into_iter()
+        .flat_map(|fields| fields.values())
+        .filter_map(|value| name_of(Some(value)).map(str::to_owned))
+        .collect();
+    remove(inner, object, &names).await
+}
+
+fn name_of(value: Option<&Value>) -> Option<&str> {
+    name_in(value?.as_object()?)
+}
+
+fn name_in(value: &Object) -> Option<&str> {
+    value.get("name")?.as_str().filter(|name| !name.is_empty())
+}
+
+fn secret_key(namespace: &str, name: &str) -> Result<Key> {
+    Ok(Key::new("", "secrets", namespace, name)?)
+}
+
+/// Removes those of the Secrets that the object owns; a user's own Secret stays.
+async fn remove(inner: &Inner, object: &Object, names: &[String]) -> Result<Vec<Write>> {
+    let mut writes = Vec::new();
+    for name in names {
+        let key = secret_key(metadata::text(object, "namespace"), name)?;
+        let Some(secret) = inner.store.get(&key).await? else { continue };
+        let document: Value =
+            serde_json::from_slice(&secret.value).map_err(|error| Failure::internal(&error))?;
+        let owners = document["metadata"]["ownerReferences"].as_array();
+        let owned = owners.into_iter().flatten().any(|owner| owner["uid"] == metadata::text(object, "uid"));
+        if owned && document["type"] == TYPE {
+            writes.push(Write::delete(key, secret.revision));
+        }
+    }
+    Ok(writes)
+}
+
+fn create(
+    inner: &Inner,
+    kind: &Kind,
+    owner: &Object,
+    field: &str,
+    value: &SecretString,
+) -> Result<(String, Write)> {
+    let (namespace, owner_name) = (metadata::text(owner, "namespace"), metadata::text(owner, "name"));
+    let name = names::generate(&format!("{owner_name}-{}-", field.to_lowercase()));
+    let secret = json!({
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": Uuid::new_v4().to_string(),
+            "creationTimestamp": (inner.now)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            "ownerReferences": [{
+                "apiVersion": kind.stored().api_version,
+                "kind": kind.kind,
+                "name": owner_name,
+                "uid": metadata::text(owner, "uid"),
+                "controller": true,
+            }],
+        },
+        "type": TYPE,
+        "data": { field: STANDARD.encode(value.expose_secret()) },
+    });
+    let secret_kind = inner.registry.builtin(Builtin::Secret).ok_or_else(Failure::unknown_path)?;
+    let Value::Object(secret) = secret else { return Err(Failure::unknown_path()) };
+    let stored = inner.seal(secret_kind, secret)?;
+    Ok((name.clone(), Write::create(secret_key(namespace, &name)?, Bytes::from(stored))))
+}
+
+impl Inner {
+    /// What is stored of a Secret.
+    pub(crate) fn seal(&self, kind: &Kind, mut object: Object) -> Result<Vec<u8>> {
+        self.sealer.seal(&mut object).map_err(|error| Failure::internal(&error))?;
+        Ok(document::encode(&kind.stored().head, &object))
+    }
+}
+
+/// `kubectl apply` repeats the whole document in an annotation, raw values included.
+fn scrub_last_applied(object: &mut Object) {
+    let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return };
+    let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
+    let Some(Value::String(applied)) = annotations.get_mut(LAST_APPLIED) else { return };
+    if !applied.contains("\"create\"") {
+        return;
+    }
+    let Ok(mut document) = serde_json::from_str::<Value>(applied) else {
+        annotations.remove(LAST_APPLIED);
+        return;
+    };
+    if let Some(Value::Object(fields)) = document.get_mut("secure") {
+        for value in fields.values_mut().filter_map(Value::as_object_mut) {
+            value.remove("create");
+        }
+    }
+    *applied = document.to_string();
+}

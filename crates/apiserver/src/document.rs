@@ -1,0 +1,179 @@
+//! The bytes of a stored object, and how they become an answer without being parsed.
+//!
+//! A stored value is `{"apiVersion":"…","kind":"…","metadata":{…},…}` in exactly that order and without a
+//! resourceVersion, which is known only at commit. Serving one writes the head of the version that was asked for,
+//! the resourceVersion, and the rest of the bytes as they are.
+
+use serde_json::{Map, Value};
+
+/// What separates the head of a stored value from its metadata.
+const METADATA: &[u8] = br#""metadata":{"#;
+
+/// A stored value, in its parts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Document<'a> {
+    /// What follows `"metadata":{`: the metadata's fields, the closing brace, and the rest of the object.
+    tail: &'a [u8],
+}
+
+impl<'a> Document<'a> {
+    pub(crate) fn new(value: &'a [u8]) -> Self {
+        // apiVersion and kind, which come before, hold neither quotes nor braces.
+        let at = value.windows(METADATA.len()).position(|window| window == METADATA);
+        Self { tail: at.map_or(&[], |at| &value[at + METADATA.len()..]) }
+    }
+
+    /// The fields of the metadata with the closing brace.
+    pub(crate) fn metadata(&self) -> &'a [u8] {
+        &self.tail[..end_of_object(self.tail)]
+    }
+
+    /// Appends the whole object under this head.
+    pub(crate) fn write(&self, head: &str, revision: u64, out: &mut Vec<u8>) {
+        out.reserve(head.len() + self.tail.len() + 48);
+        out.extend_from_slice(head.as_bytes());
+        write_version(revision, out);
+        out.extend_from_slice(self.tail);
+    }
+
+    /// Appends `{"kind":"PartialObjectMetadata",…}`.
+    pub(crate) fn write_partial(&self, revision: u64, out: &mut Vec<u8>) {
+        let metadata = self.metadata();
+        out.reserve(metadata.len() + 128);
+        out.extend_from_slice(PARTIAL_HEAD.as_bytes());
+        write_version(revision, out);
+        out.extend_from_slice(metadata);
+        out.push(b'}');
+    }
+
+    /// Just the labels of the object.
+    pub(crate) fn labels(&self) -> Map<String, Value> {
+        #[derive(serde::Deserialize)]
+        struct Labelled {
+            #[serde(default)]
+            labels: Map<String, Value>,
+        }
+        let metadata = self.metadata();
+        let mut object = Vec::with_capacity(metadata.len() + 1);
+        object.push(b'{');
+        object.extend_from_slice(metadata);
+        serde_json::from_slice::<Labelled>(&object).map(|labelled| labelled.labels).unwrap_or_default()
+    }
+}
+
+/// How an object starts that is only its metadata.
+pub(crate) const PARTIAL_HEAD: &str =
+    r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"#;
+
+fn write_version(revision: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(br#""resourceVersion":""#);
+    out.extend_from_slice(revision.to_string().as_bytes());
+    out.extend_from_slice(br#"","#);
+}
+
+/// The length of the fields of an object whose opening brace was just read, with the closing brace.
+fn end_of_object(bytes: &[u8]) -> usize {
+    let mut depth = 1usize;
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth -= 1;
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            b'"' => at = end_of_string(bytes, at + 1),
+            _ => {}
+        }
+        at += 1;
+    }
+    bytes.len()
+}
+
+/// The place of the quote that ends the string which starts at `at`.
+fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' => at += 1,
+            b'"' => return at,
+            _ => {}
+        }
+        at += 1;
+    }
+    at
+}
+
+/// The bytes to store for an object of this stored version's head. Its metadata is not empty (it has a name).
+pub(crate) fn encode(head: &str, object: &Map<String, Value>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    out.extend_from_slice(head.as_bytes());
+    let mut first = true;
+    if let Some(Value::Object(metadata)) = object.get("metadata") {
+        for (name, value) in metadata.iter().filter(|(name, _)| *name != "resourceVersion") {
+            write_field(name, value, &mut first, &mut out);
+        }
+    }
+    out.push(b'}');
+    first = false;
+    for (name, value) in object {
+        if !matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
+            write_field(name, value, &mut first, &mut out);
+        }
+    }
+    out.push(b'}');
+    out
+}
+
+fn write_field(name: &str, value: &Value, first: &mut bool, out: &mut Vec<u8>) {
+    if !std::mem::take(first) {
+        out.push(b',');
+    }
+    // Writing a value that was read as JSON to a vector does not fail.
+    let _ = serde_json::to_writer(&mut *out, name);
+    out.push(b':');
+    let _ = serde_json::to_writer(&mut *out, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const HEAD: &str = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"#;
+
+    fn stored(value: Value) -> Vec<u8> {
+        let Value::Object(object) = value else { unreachable!() };
+        encode(HEAD, &object)
+    }
+
+    #[test]
+    fn serving_adds_the_version_and_changes_the_head() {
+        let bytes =
+            stored(json!({ "metadata": { "name": "a", "labels": { "x": "}\"{" }, "resourceVersion": "1" },
+            "data": { "metadata": "\"metadata\":{" } }));
+        let mut out = Vec::new();
+        Document::new(&bytes).write(r#"{"apiVersion":"v2","kind":"Other","metadata":{"#, 7, &mut out);
+        assert_eq!(
+            serde_json::from_slice::<Value>(&out).unwrap(),
+            json!({ "apiVersion": "v2", "kind": "Other", "data": { "metadata": "\"metadata\":{" },
+                "metadata": { "name": "a", "labels": { "x": "}\"{" }, "resourceVersion": "7" } })
+        );
+    }
+
+    #[test]
+    fn metadata_alone_is_cut_out_whatever_strings_hold() {
+        let bytes = stored(json!({ "metadata": { "name": "a", "labels": { "x": "}\\\"{" } }, "data": {} }));
+        let document = Document::new(&bytes);
+        let mut out = Vec::new();
+        document.write_partial(3, &mut out);
+        assert_eq!(
+            serde_json::from_slice::<Value>(&out).unwrap(),
+            json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+                "metadata": { "name": "a", "labels": { "x": "}\\\"{" }, "resourceVersion": "3" } })
+        );
+        assert_eq!(document.labels()["x"], "}\\\"{");
+    }
+}

@@ -1,0 +1,329 @@
+//! Failed requests: every one is answered by a `metav1.Status`, worded as kube-apiserver words it, because clients
+//! and scripts compare these texts.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
+use serde_json::Value;
+use windlass_api::status;
+
+use crate::kinds::Kind;
+use crate::store::StoreError;
+
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// A request that failed. Boxed: the happy path should not carry its size around.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure(Box<Status>);
+
+/// What is wrong with one field of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FieldError {
+    field: String,
+    reason: String,
+    body: String,
+}
+
+impl FieldError {
+    fn new(field: impl Into<String>, reason: &str, body: String) -> Self {
+        Self { field: field.into(), reason: reason.to_owned(), body }
+    }
+
+    pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
+        Self::new(field, "FieldValueRequired", with_detail("Required value", detail))
+    }
+
+    pub(crate) fn forbidden(field: impl Into<String>, detail: &str) -> Self {
+        Self::new(field, "FieldValueForbidden", with_detail("Forbidden", detail))
+    }
+
+    pub(crate) fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
+        Self::new(field, "FieldValueInvalid", with_detail(&format!("Invalid value: {}", show(value)), detail))
+    }
+
+    /// As [`Self::invalid`], for a value that Go prints in its own way.
+    pub(crate) fn invalid_shown(field: impl Into<String>, shown: &str, detail: &str) -> Self {
+        Self::new(field, "FieldValueInvalid", with_detail(&format!("Invalid value: {shown}"), detail))
+    }
+
+    pub(crate) fn wrong_type(field: impl Into<String>, found: &str, detail: &str) -> Self {
+        Self::new(field, "FieldValueTypeInvalid", with_detail(&format!("Invalid value: {found:?}"), detail))
+    }
+
+    pub(crate) fn not_supported(field: impl Into<String>, value: &Value, allowed: &[String]) -> Self {
+        let allowed: Vec<String> = allowed.iter().map(|value| format!("{value:?}")).collect();
+        let mut body = format!("Unsupported value: {}", show(value));
+        if !allowed.is_empty() {
+            body.push_str(": supported values: ");
+            body.push_str(&allowed.join(", "));
+        }
+        Self::new(field, "FieldValueNotSupported", body)
+    }
+
+    pub(crate) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        Self::new(field, "FieldValueDuplicate", format!("Duplicate value: {}", show(value)))
+    }
+
+    pub(crate) fn too_long(field: impl Into<String>, max: u64) -> Self {
+        Self::new(field, "FieldValueTooLong", format!("Too long: may not be more than {max} bytes"))
+    }
+
+    pub(crate) fn too_many(field: impl Into<String>, actual: usize, max: u64) -> Self {
+        Self::new(field, "FieldValueTooMany", format!("Too many: {actual}: must have at most {max} items"))
+    }
+}
+
+impl std::fmt::Display for FieldError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.field.is_empty() {
+            f.write_str(&self.body)
+        } else {
+            write!(f, "{}: {}", self.field, self.body)
+        }
+    }
+}
+
+fn with_detail(what: &str, detail: &str) -> String {
+    if detail.is_empty() { what.to_owned() } else { format!("{what}: {detail}") }
+}
+
+/// A value as it stands in an error: strings quoted, anything else as JSON.
+fn show(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text:?}"),
+        other => other.to_string(),
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self(Box::new(status))
+    }
+}
+
+impl From<windlass_api::FieldError> for FieldError {
+    fn from(error: windlass_api::FieldError) -> Self {
+        let cause = StatusCause::from(&error);
+        Self {
+            field: error.field,
+            reason: cause.reason.unwrap_or_default(),
+            body: cause.message.unwrap_or_default(),
+        }
+    }
+}
+
+impl Failure {
+    fn with_details(mut self, details: StatusDetails) -> Self {
+        self.0.details = Some(details);
+        self
+    }
+
+    /// Adds what to do about it.
+    pub(crate) fn explained(mut self, hint: &str) -> Self {
+        let message = self.0.message.get_or_insert_default();
+        message.push_str(": ");
+        message.push_str(hint);
+        self
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        status::bad_request(message).into()
+    }
+
+    /// The path names nothing that is served.
+    pub(crate) fn unknown_path() -> Self {
+        Self::from(status::error(404, "NotFound", "the server could not find the requested resource"))
+            .with_details(StatusDetails::default())
+    }
+
+    pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
+        status::not_found(&kind.group, &kind.plural, name).into()
+    }
+
+    pub(crate) fn already_exists(kind: &Kind, name: &str) -> Self {
+        status::already_exists(&kind.group, &kind.plural, name).into()
+    }
+
+    pub(crate) fn name_not_generated(kind: &Kind, name: &str) -> Self {
+        let mut failure = Self::already_exists(kind, name);
+        failure.0.message = Some(format!(
+            "{} {name:?} already exists, the server was not able to generate a unique name for the object",
+            kind.qualified()
+        ));
+        failure.0.details.get_or_insert_default().retry_after_seconds = Some(1);
+        failure
+    }
+
+    pub(crate) fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
+        status::conflict(&kind.group, &kind.plural, name, why).into()
+    }
+
+    /// A write that carried a resourceVersion which is no longer the latest.
+    pub(crate) fn modified(kind: &Kind, name: &str) -> Self {
+        Self::conflict(
+            kind,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> Self {
+        let mut failure = Self::from(status::forbidden(&kind.group, &kind.plural, name, why));
+        if name.is_empty() {
+            failure.0.message = Some(format!("{} is forbidden: {why}", kind.qualified()));
+        }
+        failure
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        status::unauthorized("Unauthorized").into()
+    }
+
+    pub(crate) fn verb_not_supported(kind: &Kind, verb: &str) -> Self {
+        let message = format!("{verb} is not supported on resources of kind {:?}", kind.qualified());
+        Self::from(status::error(405, "MethodNotAllowed", message)).with_details(StatusDetails {
+            group: (!kind.group.is_empty()).then(|| kind.group.clone()),
+            kind: Some(kind.plural.clone()),
+            ..StatusDetails::default()
+        })
+    }
+
+    pub(crate) fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::from(status::error(405, "MethodNotAllowed", message)).with_details(StatusDetails::default())
+    }
+
+    pub(crate) fn not_acceptable() -> Self {
+        status::not_acceptable("application/json, application/yaml").into()
+    }
+
+    pub(crate) fn unsupported_media_type(accepted: &[&str]) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            accepted.join(", ")
+        );
+        status::error(415, "UnsupportedMediaType", message).into()
+    }
+
+    pub(crate) fn too_large(limit: usize) -> Self {
+        status::error(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
+            .into()
+    }
+
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
+        status::expired(message).into()
+    }
+
+    /// A page whose snapshot is gone; `token` continues from the same place in the latest state.
+    pub(crate) fn continue_expired(token: String) -> Self {
+        let mut failure = Self::expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new \
+             list without the continue parameter, or use the continue token in this response to retrieve the \
+             remainder of the results. Continuing with the provided token results in an inconsistent list - \
+             objects that were created, modified, or deleted between the time the first chunk was returned and now \
+             may show up in the list.",
+        );
+        failure.0.metadata.continue_ = Some(token);
+        failure
+    }
+
+    pub(crate) fn version_too_large(requested: u64, current: u64) -> Self {
+        let message = format!("Too large resource version: {requested}, current: {current}");
+        Self::from(status::timeout(message)).with_details(StatusDetails {
+            causes: Some(vec![StatusCause {
+                reason: Some("ResourceVersionTooLarge".to_owned()),
+                message: Some("Too large resource version".to_owned()),
+                field: None,
+            }]),
+            retry_after_seconds: Some(1),
+            ..StatusDetails::default()
+        })
+    }
+
+    /// Fields of an object of this kind are wrong (422).
+    pub(crate) fn invalid(kind_name: &str, group: &str, name: &str, errors: Vec<FieldError>) -> Self {
+        let mut shown: Vec<String> = Vec::with_capacity(errors.len());
+        for error in &errors {
+            let text = error.to_string();
+            if !shown.contains(&text) {
+                shown.push(text);
+            }
+        }
+        let shown = match shown.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let mut failure = Self::from(status::invalid(group, kind_name, name, Vec::new()));
+        let qualified = if group.is_empty() { kind_name.to_owned() } else { format!("{kind_name}.{group}") };
+        failure.0.message = Some(format!("{qualified} {name:?} is invalid: {shown}"));
+        let text = |text: String| (!text.is_empty()).then_some(text);
+        failure.0.details.get_or_insert_default().causes = Some(
+            errors
+                .into_iter()
+                .map(|error| StatusCause {
+                    reason: text(error.reason),
+                    message: text(error.body),
+                    field: text(error.field),
+                })
+                .collect(),
+        );
+        failure
+    }
+
+    /// A JSON patch that could be read but not applied. kube-apiserver says no more than this.
+    pub(crate) fn patch_not_applicable() -> Self {
+        let message = "the server rejected our request due to an error in our request";
+        Self::from(status::error(422, "Invalid", message)).with_details(StatusDetails::default())
+    }
+
+    /// An error of ours: logged with its causes, which the answer carries as well.
+    pub(crate) fn internal(error: &dyn std::error::Error) -> Self {
+        let mut chain = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            chain.push_str(": ");
+            chain.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        tracing::error!(error = %chain, "failed to answer a request");
+        status::internal_error(chain).into()
+    }
+
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.0.reason.as_deref() == Some("NotFound")
+    }
+
+    /// The `Status` as it goes to the client.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        // Strings and numbers only: this does not fail.
+        serde_json::to_vec(&self.0).unwrap_or_default()
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.to_json()));
+        *response.status_mut() =
+            StatusCode::from_u16(status::code(&self.0)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = self.0.details.as_ref().and_then(|details| details.retry_after_seconds) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Expired { requested, current } => {
+                Self::expired(format!("too old resource version: {requested} ({current})"))
+            }
+            StoreError::InvalidKey { .. } => Self::bad_request(error.to_string()),
+            StoreError::Closed => status::service_unavailable("the API server is shutting down", 1).into(),
+            other => Self::internal(&other),
+        }
+    }
+}

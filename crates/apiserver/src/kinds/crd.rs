@@ -1,0 +1,113 @@
+//! A kind from a `CustomResourceDefinition` document.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionVersion,
+};
+
+use super::{Kind, KindError, Served};
+use crate::schema::Schema;
+use crate::table::Column;
+
+pub(super) fn kind(document: &CustomResourceDefinition) -> Result<Kind, KindError> {
+    let problem = |problem: String| KindError::ReadDefinition {
+        crd: document.metadata.name.clone().unwrap_or_default(),
+        problem,
+    };
+    let spec = &document.spec;
+    let names = &spec.names;
+    let stored = spec
+        .versions
+        .iter()
+        .find(|version| version.storage)
+        .ok_or_else(|| problem("no version has storage: true".to_owned()))?;
+    let mut versions = Vec::new();
+    for version in spec.versions.iter().filter(|version| version.served || version.storage) {
+        versions.push(served(&spec.group, &names.kind, version).map_err(&problem)?);
+    }
+    versions.sort_by(|a, b| version_priority(&b.version).cmp(&version_priority(&a.version)));
+    let storage = versions.iter().position(|version| version.version == stored.name).unwrap_or_default();
+    Ok(Kind {
+        group: spec.group.clone(),
+        kind: names.kind.clone(),
+        plural: names.plural.clone(),
+        singular: names.singular.clone().unwrap_or_else(|| names.kind.to_lowercase()),
+        short_names: names.short_names.clone().unwrap_or_default(),
+        categories: names.categories.clone().unwrap_or_default(),
+        namespaced: spec.scope == "Namespaced",
+        builtin: None,
+        versions,
+        storage,
+    })
+}
+
+fn served(group: &str, kind: &str, version: &CustomResourceDefinitionVersion) -> Result<Served, String> {
+    let properties = version
+        .schema
+        .as_ref()
+        .and_then(|validation| validation.open_api_v3_schema.as_ref())
+        .ok_or_else(|| format!("version {} has no schema", version.name))?;
+    let schema = Schema::root(properties).map_err(|error| format!("version {}: {error}", version.name))?;
+    let openapi = serde_json::to_value(properties).map_err(|error| error.to_string())?;
+    let mut served = Served::new(group, &version.name, kind, schema, openapi);
+    served.status_subresource =
+        version.subresources.as_ref().is_some_and(|subresources| subresources.status.is_some());
+    served.selectable = version
+        .selectable_fields
+        .iter()
+        .flatten()
+        .map(|field| field.json_path.trim_start_matches('.').to_owned())
+        .collect();
+    served.columns = columns(version.additional_printer_columns.as_deref().unwrap_or_default())?;
+    Ok(served)
+}
+
+fn columns(definitions: &[CustomResourceColumnDefinition]) -> Result<Vec<Column>, String> {
+    let mut columns = vec![Column::name()];
+    if definitions.is_empty() {
+        columns.push(Column::custom_age());
+    }
+    for definition in definitions {
+        columns.push(
+            Column::json_path(&definition.name, &definition.type_, &definition.json_path)
+                .map_err(|error| format!("column {}: {error}", definition.name))?
+                .format(definition.format.as_deref().unwrap_or_default())
+                .description(definition.description.as_deref().unwrap_or_default())
+                .priority(definition.priority.unwrap_or_default()),
+        );
+    }
+    Ok(columns)
+}
+
+/// Kubernetes' order of versions, the greatest first: v2, v1, v1beta2, v1beta1, v1alpha1, then any other name.
+pub(super) fn version_priority(version: &str) -> (u8, u32, u32, std::cmp::Reverse<&str>) {
+    let other = (0, 0, 0, std::cmp::Reverse(version));
+    let Some(rest) = version.strip_prefix('v') else { return other };
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let Ok(major) = rest[..digits].parse::<u32>() else { return other };
+    let rest = &rest[digits..];
+    let (stability, minor) = if rest.is_empty() {
+        (3, Ok(0))
+    } else if let Some(minor) = rest.strip_prefix("beta") {
+        (2, minor.parse::<u32>())
+    } else if let Some(minor) = rest.strip_prefix("alpha") {
+        (1, minor.parse::<u32>())
+    } else {
+        return other;
+    };
+    match minor {
+        Ok(minor) => (stability, major, minor, std::cmp::Reverse("")),
+        Err(_) => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_ordered_by_stability_then_number() {
+        let mut versions = vec!["v1alpha1", "v0alpha1", "v1beta1", "foo", "v2", "v1", "v1beta2"];
+        versions.sort_by(|a, b| version_priority(b).cmp(&version_priority(a)));
+        assert_eq!(versions, ["v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "v0alpha1", "foo"]);
+    }
+}

@@ -1,0 +1,227 @@
+//! What is served: each kind with its versions, schemas, columns and rules.
+//!
+//! A custom kind is a CRD document ([`crd`]); the core kinds are a built-in table ([`core`]).
+
+mod core;
+mod crd;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::Value;
+
+use crate::schema::Schema;
+use crate::table::Column;
+
+/// One kind of object: what is stored under one (group, plural).
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// The group under which objects are stored and errors are worded.
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    pub(crate) namespaced: bool,
+    /// Which built-in kind this is; `None` for a CRD document.
+    pub(crate) builtin: Option<Builtin>,
+    /// The first is the preferred one.
+    pub(crate) versions: Vec<Served>,
+    /// Index of the storage version in `versions`.
+    pub(crate) storage: usize,
+}
+
+/// The kinds that are not CRD documents, for their few rules of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Builtin {
+    Secret,
+    ConfigMap,
+    Event,
+    Namespace,
+    Lease,
+}
+
+/// A kind in one group and version.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// `group/version`, or `v1`.
+    pub(crate) api_version: String,
+    /// `{"apiVersion":"…","kind":"…","metadata":{`: how every object of this version starts on the wire.
+    pub(crate) head: String,
+    pub(crate) schema: Schema,
+    /// The schema as an OpenAPI v3 document.
+    pub(crate) openapi: Value,
+    pub(crate) status_subresource: bool,
+    pub(crate) columns: Vec<Column>,
+    /// Field paths that field selectors may name, beside metadata.name and metadata.namespace.
+    pub(crate) selectable: Vec<String>,
+    /// Top-level fields by their stored name and their name in this version.
+    pub(crate) renames: &'static [(&'static str, &'static str)],
+}
+
+impl Kind {
+    /// `jobs.provisioning.grafana.app`; the bare plural in the core group.
+    pub(crate) fn qualified(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// Whether names may hold capitals and underscores: folders and dashboards keep the identifiers that they
+    /// were exported with. A real server refuses those; there such files are reported, not created.
+    pub(crate) fn free_names(&self) -> bool {
+        matches!(self.group.as_str(), windlass_api::FOLDER_GROUP | windlass_api::DASHBOARD_GROUP)
+    }
+
+    /// Whether a PUT may leave out the resourceVersion. As on a real server: core kinds but Lease.
+    pub(crate) fn unconditional_update(&self) -> bool {
+        self.builtin.is_some_and(|builtin| builtin != Builtin::Lease)
+    }
+
+    /// Whether a PUT to an absent name creates the object.
+    pub(crate) fn create_on_update(&self) -> bool {
+        matches!(self.builtin, Some(Builtin::Event | Builtin::Lease))
+    }
+
+    /// Whether values of this kind are sealed at rest.
+    pub(crate) fn sealed(&self) -> bool {
+        self.builtin == Some(Builtin::Secret)
+    }
+
+    pub(crate) fn stored(&self) -> &Served {
+        &self.versions[self.storage]
+    }
+
+    pub(crate) fn list_kind(&self) -> String {
+        format!("{}List", self.kind)
+    }
+
+    /// The verbs of the main resource, as discovery names them.
+    pub(crate) fn verbs() -> &'static [&'static str] {
+        &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+    }
+}
+
+impl Served {
+    /// A version without columns, selectable fields or renamed fields.
+    fn new(group: &str, version: &str, kind: &str, schema: Schema, openapi: Value) -> Self {
+        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            head: format!("{{\"apiVersion\":{api_version:?},\"kind\":{kind:?},\"metadata\":{{"),
+            api_version,
+            schema,
+            openapi,
+            status_subresource: false,
+            columns: Vec::new(),
+            selectable: Vec::new(),
+            renames: &[],
+        }
+    }
+}
+
+/// A kind as a request addresses it: through one of its versions.
+#[derive(Debug, Clone)]
+pub(crate) struct ServedKind {
+    pub(crate) kind: Arc<Kind>,
+    version: usize,
+}
+
+impl ServedKind {
+    pub(crate) fn served(&self) -> &Served {
+        &self.kind.versions[self.version]
+    }
+}
+
+/// Why a set of CRD documents cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum KindError {
+    /// A version of the CRD has no schema, or a schema that cannot be served.
+    #[error("failed to serve the custom resource definition {crd}: {problem}")]
+    ReadDefinition {
+        /// `metadata.name` of the document.
+        crd: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Two documents define one resource.
+    #[error("failed to serve {resource}: it is defined twice")]
+    DefinedTwice {
+        /// `plural.group`.
+        resource: String,
+    },
+}
+
+/// Everything that is served.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    kinds: Vec<Arc<Kind>>,
+    /// (group, version) → plural → kind and version.
+    by_path: HashMap<(String, String), BTreeMap<String, ServedKind>>,
+}
+
+impl Registry {
+    /// The core kinds and these.
+    pub(crate) fn new(crds: &[CustomResourceDefinition]) -> Result<Self, KindError> {
+        let mut kinds = core::kinds()?;
+        for document in crds {
+            kinds.push(crd::kind(document)?);
+        }
+        let mut registry = Self { kinds: Vec::new(), by_path: HashMap::new() };
+        for kind in kinds {
+            let kind = Arc::new(kind);
+            for (version, served) in kind.versions.iter().enumerate() {
+                let at = registry.by_path.entry((served.group.clone(), served.version.clone())).or_default();
+                let entry = ServedKind { kind: kind.clone(), version };
+                if at.insert(kind.plural.clone(), entry).is_some() {
+                    return Err(KindError::DefinedTwice { resource: kind.qualified() });
+                }
+            }
+            registry.kinds.push(kind);
+        }
+        Ok(registry)
+    }
+
+    /// The kind at `/apis/{group}/{version}/…/{plural}`.
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<ServedKind> {
+        self.by_path.get(&(group.to_owned(), version.to_owned()))?.get(plural).cloned()
+    }
+
+    /// The built-in kind.
+    pub(crate) fn builtin(&self, builtin: Builtin) -> Option<&Arc<Kind>> {
+        self.kinds.iter().find(|kind| kind.builtin == Some(builtin))
+    }
+
+    /// The resources of a group and version by plural; `None` when it is not served.
+    pub(crate) fn resources(&self, group: &str, version: &str) -> Option<&BTreeMap<String, ServedKind>> {
+        self.by_path.get(&(group.to_owned(), version.to_owned()))
+    }
+
+    /// Each group but the core one with its versions, the preferred first.
+    pub(crate) fn groups(&self) -> Vec<(&str, Vec<&str>)> {
+        let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+        for served in
+            self.kinds.iter().flat_map(|kind| &kind.versions).filter(|served| !served.group.is_empty())
+        {
+            let at = match groups.iter().position(|(group, _)| *group == served.group) {
+                Some(at) => at,
+                None => {
+                    groups.push((&served.group, Vec::new()));
+                    groups.len() - 1
+                }
+            };
+            let versions = &mut groups[at].1;
+            if !versions.contains(&served.version.as_str()) {
+                versions.push(&served.version);
+            }
+        }
+        for (_, versions) in &mut groups {
+            versions.sort_by(|a, b| crd::version_priority(b).cmp(&crd::version_priority(a)));
+        }
+        groups.sort_by(|a, b| a.0.cmp(b.0));
+        groups
+    }
+}

@@ -1,0 +1,335 @@
+//! `metadata`: which of its fields clients set, which the server sets, and what each may hold.
+
+use serde_json::{Map, Value, json};
+
+use crate::failure::{Failure, FieldError, Result};
+use crate::kinds::{Builtin, Kind, Served};
+use crate::names;
+
+/// The fields of `ObjectMeta` with the JSON type of each.
+const FIELDS: [(&str, &str); 15] = [
+    ("annotations", "map"),
+    ("creationTimestamp", "string"),
+    ("deletionGracePeriodSeconds", "integer"),
+    ("deletionTimestamp", "string"),
+    ("finalizers", "strings"),
+    ("generateName", "string"),
+    ("generation", "integer"),
+    ("labels", "map"),
+    ("managedFields", "array"),
+    ("name", "string"),
+    ("namespace", "string"),
+    ("ownerReferences", "objects"),
+    ("resourceVersion", "string"),
+    ("selfLink", "string"),
+    ("uid", "string"),
+];
+
+/// The metadata of an object; an object without any gets an empty one.
+pub(crate) fn of(object: &mut Map<String, Value>) -> &mut Map<String, Value> {
+    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+    if !metadata.is_object() {
+        *metadata = json!({});
+    }
+    match metadata {
+        Value::Object(metadata) => metadata,
+        _ => unreachable!("it was just made an object"),
+    }
+}
+
+/// A text field of an object's metadata; empty when absent.
+pub(crate) fn text<'a>(object: &'a Map<String, Value>, field: &str) -> &'a str {
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get(field))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// Whether the object is being deleted.
+pub(crate) fn is_deleting(object: &Map<String, Value>) -> bool {
+    !text(object, "deletionTimestamp").is_empty()
+}
+
+/// The finalizers of an object.
+pub(crate) fn finalizers(object: &Map<String, Value>) -> Vec<&str> {
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("finalizers"))
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+/// Brings the metadata into the form that is stored: known fields of the right type, nothing empty.
+/// The paths of unknown fields are appended.
+pub(crate) fn conform(
+    served: &Served,
+    kind: &Kind,
+    object: &mut Map<String, Value>,
+    unknown: &mut Vec<String>,
+) -> Result<()> {
+    let wrong = |found: &Value, field: &str, expected: &str| {
+        let found = match found {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        Failure::bad_request(format!(
+            "{0} in version {1:?} cannot be handled as a {0}: json: cannot unmarshal {found} into Go struct field \
+             ObjectMeta.{field} of type {expected}",
+            kind.kind, served.version
+        ))
+    };
+    match object.get("metadata") {
+        None | Some(Value::Null | Value::Object(_)) => {}
+        Some(other) => return Err(wrong(other, "metadata", "v1.ObjectMeta")),
+    }
+    let metadata = of(object);
+    // The owners of fields are not kept: they come with server-side apply.
+    metadata.remove("managedFields");
+    metadata.remove("selfLink");
+    let mut failure = None;
+    metadata.retain(|name, value| {
+        let Some((_, expected)) = FIELDS.iter().find(|(field, _)| field == name) else {
+            unknown.push(format!("metadata.{name}"));
+            return false;
+        };
+        let field = format!("metadata.{name}");
+        let (fits, expected) = match *expected {
+            "string" => (value.is_string(), "string"),
+            "integer" => (value.is_i64(), "int64"),
+            "map" => {
+                if let Value::Object(map) = value {
+                    // A null in a map of strings is an empty string to Go.
+                    map.values_mut().filter(|value| value.is_null()).for_each(|value| *value = json!(""));
+                }
+                let fits = value.as_object().is_some_and(|map| map.values().all(Value::is_string));
+                (fits, "map[string]string")
+            }
+            "strings" => {
+                (value.as_array().is_some_and(|items| items.iter().all(Value::is_string)), "[]string")
+            }
+            "objects" => (
+                value.as_array().is_some_and(|items| items.iter().all(Value::is_object)),
+                "[]v1.OwnerReference",
+            ),
+            _ => (true, ""),
+        };
+        if value.is_null() {
+            return false;
+        }
+        if !fits && failure.is_none() {
+            // What does not fit is the value itself, or one that it holds.
+            let found = match &*value {
+                Value::Object(map) if expected.starts_with("map") => {
+                    map.values().find(|value| !value.is_string())
+                }
+                Value::Array(items) => items.first(),
+                _ => None,
+            };
+            failure = Some(wrong(found.unwrap_or(value), &field, expected));
+        }
+        match value {
+            Value::Object(map) => !map.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::String(text) => !text.is_empty(),
+            _ => true,
+        }
+    });
+    failure.map_or(Ok(()), Err)
+}
+
+/// Everything that is wrong with the metadata of a new or changed object.
+pub(crate) fn validate(kind: &Kind, object: &Map<String, Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let value = |text: &str| Value::String(text.to_owned());
+    let name = text(object, "name");
+    let generate = text(object, "generateName");
+    let problems = if kind.builtin == Some(Builtin::Namespace) {
+        names::label_problems
+    } else if kind.free_names() {
+        names::free_problems
+    } else {
+        names::subdomain_problems
+    };
+    if !generate.is_empty() {
+        // The suffix makes up for a trailing dash.
+        for problem in problems(&format!("{}a", generate.strip_suffix('-').unwrap_or(generate))) {
+            errors.push(FieldError::invalid("metadata.generateName", &value(generate), &problem));
+        }
+    }
+    if name.is_empty() {
+        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
+    } else {
+        for problem in problems(name) {
+            errors.push(FieldError::invalid("metadata.name", &value(name), &problem));
+        }
+    }
+    if kind.namespaced {
+        let namespace = text(object, "namespace");
+        for problem in names::label_problems(namespace) {
+            errors.push(FieldError::invalid("metadata.namespace", &value(namespace), &problem));
+        }
+    }
+    let Some(Value::Object(metadata)) = object.get("metadata") else { return errors };
+    if let Some(Value::Object(labels)) = metadata.get("labels") {
+        names::check_labels(labels, &mut errors);
+    }
+    if let Some(Value::Object(annotations)) = metadata.get("annotations") {
+        names::check_annotations(annotations, &mut errors);
+    }
+    check_owners(metadata.get("ownerReferences"), &mut errors);
+    for finalizer in finalizers(object) {
+        for problem in names::qualified_problems(finalizer) {
+            errors.push(FieldError::invalid("metadata.finalizers", &value(finalizer), &problem));
+        }
+    }
+    errors
+}
+
+fn check_owners(owners: Option<&Value>, errors: &mut Vec<FieldError>) {
+    const FIELD: &str = "metadata.ownerReferences";
+    let mut controller: Option<&str> = None;
+    for owner in owners.and_then(Value::as_array).into_iter().flatten() {
+        let field = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
+        if field("apiVersion").is_empty() {
+            let found = Value::String(String::new());
+            errors.push(FieldError::invalid(
+                format!("{FIELD}.apiVersion"),
+                &found,
+                "version must not be empty",
+            ));
+        }
+        for name in ["kind", "name", "uid"] {
+            if field(name).is_empty() {
+                let found = Value::String(String::new());
+                errors.push(FieldError::invalid(format!("{FIELD}.{name}"), &found, "must not be empty"));
+            }
+        }
+        if owner.get("controller") == Some(&Value::Bool(true)) {
+            if let Some(first) = controller {
+                let detail = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
+                     and {}",
+                    field("name")
+                );
+                errors.push(FieldError::invalid(FIELD, owner, &detail));
+            }
+            controller = Some(field("name"));
+        }
+    }
+}
+
+/// Sets what the server sets on a new object.
+pub(crate) fn fill_new(
+    kind: &Kind,
+    namespace: Option<&str>,
+    now: &str,
+    uid: &str,
+    object: &mut Map<String, Value>,
+) {
+    let metadata = of(object);
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"] {
+        metadata.remove(field);
+    }
+    if let Some(namespace) = namespace {
+        metadata.insert("namespace".to_owned(), json!(namespace));
+    }
+    if kind.builtin.is_none() {
+        metadata.insert("generation".to_owned(), json!(1));
+    }
+    metadata.insert("creationTimestamp".to_owned(), json!(now));
+    metadata.insert("uid".to_owned(), json!(uid));
+}
+
+/// Carries over what an update cannot change.
+pub(crate) fn carry_over(old: &Map<String, Value>, new: &mut Map<String, Value>) {
+    let Some(Value::Object(old)) = old.get("metadata") else { return };
+    let metadata = of(new);
+    for field in ["creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        match old.get(field) {
+            Some(value) => {
+                metadata.insert(field.to_owned(), value.clone());
+            }
+            // Setting a deletion time is refused by `validate_update`.
+            None if field == "deletionTimestamp" => {}
+            None => {
+                metadata.remove(field);
+            }
+        }
+    }
+    if !metadata.contains_key("uid")
+        && let Some(uid) = old.get("uid")
+    {
+        metadata.insert("uid".to_owned(), uid.clone());
+    }
+    for field in ["name", "namespace"] {
+        if !metadata.contains_key(field)
+            && let Some(value) = old.get(field)
+        {
+            metadata.insert(field.to_owned(), value.clone());
+        }
+    }
+    metadata.remove("resourceVersion");
+}
+
+/// What an update may not change of the metadata.
+pub(crate) fn validate_update(old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for field in ["name", "namespace", "uid", "deletionTimestamp"] {
+        let (before, after) = (text(old, field), text(new, field));
+        if before != after {
+            let shown = if field == "deletionTimestamp" { after.to_owned() } else { format!("{after:?}") };
+            errors.push(FieldError::invalid_shown(format!("metadata.{field}"), &shown, "field is immutable"));
+        }
+    }
+    if is_deleting(old) {
+        let before = finalizers(old);
+        let added: Vec<String> = finalizers(new)
+            .into_iter()
+            .filter(|finalizer| !before.contains(finalizer))
+            .map(|finalizer| format!("{finalizer:?}"))
+            .collect();
+        if !added.is_empty() {
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                added.join(", ")
+            );
+            errors.push(FieldError::forbidden("metadata.finalizers", &detail));
+        }
+    }
+    errors
+}
+
+/// The generation of an object; 0 when it has none.
+pub(crate) fn generation(object: &Map<String, Value>) -> i64 {
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("generation"))
+        .and_then(Value::as_i64)
+        .unwrap_or_default()
+}
+
+/// Counts the generation up by one.
+pub(crate) fn bump_generation(object: &mut Map<String, Value>) {
+    let next = generation(object) + 1;
+    of(object).insert("generation".to_owned(), json!(next));
+}
+
+/// Whether anything but metadata (and status, if it has a sub-resource of its own) differs.
+pub(crate) fn desired_state_differs(
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+    with_status: bool,
+) -> bool {
+    let counts =
+        |name: &str| !matches!(name, "metadata" | "apiVersion" | "kind") && (with_status || name != "status");
+    let count = |object: &Map<String, Value>| object.keys().filter(|name| counts(name)).count();
+    count(old) != count(new) || new.iter().any(|(name, value)| counts(name) && old.get(name) != Some(value))
+}

@@ -1,0 +1,166 @@
+//! Reading a request's path.
+
+use crate::failure::{Failure, Result};
+use crate::kinds::{Registry, ServedKind};
+
+/// What a path addresses.
+#[derive(Debug)]
+pub(crate) enum Route {
+    /// `/`: the paths that are served.
+    Root,
+    /// `/healthz`, `/livez`, `/readyz`
+    Health,
+    /// `/version`
+    Version,
+    /// `/api`
+    CoreVersions,
+    /// `/apis`
+    Groups,
+    /// `/apis/{group}`
+    Group(String),
+    /// `/api/v1` and `/apis/{group}/{version}`
+    GroupVersion {
+        group: String,
+        version: String,
+    },
+    /// `/openapi/v3`
+    OpenApiIndex,
+    /// `/openapi/v3/…`
+    OpenApi {
+        group: String,
+        version: String,
+    },
+    Resource(Target),
+}
+
+/// A collection, an object, or a sub-resource of one.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) served: ServedKind,
+    /// `None` for a cluster-wide request and for cluster-scoped kinds.
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+    /// `status`, the only sub-resource here.
+    pub(crate) status: bool,
+}
+
+impl Route {
+    pub(crate) fn parse(path: &str, registry: &Registry) -> Result<Self> {
+        let decoded: Vec<String> =
+            path.trim_start_matches('/').trim_end_matches('/').split('/').map(decode).collect();
+        let segments: Vec<&str> = decoded.iter().map(String::as_str).collect();
+        match segments.as_slice() {
+            [""] => Ok(Self::Root),
+            ["healthz" | "livez" | "readyz"] => Ok(Self::Health),
+            ["version"] => Ok(Self::Version),
+            ["api"] => Ok(Self::CoreVersions),
+            ["api", version] => {
+                Ok(Self::GroupVersion { group: String::new(), version: (*version).to_owned() })
+            }
+            ["api", version, rest @ ..] => Self::resource("", version, rest, registry),
+            ["apis"] => Ok(Self::Groups),
+            ["apis", group] => Ok(Self::Group((*group).to_owned())),
+            ["apis", group, version] => {
+                Ok(Self::GroupVersion { group: (*group).to_owned(), version: (*version).to_owned() })
+            }
+            ["apis", group, version, rest @ ..] => Self::resource(group, version, rest, registry),
+            ["openapi", "v3"] => Ok(Self::OpenApiIndex),
+            ["openapi", "v3", "api", version] => {
+                Ok(Self::OpenApi { group: String::new(), version: (*version).to_owned() })
+            }
+            ["openapi", "v3", "apis", group, version] => {
+                Ok(Self::OpenApi { group: (*group).to_owned(), version: (*version).to_owned() })
+            }
+            _ => Err(Failure::unknown_path()),
+        }
+    }
+
+    fn resource(group: &str, version: &str, rest: &[&str], registry: &Registry) -> Result<Self> {
+        let (namespace, rest) = match rest {
+            // `/api/v1/namespaces/{name}[/status]` is the Namespace itself.
+            ["namespaces", _] | ["namespaces", _, "status"] => (None, rest),
+            ["namespaces", namespace, rest @ ..] => (Some((*namespace).to_owned()), rest),
+            _ => (None, rest),
+        };
+        let (plural, name, sub) = match rest {
+            [plural] => (plural, None, None),
+            [plural, name] => (plural, Some(*name), None),
+            [plural, name, sub] => (plural, Some(*name), Some(*sub)),
+            _ => return Err(Failure::unknown_path()),
+        };
+        let served = registry.find(group, version, plural).ok_or_else(Failure::unknown_path)?;
+        let status = match sub {
+            None => false,
+            Some("status") if served.served().status_subresource => true,
+            Some(_) => return Err(Failure::unknown_path()),
+        };
+        if namespace.is_some() != served.kind.namespaced && (!served.kind.namespaced || name.is_some()) {
+            return Err(Failure::unknown_path());
+        }
+        if name == Some("") || namespace.as_deref() == Some("") {
+            return Err(Failure::unknown_path());
+        }
+        Ok(Self::Resource(Target { served, namespace, name: name.map(str::to_owned), status }))
+    }
+}
+
+/// Percent-decodes one segment; what is no valid escape stays as it came.
+fn decode(segment: &str) -> String {
+    if !segment.contains('%') {
+        return segment.to_owned();
+    }
+    let bytes = segment.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let escape = match bytes.get(at..at + 3) {
+            Some([b'%', high, low]) => hex(*high).zip(hex(*low)),
+            _ => None,
+        };
+        if let Some((high, low)) = escape {
+            decoded.push(high * 16 + low);
+            at += 3;
+        } else {
+            decoded.push(bytes[at]);
+            at += 1;
+        }
+    }
+    String::from_utf8(decoded).unwrap_or_else(|_| segment.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_address_collections_objects_and_status() {
+        let registry = Registry::new(&[]).unwrap();
+        let target = |path: &str| match Route::parse(path, &registry) {
+            Ok(Route::Resource(target)) => {
+                Some((target.served.kind.plural.clone(), target.namespace, target.name))
+            }
+            _ => None,
+        };
+        let some = |plural: &str, namespace: Option<&str>, name: Option<&str>| {
+            Some((plural.to_owned(), namespace.map(str::to_owned), name.map(str::to_owned)))
+        };
+        for (path, expected) in [
+            ("/api/v1/secrets", some("secrets", None, None)),
+            ("/api/v1/namespaces/a/secrets", some("secrets", Some("a"), None)),
+            ("/api/v1/namespaces/a/secrets/x%2Dy", some("secrets", Some("a"), Some("x-y"))),
+            ("/api/v1/namespaces", some("namespaces", None, None)),
+            ("/api/v1/namespaces/a", some("namespaces", None, Some("a"))),
+            ("/api/v1/namespaces/a/status", some("namespaces", None, Some("a"))),
+            ("/apis/coordination.k8s.io/v1/leases/", some("leases", None, None)),
+            ("/api/v1/secrets/x", None),
+            ("/api/v1/namespaces/a/secrets/x/status", None),
+            ("/api/v1/namespaces/a/secrets/x/y/z", None),
+            ("/api/v1/namespaces/a/nothing", None),
+            ("/api/v2/secrets", None),
+            ("/nothing", None),
+        ] {
+            assert_eq!(target(path), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Reading a request's query string.
+
+use axum::extract::Query as AxumQuery;
+use http::Uri;
+use serde_json::Value;
+
+use crate::failure::{Failure, FieldError, Result};
+use crate::selector::{FieldSelector, LabelSelector};
+
+/// The parameters of a query string, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(crate) fn parse(uri: &Uri) -> Result<Self> {
+        let AxumQuery(pairs) = AxumQuery::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|error| Failure::bad_request(error.to_string()))?;
+        Ok(Self(pairs))
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
+    }
+
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        // As Go's conversion of query parameters has it: present and not false is true.
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .is_some_and(|(_, value)| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| {
+            Failure::bad_request(format!(
+                "{name}: Invalid value: {text:?}: must be a number that is not negative"
+            ))
+        })
+    }
+
+    /// `resourceVersion` as a number; 0 is "any".
+    pub(crate) fn version(&self) -> Result<Option<u64>> {
+        let Some(text) = self.get("resourceVersion") else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| {
+            Failure::bad_request(format!(
+                "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing \
+                 {text:?}: invalid syntax"
+            ))
+        })
+    }
+}
+
+/// How a list's resourceVersion is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VersionMatch {
+    Exact,
+    NotOlderThan,
+}
+
+/// What a list or a watch asks for.
+#[derive(Debug, Default)]
+pub(crate) struct ListQuery {
+    pub(crate) labels: LabelSelector,
+    pub(crate) fields: FieldSelector,
+    pub(crate) limit: usize,
+    pub(crate) continue_token: Option<String>,
+    pub(crate) version: Option<u64>,
+    pub(crate) version_match: Option<VersionMatch>,
+    pub(crate) watch: bool,
+    pub(crate) bookmarks: bool,
+    pub(crate) send_initial_events: Option<bool>,
+    pub(crate) timeout_seconds: Option<u64>,
+}
+
+impl ListQuery {
+    pub(crate) fn parse(query: &Query, selectable: &[String]) -> Result<Self> {
+        let version_match = match query.get("resourceVersionMatch") {
+            None => None,
+            Some("Exact") => Some(VersionMatch::Exact),
+            Some("NotOlderThan") => Some(VersionMatch::NotOlderThan),
+            Some(other) => {
+                let error = FieldError::not_supported(
+                    "resourceVersionMatch",
+                    &Value::String(other.to_owned()),
+                    &["Exact".to_owned(), "NotOlderThan".to_owned(), String::new()],
+                );
+                return Err(list_options(vec![error]));
+            }
+        };
+        let parsed = Self {
+            labels: LabelSelector::parse(query.get("labelSelector").unwrap_or_default())?,
+            fields: FieldSelector::parse(query.get("fieldSelector").unwrap_or_default(), selectable)?,
+            limit: usize::try_from(query.number("limit")?.unwrap_or_default()).unwrap_or(usize::MAX),
+            continue_token: query.get("continue").map(str::to_owned),
+            version: query.version()?,
+            version_match,
+            watch: query.flag("watch"),
+            bookmarks: query.flag("allowWatchBookmarks"),
+            send_initial_events: query.get("sendInitialEvents").map(|_| query.flag("sendInitialEvents")),
+            timeout_seconds: query.number("timeoutSeconds")?,
+        };
+        parsed.check()?;
+        Ok(parsed)
+    }
+
+    /// The combinations that are refused, as a real server refuses them.
+    fn check(&self) -> Result<()> {
+        let refuse =
+            |field: &str, detail: &str| Err(list_options(vec![FieldError::forbidden(field, detail)]));
+        let with_continue = self.continue_token.is_some();
+        if self.watch {
+            if with_continue {
+                return refuse("continue", "continue is forbidden for watch");
+            }
+            if self.send_initial_events.is_some() {
+                if self.version_match != Some(VersionMatch::NotOlderThan) {
+                    return refuse(
+                        "resourceVersionMatch",
+                        "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                    );
+                }
+            } else if self.version_match.is_some() {
+                return refuse(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                );
+            }
+            return Ok(());
+        }
+        if self.send_initial_events.is_some() {
+            return refuse("sendInitialEvents", "sendInitialEvents is forbidden for list");
+        }
+        if self.version_match.is_some() {
+            if self.version.is_none() {
+                return refuse(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                );
+            }
+            if with_continue {
+                return refuse(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden when continue is provided",
+                );
+            }
+            if self.version_match == Some(VersionMatch::Exact) && self.version == Some(0) {
+                return refuse(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                );
+            }
+        }
+        if with_continue && self.version.is_some_and(|version| version > 0) {
+            return Err(Failure::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn list_options(errors: Vec<FieldError>) -> Failure {
+    Failure::invalid("ListOptions", "meta.k8s.io", "", errors)
+}
+
+/// What is done about fields that the schema does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    Strict,
+    Warn,
+    Ignore,
+}
+
+/// What a write asks for beside its body.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WriteQuery {
+    pub(crate) dry_run: bool,
+    pub(crate) field_validation: FieldValidation,
+}
+
+impl WriteQuery {
+    /// `options` is the kind that errors name: `CreateOptions`, ….
+    pub(crate) fn parse(query: &Query, options: &str) -> Result<Self> {
+        let mut errors = Vec::new();
+        let mut dry_run = false;
+        for value in query.all("dryRun") {
+            if value == "All" {
+                dry_run = true;
+            } else {
+                errors.push(dry_run_error(value));
+            }
+        }
+        let field_validation = match query.get("fieldValidation") {
+            Some("Strict") => FieldValidation::Strict,
+            None | Some("Warn") => FieldValidation::Warn,
+            Some("Ignore") => FieldValidation::Ignore,
+            Some(other) => {
+                errors.push(FieldError::not_supported(
+                    "fieldValidation",
+                    &Value::String(other.to_owned()),
+                    &["", "Ignore", "Strict", "Warn"].map(str::to_owned),
+                ));
+                FieldValidation::Warn
+            }
+        };
+        if errors.is_empty() {
+            Ok(Self { dry_run, field_validation })
+        } else {
+            Err(Failure::invalid(options, "meta.k8s.io", "", errors))
+        }
+    }
+}
+
+/// A dryRun that is not `All`.
+pub(crate) fn dry_run_error(value: &str) -> FieldError {
+    FieldError::not_supported("dryRun", &Value::String(value.to_owned()), &["All".to_owned()])
+}

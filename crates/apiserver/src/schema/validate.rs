@@ -1,0 +1,232 @@
+//! Judging a value by its schema, with kube-apiserver's words.
+
+use serde_json::{Map, Value};
+
+use super::{Additional, ListType, Schema, Type, type_name};
+use crate::failure::FieldError;
+
+impl Schema {
+    /// Everything that is wrong with an object.
+    pub(crate) fn validate(&self, object: &Map<String, Value>) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        self.check_object(object, &mut String::new(), &mut errors);
+        errors
+    }
+
+    fn check(&self, value: &Value, path: &mut String, errors: &mut Vec<FieldError>) {
+        if value.is_null() && self.nullable {
+            return;
+        }
+        if let Some(expected) = self.mismatch(value) {
+            let found = type_name(value);
+            let detail = format!("{path} in body must be of type {expected}: {found:?}");
+            errors.push(FieldError::wrong_type(path.clone(), found, &detail));
+            return;
+        }
+        if let Some(allowed) = &self.rules.one_of_values
+            && !allowed.contains(value)
+        {
+            let allowed: Vec<String> = allowed
+                .iter()
+                .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+                .collect();
+            errors.push(FieldError::not_supported(path.clone(), value, &allowed));
+        }
+        match value {
+            Value::Object(object) => self.check_object(object, path, errors),
+            Value::Array(items) => self.check_array(value, items, path, errors),
+            Value::String(text) => self.check_string(text, path, errors),
+            Value::Number(number) => {
+                if let Some(number) = number.as_f64() {
+                    self.check_number(value, number, path, errors);
+                }
+            }
+            _ => {}
+        }
+        self.check_combinations(value, path, errors);
+    }
+
+    /// The type that was expected, if the value has another.
+    fn mismatch(&self, value: &Value) -> Option<&'static str> {
+        let whole = |value: &Value| {
+            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
+        };
+        let (fits, name) = match self.kind {
+            Type::Any => (true, ""),
+            Type::Object => (value.is_object(), "object"),
+            Type::Array => (value.is_array(), "array"),
+            Type::String => (value.is_string(), "string"),
+            Type::Integer => (whole(value), "integer"),
+            Type::Number => (value.is_number(), "number"),
+            Type::Boolean => (value.is_boolean(), "boolean"),
+            Type::IntOrString => (whole(value) || value.is_string(), "integer,string"),
+        };
+        (!fits).then_some(name)
+    }
+
+    fn check_object(&self, object: &Map<String, Value>, path: &mut String, errors: &mut Vec<FieldError>) {
+        for name in &self.required {
+            if !object.contains_key(name) {
+                errors.push(FieldError::required(joined(path, name), ""));
+            }
+        }
+        for (name, value) in object {
+            let schema = match (self.properties.get(name), &self.additional) {
+                (Some(schema), _) => schema,
+                (None, Additional::Of(schema)) => schema,
+                (None, _) => continue,
+            };
+            let length = path.len();
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(name);
+            schema.check(value, path, errors);
+            path.truncate(length);
+        }
+        let length = object.len() as u64;
+        if let Some(min) = self.rules.min_properties.filter(|min| length < *min) {
+            let detail = format!("{path} in body should have at least {min} properties");
+            errors.push(FieldError::invalid(path.clone(), &Value::Object(object.clone()), &detail));
+        }
+        if let Some(max) = self.rules.max_properties.filter(|max| length > *max) {
+            errors.push(FieldError::too_many(path.clone(), object.len(), max));
+        }
+    }
+
+    fn check_array(&self, value: &Value, items: &[Value], path: &mut String, errors: &mut Vec<FieldError>) {
+        if let Some(schema) = &self.items {
+            for (index, item) in items.iter().enumerate() {
+                let length = path.len();
+                path.push_str(&format!("[{index}]"));
+                schema.check(item, path, errors);
+                path.truncate(length);
+            }
+        }
+        let length = items.len() as u64;
+        if let Some(min) = self.rules.min_items.filter(|min| length < *min) {
+            let detail = format!("{path} in body should have at least {min} items");
+            errors.push(FieldError::invalid(path.clone(), value, &detail));
+        }
+        if let Some(max) = self.rules.max_items.filter(|max| length > *max) {
+            errors.push(FieldError::too_many(path.clone(), items.len(), max));
+        }
+        if self.rules.unique_items && (1..items.len()).any(|index| items[..index].contains(&items[index])) {
+            let detail = format!("{path} in body shouldn't contain duplicates");
+            errors.push(FieldError::invalid(path.clone(), value, &detail));
+        }
+        match &self.rules.list_type {
+            ListType::Atomic => {}
+            ListType::Set => {
+                for (index, item) in items.iter().enumerate() {
+                    if items[..index].contains(item) {
+                        errors.push(FieldError::duplicate(format!("{path}[{index}]"), item));
+                    }
+                }
+            }
+            ListType::Map(keys) => {
+                let key = |item: &Value| -> Value {
+                    keys.iter().map(|key| (key.clone(), item.get(key).cloned().unwrap_or_default())).collect()
+                };
+                for (index, item) in items.iter().enumerate() {
+                    if items[..index].iter().any(|earlier| key(earlier) == key(item)) {
+                        errors.push(FieldError::duplicate(format!("{path}[{index}]"), &key(item)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_string(&self, text: &str, path: &str, errors: &mut Vec<FieldError>) {
+        let value = || Value::String(text.to_owned());
+        let length = text.chars().count() as u64;
+        if let Some(min) = self.rules.min_length.filter(|min| length < *min) {
+            let detail = format!("{path} in body should be at least {min} chars long");
+            errors.push(FieldError::invalid(path, &value(), &detail));
+        }
+        if let Some(max) = self.rules.max_length.filter(|max| length > *max) {
+            errors.push(FieldError::too_long(path, max));
+        }
+        if let Some((pattern, regex)) = &self.rules.pattern
+            && !regex.is_match(text)
+        {
+            let detail = format!("{path} in body should match '{pattern}'");
+            errors.push(FieldError::invalid(path, &value(), &detail));
+        }
+        if let Some(format) = &self.rules.format
+            && !has_format(text, format)
+        {
+            let detail = format!("{path} in body must be of type {format}: {text:?}");
+            errors.push(FieldError::invalid(path, &value(), &detail));
+        }
+    }
+
+    fn check_number(&self, value: &Value, number: f64, path: &str, errors: &mut Vec<FieldError>) {
+        if let Some((min, exclusive)) = self.rules.minimum
+            && (number < min || (exclusive && number == min))
+        {
+            let or_equal = if exclusive { "" } else { " or equal to" };
+            let detail = format!("{path} in body should be greater than{or_equal} {min}");
+            errors.push(FieldError::invalid(path, value, &detail));
+        }
+        if let Some((max, exclusive)) = self.rules.maximum
+            && (number > max || (exclusive && number == max))
+        {
+            let or_equal = if exclusive { "" } else { " or equal to" };
+            let detail = format!("{path} in body should be less than{or_equal} {max}");
+            errors.push(FieldError::invalid(path, value, &detail));
+        }
+        if let Some(factor) = self.rules.multiple_of.filter(|factor| (number / factor).fract() != 0.0) {
+            let detail = format!("{path} in body should be a multiple of {factor}");
+            errors.push(FieldError::invalid(path, value, &detail));
+        }
+    }
+
+    fn check_combinations(&self, value: &Value, path: &mut String, errors: &mut Vec<FieldError>) {
+        let rules = &self.rules;
+        for schema in &rules.all_of {
+            schema.check(value, path, errors);
+        }
+        let fitting = |schemas: &[Schema]| {
+            schemas
+                .iter()
+                .filter(|schema| {
+                    let mut errors = Vec::new();
+                    schema.check(value, &mut path.clone(), &mut errors);
+                    errors.is_empty()
+                })
+                .count()
+        };
+        let failure = if !rules.any_of.is_empty() && fitting(&rules.any_of) == 0 {
+            "must validate at least one schema (anyOf)"
+        } else if !rules.one_of.is_empty() && fitting(&rules.one_of) != 1 {
+            "must validate one and only one schema (oneOf)"
+        } else if rules.not.as_ref().is_some_and(|not| fitting(std::slice::from_ref(not.as_ref())) == 1) {
+            "must not validate the schema (not)"
+        } else {
+            return;
+        };
+        let detail = format!("{path:?} {failure}");
+        errors.push(FieldError::invalid(path.clone(), value, &detail));
+    }
+}
+
+fn joined(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// The formats that kube-apiserver enforces and our kinds use; others are documentation.
+fn has_format(text: &str, format: &str) -> bool {
+    match format {
+        "date-time" => text.parse::<jiff::Timestamp>().is_ok(),
+        "date" => text.parse::<jiff::civil::Date>().is_ok(),
+        "uuid" => uuid::Uuid::try_parse(text).is_ok(),
+        "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
+        "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
+        "byte" => {
+            use base64::Engine as _;
+            base64::engine::general_purpose::STANDARD.decode(text).is_ok()
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,199 @@
+//! The server: what it is built from, its router and its in-process client.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::Request;
+use jiff::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use secrecy::{ExposeSecret, SecretBox};
+use tokio_util::sync::CancellationToken;
+use windlass_auth::Caller;
+
+use crate::admission::AdmissionRules;
+use crate::discovery::OpenApi;
+use crate::kinds::{KindError, Registry};
+use crate::seal::{SealError, Sealer};
+use crate::store::Store;
+use crate::verbs;
+
+/// An embedded Kubernetes-style API server over a [`Store`]. Clones share everything.
+#[derive(Clone)]
+pub struct ApiServer {
+    inner: Arc<Inner>,
+}
+
+/// What all requests share.
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) registry: Registry,
+    pub(crate) openapi: OpenApi,
+    pub(crate) sealer: Sealer,
+    pub(crate) rules: AdmissionRules,
+    pub(crate) now: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    pub(crate) shutdown: CancellationToken,
+    /// Held from admission to commit by writes that are judged beside other objects of their kind.
+    pub(crate) neighbours: tokio::sync::Mutex<()>,
+}
+
+impl std::fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiServer").finish_non_exhaustive()
+    }
+}
+
+/// Why a server could not be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A custom resource definition cannot be served.
+    #[error("failed to read the served kinds")]
+    ReadKinds {
+        /// Which, and why.
+        #[source]
+        source: KindError,
+    },
+    /// The sealing key cannot be used.
+    #[error("failed to prepare sealing of Secrets")]
+    PrepareSealing {
+        /// What the cipher said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The server's own random source failed.
+    #[error("failed to make a sealing key")]
+    MakeKey,
+}
+
+/// Collects what an [`ApiServer`] is made of.
+pub struct Builder {
+    store: Arc<dyn Store>,
+    crds: Vec<CustomResourceDefinition>,
+    sealer: Option<Result<Sealer, SealError>>,
+    rules: AdmissionRules,
+    now: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    shutdown: CancellationToken,
+}
+
+impl Builder {
+    /// Serves these kinds beside the core ones.
+    #[must_use]
+    pub fn crds(mut self, crds: Vec<CustomResourceDefinition>) -> Self {
+        self.crds = crds;
+        self
+    }
+
+    /// Seals Secrets with this key. Without one, a key is made that dies with the process.
+    #[must_use]
+    pub fn sealing_key(mut self, key: &SecretBox<[u8; 32]>) -> Self {
+        self.sealer = Some(Sealer::new(key.expose_secret()));
+        self
+    }
+
+    /// What admission lets through.
+    #[must_use]
+    pub fn rules(mut self, rules: AdmissionRules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Ends open watches when cancelled, so that connections can be closed.
+    #[must_use]
+    pub fn shutdown(mut self, token: CancellationToken) -> Self {
+        self.shutdown = token;
+        self
+    }
+
+    /// Where creation times and ages come from; the system's clock by default.
+    #[must_use]
+    pub fn now(mut self, now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        self.now = Box::new(now);
+        self
+    }
+
+    /// The server, if all of its kinds can be served.
+    pub fn build(self) -> Result<ApiServer, BuildError> {
+        let registry = Registry::new(&self.crds).map_err(|source| BuildError::ReadKinds { source })?;
+        let sealer = match self.sealer {
+            Some(sealer) => sealer,
+            None => {
+                let mut key = [0; 32];
+                aws_lc_rs::rand::fill(&mut key).map_err(|_| BuildError::MakeKey)?;
+                Sealer::new(&key)
+            }
+        }
+        .map_err(|source| BuildError::PrepareSealing { source: Box::new(source) })?;
+        Ok(ApiServer {
+            inner: Arc::new(Inner {
+                store: self.store,
+                openapi: OpenApi::new(&registry),
+                registry,
+                sealer,
+                rules: self.rules,
+                now: self.now,
+                shutdown: self.shutdown,
+                neighbours: tokio::sync::Mutex::default(),
+            }),
+        })
+    }
+}
+
+impl ApiServer {
+    /// Starts building a server over this store.
+    pub fn builder(store: Arc<dyn Store>) -> Builder {
+        Builder {
+            store,
+            crds: Vec::new(),
+            sealer: None,
+            rules: AdmissionRules::default(),
+            now: Box::new(Timestamp::now),
+            shutdown: CancellationToken::new(),
+        }
+    }
+
+    /// The server as a router with a single fallback handler: it can be merged with routers of more specific
+    /// paths, which then win.
+    ///
+    /// Every request must carry a [`Caller`] extension; one without is answered 401.
+    pub fn router(&self) -> Router {
+        Router::new().fallback(serve).with_state(self.inner.clone())
+    }
+
+    /// A client of this server in this process, without a socket, that calls as `caller`.
+    pub fn client(&self, caller: Caller) -> kube::Client {
+        client_of(self.router(), caller)
+    }
+
+    /// A client that may do everything.
+    pub fn client_for_tests(&self) -> kube::Client {
+        self.client(Caller::system("tests"))
+    }
+
+    /// The store's latest revision, for whoever measures progress.
+    pub fn revision(&self) -> u64 {
+        self.inner.store.revision()
+    }
+}
+
+/// A client of `router` in this process, without a socket, that calls as `caller`. For a router into which an
+/// [`ApiServer::router`] was merged.
+pub fn client_of(router: Router, caller: Caller) -> kube::Client {
+    let service = tower::ServiceBuilder::new()
+        .map_request(move |request: Request<kube::client::Body>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(caller.clone());
+            request
+        })
+        .service(router);
+    kube::Client::new(service, "default")
+}
+
+async fn serve(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Response {
+    match verbs::answer(&inner, request).await {
+        Ok(response) => response,
+        Err(failure) => failure.into_response(),
+    }
+}

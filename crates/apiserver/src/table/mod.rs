@@ -1,0 +1,239 @@
+//! `meta.k8s.io/v1` Table answers: what `kubectl get` shows.
+
+mod age;
+mod json_path;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::document::Document;
+use crate::kinds::KindError;
+use json_path::JsonPath;
+
+/// One column of a kind's table.
+#[derive(Debug)]
+pub(crate) struct Column {
+    name: String,
+    kind: String,
+    format: String,
+    description: String,
+    priority: i32,
+    cell: Cell,
+}
+
+#[derive(Debug)]
+enum Cell {
+    Name,
+    /// The age of the object, from a custom kind's default column (a date) or a core kind's (text).
+    Age,
+    Path(JsonPath),
+    /// How many entries a map has.
+    Count(&'static str),
+    /// `kind/name` of the object that an Event is about.
+    InvolvedObject,
+    /// How long ago an Event happened last.
+    LastSeen,
+}
+
+impl Column {
+    fn new(name: &str, kind: &str, cell: Cell) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            format: String::new(),
+            description: String::new(),
+            priority: 0,
+            cell,
+        }
+    }
+
+    pub(crate) fn name() -> Self {
+        Self::new("Name", "string", Cell::Name)
+            .format("name")
+            .description("Name of the object, unique among the objects of its kind in its namespace.")
+    }
+
+    pub(crate) fn age() -> Self {
+        Self::new("Age", "string", Cell::Age).description("How long ago the object was created.")
+    }
+
+    /// The age column that a custom kind without columns has.
+    pub(crate) fn custom_age() -> Self {
+        Self::new("Age", "date", Cell::Age).description("How long ago the object was created.")
+    }
+
+    pub(crate) fn count(name: &str, field: &'static str) -> Self {
+        Self::new(name, "string", Cell::Count(field)).description("How many entries the object has.")
+    }
+
+    pub(crate) fn involved_object() -> Self {
+        Self::new("Object", "string", Cell::InvolvedObject).description("The object that the event is about.")
+    }
+
+    pub(crate) fn last_seen() -> Self {
+        Self::new("Last Seen", "string", Cell::LastSeen).description("How long ago the event happened last.")
+    }
+
+    /// A column of a custom kind. Only simple JSON paths are understood, as on a real server.
+    pub(crate) fn json_path(name: &str, kind: &str, path: &str) -> Result<Self, String> {
+        Ok(Self::new(name, kind, Cell::Path(JsonPath::parse(path)?)))
+    }
+
+    /// A text column of a core kind.
+    pub(crate) fn path(name: &str, path: &str) -> Result<Self, KindError> {
+        Self::json_path(name, "string", path)
+            .map_err(|problem| KindError::ReadDefinition { crd: format!("column {name}"), problem })
+    }
+
+    pub(crate) fn format(mut self, format: &str) -> Self {
+        format.clone_into(&mut self.format);
+        self
+    }
+
+    pub(crate) fn description(mut self, description: &str) -> Self {
+        description.clone_into(&mut self.description);
+        self
+    }
+
+    pub(crate) fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    fn definition(&self) -> Value {
+        json!({ "name": self.name, "type": self.kind, "format": self.format,
+            "description": self.description, "priority": self.priority })
+    }
+
+    fn cell(&self, object: &Value, now: Timestamp) -> Value {
+        match &self.cell {
+            Cell::Name => object["metadata"]["name"].clone(),
+            Cell::Age => age_of(&object["metadata"]["creationTimestamp"], now),
+            Cell::Path(path) => self.path_cell(path, object, now),
+            Cell::Count(field) => {
+                let binary = object["binaryData"].as_object().map_or(0, Map::len);
+                json!((object[*field].as_object().map_or(0, Map::len) + binary).to_string())
+            }
+            Cell::InvolvedObject => {
+                let involved = &object["involvedObject"];
+                let kind = involved["kind"].as_str().unwrap_or_default().to_lowercase();
+                json!(format!("{kind}/{}", involved["name"].as_str().unwrap_or_default()))
+            }
+            Cell::LastSeen => {
+                let seen = [
+                    &object["series"]["lastObservedTime"],
+                    &object["lastTimestamp"],
+                    &object["eventTime"],
+                    &object["metadata"]["creationTimestamp"],
+                ];
+                seen.into_iter()
+                    .find(|time| time.is_string())
+                    .map_or(json!("<unknown>"), |time| age_of(time, now))
+            }
+        }
+    }
+
+    /// A cell of the column's type, or null when the object has no such value.
+    fn path_cell(&self, path: &JsonPath, object: &Value, now: Timestamp) -> Value {
+        let found = path.find(object);
+        let Some(first) = found.first() else { return Value::Null };
+        match self.kind.as_str() {
+            "string" => {
+                let shown: Vec<String> = found.iter().map(|value| shown(value)).collect();
+                json!(shown.join(" "))
+            }
+            "integer" => match first.as_i64() {
+                Some(number) => json!(number),
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "a fraction is cut, as a real server does"
+                )]
+                None => first.as_f64().map_or(Value::Null, |number| json!(number as i64)),
+            },
+            "number" if first.is_number() => (*first).clone(),
+            "boolean" if first.is_boolean() => (*first).clone(),
+            "date" if first.is_string() => age_of(first, now),
+            _ => Value::Null,
+        }
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "<nil>".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn age_of(time: &Value, now: Timestamp) -> Value {
+    match time.as_str() {
+        None => json!("<unknown>"),
+        Some(text) => match text.parse::<Timestamp>() {
+            Ok(time) => json!(age::age(now.duration_since(time).as_secs())),
+            Err(_) => json!("<invalid>"),
+        },
+    }
+}
+
+/// What a row carries of its object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IncludeObject {
+    None,
+    Metadata,
+    Object,
+}
+
+/// The column definitions of a table.
+pub(crate) fn definitions(columns: &[Column]) -> Value {
+    columns.iter().map(Column::definition).collect()
+}
+
+/// Appends one row. `bytes` is the whole object in the stored version, `served` in the one that was asked for.
+pub(crate) fn write_row(
+    columns: &[Column],
+    value: &[u8],
+    revision: u64,
+    served: &[u8],
+    include: IncludeObject,
+    now: Timestamp,
+    out: &mut Vec<u8>,
+) {
+    let object: Value = serde_json::from_slice(value).unwrap_or_default();
+    let cells: Value = columns.iter().map(|column| column.cell(&object, now)).collect();
+    out.extend_from_slice(br#"{"cells":"#);
+    // Writing a value to a vector does not fail.
+    let _ = serde_json::to_writer(&mut *out, &cells);
+    match include {
+        IncludeObject::None => out.extend_from_slice(br#","object":null"#),
+        IncludeObject::Metadata => {
+            out.extend_from_slice(br#","object":"#);
+            Document::new(value).write_partial(revision, out);
+        }
+        IncludeObject::Object => {
+            out.extend_from_slice(br#","object":"#);
+            out.extend_from_slice(served);
+        }
+    }
+    out.push(b'}');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_have_the_type_of_their_column() {
+        let object = json!({ "spec": { "n": 3, "s": "x", "l": ["a", "b"], "t": "2026-01-01T00:00:00Z" } });
+        let now: Timestamp = "2026-01-01T00:05:00Z".parse().unwrap();
+        let cell = |kind: &str, path: &str| Column::json_path("X", kind, path).unwrap().cell(&object, now);
+        assert_eq!(cell("integer", ".spec.n"), json!(3));
+        assert_eq!(cell("string", ".spec.n"), json!("3"));
+        assert_eq!(cell("string", ".spec.l"), json!(r#"["a","b"]"#));
+        assert_eq!(cell("string", ".spec.l[*]"), json!("a b"));
+        assert_eq!(cell("date", ".spec.t"), json!("5m"));
+        assert_eq!(cell("date", ".spec.s"), json!("<invalid>"));
+        assert_eq!(cell("boolean", ".spec.s"), Value::Null);
+        assert_eq!(cell("string", ".spec.absent"), Value::Null);
+    }
+}

@@ -1,0 +1,103 @@
+//! POST: a new object.
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::Context;
+use super::write::{Written, conform, strict};
+use crate::admission;
+use crate::failure::{Failure, Result};
+use crate::metadata;
+use crate::names;
+use crate::request::{WriteQuery, read_bytes, read_document};
+use crate::store::{Op, Precondition};
+
+/// How often a generated name is tried.
+const NAME_TRIES: usize = 8;
+
+pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
+    context.accept()?;
+    let query = WriteQuery::parse(&context.query, "CreateOptions")?;
+    let bytes = read_bytes(body).await?;
+    let parsed = read_document(&context.parts.headers, &bytes)?;
+    let conformed = conform(&context.target.served, parsed, query.field_validation)?;
+    strict(&context.target.served, &conformed.problems, query.field_validation)?;
+    let written = context.create(conformed.object, query).await?;
+    context.written(StatusCode::CREATED, &written, &conformed.problems)
+}
+
+impl Context {
+    /// Stores a new object.
+    pub(super) async fn create(&self, mut object: Map<String, Value>, query: WriteQuery) -> Result<Written> {
+        let kind = self.kind();
+        if !metadata::text(&object, "resourceVersion").is_empty() {
+            // The real server answers 500 here, which would be logged as our own error.
+            return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        let namespace = self.target.namespace.as_deref();
+        let given = metadata::text(&object, "namespace");
+        if !given.is_empty() && Some(given) != namespace {
+            return Err(Failure::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        if namespace.is_none() && kind.namespaced {
+            return Err(Failure::unknown_path());
+        }
+        let now = now_text(self);
+        metadata::fill_new(kind, namespace, &now, &Uuid::new_v4().to_string(), &mut object);
+        if self.target.served.served().status_subresource && kind.builtin.is_none() {
+            object.remove("status");
+        }
+        let base = metadata::text(&object, "generateName").to_owned();
+        let generate = metadata::text(&object, "name").is_empty() && !base.is_empty();
+        let secrets = admission::take_secrets(kind, &mut object, None)?;
+        let guard = self.neighbours(kind).await;
+        for attempt in 1.. {
+            let mut object = if generate { object.clone() } else { std::mem::take(&mut object) };
+            if generate {
+                metadata::of(&mut object).insert("name".to_owned(), json!(names::generate(&base)));
+            }
+            self.admit(None, &mut object)?;
+            let name = metadata::text(&object, "name").to_owned();
+            let mut errors = metadata::validate(kind, &object);
+            errors.extend(kind.stored().schema.validate(&object));
+            errors.extend(admission::validate_core(kind, &object, None));
+            self.fail_on(errors, &name)?;
+            self.validate(None, &object).await?;
+            let extra = secrets.store(&self.inner, kind, &mut object, None).await?;
+            let (plain, stored) = self.encode(object)?;
+            let key = self.target.key(&name)?;
+            if query.dry_run {
+                return match self.inner.store.get(&key).await? {
+                    Some(_) => Err(Failure::already_exists(kind, &name)),
+                    None => Ok(Written { plain, revision: 0 }),
+                };
+            }
+            match self.commit(key, Precondition::Absent, Op::Put(stored), extra).await? {
+                Some(committed) => {
+                    drop(guard);
+                    return Ok(created(plain, &committed));
+                }
+                None if !generate => return Err(Failure::already_exists(kind, &name)),
+                None if attempt == NAME_TRIES => return Err(Failure::name_not_generated(kind, &name)),
+                None => {}
+            }
+        }
+        Err(Failure::unknown_path())
+    }
+}
+
+fn created(plain: Bytes, committed: &crate::store::Committed) -> Written {
+    let revision = committed.events.first().map_or(committed.revision, |event| event.revision);
+    Written { plain, revision }
+}
+
+/// The time of the request as metadata carries it: whole seconds, UTC.
+pub(super) fn now_text(context: &Context) -> String {
+    (context.inner.now)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

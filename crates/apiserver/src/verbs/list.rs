@@ -1,0 +1,266 @@
+//! LIST: selectors, pages bound to a snapshot, and the three forms of an answer.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::Context;
+use super::render::{Renderer, respond};
+use crate::document::Document;
+use crate::failure::{Failure, Result};
+use crate::kinds::Kind;
+use crate::request::{Accept, ListQuery, Shape, Target, VersionMatch};
+use crate::server::Inner;
+use crate::store::{Filter, Key, ListPage, Object, Page, Range, StoreError};
+
+pub(super) async fn answer(context: Context) -> Result<Response> {
+    let list = ListQuery::parse(&context.query, &context.target.served.served().selectable)?;
+    if list.watch {
+        return super::watch::answer(context, list);
+    }
+    let accept = Accept::parse(&context.parts.headers, true)?;
+    let renderer = Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
+    let selected = select(&context.inner, &context.target, &list).await?;
+    respond_with(&renderer, &selected)
+}
+
+/// The answer that carries a list.
+pub(super) fn respond_with(renderer: &Renderer<'_>, selected: &Selected) -> Result<Response> {
+    let metadata = selected.metadata(renderer.served.kind.builtin.is_none(), renderer.accept.shape);
+    let mut out = Vec::with_capacity(selected.objects.iter().map(|object| object.value.len() + 128).sum());
+    head(renderer, &metadata, &mut out);
+    for (index, object) in selected.objects.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        renderer.object(object, &mut out)?;
+    }
+    out.extend_from_slice(b"]}");
+    Ok(respond(StatusCode::OK, renderer.accept, out))
+}
+
+fn head(renderer: &Renderer<'_>, metadata: &Value, out: &mut Vec<u8>) {
+    let (kind, api_version) = match renderer.accept.shape {
+        Shape::Table { .. } => return renderer.table_head(metadata, true, out),
+        Shape::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1"),
+        Shape::Whole => (renderer.served.kind.list_kind(), renderer.served.served().api_version.as_str()),
+    };
+    out.extend_from_slice(
+        format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[")
+            .as_bytes(),
+    );
+}
+
+/// The objects of one answer.
+pub(super) struct Selected {
+    pub(super) objects: Vec<Object>,
+    pub(super) revision: u64,
+    continue_token: Option<String>,
+    remaining: Option<usize>,
+}
+
+impl Selected {
+    fn metadata(&self, custom: bool, shape: Shape) -> Value {
+        let mut metadata = Map::new();
+        metadata.insert("resourceVersion".to_owned(), json!(self.revision.to_string()));
+        match &self.continue_token {
+            Some(token) => {
+                metadata.insert("continue".to_owned(), json!(token));
+            }
+            // A list of custom resources always has the field; that is how the real server writes it.
+            None if custom && shape == Shape::Whole => {
+                metadata.insert("continue".to_owned(), json!(""));
+            }
+            None => {}
+        }
+        if let Some(remaining) = self.remaining {
+            metadata.insert("remainingItemCount".to_owned(), json!(remaining));
+        }
+        Value::Object(metadata)
+    }
+}
+
+/// Where a next page starts. The same shape as the real server's.
+#[derive(Debug, Serialize, Deserialize)]
+struct Token {
+    v: String,
+    /// The snapshot; -1 is the latest state.
+    rv: i64,
+    /// `namespace/name`, or the name alone.
+    start: String,
+}
+
+impl Token {
+    fn encode(revision: i64, key: &Key) -> String {
+        let start = if key.namespace().is_empty() {
+            key.name().to_owned()
+        } else {
+            format!("{}/{}", key.namespace(), key.name())
+        };
+        let token = Self { v: "meta.k8s.io/v1".to_owned(), rv: revision, start };
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+    }
+
+    fn decode(text: &str, kind: &Kind, namespace: Option<&str>) -> Result<(Option<u64>, Key)> {
+        let invalid = |problem: &str| Failure::bad_request(format!("continue key is not valid: {problem}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| invalid(&error.to_string()))?;
+        let token: Self = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        if token.v != "meta.k8s.io/v1" {
+            return Err(invalid(&format!("server does not recognize this encoded version {:?}", token.v)));
+        }
+        let (place, name) = match (kind.namespaced, token.start.split_once('/')) {
+            (true, Some((place, name))) => (place, name),
+            (false, None) => ("", token.start.as_str()),
+            _ => return Err(invalid("it is of another resource")),
+        };
+        if namespace.is_some_and(|namespace| namespace != place) {
+            return Err(invalid("it is of another namespace"));
+        }
+        let key =
+            Key::new(&kind.group, &kind.plural, place, name).map_err(|error| invalid(&error.to_string()))?;
+        Ok((u64::try_from(token.rv).ok(), key))
+    }
+}
+
+impl Target {
+    /// The objects that the path's collection spans.
+    pub(crate) fn range(&self) -> Result<Range> {
+        let kind = &self.served.kind;
+        Ok(Range::new(&kind.group, &kind.plural, self.namespace.as_deref())?)
+    }
+
+    /// Where an object of the collection is stored.
+    pub(super) fn key(&self, name: &str) -> Result<Key> {
+        let kind = &self.served.kind;
+        Ok(Key::new(&kind.group, &kind.plural, self.namespace.as_deref().unwrap_or_default(), name)?)
+    }
+}
+
+/// The objects that a list asks for.
+pub(super) async fn select(inner: &Arc<Inner>, target: &Target, list: &ListQuery) -> Result<Selected> {
+    let kind = &*target.served.kind;
+    let range = target.range()?;
+    let current = inner.store.revision();
+    if let Some(version) = list.version
+        && version > current
+    {
+        return Err(Failure::version_too_large(version, current));
+    }
+    if let (Some(name), None, None) = (list.fields.name(), &list.continue_token, exact(list, current))
+        && (target.namespace.is_some() || !kind.namespaced)
+    {
+        return one(inner, target, list, name, current).await;
+    }
+    let (snapshot, after) = match &list.continue_token {
+        Some(token) => {
+            let (snapshot, key) = Token::decode(token, kind, target.namespace.as_deref())?;
+            (snapshot, Some(key))
+        }
+        None => (exact(list, current), None),
+    };
+    let failed = Arc::new(Mutex::new(None));
+    let page = Page {
+        limit: list.limit,
+        after: after.clone(),
+        snapshot,
+        filter: filter(inner, &target.served.kind, list, &failed),
+    };
+    let found = inner.store.list(&range, page).await.map_err(|error| lost(error, list, after.as_ref()))?;
+    if let Some(failure) = failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(failure);
+    }
+    let ListPage { objects, revision, more, remaining } = found;
+    let continue_token =
+        objects.last().filter(|_| more).map(|last| Token::encode(signed(revision), &last.key));
+    let remaining = remaining.filter(|_| more);
+    Ok(Selected { objects, revision, continue_token, remaining })
+}
+
+/// What the store asks of each object while it reads; the first failure ends up in `failed`.
+fn filter(
+    inner: &Arc<Inner>,
+    kind: &Arc<Kind>,
+    list: &ListQuery,
+    failed: &Arc<Mutex<Option<Failure>>>,
+) -> Option<Filter> {
+    if list.labels.is_empty() && list.fields.is_empty() {
+        return None;
+    }
+    let (inner, kind, failed) = (inner.clone(), kind.clone(), failed.clone());
+    let selectors =
+        ListQuery { labels: list.labels.clone(), fields: list.fields.clone(), ..ListQuery::default() };
+    Some(Arc::new(move |object| match inner.matches(&kind, &selectors, object) {
+        Ok(matches) => matches,
+        Err(failure) => {
+            failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+            false
+        }
+    }))
+}
+
+/// The list of a selector that one name at most can match: a look-up instead of a scan.
+async fn one(inner: &Inner, target: &Target, list: &ListQuery, name: &str, current: u64) -> Result<Selected> {
+    let kind = &*target.served.kind;
+    let mut selected =
+        Selected { objects: Vec::new(), revision: current, continue_token: None, remaining: None };
+    if name.is_empty() {
+        return Ok(selected);
+    }
+    let key = target.key(name)?;
+    if let Some(object) = inner.store.get(&key).await?
+        && inner.matches(kind, list, &object)?
+    {
+        selected.revision = current.max(object.revision);
+        selected.objects.push(object);
+    }
+    Ok(selected)
+}
+
+fn signed(revision: u64) -> i64 {
+    i64::try_from(revision).unwrap_or(i64::MAX)
+}
+
+/// The snapshot that must be read, if the list asks for exactly one.
+fn exact(list: &ListQuery, current: u64) -> Option<u64> {
+    let version = list.version.filter(|version| *version > 0)?;
+    let exact = match list.version_match {
+        Some(VersionMatch::Exact) => true,
+        Some(VersionMatch::NotOlderThan) => false,
+        None => list.limit > 0,
+    };
+    (exact && version != current).then_some(version)
+}
+
+/// What the client is told when the snapshot is no longer kept.
+fn lost(error: StoreError, list: &ListQuery, after: Option<&Key>) -> Failure {
+    match (error, &list.continue_token, after) {
+        (StoreError::Expired { .. }, Some(_), Some(key)) => Failure::continue_expired(Token::encode(-1, key)),
+        (StoreError::Expired { .. }, None, _) => {
+            Failure::expired("The resourceVersion for the provided list is too old.")
+        }
+        (error, ..) => error.into(),
+    }
+}
+
+impl Inner {
+    /// Whether the selectors of a list or watch select this object.
+    pub(super) fn matches(&self, kind: &Kind, list: &ListQuery, object: &Object) -> Result<bool> {
+        let key = &object.key;
+        if !list.fields.is_empty() {
+            let value = if list.fields.needs_object() {
+                Value::Object(self.load(kind, object)?)
+            } else {
+                Value::Null
+            };
+            if !list.fields.matches(key.name(), key.namespace(), &value) {
+                return Ok(false);
+            }
+        }
+        Ok(list.labels.is_empty() || list.labels.matches(&Document::new(&object.value).labels()))
+    }
+}

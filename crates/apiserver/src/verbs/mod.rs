@@ -1,0 +1,101 @@
+//! What is done for each request.
+
+mod create;
+mod delete;
+mod get;
+mod list;
+mod patch;
+mod render;
+mod update;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::{Method, Request, request::Parts};
+use windlass_auth::Caller;
+
+use crate::discovery;
+use crate::failure::{Failure, Result};
+use crate::request::{Accept, BODY_LIMIT, Query, Route, Target};
+use crate::server::Inner;
+
+/// A request for a resource, with all but its body read.
+pub(crate) struct Context {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) caller: Caller,
+    pub(crate) target: Target,
+    pub(crate) query: Query,
+    pub(crate) parts: Parts,
+}
+
+impl Context {
+    /// The form of an answer that is one object.
+    fn accept(&self) -> Result<Accept> {
+        Accept::parse(&self.parts.headers, false)
+    }
+
+    /// The name that the path gives.
+    fn name(&self) -> Result<&str> {
+        self.target.name.as_deref().ok_or_else(Failure::unknown_path)
+    }
+}
+
+/// Answers one request.
+pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result<Response> {
+    let caller = request.extensions().get::<Caller>().cloned().ok_or_else(Failure::unauthorized)?;
+    let route = Route::parse(request.uri().path(), &inner.registry)?;
+    let Route::Resource(target) = route else {
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            return Err(Failure::method_not_allowed());
+        }
+        return discovery::answer(inner, &route, request.headers());
+    };
+    authorize(&caller, &target)?;
+    let query = Query::parse(request.uri())?;
+    let (parts, body) = request.into_parts();
+    if let Some(length) = parts.headers.get(http::header::CONTENT_LENGTH)
+        && length
+            .to_str()
+            .ok()
+            .and_then(|length| length.parse::<u64>().ok())
+            .is_some_and(|length| length > BODY_LIMIT as u64)
+    {
+        return Err(Failure::too_large(BODY_LIMIT));
+    }
+    let context = Context { inner: inner.clone(), caller, target, query, parts };
+    let method = context.parts.method.clone();
+    match (method.as_str(), context.target.name.is_some(), context.target.status) {
+        ("GET", false, _) => list::answer(context).await,
+        ("GET", true, false) if context.query.flag("watch") => watch::answer_one(context),
+        ("GET", true, _) => get::answer(context).await,
+        ("POST", false, _) => create::answer(context, body).await,
+        ("PUT", true, _) => update::answer(context, body).await,
+        ("PATCH", true, _) => patch::answer(context, body).await,
+        ("DELETE", true, false) => delete::answer(context, body).await,
+        ("DELETE", false, _) => delete::answer_collection(context, body).await,
+        (method, ..) => {
+            let verb = match method {
+                "POST" => "create",
+                "PUT" => "update",
+                "PATCH" => "patch",
+                "DELETE" => "delete",
+                _ => return Err(Failure::method_not_allowed()),
+            };
+            Err(Failure::verb_not_supported(&context.target.served.kind, verb))
+        }
+    }
+}
+
+/// Whether the caller's token is for this group and namespace.
+fn authorize(caller: &Caller, target: &Target) -> Result<()> {
+    let kind = &target.served.kind;
+    let group = &target.served.served().group;
+    // A Namespace belongs to itself.
+    let namespace = if kind.namespaced { target.namespace.as_deref() } else { target.name.as_deref() };
+    caller.may_use(group, namespace.unwrap_or_default()).map_err(|denied| {
+        Failure::forbidden(kind, target.name.as_deref().unwrap_or_default(), &denied.to_string())
+    })
+}

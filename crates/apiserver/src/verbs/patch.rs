@@ -1,0 +1,174 @@
+//! PATCH: JSON patch, merge patch, and for core kinds strategic merge patch.
+//!
+//! Server-side apply has its room here: a fourth [`PatchKind`], which reads and writes `metadata.managedFields`.
+//! Until it moves in, its media type is answered 415.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::{StatusCode, header};
+use json_patch::PatchOperation;
+use serde_json::Value;
+
+use super::Context;
+use super::render::write_whole;
+use super::update::check_version;
+use super::write::{Conformed, conform};
+use crate::failure::{Failure, FieldError, Result};
+use crate::json::{self, Parsed};
+use crate::request::{BODY_LIMIT, FieldValidation, WriteQuery, read_bytes};
+use crate::strategic;
+
+/// How often a patch is applied anew to a newer state.
+const TRIES: usize = 10;
+/// At most this many operations in one JSON patch.
+const MAX_OPERATIONS: usize = 10_000;
+
+enum PatchKind {
+    Json(json_patch::Patch),
+    Merge(Value),
+    Strategic(Value),
+}
+
+pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
+    context.accept()?;
+    let query = WriteQuery::parse(&context.query, "PatchOptions")?;
+    let bytes = read_bytes(body).await?;
+    let (patch, duplicates) = read(&context, &bytes)?;
+    let name = context.name()?.to_owned();
+    for _ in 0..TRIES {
+        let Some(current) = context.find(&name).await? else {
+            return Err(Failure::not_found(context.kind(), &name));
+        };
+        let old = context.inner.load(context.kind(), &current)?;
+        let mut document = served_document(&context, &current.value, current.revision)?;
+        patch.apply(&mut document)?;
+        let parsed = Parsed { value: document, duplicates: duplicates.clone() };
+        let Conformed { object, problems } = conform(&context.target.served, parsed, query.field_validation)?;
+        if query.field_validation == FieldValidation::Strict && !problems.is_empty() {
+            return Err(strict_failure(&bytes, &context, &problems));
+        }
+        let version = check_version(context.kind(), &name, &object, current.revision)?;
+        if let Some(written) = context.replace(&current, &old, object, query).await? {
+            return context.written(StatusCode::OK, &written, &problems);
+        }
+        // The version was the current one; whether the patch itself named it is what decides.
+        if version.is_some() && patch.names_version() {
+            break;
+        }
+    }
+    Err(Failure::modified(context.kind(), &name))
+}
+
+/// The object as a client would read it: the document that patches are about.
+fn served_document(context: &Context, value: &bytes::Bytes, revision: u64) -> Result<Value> {
+    let plain = context.inner.plain(context.kind(), value)?;
+    let mut bytes = Vec::with_capacity(plain.len() + 64);
+    write_whole(&context.target.served, &plain, revision, &mut bytes);
+    serde_json::from_slice(&bytes).map_err(|error| Failure::internal(&error))
+}
+
+fn read(context: &Context, bytes: &[u8]) -> Result<(PatchKind, Vec<String>)> {
+    let value = context.parts.headers.get(header::CONTENT_TYPE);
+    let kind = value.map_or(Ok(""), |value| value.to_str()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let core = context.kind().builtin.is_some();
+    let document = |bytes: &[u8]| -> Result<Parsed> {
+        let parsed = json::parse(bytes)
+            .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+        if !parsed.value.is_object() {
+            return Err(Failure::bad_request("error decoding patch: a merge patch is a JSON object"));
+        }
+        Ok(parsed)
+    };
+    match kind {
+        "application/json-patch+json" => {
+            let patch: json_patch::Patch = serde_json::from_slice(bytes)
+                .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+            if patch.0.len() > MAX_OPERATIONS {
+                return Err(Failure::too_large(MAX_OPERATIONS));
+            }
+            Ok((PatchKind::Json(patch), Vec::new()))
+        }
+        "application/merge-patch+json" => {
+            let parsed = document(bytes)?;
+            Ok((PatchKind::Merge(parsed.value), parsed.duplicates))
+        }
+        "application/strategic-merge-patch+json" if core => {
+            let parsed = document(bytes)?;
+            Ok((PatchKind::Strategic(parsed.value), parsed.duplicates))
+        }
+        "application/apply-patch+yaml" => Err(Failure::unsupported_media_type(&[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+        ])
+        .explained("server-side apply is not served yet; apply without --server-side")),
+        _ if core => Err(Failure::unsupported_media_type(&[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/strategic-merge-patch+json",
+        ])),
+        _ => Err(Failure::unsupported_media_type(&[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+        ])),
+    }
+}
+
+impl PatchKind {
+    fn apply(&self, document: &mut Value) -> Result<()> {
+        match self {
+            Self::Json(patch) => apply_operations(document, patch)?,
+            Self::Merge(patch) => json_patch::merge(document, patch),
+            Self::Strategic(patch) => strategic::merge(document, patch).map_err(Failure::bad_request)?,
+        }
+        Ok(())
+    }
+
+    /// Whether the patch says which version it is for.
+    fn names_version(&self) -> bool {
+        match self {
+            Self::Json(patch) => patch.0.iter().any(|operation| {
+                let target = operation.path().as_str();
+                matches!(target, "" | "/metadata" | "/metadata/resourceVersion")
+            }),
+            Self::Merge(patch) | Self::Strategic(patch) => {
+                patch.get("metadata").is_some_and(|metadata| metadata.get("resourceVersion").is_some())
+            }
+        }
+    }
+}
+
+/// Applies a JSON patch. Copies are counted, since a few of them can make any document grow without bound.
+fn apply_operations(document: &mut Value, patch: &json_patch::Patch) -> Result<()> {
+    let is_copy = |operation: &PatchOperation| matches!(operation, PatchOperation::Copy(_));
+    if !patch.0.iter().any(is_copy) {
+        return json_patch::patch(document, patch).map_err(|_| Failure::patch_not_applicable());
+    }
+    let mut copied = 0;
+    for operation in &patch.0 {
+        if let PatchOperation::Copy(copy) = operation
+            && let Some(value) = document.pointer(copy.from.as_str())
+        {
+            copied += value.to_string().len();
+            if copied > BODY_LIMIT {
+                return Err(Failure::too_large(BODY_LIMIT));
+            }
+        }
+        json_patch::patch(document, std::slice::from_ref(operation))
+            .map_err(|_| Failure::patch_not_applicable())?;
+    }
+    Ok(())
+}
+
+/// kube-apiserver quotes the patch in this error; of kinds that may hold secrets we do not.
+fn strict_failure(bytes: &[u8], context: &Context, problems: &[String]) -> Failure {
+    let kind = context.kind();
+    let shown = if kind.sealed() || kind.stored().schema.has_property("secure") {
+        "[redacted]".into()
+    } else {
+        String::from_utf8_lossy(bytes)
+    };
+    let detail = format!("strict decoding error: {}", problems.join(", "));
+    let error = FieldError::invalid("patch", &Value::String(shown.into_owned()), &detail);
+    Failure::invalid("", "", "", vec![error])
+}

@@ -1,0 +1,180 @@
+//! Stored objects as answers.
+
+use std::borrow::Cow;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Map, Value, json};
+
+use crate::document::{self, Document};
+use crate::failure::{Failure, Result};
+use crate::kinds::{Kind, Served, ServedKind};
+use crate::request::{Accept, Query, Shape};
+use crate::server::Inner;
+use crate::store::Object;
+use crate::table::{self, IncludeObject};
+
+impl Inner {
+    /// The stored bytes of an object in the clear.
+    pub(crate) fn plain<'a>(&self, kind: &Kind, value: &'a Bytes) -> Result<Cow<'a, [u8]>> {
+        if !kind.sealed() {
+            return Ok(Cow::Borrowed(value));
+        }
+        let mut object = parse(value)?;
+        self.sealer.open(&mut object).map_err(|error| Failure::internal(&error))?;
+        Ok(Cow::Owned(document::encode(&kind.stored().head, &object)))
+    }
+
+    /// A stored object, parsed and in the clear, in its stored version.
+    pub(crate) fn load(&self, kind: &Kind, object: &Object) -> Result<Map<String, Value>> {
+        let mut map = parse(&object.value)?;
+        if kind.sealed() {
+            self.sealer.open(&mut map).map_err(|error| Failure::internal(&error))?;
+        }
+        Ok(map)
+    }
+}
+
+fn parse(value: &[u8]) -> Result<Map<String, Value>> {
+    serde_json::from_slice(value).map_err(|error| Failure::internal(&error))
+}
+
+/// Writes objects of one kind in the form that was asked for.
+pub(super) struct Renderer<'a> {
+    pub(super) inner: &'a Inner,
+    pub(super) served: &'a ServedKind,
+    pub(super) accept: Accept,
+    pub(super) include: IncludeObject,
+}
+
+impl<'a> Renderer<'a> {
+    pub(super) fn new(
+        inner: &'a Inner,
+        served: &'a ServedKind,
+        accept: Accept,
+        query: &Query,
+    ) -> Result<Self> {
+        let include = match query.get("includeObject") {
+            None | Some("Metadata") => IncludeObject::Metadata,
+            Some("None") => IncludeObject::None,
+            Some("Object") => IncludeObject::Object,
+            Some(other) => {
+                return Err(Failure::bad_request(format!("unrecognized includeObject value: {other:?}")));
+            }
+        };
+        Ok(Self { inner, served, accept, include })
+    }
+
+    /// Appends an object as it stands alone, in a watch event, or in a list.
+    pub(super) fn object(&self, object: &Object, out: &mut Vec<u8>) -> Result<()> {
+        let plain = self.inner.plain(&self.served.kind, &object.value)?;
+        self.plain(&plain, object.revision, out);
+        Ok(())
+    }
+
+    /// As [`Self::object`], of bytes in the clear.
+    pub(super) fn plain(&self, plain: &[u8], revision: u64, out: &mut Vec<u8>) {
+        match self.accept.shape {
+            Shape::Whole => write_whole(self.served, plain, revision, out),
+            Shape::Metadata => Document::new(plain).write_partial(revision, out),
+            Shape::Table { .. } => self.row(plain, revision, out),
+        }
+    }
+
+    fn row(&self, plain: &[u8], revision: u64, out: &mut Vec<u8>) {
+        let mut whole = Vec::new();
+        if self.include == IncludeObject::Object {
+            write_whole(self.served, plain, revision, &mut whole);
+        }
+        let columns = &self.served.served().columns;
+        table::write_row(columns, plain, revision, &whole, self.include, (self.inner.now)(), out);
+    }
+
+    /// Appends the start of a table, up to its first row.
+    pub(super) fn table_head(&self, metadata: &Value, with_columns: bool, out: &mut Vec<u8>) {
+        let Shape::Table { version } = self.accept.shape else { return };
+        let columns =
+            if with_columns { table::definitions(&self.served.served().columns) } else { Value::Null };
+        out.extend_from_slice(
+            format!(
+                "{{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/{version}\",\"metadata\":{metadata},\
+                 \"columnDefinitions\":{columns},\"rows\":["
+            )
+            .as_bytes(),
+        );
+    }
+
+    /// The answer that carries one object.
+    pub(super) fn response(&self, status: StatusCode, plain: &[u8], revision: u64) -> Response {
+        let mut out = Vec::with_capacity(plain.len() + 64);
+        if let Shape::Table { .. } = self.accept.shape {
+            self.table_head(&json!({ "resourceVersion": revision.to_string() }), true, &mut out);
+            self.row(plain, revision, &mut out);
+            out.extend_from_slice(b"]}");
+        } else {
+            self.plain(plain, revision, &mut out);
+        }
+        respond(status, self.accept, out)
+    }
+}
+
+/// Appends an object in the version that was asked for.
+pub(super) fn write_whole(served: &ServedKind, plain: &[u8], revision: u64, out: &mut Vec<u8>) {
+    let version = served.served();
+    if version.renames.is_empty() {
+        Document::new(plain).write(&version.head, revision, out);
+        return;
+    }
+    let mut object: Map<String, Value> = serde_json::from_slice(plain).unwrap_or_default();
+    to_served(version, &mut object);
+    Document::new(&document::encode(&version.head, &object)).write(&version.head, revision, out);
+}
+
+/// Gives fields the names that they have in this version.
+pub(super) fn to_served(version: &Served, object: &mut Map<String, Value>) {
+    for (stored, served) in version.renames {
+        if let Some(value) = object.remove(*stored) {
+            object.insert((*served).to_owned(), value);
+        }
+    }
+}
+
+/// Gives fields the names under which they are stored.
+pub(super) fn to_stored(version: &Served, object: &mut Map<String, Value>) {
+    for (stored, served) in version.renames {
+        if let Some(value) = object.remove(*served) {
+            object.insert((*stored).to_owned(), value);
+        }
+    }
+}
+
+/// An answer of JSON bytes, as YAML if that is what the client accepts.
+pub(crate) fn respond(status: StatusCode, accept: Accept, json: Vec<u8>) -> Response {
+    let (kind, body) = if accept.yaml {
+        let value: Value = serde_json::from_slice(&json).unwrap_or_default();
+        match windlass_api::yaml::to_string(&value) {
+            Ok(text) => ("application/yaml", Body::from(text)),
+            Err(_) => ("application/json", Body::from(json)),
+        }
+    } else {
+        ("application/json", Body::from(json))
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// Adds a `Warning` header for each text.
+pub(super) fn warn(response: &mut Response, warnings: &[String]) {
+    for warning in warnings {
+        let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! PUT: an object replaced by another of the same name.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+use super::Context;
+use super::write::{Written, conform, strict};
+use crate::failure::{Failure, FieldError, Result};
+use crate::kinds::Kind;
+use crate::metadata;
+use crate::request::{WriteQuery, read_bytes, read_document};
+
+/// How often an update without a resourceVersion is tried against a newer state.
+const TRIES: usize = 10;
+
+pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
+    context.accept()?;
+    let query = WriteQuery::parse(&context.query, "UpdateOptions")?;
+    let bytes = read_bytes(body).await?;
+    let parsed = read_document(&context.parts.headers, &bytes)?;
+    let conformed = conform(&context.target.served, parsed, query.field_validation)?;
+    strict(&context.target.served, &conformed.problems, query.field_validation)?;
+    let mut object = conformed.object;
+    let name = context.name()?.to_owned();
+    check_place(&context, &mut object, &name)?;
+    for _ in 0..TRIES {
+        let Some(current) = context.find(&name).await? else {
+            if context.kind().create_on_update() && !context.target.status {
+                metadata::of(&mut object).remove("resourceVersion");
+                let written = context.create(object, query).await?;
+                return context.written(StatusCode::CREATED, &written, &conformed.problems);
+            }
+            return Err(Failure::not_found(context.kind(), &name));
+        };
+        let old = context.inner.load(context.kind(), &current)?;
+        check_uid(context.kind(), &name, &old, &object)?;
+        let version = check_version(context.kind(), &name, &object, current.revision)?;
+        if let Some(written) = context.replace(&current, &old, object.clone(), query).await? {
+            return respond(&context, &written, &conformed.problems);
+        }
+        if version.is_some() {
+            break;
+        }
+    }
+    Err(Failure::modified(context.kind(), &name))
+}
+
+fn respond(context: &Context, written: &Written, problems: &[String]) -> Result<Response> {
+    context.written(StatusCode::OK, written, problems)
+}
+
+/// The body must be about the object in the path.
+fn check_place(context: &Context, object: &mut Map<String, Value>, name: &str) -> Result<()> {
+    let given = metadata::text(object, "name");
+    if given.is_empty() && context.kind().builtin.is_none() {
+        return Err(Failure::bad_request("name must be provided"));
+    }
+    if !given.is_empty() && given != name {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    let namespace = metadata::text(object, "namespace");
+    if !namespace.is_empty() && Some(namespace) != context.target.namespace.as_deref() {
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    metadata::of(object).insert("name".to_owned(), name.into());
+    if let Some(namespace) = &context.target.namespace {
+        metadata::of(object).insert("namespace".to_owned(), namespace.as_str().into());
+    }
+    Ok(())
+}
+
+/// A body with a UID is about that incarnation of the object only.
+fn check_uid(kind: &Kind, name: &str, old: &Map<String, Value>, new: &Map<String, Value>) -> Result<()> {
+    let (before, given) = (metadata::text(old, "uid"), metadata::text(new, "uid"));
+    if given.is_empty() || given == before {
+        return Ok(());
+    }
+    let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {before}");
+    Err(Failure::conflict(kind, name, &why))
+}
+
+/// The version that the body carries, which must be the latest one.
+pub(super) fn check_version(
+    kind: &Kind,
+    name: &str,
+    new: &Map<String, Value>,
+    current: u64,
+) -> Result<Option<u64>> {
+    let given = metadata::text(new, "resourceVersion");
+    let version = match given {
+        "" | "0" => None,
+        text => Some(text.parse::<u64>().map_err(|_| {
+            let value = Value::String(text.to_owned());
+            let detail = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+            let error = FieldError::invalid("metadata.resourceVersion", &value, &detail);
+            Failure::invalid(&kind.kind, &kind.group, name, vec![error])
+        })?),
+    };
+    match version {
+        None if !kind.unconditional_update() => {
+            let detail = "must be specified for an update";
+            let error = FieldError::invalid_shown("metadata.resourceVersion", "0x0", detail);
+            // The real server names the resource here, not the kind.
+            Err(Failure::invalid(&kind.plural, &kind.group, name, vec![error]))
+        }
+        Some(version) if version != current => Err(Failure::modified(kind, name)),
+        version => Ok(version),
+    }
+}

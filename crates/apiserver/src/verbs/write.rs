@@ -1,0 +1,246 @@
+//! What all writes share: conforming a body to its kind, and the way from a changed object to the store.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+use axum::response::Response;
+
+use super::Context;
+use super::render::{self, Renderer};
+use crate::admission;
+use crate::document;
+use crate::failure::{Failure, FieldError, Result};
+use crate::json::Parsed;
+use crate::kinds::{Kind, ServedKind};
+use crate::metadata;
+use crate::request::{BODY_LIMIT, FieldValidation, WriteQuery};
+use crate::store::{Committed, Key, Object, Op, Precondition, StoreError, Write};
+
+/// An object that was read from a body, in its stored version, and what is to be warned about.
+pub(super) struct Conformed {
+    pub(super) object: Map<String, Value>,
+    pub(super) problems: Vec<String>,
+}
+
+/// Reads an object of this kind: known fields only, defaults filled in, metadata in its stored form.
+pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldValidation) -> Result<Conformed> {
+    let kind = &*served.kind;
+    let version = served.served();
+    let Value::Object(mut object) = parsed.value else {
+        return Err(Failure::bad_request("json: cannot unmarshal the body into an object"));
+    };
+    check_type(served, &object)?;
+    let mut unknown = Vec::new();
+    metadata::conform(version, kind, &mut object, &mut unknown)?;
+    version.schema.prune(&mut object, &mut unknown);
+    version.schema.apply_defaults(&mut object);
+    render::to_stored(version, &mut object);
+    object.insert("apiVersion".to_owned(), kind.stored().api_version.clone().into());
+    object.insert("kind".to_owned(), kind.kind.clone().into());
+    let mut problems = Vec::new();
+    if validation != FieldValidation::Ignore {
+        unknown.sort();
+        problems.extend(parsed.duplicates.iter().map(|field| format!("duplicate field {field:?}")));
+        problems.extend(unknown.iter().map(|field| format!("unknown field {field:?}")));
+    }
+    Ok(Conformed { object, problems })
+}
+
+/// Strict validation refuses what the others warn about.
+pub(super) fn strict(served: &ServedKind, problems: &[String], validation: FieldValidation) -> Result<()> {
+    if validation != FieldValidation::Strict || problems.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::bad_request(format!(
+        "{0} in version {1:?} cannot be handled as a {0}: strict decoding error: {2}",
+        served.kind.kind,
+        served.served().version,
+        problems.join(", ")
+    )))
+}
+
+fn check_type(served: &ServedKind, object: &Map<String, Value>) -> Result<()> {
+    let (kind, version) = (&*served.kind, served.served());
+    let field = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, found) = (field("apiVersion"), field("kind"));
+    if kind.builtin.is_none() {
+        if found.is_empty() {
+            return Err(Failure::bad_request("Object 'Kind' is missing in the body of the request"));
+        }
+        if api_version.is_empty() {
+            return Err(Failure::bad_request("Object 'apiVersion' is missing in the body of the request"));
+        }
+    }
+    if !api_version.is_empty() && api_version != version.api_version {
+        return Err(Failure::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({})",
+            version.api_version
+        )));
+    }
+    if !found.is_empty() && found != kind.kind {
+        if kind.builtin.is_some() {
+            return Err(Failure::bad_request(format!(
+                "{found} in version {:?} cannot be handled as a {}",
+                version.version, kind.kind
+            )));
+        }
+        let name = metadata::text(object, "name");
+        let error = FieldError::invalid("kind", &found.into(), &format!("must be {}", kind.kind));
+        return Err(Failure::invalid(&kind.kind, &kind.group, name, vec![error]));
+    }
+    Ok(())
+}
+
+/// An object as it was written.
+pub(super) struct Written {
+    pub(super) plain: Bytes,
+    pub(super) revision: u64,
+}
+
+impl Context {
+    pub(super) fn kind(&self) -> &Arc<Kind> {
+        &self.target.served.kind
+    }
+
+    /// The stored object of this name in the path's namespace.
+    pub(super) async fn find(&self, name: &str) -> Result<Option<Object>> {
+        // A name that cannot be stored names nothing.
+        let Ok(key) = self.target.key(name) else { return Ok(None) };
+        Ok(self.inner.store.get(&key).await?)
+    }
+
+    /// The bytes of an object in the clear, and what is stored for it.
+    pub(super) fn encode(&self, object: Map<String, Value>) -> Result<(Bytes, Bytes)> {
+        let kind = self.kind();
+        let plain = Bytes::from(document::encode(&kind.stored().head, &object));
+        if !kind.sealed() {
+            return Ok((plain.clone(), plain));
+        }
+        Ok((plain, Bytes::from(self.inner.seal(kind, object)?)))
+    }
+
+    /// Commits the write of one object with what admission adds to it. `None`: the object is not as expected.
+    pub(super) async fn commit(
+        &self,
+        key: Key,
+        expect: Precondition,
+        op: Op,
+        mut extra: Vec<Write>,
+    ) -> Result<Option<Committed>> {
+        let mut writes = Vec::with_capacity(1 + extra.len());
+        // The object stands first: its event is the first of the answer.
+        writes.push(Write { key: key.clone(), expect, op });
+        writes.append(&mut extra);
+        match self.inner.store.commit(writes).await {
+            Ok(committed) => Ok(Some(committed)),
+            Err(StoreError::Conflict { key: at, .. }) if at == key => Ok(None),
+            // A Secret that admission adds or removes was changed beside us: as if the object had been.
+            Err(StoreError::Conflict { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The answer to a write.
+    pub(super) fn written(
+        &self,
+        status: StatusCode,
+        written: &Written,
+        warnings: &[String],
+    ) -> Result<Response> {
+        let renderer = Renderer::new(&self.inner, &self.target.served, self.accept()?, &self.query)?;
+        let mut response = renderer.response(status, &written.plain, written.revision);
+        render::warn(&mut response, warnings);
+        Ok(response)
+    }
+
+    /// Replaces a stored object by a changed one: everything between the change and the store.
+    ///
+    /// `None`: the stored object was changed meanwhile.
+    pub(super) async fn replace(
+        &self,
+        current: &Object,
+        old: &Map<String, Value>,
+        mut new: Map<String, Value>,
+        query: WriteQuery,
+    ) -> Result<Option<Written>> {
+        let kind = self.kind();
+        let separate_status = self.target.served.served().status_subresource;
+        if self.target.status {
+            new = status_of(old, &new);
+        } else if separate_status {
+            copy_field(old, &mut new, "status");
+        }
+        metadata::carry_over(old, &mut new);
+        let secrets = admission::take_secrets(kind, &mut new, Some(old))?;
+        let guard = self.neighbours(kind).await;
+        if !self.target.status {
+            self.admit(Some(old), &mut new)?;
+        }
+        let with_status = !separate_status;
+        if kind.builtin.is_none() && metadata::desired_state_differs(old, &new, with_status) {
+            metadata::bump_generation(&mut new);
+        }
+        let mut errors = metadata::validate_update(old, &new);
+        errors.extend(metadata::validate(kind, &new));
+        errors.extend(kind.stored().schema.validate(&new));
+        errors.extend(admission::validate_core(kind, &new, Some(old)));
+        self.fail_on(errors, current.key.name())?;
+        if !self.target.status {
+            self.validate(Some(old), &new).await?;
+        }
+        let mut extra = secrets.store(&self.inner, kind, &mut new, Some(old)).await?;
+        let removed = metadata::is_deleting(&new) && metadata::finalizers(&new).is_empty();
+        let (plain, stored) = self.encode(new)?;
+        if plain.len() > BODY_LIMIT {
+            return Err(Failure::too_large(BODY_LIMIT));
+        }
+        let before = self.inner.plain(kind, &current.value)?;
+        let unchanged = *plain == *before;
+        drop(before);
+        if query.dry_run || (unchanged && !removed) {
+            return Ok(Some(Written { plain, revision: current.revision }));
+        }
+        let op = if removed {
+            extra = admission::owned_secrets(&self.inner, kind, old).await?;
+            Op::Delete
+        } else {
+            Op::Put(stored)
+        };
+        let expect = Precondition::Revision(current.revision);
+        let committed = self.commit(current.key.clone(), expect, op, extra).await?;
+        drop(guard);
+        let Some(committed) = committed else { return Ok(None) };
+        // A removal answers with the object as it was asked for, under its last version.
+        let revision = match committed.events.first() {
+            Some(event) if !removed => event.revision,
+            _ => current.revision,
+        };
+        Ok(Some(Written { plain, revision }))
+    }
+
+    /// Refuses an object with these errors, if there are any.
+    pub(crate) fn fail_on(&self, errors: Vec<FieldError>, name: &str) -> Result<()> {
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let kind = self.kind();
+        Err(Failure::invalid(&kind.kind, &kind.group, name, errors))
+    }
+}
+
+/// The old object with the status of the new one.
+fn status_of(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
+    let mut object = old.clone();
+    copy_field(new, &mut object, "status");
+    object
+}
+
+fn copy_field(from: &Map<String, Value>, to: &mut Map<String, Value>, field: &str) {
+    match from.get(field) {
+        Some(value) => to.insert(field.to_owned(), value.clone()),
+        None => to.remove(field),
+    };
+}

@@ -1,0 +1,90 @@
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get as route;
+use http::{Method, Request};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{ListParams, ObjectMeta, PostParams};
+use serde_json::json;
+use tower::ServiceExt as _;
+use windlass_auth::{Audiences, Caller, Namespaces};
+
+use crate::common::*;
+
+fn caller(audience: &str, namespaces: Namespaces) -> Caller {
+    Caller {
+        audiences: Audiences::Some([audience.to_owned()].into()),
+        namespaces,
+        ..Caller::system("someone")
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_a_caller_is_unauthorized() {
+    let request = Request::builder().uri(WIDGETS).body(Body::empty()).unwrap();
+    let response = server().router().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 401);
+}
+
+#[tokio::test]
+async fn a_token_opens_its_group_and_namespace_only() {
+    let server = server();
+    let mine = caller("example.dev", Namespaces::One("default".into()));
+    raw(Method::GET, WIDGETS).caller(mine.clone()).send(&server).await.expect(200);
+    for path in [
+        WIDGETS.replace("default", "other"),
+        "/apis/example.dev/v1/widgets".to_owned(),
+        SECRETS.to_owned(),
+        "/api/v1/namespaces/default".to_owned(),
+    ] {
+        let answer = raw(Method::GET, &path).caller(mine.clone()).send(&server).await;
+        assert!(answer.message().contains("is forbidden"), "{path}: {}", answer.message());
+        assert_eq!(answer.expect(403)["reason"], "Forbidden");
+    }
+    let core = caller("core.windlass.dev", Namespaces::All);
+    raw(Method::GET, SECRETS).caller(core.clone()).send(&server).await.expect(200);
+    raw(Method::GET, "/apis/coordination.k8s.io/v1/leases")
+        .caller(core.clone())
+        .send(&server)
+        .await
+        .expect(200);
+    raw(Method::GET, WIDGETS).caller(core).send(&server).await.expect(403);
+    raw(Method::GET, "/apis").caller(mine).send(&server).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_kube_client_reads_our_errors() {
+    let server = server();
+    let client = server.client(caller("example.dev", Namespaces::All));
+    let api: Api<ConfigMap> = Api::namespaced(client, "default");
+    let denied = api.list(&ListParams::default()).await.unwrap_err();
+    assert!(matches!(&denied, kube::Error::Api(status) if status.is_forbidden()), "{denied:?}");
+    let api: Api<ConfigMap> = Api::namespaced(server.client_for_tests(), "default");
+    let invalid = ConfigMap {
+        metadata: ObjectMeta { name: Some("A".into()), ..ObjectMeta::default() },
+        ..ConfigMap::default()
+    };
+    let refused = api.create(&PostParams::default(), &invalid).await.unwrap_err();
+    assert!(matches!(&refused, kube::Error::Api(status) if status.is_invalid()), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_merged_router_wins_on_its_paths() {
+    let server = server();
+    post(&server, WIDGETS, &widget("a")).await.expect(201);
+    let more = Router::new()
+        .route("/apis/example.dev/v1/namespaces/{ns}/widgets/{name}/jobs", route(|| async { "merged" }));
+    let router = server.router().merge(more);
+    let ask = async |path: &str| {
+        let mut request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        request.extensions_mut().insert(Caller::system("tests"));
+        router.clone().oneshot(request).await.unwrap().status().as_u16()
+    };
+    assert_eq!(ask(&format!("{WIDGETS}/a/jobs")).await, 200);
+    assert_eq!(ask(&format!("{WIDGETS}/a")).await, 200);
+    assert_eq!(ask(&format!("{WIDGETS}/a/other")).await, 404);
+    let client = windlass_apiserver::client_of(router.clone(), Caller::system("tests"));
+    let request = Request::get(format!("{WIDGETS}/a/jobs")).body(Vec::new()).unwrap();
+    assert_eq!(client.request_text(request).await.unwrap(), "merged");
+    assert_eq!(json!(client.default_namespace()), "default");
+}

@@ -1,0 +1,229 @@
+//! A server over a store in memory with a kind of its own, and raw requests to it.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use futures::StreamExt as _;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+use windlass_apiserver::ApiServer;
+use windlass_apiserver::store::{self, Store, StoreOptions};
+use windlass_auth::Caller;
+
+pub const WIDGETS: &str = "/apis/example.dev/v1/namespaces/default/widgets";
+pub const GADGETS: &str = "/apis/example.dev/v1/namespaces/default/gadgets";
+pub const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+pub const MERGE: &str = "application/merge-patch+json";
+
+/// Widgets have a status sub-resource and a second version; gadgets have neither.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    let spec = json!({ "type": "object", "required": ["size"], "properties": {
+        "size": { "type": "integer", "minimum": 1, "maximum": 10 },
+        "color": { "type": "string", "enum": ["red", "blue"], "default": "red" },
+        "name": { "type": "string", "pattern": "^[a-z]+$", "maxLength": 5 },
+        "tags": { "type": "array", "items": { "type": "string" } },
+        "parts": { "type": "array", "items": { "type": "object", "properties": {
+            "id": { "type": "string" }, "count": { "type": "integer", "default": 1 } } } },
+        "free": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } });
+    let status = json!({ "type": "object", "properties": {
+        "phase": { "type": "string" },
+        "conditions": { "type": "array", "items": { "type": "object", "properties": {
+            "type": { "type": "string" }, "status": { "type": "string" } } } } } });
+    let schema = json!({ "openAPIV3Schema": { "type": "object",
+        "properties": { "spec": spec, "status": status,
+            "secure": { "type": "object", "properties": { "token": { "type": "object", "properties": {
+                "create": { "type": "string" }, "name": { "type": "string" }, "remove": { "type": "boolean" } } } } } } } });
+    let version = |name: &str, storage: bool, status: bool| {
+        let mut version = json!({ "name": name, "served": true, "storage": storage, "schema": schema,
+            "selectableFields": [{ "jsonPath": ".spec.color" }],
+            "additionalPrinterColumns": [
+                { "name": "Size", "type": "integer", "jsonPath": ".spec.size" },
+                { "name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status" },
+                { "name": "Color", "type": "string", "jsonPath": ".spec.color", "priority": 1 },
+                { "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp" }] });
+        if status {
+            version["subresources"] = json!({ "status": {} });
+        }
+        version
+    };
+    let crd = |plural: &str, singular: &str, kind: &str, versions: Value| {
+        let document = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{plural}.example.dev") },
+            "spec": { "group": "example.dev", "scope": "Namespaced", "versions": versions,
+                "names": { "plural": plural, "singular": singular, "kind": kind, "shortNames": [&singular[..2]],
+                    "categories": ["all"] } } });
+        serde_json::from_value(document).unwrap()
+    };
+    vec![
+        crd(
+            "widgets",
+            "widget",
+            "Widget",
+            json!([version("v1", true, true), version("v1beta1", false, true)]),
+        ),
+        crd("gadgets", "gadget", "Gadget", json!([version("v1", true, false)])),
+    ]
+}
+
+pub fn memory() -> Arc<dyn Store> {
+    store::in_memory(&StoreOptions::default()).unwrap()
+}
+
+pub fn server_over(store: Arc<dyn Store>) -> ApiServer {
+    let mut kinds = crds();
+    kinds.extend(windlass_api::crds::all());
+    ApiServer::builder(store).crds(kinds).build().unwrap()
+}
+
+pub fn server() -> ApiServer {
+    server_over(memory())
+}
+
+pub fn widget(name: &str) -> Value {
+    json!({ "apiVersion": "example.dev/v1", "kind": "Widget", "metadata": { "name": name }, "spec": { "size": 3 } })
+}
+
+pub fn gadget(name: &str) -> Value {
+    json!({ "apiVersion": "example.dev/v1", "kind": "Gadget", "metadata": { "name": name }, "spec": { "size": 3 } })
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Value,
+}
+
+impl Answer {
+    /// The body, if the status is this one.
+    pub fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{:#}", self.body);
+        self.body
+    }
+
+    pub fn message(&self) -> &str {
+        self.body["message"].as_str().unwrap_or_default()
+    }
+}
+
+/// A raw request, as text would arrive at a socket.
+pub struct Raw {
+    request: http::request::Builder,
+    body: Body,
+    caller: Caller,
+}
+
+pub fn raw(method: Method, path: &str) -> Raw {
+    Raw {
+        request: Request::builder().method(method).uri(path),
+        body: Body::empty(),
+        caller: Caller::system("tests"),
+    }
+}
+
+impl Raw {
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.request = self.request.header(name, value);
+        self
+    }
+
+    pub fn accept(self, value: &str) -> Self {
+        self.header("accept", value)
+    }
+
+    pub fn json(mut self, body: &Value) -> Self {
+        self.body = Body::from(body.to_string());
+        self
+    }
+
+    pub fn text(mut self, body: impl Into<String>) -> Self {
+        self.body = Body::from(body.into());
+        self
+    }
+
+    pub fn caller(mut self, caller: Caller) -> Self {
+        self.caller = caller;
+        self
+    }
+
+    pub async fn response(self, server: &ApiServer) -> http::Response<Body> {
+        let mut request = self.request.body(self.body).unwrap();
+        request.extensions_mut().insert(self.caller);
+        server.router().oneshot(request).await.unwrap()
+    }
+
+    pub async fn send(self, server: &ApiServer) -> Answer {
+        let response = self.response(server).await;
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let body = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+
+    /// The answer as a stream of watch events.
+    pub async fn watch(self, server: &ApiServer) -> Events {
+        let response = self.response(server).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        Events { body: response.into_body().into_data_stream(), buffer: Vec::new() }
+    }
+}
+
+pub async fn get(server: &ApiServer, path: &str) -> Answer {
+    raw(Method::GET, path).send(server).await
+}
+
+pub async fn post(server: &ApiServer, path: &str, body: &Value) -> Answer {
+    raw(Method::POST, path).json(body).send(server).await
+}
+
+pub async fn put(server: &ApiServer, path: &str, body: &Value) -> Answer {
+    raw(Method::PUT, path).json(body).send(server).await
+}
+
+pub async fn patch(server: &ApiServer, path: &str, kind: &str, body: &Value) -> Answer {
+    raw(Method::PATCH, path).header("content-type", kind).json(body).send(server).await
+}
+
+pub async fn delete(server: &ApiServer, path: &str) -> Answer {
+    raw(Method::DELETE, path).send(server).await
+}
+
+/// The lines of a watch.
+pub struct Events {
+    body: axum::body::BodyDataStream,
+    buffer: Vec<u8>,
+}
+
+impl Events {
+    /// The next event; `None` when the server has ended the watch.
+    pub async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+            self.buffer.extend_from_slice(&self.body.next().await?.unwrap());
+        }
+    }
+
+    /// The next event as its type and its object's name.
+    pub async fn brief(&mut self) -> String {
+        let event = self.next().await.unwrap();
+        let name = event["object"]["metadata"]["name"].as_str().unwrap_or("-");
+        format!("{} {name}", event["type"].as_str().unwrap())
+    }
+}
+
+/// The resourceVersion of an object or list.
+pub fn version(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+pub fn names(list: &Value) -> Vec<&str> {
+    list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
+}
