@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::shell::{cargo, run};
+use crate::shell::{cargo, run as run_command};
 use crate::{codegen, peers, tidy};
 
 /// Options of `cargo xtask ci`.
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             run_cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"])
         })?;
         run_step("documentation", || {
-            run(cargo().args(["doc", "--locked", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+            run_command(cargo().args(["doc", "--locked", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
         })?;
     }
     run_step("binaries", || run_cargo(&["build", "--locked", "--workspace", "--bins"]))?;
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn run_cargo(arguments: &[&str]) -> Result<()> {
-    run(cargo().args(arguments))
+    run_command(cargo().args(arguments))
 }
 
 #[derive(Default)]

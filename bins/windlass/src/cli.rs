@@ -46,7 +46,7 @@ pub(crate) fn main() -> ExitCode {
     let args = Args::parse();
     let runtime = match process_setup() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&error),
+        Err(error) => return failed(&*error),
     };
     let ended = match args.command {
         Command::Demo(args) => runtime.block_on(demo::run(args)),
@@ -59,11 +59,11 @@ pub(crate) fn main() -> ExitCode {
     runtime.shutdown_background();
     match ended {
         Ok(code) => code,
-        Err(error) => failed(&error),
+        Err(error) => failed(&*error),
     }
 }
 
-fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {}", windlass_telemetry::ErrorChain(&**error));
+fn failed(error: &(dyn std::error::Error + 'static)) -> ExitCode {
+    eprintln!("error: {}", windlass_telemetry::ErrorChain(error));
     ExitCode::FAILURE
 }

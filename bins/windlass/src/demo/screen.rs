@@ -68,7 +68,7 @@ impl Screen {
         let good = status.state == JobState::Success;
         println!("  {} {:<18} {}: {}\n", self.mark(good), "pull", status.state.as_str(), status.message);
         let mut table = Table::new();
-        table.load_preset(NOTHING);
+        table.load_style(NOTHING);
         table.set_header(["  kind", "created", "updated", "deleted", "unchanged", "warnings", "errors"]);
         for kind in &status.summary {
             let name = if kind.kind.is_empty() { "(other)" } else { &kind.kind };
@@ -90,7 +90,7 @@ impl Screen {
             println!("  {} {line}", self.mark(false));
         }
         let mut table = Table::new();
-        table.load_preset(NOTHING);
+        table.load_style(NOTHING);
         table.set_header(["  stage", "time"]);
         for (stage, took) in &stages.0 {
             table.add_row([format!("  {stage}"), format!("{:.0} ms", took.as_secs_f64() * 1000.0)]);
