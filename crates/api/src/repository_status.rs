@@ -3,10 +3,12 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::{
     health::{ErrorDetails, HealthStatus, TokenStatus},
     job::{JobState, JobStatus},
+    patch::merge_diff,
     wire::is_zero,
 };
 
@@ -48,6 +50,21 @@ pub struct RepositoryStatus {
     /// Limits that apply to the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<QuotaStatus>,
+}
+
+impl RepositoryStatus {
+    /// The merge patch of a repository that turns the status `self` into `after`; nothing when they are the same.
+    ///
+    /// What readers rely on being there is named in every patch: a status that was never written is read as one full of
+    /// zeros, which no difference shows.
+    pub fn merge_patch(&self, after: &Self) -> Option<Value> {
+        let (before, wanted) = (serde_json::to_value(self).ok()?, serde_json::to_value(after).ok()?);
+        let mut status = merge_diff(&before, &wanted)?;
+        status["observedGeneration"] = wanted["observedGeneration"].clone();
+        status["health"]["healthy"] = wanted["health"]["healthy"].clone();
+        status["sync"]["state"] = wanted["sync"]["state"].clone();
+        Some(json!({"status": status}))
+    }
 }
 
 /// State of a repository's last pull.

@@ -73,7 +73,9 @@ impl Context {
             targets: provisioning.allowed_targets.clone(),
             image_rendering: provisioning.allow_image_rendering,
         };
-        let (check_deadline, min_sync_interval) = (operator.git_timeout, provisioning.min_sync_interval);
+        // A little more than Git's own deadline, whose message says more.
+        let check_deadline = operator.git_timeout + Duration::from_secs(5);
+        let min_sync_interval = provisioning.min_sync_interval;
         Ok(Self {
             clients,
             sources,

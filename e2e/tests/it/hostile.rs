@@ -27,7 +27,8 @@ async fn hostile(manner: Manner) -> String {
                     Manner::Endless => {
                         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-result\r\n\r\n";
                         let _ = stream.write_all(head.as_bytes()).await;
-                        while stream.write_all(b"0032 ").await.is_ok() {}
+                        let line = format!("003d{} refs/heads/b000\n", "a".repeat(40));
+                        while stream.write_all(line.as_bytes()).await.is_ok() {}
                     }
                     Manner::Lying => {
                         let answer = "HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-result\r\n\
@@ -49,25 +50,25 @@ async fn bad_git_servers_make_their_repository_unhealthy_and_hold_up_no_other() 
     let good = Remote::new(vec![("a.json".into(), dashboard("a", "A"))]).await.unwrap();
     let unreachable = format!("http://127.0.0.1:{}", windlass_e2e::free_port().unwrap());
     let bad = [
-        ("silent", hostile(Manner::Silent).await),
-        ("endless", hostile(Manner::Endless).await),
-        ("lying", hostile(Manner::Lying).await),
-        ("unreachable", unreachable),
+        ("silent", hostile(Manner::Silent).await, "ServiceUnavailable", "within 3s"),
+        ("endless", hostile(Manner::Endless).await, "InvalidSpec", "exceeds the limit"),
+        ("lying", hostile(Manner::Lying).await, "InvalidSpec", "not a Git repository"),
+        ("unreachable", unreachable, "ServiceUnavailable", "failed to reach"),
     ];
-    let mut origins: Vec<String> = bad.iter().map(|(_, origin)| origin.clone()).collect();
+    let mut origins: Vec<String> = bad.iter().map(|(_, origin, ..)| origin.clone()).collect();
     origins.push(good.origin());
     let server = Server::start(&origins).await.unwrap();
     let timeouts = [("GF_OPERATOR_GIT_TIMEOUT", "3s"), ("GF_OPERATOR_WORKER_COUNT", "8")];
     let _repo = Operator::start(&server, "provisioning-repo", &timeouts).await.unwrap();
     let _jobs = Operator::start(&server, "provisioning-jobs", &timeouts).await.unwrap();
-    for (name, origin) in &bad {
+    for (name, origin, ..) in &bad {
         server.create_repository(name, &format!("{origin}/x.git")).await.unwrap();
     }
     server.create_repository("good", &good.url()).await.unwrap();
     server.healthy("good").await.unwrap();
     let filed = server.pull("good", false).await.unwrap();
     assert_eq!(filed["status"]["state"], "success", "{filed:#}");
-    for (name, _) in &bad {
+    for (name, _, reason, words) in &bad {
         let repository = eventually("the repository is found to be unhealthy", || async {
             let found = server.get(&["repository", name]).await?;
             Ok((found["status"]["health"]["checked"].as_i64().unwrap_or(0) > 0).then_some(found))
@@ -78,8 +79,8 @@ async fn bad_git_servers_make_their_repository_unhealthy_and_hold_up_no_other() 
         assert_eq!(status["health"]["healthy"], false, "{name}: {status:#}");
         let ready = status["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();
         assert_eq!(ready["status"], "False", "{name}");
-        assert_eq!(ready["reason"], "ServiceUnavailable", "{name}: {ready:#}");
-        assert!(ready["message"].as_str().unwrap().contains("127.0.0.1"), "{name}: {ready:#}");
+        assert_eq!(ready["reason"], *reason, "{name}: {ready:#}");
+        assert!(ready["message"].as_str().unwrap().contains(words), "{name}: {ready:#}");
         assert_eq!(status["fieldErrors"][0]["field"], "spec.git.url", "{name}: {status:#}");
     }
 }
@@ -112,8 +113,10 @@ async fn a_secret_token_is_used_and_shown_nowhere() {
     const CANARY: &str = "canary-8d41c9e7";
     let folder = tempfile::tempdir().unwrap();
     let bare = folder.path().join("private.git");
-    let edit = windlass_git::seed::Edit::Put("a.json".into(), dashboard("a", "A").into_bytes());
-    windlass_git::seed::commit(&bare, "main", [edit], "private").unwrap();
+    for bare in [&bare, &folder.path().join("other.git")] {
+        let edit = windlass_git::seed::Edit::put("a.json", dashboard("a", "A").into_bytes());
+        windlass_git::seed::commit(bare, "main", [edit], "private").unwrap();
+    }
     let remote = windlass_git::http_backend::HttpBackend::new(folder.path())
         .basic_auth("git", windlass_e2e::secret(CANARY))
         .start()
@@ -136,7 +139,7 @@ async fn a_secret_token_is_used_and_shown_nowhere() {
     let repository = json!({
         "apiVersion": "provisioning.grafana.app/v0alpha1", "kind": "Repository", "metadata": {"name": "private"},
         "spec": {"title": "private", "type": "git", "workflows": [], "sync": {"enabled": false, "target": "folderless"},
-                 "git": {"url": url, "branch": "main", "path": "inner"}},
+                 "git": {"url": format!("{}/other.git", remote.origin()), "branch": "main"}},
         "secure": {"token": {"create": CANARY}},
     });
     server.kubectl_with(&["create", "-f", "-"], &repository.to_string()).await.unwrap();

@@ -162,11 +162,11 @@ async fn two_controllers_run_each_of_two_hundred_jobs_once() {
             json!({"apiVersion": "provisioning.grafana.app/v0alpha1", "kind": "Job",
                 "metadata": {"name": format!("many-test-{number}"),
                     "labels": {"provisioning.grafana.app/repository": "many"}},
-                "spec": {"action": "test", "repository": "many", "test": {"duration": "20ms", "progressUpdates": 0}}})
+                "spec": {"action": "test", "repository": "many", "test": {"duration": "400ms", "progressUpdates": 0}}})
         })
         .collect();
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": jobs});
-    server.kubectl_with(&["create", "-f", "-"], &list.to_string()).await.unwrap();
+    let documents: Vec<String> = jobs.iter().map(Value::to_string).collect();
+    server.kubectl_with(&["create", "-f", "-"], &documents.join("\n")).await.unwrap();
     let filed = eventually("every job is in history", || async {
         let list = server.get(&["historicjobs"]).await?;
         let items = list["items"].as_array().cloned().unwrap_or_default();

@@ -17,6 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
+use super::leftover::track;
 use super::{PeerIdentity, ServeOptions};
 
 /// Wait after a failed accept, which a shortage of file descriptors makes fail again at once.
@@ -110,7 +111,17 @@ pub(super) async fn serve_connection<S>(
         if let Some(identity) = &identity {
             request.extensions_mut().insert(identity.clone());
         }
-        router.clone().call(request)
+        let (request, leftover) = {
+            let (parts, body) = request.into_parts();
+            let (body, leftover) = track(body);
+            (http::Request::from_parts(parts, body), leftover)
+        };
+        let answer = router.clone().call(request);
+        async move {
+            let answer = answer.await;
+            leftover.drain().await;
+            answer
+        }
     });
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let served = tokio::select! {

@@ -1,6 +1,7 @@
 //! Serving a router over sockets: connections, limits, and an end that is clean.
 
 mod connection;
+mod leftover;
 pub mod plain;
 pub mod tls;
 
