@@ -231,7 +231,8 @@ impl Applier {
             if item.action != Action::Renamed || action == Action::Ignored {
                 item.action = action;
             }
-            Some(item)
+            // Looking at the root folder is part of every sync and no result.
+            (action != Action::Ignored || !folder.path.is_empty()).then_some(item)
         };
         // Files may go into a folder that merely could not be brought up to date.
         if !self.change(item, work, done).await && !matches!(action, FolderAction::Update(_)) {

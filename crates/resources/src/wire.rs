@@ -23,6 +23,8 @@ const METADATA_LIST: &str =
 const WHOLE: &str = "application/json";
 /// The largest answer that is read; a page of 500 objects' metadata is some hundred kilobytes.
 const MAX_ANSWER: usize = 64 << 20;
+/// Characters of a server's message that are kept: it ends up in a job's status.
+const MAX_MESSAGE: usize = 1_000;
 /// Tries of a request that a busy server turned away.
 const TRIES: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -231,7 +233,8 @@ fn refused(code: u16, body: &[u8]) -> CallError {
     }
     match serde_json::from_slice::<Status>(body) {
         Ok(status) if !status.message.is_empty() => {
-            CallError::Refused { code, reason: status.reason, message: status.message }
+            let message = status.message.chars().take(MAX_MESSAGE).collect();
+            CallError::Refused { code, reason: status.reason, message }
         }
         _ => CallError::Refused {
             code,

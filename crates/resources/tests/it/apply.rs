@@ -364,6 +364,8 @@ async fn a_target_folder_holds_everything_and_keeps_its_title_right() {
     assert_eq!(root.metadata.annotations.unwrap()["grafana.app/grant-permissions"], "default");
     let y = world.dashboards().get("y").await.unwrap();
     assert_eq!(y.metadata.annotations.unwrap()["grafana.app/folder"], "test6");
+    let again = world.sync().await;
+    assert!(again.results.is_empty() && again.writes().is_empty(), "{again:?}");
     world.context.title = "Renamed".to_owned();
     assert_eq!(world.sync().await.writes(), ["PATCH folders/test6"]);
     // The other way: no root folder any more.
@@ -443,5 +445,21 @@ async fn many_objects_are_listed_in_pages_and_by_repository() {
     assert_eq!(
         (item.path.as_str(), item.resource.as_str(), item.name.as_str(), item.hash.len()),
         ("mine.json", "dashboards", "mine", 40)
+    );
+}
+
+#[tokio::test]
+async fn a_dashboard_as_grafana_exports_it_keeps_its_uid() {
+    let mut world = World::new();
+    let exported = json!({
+        "uid": "rYdddlPWk", "id": 1860, "version": 31, "title": "Node Exporter Full",
+        "panels": [], "schemaVersion": 39, "tags": ["linux"],
+    });
+    world.write("linux/node.json", &exported.to_string());
+    assert_eq!(world.sync().await.outcomes(), ["created linux", "created linux/node.json"]);
+    let node = world.dashboards().get("rYdddlPWk").await.unwrap();
+    assert_eq!(
+        node.data["spec"],
+        json!({ "title": "Node Exporter Full", "panels": [], "schemaVersion": 39, "tags": ["linux"] })
     );
 }
