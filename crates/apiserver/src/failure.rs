@@ -51,6 +51,14 @@ impl FieldError {
         Self::new(field, "FieldValueTypeInvalid", with_detail(&format!("Invalid value: {found:?}"), detail))
     }
 
+    /// The field and the JSON type that was found, if a value was of the wrong type.
+    pub(crate) fn type_mismatch(&self) -> Option<(&str, &str)> {
+        if self.reason != "FieldValueTypeInvalid" {
+            return None;
+        }
+        Some((&self.field, self.body.split('"').nth(1).unwrap_or_default()))
+    }
+
     pub(crate) fn not_supported(field: impl Into<String>, value: &Value, allowed: &[String]) -> Self {
         let allowed: Vec<String> = allowed.iter().map(|value| format!("{value:?}")).collect();
         let mut body = format!("Unsupported value: {}", show(value));

@@ -117,13 +117,12 @@ impl Builder {
     /// The server, if all of its kinds can be served.
     pub fn build(self) -> Result<ApiServer, BuildError> {
         let registry = Registry::new(&self.crds).map_err(|source| BuildError::ReadKinds { source })?;
-        let sealer = match self.sealer {
-            Some(sealer) => sealer,
-            None => {
-                let mut key = [0; 32];
-                aws_lc_rs::rand::fill(&mut key).map_err(|_| BuildError::MakeKey)?;
-                Sealer::new(&key)
-            }
+        let sealer = if let Some(sealer) = self.sealer {
+            sealer
+        } else {
+            let mut key = [0; 32];
+            aws_lc_rs::rand::fill(&mut key).map_err(|_| BuildError::MakeKey)?;
+            Sealer::new(&key)
         }
         .map_err(|source| BuildError::PrepareSealing { source: Box::new(source) })?;
         Ok(ApiServer {

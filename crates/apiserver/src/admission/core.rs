@@ -9,7 +9,7 @@ use crate::failure::FieldError;
 use crate::kinds::{Builtin, Kind};
 use crate::metadata;
 
-/// At most this many bytes of data in a Secret or ConfigMap.
+/// At most this many bytes of data in a Secret or a `ConfigMap`.
 const DATA_MAX: usize = 1024 * 1024;
 
 /// Sets what these kinds default.
@@ -17,18 +17,20 @@ pub(super) fn fill_in(builtin: Builtin, object: &mut Object) {
     match builtin {
         Builtin::Secret => {
             if let Some(Value::Object(texts)) = object.remove("stringData") {
-                let data = object.entry("data").or_insert_with(|| json!({}));
-                for (key, text) in texts {
-                    let text = text.as_str().unwrap_or_default();
-                    data[key] = json!(STANDARD.encode(text));
+                // Data that is no map is refused by the schema.
+                if let Value::Object(data) = object.entry("data").or_insert_with(|| json!({})) {
+                    for (key, text) in texts {
+                        data.insert(key, json!(STANDARD.encode(text.as_str().unwrap_or_default())));
+                    }
                 }
             }
             object.entry("type").or_insert_with(|| json!("Opaque"));
         }
         Builtin::Namespace => {
             let name = metadata::text(object, "name").to_owned();
-            let labels = metadata::of(object).entry("labels").or_insert_with(|| json!({}));
-            labels["kubernetes.io/metadata.name"] = json!(name);
+            if let Value::Object(labels) = metadata::of(object).entry("labels").or_insert_with(|| json!({})) {
+                labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
+            }
             object.entry("status").or_insert_with(|| json!({ "phase": "Active" }));
         }
         Builtin::ConfigMap | Builtin::Event | Builtin::Lease => {}

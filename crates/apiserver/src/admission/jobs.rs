@@ -1,4 +1,4 @@
-//! Admission of Jobs and HistoricJobs.
+//! Admission of jobs and historic jobs.
 
 use serde_json::Value;
 use windlass_api::jobs::{self, JobRules};

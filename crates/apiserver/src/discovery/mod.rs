@@ -1,4 +1,4 @@
-//! What is served, for clients that ask: groups, versions, resources, the server's version, OpenAPI.
+//! What is served, for clients that ask: groups, versions, resources, the server's version, `OpenAPI`.
 
 mod openapi;
 

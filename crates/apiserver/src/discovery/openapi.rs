@@ -1,4 +1,4 @@
-//! OpenAPI v3 documents, made once from the schemas: enough for `kubectl` to validate, patch and explain.
+//! `OpenAPI` v3 documents, made once from the schemas: enough for `kubectl` to validate, patch and explain.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

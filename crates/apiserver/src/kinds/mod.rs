@@ -16,6 +16,7 @@ use crate::table::Column;
 
 /// One kind of object: what is stored under one (group, plural).
 #[derive(Debug)]
+#[expect(clippy::struct_field_names, reason = "`kind` is the wire's word")]
 pub(crate) struct Kind {
     /// The group under which objects are stored and errors are worded.
     pub(crate) group: String,
@@ -53,7 +54,7 @@ pub(crate) struct Served {
     /// `{"apiVersion":"…","kind":"…","metadata":{`: how every object of this version starts on the wire.
     pub(crate) head: String,
     pub(crate) schema: Schema,
-    /// The schema as an OpenAPI v3 document.
+    /// The schema as an `OpenAPI` v3 document.
     pub(crate) openapi: Value,
     pub(crate) status_subresource: bool,
     pub(crate) columns: Vec<Column>,
@@ -206,13 +207,11 @@ impl Registry {
         for served in
             self.kinds.iter().flat_map(|kind| &kind.versions).filter(|served| !served.group.is_empty())
         {
-            let at = match groups.iter().position(|(group, _)| *group == served.group) {
-                Some(at) => at,
-                None => {
-                    groups.push((&served.group, Vec::new()));
-                    groups.len() - 1
-                }
-            };
+            let known = groups.iter().position(|(group, _)| *group == served.group);
+            let at = known.unwrap_or_else(|| {
+                groups.push((&served.group, Vec::new()));
+                groups.len() - 1
+            });
             let versions = &mut groups[at].1;
             if !versions.contains(&served.version.as_str()) {
                 versions.push(&served.version);

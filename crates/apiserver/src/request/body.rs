@@ -14,12 +14,7 @@ pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
 pub(crate) async fn read_bytes(body: Body) -> Result<Bytes> {
     match Limited::new(body, BODY_LIMIT).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error)
-            if error.is::<LengthLimitError>()
-                || error.source().is_some_and(|cause| cause.is::<LengthLimitError>()) =>
-        {
-            Err(Failure::too_large(BODY_LIMIT))
-        }
+        Err(error) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
         Err(error) => Err(Failure::bad_request(format!("failed to read the request body: {error}"))),
     }
 }

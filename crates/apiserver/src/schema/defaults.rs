@@ -41,7 +41,9 @@ impl Schema {
             Value::Object(object) => self.apply_defaults(object),
             Value::Array(items) => {
                 if let Some(schema) = self.items.as_ref().filter(|schema| schema.has_defaults) {
-                    items.iter_mut().for_each(|item| schema.default_value(item));
+                    for item in items {
+                        schema.default_value(item);
+                    }
                 }
             }
             _ => {}

@@ -38,6 +38,7 @@ enum Additional {
 
 /// One node of a structural schema.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are the schema's own independent flags")]
 pub(crate) struct Schema {
     kind: Type,
     nullable: bool,
@@ -200,6 +201,13 @@ impl Rules {
             },
         })
     }
+}
+
+/// Appends `[index]` to a field's path.
+fn push_index(path: &mut String, index: usize) {
+    path.push('[');
+    path.push_str(&index.to_string());
+    path.push(']');
 }
 
 /// The name of a JSON value's type, as validation errors say it.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Additional, Schema};
+use super::{Additional, Schema, push_index};
 
 impl Schema {
     /// Removes unknown fields and appends their paths to `unknown`.
@@ -19,7 +19,7 @@ impl Schema {
                 let Some(schema) = &self.items else { return };
                 for (index, item) in items.iter_mut().enumerate() {
                     let length = path.len();
-                    path.push_str(&format!("[{index}]"));
+                    push_index(path, index);
                     schema.prune_value(item, path, unknown);
                     path.truncate(length);
                 }

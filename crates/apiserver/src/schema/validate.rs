@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Additional, ListType, Schema, Type, type_name};
+use super::{Additional, ListType, Schema, Type, push_index, type_name};
 use crate::failure::FieldError;
 
 impl Schema {
@@ -98,7 +98,7 @@ impl Schema {
         if let Some(schema) = &self.items {
             for (index, item) in items.iter().enumerate() {
                 let length = path.len();
-                path.push_str(&format!("[{index}]"));
+                push_index(path, index);
                 schema.check(item, path, errors);
                 path.truncate(length);
             }
@@ -163,14 +163,14 @@ impl Schema {
 
     fn check_number(&self, value: &Value, number: f64, path: &str, errors: &mut Vec<FieldError>) {
         if let Some((min, exclusive)) = self.rules.minimum
-            && (number < min || (exclusive && number == min))
+            && (number < min || (exclusive && number <= min))
         {
             let or_equal = if exclusive { "" } else { " or equal to" };
             let detail = format!("{path} in body should be greater than{or_equal} {min}");
             errors.push(FieldError::invalid(path, value, &detail));
         }
         if let Some((max, exclusive)) = self.rules.maximum
-            && (number > max || (exclusive && number == max))
+            && (number > max || (exclusive && number >= max))
         {
             let or_equal = if exclusive { "" } else { " or equal to" };
             let detail = format!("{path} in body should be less than{or_equal} {max}");

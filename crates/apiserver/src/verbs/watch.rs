@@ -20,7 +20,7 @@ use crate::selector::FieldSelector;
 use crate::store::{Event, EventKind, Object, Range, StoreError, WatchStream};
 
 /// How often a watch that asked for bookmarks gets one, while nothing else happens.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// How long a watch without `timeoutSeconds` lasts at least; at most twice as long.
 const LASTS: u64 = 1800;
 /// Events that are there at once are sent in pieces of about this size.

@@ -36,6 +36,9 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
     let mut unknown = Vec::new();
     metadata::conform(version, kind, &mut object, &mut unknown)?;
     version.schema.prune(&mut object, &mut unknown);
+    if kind.builtin.is_some() {
+        decode_typed(served, &mut object)?;
+    }
     version.schema.apply_defaults(&mut object);
     render::to_stored(version, &mut object);
     object.insert("apiVersion".to_owned(), kind.stored().api_version.clone().into());
@@ -47,6 +50,29 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
         problems.extend(unknown.iter().map(|field| format!("unknown field {field:?}")));
     }
     Ok(Conformed { object, problems })
+}
+
+/// Core kinds are typed on a real server: null is absent, and a value of the wrong type is a 400 where a custom
+/// kind has a 422.
+fn decode_typed(served: &ServedKind, object: &mut Map<String, Value>) -> Result<()> {
+    fn drop_nulls(object: &mut Map<String, Value>) {
+        object.retain(|_, value| !value.is_null());
+        for value in object.values_mut() {
+            if let Value::Object(object) = value {
+                drop_nulls(object);
+            }
+        }
+    }
+    drop_nulls(object);
+    let (kind, version) = (&served.kind.kind, served.served());
+    match version.schema.validate(object).iter().find_map(FieldError::type_mismatch) {
+        None => Ok(()),
+        Some((field, found)) => Err(Failure::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: json: cannot unmarshal {found} into Go struct \
+             field {kind}.{field}",
+            version.version
+        ))),
+    }
 }
 
 /// Strict validation refuses what the others warn about.

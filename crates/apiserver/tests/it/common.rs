@@ -13,13 +13,13 @@ use windlass_apiserver::ApiServer;
 use windlass_apiserver::store::{self, Store, StoreOptions};
 use windlass_auth::Caller;
 
-pub const WIDGETS: &str = "/apis/example.dev/v1/namespaces/default/widgets";
-pub const GADGETS: &str = "/apis/example.dev/v1/namespaces/default/gadgets";
-pub const SECRETS: &str = "/api/v1/namespaces/default/secrets";
-pub const MERGE: &str = "application/merge-patch+json";
+pub(crate) const WIDGETS: &str = "/apis/example.dev/v1/namespaces/default/widgets";
+pub(crate) const GADGETS: &str = "/apis/example.dev/v1/namespaces/default/gadgets";
+pub(crate) const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
 
 /// Widgets have a status sub-resource and a second version; gadgets have neither.
-pub fn crds() -> Vec<CustomResourceDefinition> {
+pub(crate) fn crds() -> Vec<CustomResourceDefinition> {
     let spec = json!({ "type": "object", "required": ["size"], "properties": {
         "size": { "type": "integer", "minimum": 1, "maximum": 10 },
         "color": { "type": "string", "enum": ["red", "blue"], "default": "red" },
@@ -68,56 +68,56 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     ]
 }
 
-pub fn memory() -> Arc<dyn Store> {
+pub(crate) fn memory() -> Arc<dyn Store> {
     store::in_memory(&StoreOptions::default()).unwrap()
 }
 
-pub fn server_over(store: Arc<dyn Store>) -> ApiServer {
+pub(crate) fn server_over(store: Arc<dyn Store>) -> ApiServer {
     let mut kinds = crds();
     kinds.extend(windlass_api::crds::all());
     ApiServer::builder(store).crds(kinds).build().unwrap()
 }
 
-pub fn server() -> ApiServer {
+pub(crate) fn server() -> ApiServer {
     server_over(memory())
 }
 
-pub fn widget(name: &str) -> Value {
+pub(crate) fn widget(name: &str) -> Value {
     json!({ "apiVersion": "example.dev/v1", "kind": "Widget", "metadata": { "name": name }, "spec": { "size": 3 } })
 }
 
-pub fn gadget(name: &str) -> Value {
+pub(crate) fn gadget(name: &str) -> Value {
     json!({ "apiVersion": "example.dev/v1", "kind": "Gadget", "metadata": { "name": name }, "spec": { "size": 3 } })
 }
 
 /// An answer, read to its end.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
 }
 
 impl Answer {
     /// The body, if the status is this one.
-    pub fn expect(self, status: u16) -> Value {
+    pub(crate) fn expect(self, status: u16) -> Value {
         assert_eq!(self.status.as_u16(), status, "{:#}", self.body);
         self.body
     }
 
-    pub fn message(&self) -> &str {
+    pub(crate) fn message(&self) -> &str {
         self.body["message"].as_str().unwrap_or_default()
     }
 }
 
 /// A raw request, as text would arrive at a socket.
-pub struct Raw {
+pub(crate) struct Raw {
     request: http::request::Builder,
     body: Body,
     caller: Caller,
 }
 
-pub fn raw(method: Method, path: &str) -> Raw {
+pub(crate) fn raw(method: Method, path: &str) -> Raw {
     Raw {
         request: Request::builder().method(method).uri(path),
         body: Body::empty(),
@@ -126,37 +126,37 @@ pub fn raw(method: Method, path: &str) -> Raw {
 }
 
 impl Raw {
-    pub fn header(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.request = self.request.header(name, value);
         self
     }
 
-    pub fn accept(self, value: &str) -> Self {
+    pub(crate) fn accept(self, value: &str) -> Self {
         self.header("accept", value)
     }
 
-    pub fn json(mut self, body: &Value) -> Self {
+    pub(crate) fn json(mut self, body: &Value) -> Self {
         self.body = Body::from(body.to_string());
         self
     }
 
-    pub fn text(mut self, body: impl Into<String>) -> Self {
+    pub(crate) fn text(mut self, body: impl Into<String>) -> Self {
         self.body = Body::from(body.into());
         self
     }
 
-    pub fn caller(mut self, caller: Caller) -> Self {
+    pub(crate) fn caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
         self
     }
 
-    pub async fn response(self, server: &ApiServer) -> http::Response<Body> {
+    pub(crate) async fn response(self, server: &ApiServer) -> http::Response<Body> {
         let mut request = self.request.body(self.body).unwrap();
         request.extensions_mut().insert(self.caller);
         server.router().oneshot(request).await.unwrap()
     }
 
-    pub async fn send(self, server: &ApiServer) -> Answer {
+    pub(crate) async fn send(self, server: &ApiServer) -> Answer {
         let response = self.response(server).await;
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
@@ -166,42 +166,42 @@ impl Raw {
     }
 
     /// The answer as a stream of watch events.
-    pub async fn watch(self, server: &ApiServer) -> Events {
+    pub(crate) async fn watch(self, server: &ApiServer) -> Events {
         let response = self.response(server).await;
         assert_eq!(response.status(), StatusCode::OK);
         Events { body: response.into_body().into_data_stream(), buffer: Vec::new() }
     }
 }
 
-pub async fn get(server: &ApiServer, path: &str) -> Answer {
+pub(crate) async fn get(server: &ApiServer, path: &str) -> Answer {
     raw(Method::GET, path).send(server).await
 }
 
-pub async fn post(server: &ApiServer, path: &str, body: &Value) -> Answer {
+pub(crate) async fn post(server: &ApiServer, path: &str, body: &Value) -> Answer {
     raw(Method::POST, path).json(body).send(server).await
 }
 
-pub async fn put(server: &ApiServer, path: &str, body: &Value) -> Answer {
+pub(crate) async fn put(server: &ApiServer, path: &str, body: &Value) -> Answer {
     raw(Method::PUT, path).json(body).send(server).await
 }
 
-pub async fn patch(server: &ApiServer, path: &str, kind: &str, body: &Value) -> Answer {
+pub(crate) async fn patch(server: &ApiServer, path: &str, kind: &str, body: &Value) -> Answer {
     raw(Method::PATCH, path).header("content-type", kind).json(body).send(server).await
 }
 
-pub async fn delete(server: &ApiServer, path: &str) -> Answer {
+pub(crate) async fn delete(server: &ApiServer, path: &str) -> Answer {
     raw(Method::DELETE, path).send(server).await
 }
 
 /// The lines of a watch.
-pub struct Events {
+pub(crate) struct Events {
     body: axum::body::BodyDataStream,
     buffer: Vec<u8>,
 }
 
 impl Events {
     /// The next event; `None` when the server has ended the watch.
-    pub async fn next(&mut self) -> Option<Value> {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
@@ -212,7 +212,7 @@ impl Events {
     }
 
     /// The next event as its type and its object's name.
-    pub async fn brief(&mut self) -> String {
+    pub(crate) async fn brief(&mut self) -> String {
         let event = self.next().await.unwrap();
         let name = event["object"]["metadata"]["name"].as_str().unwrap_or("-");
         format!("{} {name}", event["type"].as_str().unwrap())
@@ -220,10 +220,10 @@ impl Events {
 }
 
 /// The resourceVersion of an object or list.
-pub fn version(object: &Value) -> u64 {
+pub(crate) fn version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
 
-pub fn names(list: &Value) -> Vec<&str> {
+pub(crate) fn names(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
 }
