@@ -11,6 +11,9 @@ pub(crate) struct Args {
     /// What to measure; everything when left out.
     #[arg(value_name = "PART")]
     parts: Vec<String>,
+    /// Also let kubectl apply 10,000 documents, which takes minutes.
+    #[arg(long)]
+    large: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -19,6 +22,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         cargo()
             .args(["run", "--release", "--locked", "--package", "windlass-e2e", "--bin", "bench", "--"])
             .args(&args.parts)
+            .args(args.large.then_some("--large"))
             .env("PATH", peers::search_path()?),
     )
 }

@@ -1,0 +1,146 @@
+//! The API as the benchmark calls it: an HTTP client with little of its own, so that the server is what is measured.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+use windlass_e2e::Server;
+
+pub(crate) const JOBS: &str = "/apis/provisioning.grafana.app/v0alpha1/namespaces/default/jobs";
+pub(crate) const HISTORY: &str = "/apis/provisioning.grafana.app/v0alpha1/namespaces/default/historicjobs";
+pub(crate) const REPOSITORIES: &str =
+    "/apis/provisioning.grafana.app/v0alpha1/namespaces/default/repositories";
+pub(crate) const DASHBOARDS: &str = "/apis/dashboard.grafana.app/v1beta1/namespaces/default/dashboards";
+pub(crate) const FOLDERS: &str = "/apis/folder.grafana.app/v1beta1/namespaces/default/folders";
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// A connection with a token.
+#[derive(Clone)]
+pub(crate) struct Api {
+    http: reqwest::Client,
+    base: String,
+    token: String,
+}
+
+impl Api {
+    /// Exchanges the well-known token and connects, with certificates verified.
+    pub(crate) async fn connect(base: &str, exchange: &str, ca_file: &Path) -> Result<Self> {
+        let authority = reqwest::Certificate::from_pem(&std::fs::read(ca_file)?)?;
+        let http = reqwest::Client::builder()
+            .tls_certs_only([authority])
+            .no_proxy()
+            .http1_only()
+            .tcp_nodelay(true)
+            .build()?;
+        let groups = ["provisioning.grafana.app", "folder.grafana.app", "dashboard.grafana.app"];
+        let answer: Value = http
+            .post(exchange)
+            .bearer_auth("ProvisioningAdminToken")
+            .json(&json!({"namespace": "*", "audiences": groups}))
+            .send()
+            .await?
+            .error_for_status()?
+            .json()
+            .await?;
+        let token = answer["data"]["token"].as_str().context("the exchange gave no token")?;
+        Ok(Self { http, base: base.to_owned(), token: format!("Bearer {token}") })
+    }
+
+    pub(crate) async fn of(server: &Server) -> Result<Self> {
+        Self::connect(&server.url(), &server.exchange_url(), &server.ca_file()).await
+    }
+
+    fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.base)).header("X-Access-Token", &self.token)
+    }
+
+    /// GET, as bytes.
+    pub(crate) async fn get(&self, path: &str) -> Result<bytes::Bytes> {
+        let response = self.request(reqwest::Method::GET, path).send().await?;
+        Self::success(path, response).await
+    }
+
+    pub(crate) async fn get_json(&self, path: &str) -> Result<Value> {
+        Ok(serde_json::from_slice(&self.get(path).await?)?)
+    }
+
+    /// POST of a JSON document.
+    pub(crate) async fn post(&self, path: &str, body: impl Into<reqwest::Body>) -> Result<bytes::Bytes> {
+        let request = self.request(reqwest::Method::POST, path).header("Content-Type", "application/json");
+        Self::success(path, request.body(body).send().await?).await
+    }
+
+    async fn success(path: &str, response: reqwest::Response) -> Result<bytes::Bytes> {
+        let status = response.status();
+        let body = response.bytes().await?;
+        if !status.is_success() {
+            bail!("{path}: {status}: {}", String::from_utf8_lossy(&body));
+        }
+        Ok(body)
+    }
+
+    /// The revision of the store as a list of this collection says it.
+    pub(crate) async fn revision(&self, collection: &str) -> Result<u64> {
+        let list = self.get_json(&format!("{collection}?limit=1")).await?;
+        crate::whole(&list["metadata"]["resourceVersion"], "the list's resourceVersion")
+    }
+
+    /// A watch of what happens from now on.
+    pub(crate) async fn watch(&self, collection: &str) -> Result<Watch> {
+        let revision = self.revision(collection).await?;
+        let path = format!("{collection}?watch=1&resourceVersion={revision}");
+        let response = self.request(reqwest::Method::GET, &path).send().await?.error_for_status()?;
+        Ok(Watch { response, pending: Vec::new() })
+    }
+
+    /// Queues a job through the repository's sub-resource and answers its UID.
+    pub(crate) async fn post_job(&self, repository: &str, spec: &Value) -> Result<String> {
+        let answer = self.post(&format!("{REPOSITORIES}/{repository}/jobs"), spec.to_string()).await?;
+        let job: Value = serde_json::from_slice(&answer)?;
+        Ok(job["metadata"]["uid"].as_str().context("the job has no UID")?.to_owned())
+    }
+
+    /// Pulls; the time is from the request that creates the job to the history's event.
+    pub(crate) async fn pull(&self, repository: &str, incremental: bool) -> Result<Duration> {
+        let mut history = self.watch(HISTORY).await?;
+        let started = Instant::now();
+        let uid = self
+            .post_job(repository, &json!({"action": "pull", "pull": {"incremental": incremental}}))
+            .await?;
+        loop {
+            let event = history.next().await?;
+            let job = &event["object"];
+            if job["metadata"]["labels"]["provisioning.grafana.app/original-uid"] == uid.as_str() {
+                let took = started.elapsed();
+                if job["status"]["state"] != "success" {
+                    bail!("the pull did not succeed: {:#}", job["status"]);
+                }
+                return Ok(took);
+            }
+        }
+    }
+}
+
+/// Events of a collection.
+pub(crate) struct Watch {
+    response: reqwest::Response,
+    pending: Vec<u8>,
+}
+
+impl Watch {
+    /// The next event.
+    pub(crate) async fn next(&mut self) -> Result<Value> {
+        loop {
+            if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.pending.drain(..=end).collect();
+                return Ok(serde_json::from_slice(&line)?);
+            }
+            let chunk =
+                tokio::time::timeout(PATIENCE, self.response.chunk()).await.context("no event came")??;
+            self.pending.extend_from_slice(&chunk.context("the watch ended")?);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! From a job's creation to its claim, and the writes that a job costs.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use tokio::time::MissedTickBehavior;
+use windlass_e2e::{Remote, dashboard};
+
+use crate::api::{HISTORY, JOBS, Watch};
+use crate::samples::Samples;
+use crate::scene::Separate;
+use crate::table::{Row, Table, Target, Unit};
+
+/// Jobs that are queued, and how long after one another.
+const COUNT: usize = 200;
+const EVERY: Duration = Duration::from_millis(40);
+
+pub(crate) async fn measure(table: &mut Table) -> Result<()> {
+    let remote = Remote::new(vec![("a.json".to_owned(), dashboard("a", "A"))]).await?;
+    let scene = Separate::start(&remote, "bench").await?;
+    cost(table, &scene).await?;
+
+    let watch = scene.api.watch(JOBS).await?;
+    let seen = tokio::spawn(claimed(watch));
+    let mut interval = tokio::time::interval(EVERY);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut sent, mut answered) = (HashMap::new(), HashMap::new());
+    for _ in 0..COUNT {
+        interval.tick().await;
+        let before = Instant::now();
+        let uid = scene.api.post_job("bench", &short_job()).await?;
+        answered.insert(uid.clone(), Instant::now());
+        sent.insert(uid, before);
+    }
+    let seen = seen.await??;
+    let since = |from: &HashMap<String, Instant>| {
+        from.iter()
+            .filter_map(|(uid, at)| Some(seen.get(uid)?.saturating_duration_since(*at)))
+            .collect::<Vec<_>>()
+    };
+    let (whole, after) = (Samples::millis(since(&sent)), Samples::millis(since(&answered)));
+    let p99 = Samples::one(whole.percentile(99));
+    let figure = "job: from the request that creates it to the claim, seen by a watch, p50";
+    table.add(Row::new(figure, Target::AtMost(10.0), Unit::Millis, whole));
+    table.add(Row::new("job: the same, p99", Target::None, Unit::Millis, p99));
+    table.add(Row::new("job: from the answer to the claim, p50", Target::None, Unit::Millis, after));
+    Ok(())
+}
+
+fn short_job() -> Value {
+    json!({"action": "test", "test": {"duration": "0s"}})
+}
+
+/// When the claim of each of so many jobs was seen.
+async fn claimed(mut watch: Watch) -> Result<HashMap<String, Instant>> {
+    let mut seen = HashMap::new();
+    while seen.len() < COUNT {
+        let event = watch.next().await?;
+        let job = &event["object"];
+        if job["status"]["state"] == "working" {
+            let uid = job["metadata"]["uid"].as_str().context("a job has no UID")?;
+            seen.entry(uid.to_owned()).or_insert_with(Instant::now);
+        }
+    }
+    Ok(seen)
+}
+
+/// Counts the events of one short job, and the revisions that the whole store went on by.
+async fn cost(table: &mut Table, scene: &Separate) -> Result<()> {
+    let (mut jobs, mut history) = (scene.api.watch(JOBS).await?, scene.api.watch(HISTORY).await?);
+    let before = scene.api.revision(JOBS).await?;
+    let uid = scene.api.post_job("bench", &short_job()).await?;
+    let mut events = Vec::new();
+    loop {
+        let event = jobs.next().await?;
+        let kind = event["type"].as_str().unwrap_or_default().to_owned();
+        let gone = kind == "DELETED" && event["object"]["metadata"]["uid"] == uid.as_str();
+        events.push(kind);
+        if gone {
+            break;
+        }
+    }
+    let filed = history.next().await?;
+    events.push(format!("history {}", filed["type"].as_str().unwrap_or_default()));
+    let after = scene.api.revision(JOBS).await?;
+    let note =
+        format!("{}; the store's revision went on by {}", events.join(", ").to_lowercase(), after - before);
+    let row = Row::new(
+        "job: writes of a short job",
+        Target::AtMost(4.0),
+        Unit::Count,
+        Samples::one(events.len() as f64),
+    );
+    table.add(row.note(note));
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! The release build against its targets, on this machine, in one run. Started by `cargo xtask bench`.
+//!
+//! It asserts nothing: a missed target is a word in the table. It ends with a failure only when something could not be
+//! measured. Each part stands in a file of its own and adds [`Row`](table::Row)s to one [`Table`](table::Table).
+#![expect(clippy::print_stderr, reason = "it says what it is doing")]
+
+mod api;
+mod claims;
+mod kubectl;
+mod machine;
+mod pull;
+mod samples;
+mod scene;
+mod store;
+mod table;
+mod writes;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Parser, ValueEnum};
+use windlass_e2e::Peers;
+
+use self::table::Table;
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// What the machine can do: commits to the disk.
+    Machine,
+    /// Pulls by separate processes over TLS.
+    Pull,
+    /// Pulls inside the demo's one process, and its memory.
+    Demo,
+    /// `kubectl apply` of as many documents, beside.
+    Kubectl,
+    /// From a job's creation to its claim, and what a job costs.
+    Claims,
+    /// Durable writes a second.
+    Writes,
+    /// The size of the store's file after many changes.
+    Store,
+}
+
+/// Measures the release build against its targets.
+#[derive(Parser)]
+struct Args {
+    /// What to measure; everything when left out.
+    parts: Vec<Part>,
+    /// Also let kubectl apply 10,000 documents, which takes minutes.
+    #[arg(long)]
+    large: bool,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    if let Err(error) = windlass_git::init_process() {
+        eprintln!("error: {error}");
+        return ExitCode::FAILURE;
+    }
+    match Peers::present(&["git", "curl", "jq", "kubectl"]) {
+        Ok(true) => {}
+        Ok(false) => return ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    }
+    let parts = if args.parts.is_empty() { Part::value_variants().to_vec() } else { args.parts.clone() };
+    let mut table = Table::default();
+    let mut failed = false;
+    for part in parts {
+        eprintln!("== {part:?}");
+        if let Err(error) = measure(part, args.large, &mut table).await {
+            eprintln!("{part:?} could not be measured: {error:#}");
+            failed = true;
+        }
+    }
+    table.print();
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+async fn measure(part: Part, large: bool, table: &mut Table) -> Result<()> {
+    if cfg!(debug_assertions) {
+        eprintln!("this is a debug build: its figures mean nothing");
+    }
+    match part {
+        Part::Machine => machine::measure(table),
+        Part::Pull => pull::separate(table).await,
+        Part::Demo => pull::demo(table).await,
+        Part::Kubectl => kubectl::measure(table, large).await,
+        Part::Claims => claims::measure(table).await,
+        Part::Writes => writes::measure(table).await,
+        Part::Store => store::measure(table).await,
+    }
+}
+
+/// A whole number from an answer.
+fn whole(value: &serde_json::Value, what: &str) -> Result<u64> {
+    match value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok())) {
+        Some(number) => Ok(number),
+        None => bail!("{what} is no number: {value}"),
+    }
+}
