@@ -9,6 +9,8 @@ mod peers;
 mod shell;
 mod tidy;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// Project tasks: `cargo xtask <task>`.
@@ -35,13 +37,20 @@ enum Task {
     Peers,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Args::parse().task {
+fn main() -> ExitCode {
+    let ended = match Args::parse().task {
         Task::Ci(args) => ci::run(&args),
         Task::Codegen(args) => codegen::run(&args),
         Task::Tidy => tidy::run(),
         Task::Dev(args) => dev::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Peers => peers::install(),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

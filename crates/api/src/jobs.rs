@@ -136,7 +136,7 @@ pub fn validate(spec: &JobSpec, rules: &JobRules) -> Vec<FieldError> {
         }
         JobAction::Test => {
             if let Some(options) = &spec.test {
-                test_options(options, &mut errors);
+                check_test_options(options, &mut errors);
             }
         }
         _ => {}
@@ -258,7 +258,7 @@ fn selection(field: &str, paths: &[String], resources: &[ResourceRef], errors: &
     }
 }
 
-fn test_options(options: &TestOptions, errors: &mut Vec<FieldError>) {
+fn check_test_options(options: &TestOptions, errors: &mut Vec<FieldError>) {
     let duration = options.duration;
     if duration <= GoDuration::ZERO || duration > MAX_TEST_DURATION {
         let message = format!("must be above 0s and at most {MAX_TEST_DURATION}");

@@ -51,6 +51,6 @@ pub(crate) async fn job(client: &Client, job: &Job, screen: &Screen) -> Result<F
     let selector = format!("{}={uid}", labels::ORIGINAL_UID);
     let filed = history.list(&ListParams::default().labels(&selector)).await.context("failed to read history")?;
     let filed = filed.items.into_iter().next().context("the job is neither queued nor in history")?;
-    progress.finish(&filed.status);
+    progress.finish();
     Ok(Followed { claimed: claimed.unwrap_or(ended), ended, status: filed.status })
 }

@@ -52,8 +52,8 @@ impl Screen {
     /// A place for a job's progress.
     pub(crate) fn progress(&self) -> Progress {
         let bar = if self.terminal {
-            let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stdout());
-            if let Ok(style) = ProgressStyle::with_template("  {bar:40.cyan/dim} {pos:>5}/{len} {msg}") {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
+            if let Ok(style) = ProgressStyle::with_template("  {spinner} pulling {msg}") {
                 bar.set_style(style);
             }
             Some(bar)
@@ -173,6 +173,11 @@ impl Progress {
         match &self.bar {
             Some(bar) => {
                 if status.progress > 0.0 {
+                    if bar.length().is_none()
+                        && let Ok(style) = ProgressStyle::with_template("  {bar:40.cyan/dim} {pos:>5}/{len} {msg}")
+                    {
+                        bar.set_style(style);
+                    }
                     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of files")]
                     bar.set_length((done as f64 * 100.0 / status.progress).round().max(0.0) as u64);
                 }
@@ -189,15 +194,10 @@ impl Progress {
         }
     }
 
-    /// Shows that it is over.
-    pub(crate) fn finish(&self, status: &JobStatus) {
-        let done: i64 = status.summary.iter().map(|kind| kind.total).sum();
+    /// Makes way for the result.
+    pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
-            let done = u64::try_from(done).unwrap_or(0);
-            bar.set_length(done);
-            bar.set_position(done);
-            bar.set_message(status.message.clone());
-            bar.finish();
+            bar.finish_and_clear();
         }
     }
 }
