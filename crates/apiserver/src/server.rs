@@ -15,9 +15,9 @@ use windlass_auth::Caller;
 
 use crate::admission::AdmissionRules;
 use crate::discovery::OpenApi;
-use crate::kinds::{KindError, Registry};
+use crate::kinds::{self, Builtin, KindError, Registry};
 use crate::seal::{SealError, Sealer};
-use crate::store::Store;
+use crate::store::{Object, Store};
 use crate::verbs;
 
 /// An embedded Kubernetes-style API server over a [`Store`]. Clones share everything.
@@ -31,6 +31,8 @@ pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) registry: Registry,
     pub(crate) openapi: OpenApi,
+    /// The definitions of custom kinds, as objects.
+    pub(crate) definitions: Vec<Object>,
     pub(crate) sealer: Sealer,
     pub(crate) rules: AdmissionRules,
     pub(crate) now: Box<dyn Fn() -> Timestamp + Send + Sync>,
@@ -125,11 +127,17 @@ impl Builder {
             Sealer::new(&key)
         }
         .map_err(|source| BuildError::PrepareSealing { source: Box::new(source) })?;
+        let started = (self.now)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let definitions = match registry.builtin(Builtin::Definition) {
+            Some(kind) => kinds::definitions::objects(kind, &self.crds, &started),
+            None => Vec::new(),
+        };
         Ok(ApiServer {
             inner: Arc::new(Inner {
                 store: self.store,
                 openapi: OpenApi::new(&registry),
                 registry,
+                definitions,
                 sealer,
                 rules: self.rules,
                 now: self.now,

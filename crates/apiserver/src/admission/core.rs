@@ -31,9 +31,11 @@ pub(super) fn fill_in(builtin: Builtin, object: &mut Object) {
             if let Value::Object(labels) = metadata::of(object).entry("labels").or_insert_with(|| json!({})) {
                 labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
             }
-            object.entry("status").or_insert_with(|| json!({ "phase": "Active" }));
+            if let Value::Object(status) = object.entry("status").or_insert_with(|| json!({})) {
+                status.entry("phase").or_insert_with(|| json!("Active"));
+            }
         }
-        Builtin::ConfigMap | Builtin::Event | Builtin::Lease => {}
+        Builtin::ConfigMap | Builtin::Event | Builtin::Lease | Builtin::Definition => {}
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub(crate) use openapi::OpenApi;
 
 use crate::failure::{Failure, Result};
-use crate::kinds::{Kind, Registry, Served, ServedKind};
+use crate::kinds::{Registry, Served, ServedKind};
 use crate::request::Route;
 use crate::server::Inner;
 
@@ -58,6 +58,7 @@ pub(crate) fn answer(inner: &Inner, route: &Route, headers: &HeaderMap) -> Resul
             let document = inner.openapi.document(group, version).ok_or_else(Failure::unknown_path)?;
             Ok(bytes_response("application/json", document))
         }
+        Route::OpenApiV2 => Ok(openapi::v2(headers)),
         Route::Resource(_) => Err(Failure::unknown_path()),
     }
 }
@@ -118,7 +119,7 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Result<Response
         let kind = &entry.kind;
         let mut resource = json!({
             "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced,
-            "kind": kind.kind, "verbs": Kind::verbs(),
+            "kind": kind.kind, "verbs": kind.verbs(),
         });
         if !kind.short_names.is_empty() {
             resource["shortNames"] = json!(kind.short_names);
@@ -188,7 +189,7 @@ fn aggregated_resource(entry: &ServedKind) -> Value {
     let mut resource = json!({
         "resource": kind.plural, "responseKind": response_kind(served, &kind.kind),
         "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": kind.singular, "verbs": Kind::verbs(),
+        "singularResource": kind.singular, "verbs": kind.verbs(),
     });
     if !kind.short_names.is_empty() {
         resource["shortNames"] = json!(kind.short_names);

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use axum::response::Response;
 use bytes::Bytes;
+use http::{HeaderMap, header};
 use serde_json::{Map, Value, json};
 
 use crate::kinds::{Registry, ServedKind};
@@ -47,6 +49,32 @@ impl OpenApi {
     pub(crate) fn document(&self, group: &str, version: &str) -> Option<Bytes> {
         self.documents.get(&(group.to_owned(), version.to_owned())).cloned()
     }
+}
+
+/// An `OpenAPI` v2 document that names nothing. `kubectl` reads it, always as protobuf, for kinds that it does not
+/// find in v3 (`kind: List`), and does not validate what it does not find here either.
+pub(super) fn v2(headers: &HeaderMap) -> Response {
+    let protobuf = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|accept| accept.contains("application/com.github.proto-openapi.spec.v2"));
+    if !protobuf {
+        let document = json!({ "swagger": "2.0", "info": { "title": "Windlass", "version": env!("CARGO_PKG_VERSION") },
+            "paths": {}, "definitions": {} });
+        return super::bytes_response("application/json", Bytes::from(document.to_string()));
+    }
+    // Of the message openapi.v2.Document: swagger (1), info (2) with title (1) and version (2), paths (8),
+    // definitions (9).
+    let info = [field(1, b"Windlass"), field(2, env!("CARGO_PKG_VERSION").as_bytes())].concat();
+    let document = [field(1, b"2.0"), field(2, &info), field(8, b""), field(9, b"")].concat();
+    super::bytes_response("application/com.github.proto-openapi.spec.v2.v1.0+protobuf", Bytes::from(document))
+}
+
+/// A field of a protobuf message; short enough that its length is one byte.
+fn field(number: u8, value: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(value.len()).unwrap_or_default() & 0x7f;
+    [&[number << 3 | 2, length], value].concat()
 }
 
 fn document<'a>(kinds: impl Iterator<Item = &'a ServedKind>) -> Value {

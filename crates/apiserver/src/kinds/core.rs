@@ -8,7 +8,7 @@ use crate::schema::Schema;
 use crate::table::Column;
 
 pub(super) fn kinds() -> Result<Vec<Kind>, KindError> {
-    Ok(vec![secret()?, config_map()?, event()?, namespace()?, lease()?])
+    Ok(vec![secret()?, config_map()?, event()?, namespace()?, lease()?, definition()?])
 }
 
 fn secret() -> Result<Kind, KindError> {
@@ -86,6 +86,22 @@ fn lease() -> Result<Kind, KindError> {
     )?;
     v1.columns = vec![Column::name(), Column::path("Holder", ".spec.holderIdentity")?, Column::age()];
     Ok(kind(Builtin::Lease, "Lease", "leases", "lease", &[], true, vec![v1]))
+}
+
+fn definition() -> Result<Kind, KindError> {
+    let any = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let properties = json!({ "spec": any, "status": any });
+    let mut v1 = served("apiextensions.k8s.io", "v1", "CustomResourceDefinition", &properties)?;
+    v1.columns = vec![Column::name(), Column::path("Created At", ".metadata.creationTimestamp")?];
+    Ok(kind(
+        Builtin::Definition,
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        "customresourcedefinition",
+        &["crd", "crds"],
+        false,
+        vec![v1],
+    ))
 }
 
 /// core/v1 and events.k8s.io/v1 are one storage; five fields have another name in each.

@@ -4,6 +4,7 @@
 
 mod core;
 mod crd;
+pub(crate) mod definitions;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub(crate) enum Builtin {
     Event,
     Namespace,
     Lease,
+    /// Custom resource definitions, which are only read.
+    Definition,
 }
 
 /// A kind in one group and version.
@@ -99,9 +102,18 @@ impl Kind {
         format!("{}List", self.kind)
     }
 
+    /// Whether objects of this kind cannot be written.
+    pub(crate) fn read_only(&self) -> bool {
+        self.builtin == Some(Builtin::Definition)
+    }
+
     /// The verbs of the main resource, as discovery names them.
-    pub(crate) fn verbs() -> &'static [&'static str] {
-        &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+    pub(crate) fn verbs(&self) -> &'static [&'static str] {
+        if self.read_only() {
+            &["get", "list", "watch"]
+        } else {
+            &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
+use super::protobuf;
 use crate::failure::{Failure, Result};
 use crate::json::{self, Parsed};
 
@@ -19,7 +20,8 @@ pub(crate) async fn read_bytes(body: Body) -> Result<Bytes> {
     }
 }
 
-/// A document from JSON or YAML, as the content type says; JSON when it says nothing.
+/// A document from JSON or YAML (or a core kind from protobuf), as the content type says; JSON when it says
+/// nothing.
 pub(crate) fn read_document(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed> {
     let kind = headers.get(header::CONTENT_TYPE).map_or(Ok(""), |value| value.to_str()).unwrap_or("?");
     match kind.split(';').next().unwrap_or_default().trim() {
@@ -31,6 +33,11 @@ pub(crate) fn read_document(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed>
                 .map_err(|_| Failure::bad_request("error converting YAML to JSON: yaml: invalid UTF-8"))?;
             let value = windlass_api::yaml::parse(text)
                 .map_err(|error| Failure::bad_request(format!("error converting YAML to JSON: {error}")))?;
+            Ok(Parsed { value, duplicates: Vec::new() })
+        }
+        "application/vnd.kubernetes.protobuf" => {
+            let value = protobuf::decode(bytes)
+                .ok_or_else(|| Failure::unsupported_media_type(&["application/json", "application/yaml"]))?;
             Ok(Parsed { value, duplicates: Vec::new() })
         }
         _ => Err(Failure::unsupported_media_type(&["application/json", "application/yaml"])),

@@ -25,6 +25,8 @@ pub(crate) enum Route {
     },
     /// `/openapi/v3`
     OpenApiIndex,
+    /// `/openapi/v2`
+    OpenApiV2,
     /// `/openapi/v3/…`
     OpenApi {
         group: String,
@@ -64,6 +66,7 @@ impl Route {
                 Ok(Self::GroupVersion { group: (*group).to_owned(), version: (*version).to_owned() })
             }
             ["apis", group, version, rest @ ..] => Self::resource(group, version, rest, registry),
+            ["openapi", "v2"] => Ok(Self::OpenApiV2),
             ["openapi", "v3"] => Ok(Self::OpenApiIndex),
             ["openapi", "v3", "api", version] => {
                 Ok(Self::OpenApi { group: String::new(), version: (*version).to_owned() })

@@ -151,6 +151,15 @@ pub(super) async fn select(inner: &Arc<Inner>, target: &Target, list: &ListQuery
     {
         return Err(Failure::version_too_large(version, current));
     }
+    if kind.read_only() {
+        let mut objects = Vec::new();
+        for object in &inner.definitions {
+            if inner.matches(kind, list, object)? {
+                objects.push(object.clone());
+            }
+        }
+        return Ok(Selected { objects, revision: current, continue_token: None, remaining: None });
+    }
     if let (Some(name), None, None) = (list.fields.name(), &list.continue_token, exact(list, current))
         && (target.namespace.is_some() || !kind.namespaced)
     {

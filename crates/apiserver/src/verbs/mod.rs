@@ -67,6 +67,12 @@ pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result
     }
     let context = Context { inner: inner.clone(), caller, target, query, parts };
     let method = context.parts.method.clone();
+    if context.target.served.kind.read_only() && method != Method::GET {
+        return Err(Failure::verb_not_supported(
+            &context.target.served.kind,
+            verb_of(&method, &context.target),
+        ));
+    }
     match (method.as_str(), context.target.name.is_some(), context.target.status) {
         ("GET", false, _) => list::answer(context).await,
         ("GET", true, false) if context.query.flag("watch") => watch::answer_one(context),
@@ -76,16 +82,23 @@ pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result
         ("PATCH", true, _) => patch::answer(context, body).await,
         ("DELETE", true, false) => delete::answer(context, body).await,
         ("DELETE", false, _) => delete::answer_collection(context, body).await,
-        (method, ..) => {
-            let verb = match method {
-                "POST" => "create",
-                "PUT" => "update",
-                "PATCH" => "patch",
-                "DELETE" => "delete",
-                _ => return Err(Failure::method_not_allowed()),
-            };
+        ("POST" | "PUT" | "PATCH" | "DELETE", ..) => {
+            let verb = verb_of(&method, &context.target);
             Err(Failure::verb_not_supported(&context.target.served.kind, verb))
         }
+        _ => Err(Failure::method_not_allowed()),
+    }
+}
+
+/// What a method asks for, in Kubernetes' words.
+fn verb_of(method: &Method, target: &Target) -> &'static str {
+    match method.as_str() {
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" if target.name.is_none() => "deletecollection",
+        "DELETE" => "delete",
+        _ => "get",
     }
 }
 

@@ -133,6 +133,9 @@ impl Context {
 
     /// The stored object of this name in the path's namespace.
     pub(super) async fn find(&self, name: &str) -> Result<Option<Object>> {
+        if self.kind().read_only() {
+            return Ok(self.inner.definitions.iter().find(|object| object.key.name() == name).cloned());
+        }
         // A name that cannot be stored names nothing.
         let Ok(key) = self.target.key(name) else { return Ok(None) };
         Ok(self.inner.store.get(&key).await?)

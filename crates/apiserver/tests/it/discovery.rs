@@ -58,5 +58,22 @@ async fn openapi_says_which_patches_and_parameters_a_kind_takes() {
     assert_eq!(schema["x-kubernetes-group-version-kind"], json!([gvk]));
     assert_eq!(schema["properties"]["spec"]["properties"]["size"]["type"], "integer");
     get(&server, "/openapi/v3/api/v1").await.expect(200);
-    get(&server, "/openapi/v2").await.expect(404);
+    assert_eq!(get(&server, "/openapi/v2").await.expect(200)["swagger"], "2.0");
+}
+
+#[tokio::test]
+async fn definitions_of_custom_kinds_are_read_only_objects() {
+    let server = server();
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let list = get(&server, crds).await.expect(200);
+    assert!(names(&list).contains(&"widgets.example.dev"));
+    let one = get(&server, &format!("{crds}/widgets.example.dev")).await.expect(200);
+    assert_eq!(one["spec"]["names"]["kind"], "Widget");
+    assert_eq!(one["status"]["storedVersions"], json!(["v1"]));
+    get(&server, &format!("{crds}/nothing.example.dev")).await.expect(404);
+    let selected =
+        get(&server, &format!("{crds}?fieldSelector=metadata.name=gadgets.example.dev")).await.expect(200);
+    assert_eq!(names(&selected), ["gadgets.example.dev"]);
+    post(&server, crds, &one).await.expect(405);
+    delete(&server, &format!("{crds}/widgets.example.dev")).await.expect(405);
 }

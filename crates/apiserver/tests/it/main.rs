@@ -4,11 +4,14 @@
 mod access;
 mod admission;
 mod common;
+mod concurrency;
 mod crud;
 mod deletion;
 mod discovery;
+mod hostile;
 mod lists;
 mod patches;
+mod restart;
 mod store;
 mod tables;
 mod validation;

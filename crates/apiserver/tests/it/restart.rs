@@ -1,0 +1,88 @@
+//! A server that is started again over the same file.
+
+use std::path::Path;
+
+use http::Method;
+use secrecy::SecretBox;
+use serde_json::{Value, json};
+use windlass_apiserver::ApiServer;
+use windlass_apiserver::store::{StoreOptions, open_file};
+
+use crate::common::*;
+
+fn server_on(path: &Path, sealing_key: u8) -> ApiServer {
+    let store = open_file(path, &StoreOptions::default()).unwrap();
+    let key = SecretBox::new(Box::new([sealing_key; 32]));
+    ApiServer::builder(store).crds(crds()).sealing_key(&key).build().unwrap()
+}
+
+fn secret() -> Value {
+    json!({ "metadata": { "name": "s" }, "stringData": { "token": "hunter2" } })
+}
+
+#[tokio::test]
+async fn objects_versions_and_secrets_are_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let server = server_on(&path, 1);
+    let created = post(&server, WIDGETS, &widget("a")).await.expect(201);
+    post(&server, SECRETS, &secret()).await.expect(201);
+    let list = get(&server, WIDGETS).await.expect(200);
+    drop(server);
+
+    let server = server_on(&path, 1);
+    assert_eq!(get(&server, &format!("{WIDGETS}/a")).await.expect(200), created);
+    assert_eq!(version(&get(&server, WIDGETS).await.expect(200)), version(&list));
+    assert_eq!(get(&server, &format!("{SECRETS}/s")).await.expect(200)["data"]["token"], "aHVudGVyMg==");
+    let bytes = std::fs::read(&path).unwrap();
+    for raw in [&b"hunter2"[..], b"aHVudGVyMg"] {
+        assert!(!bytes.windows(raw.len()).any(|window| window == raw), "secrets are sealed in the file");
+    }
+    drop(server);
+
+    let server = server_on(&path, 2);
+    get(&server, &format!("{SECRETS}/s")).await.expect(500);
+    get(&server, &format!("{WIDGETS}/a")).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_watch_goes_on_from_the_latest_version_and_older_ones_are_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let server = server_on(&path, 1);
+    let old = version(&post(&server, WIDGETS, &widget("a")).await.expect(201));
+    let last = version(&post(&server, WIDGETS, &widget("b")).await.expect(201));
+    drop(server);
+
+    let server = server_on(&path, 1);
+    let from = |version: u64| raw(Method::GET, &format!("{WIDGETS}?watch=true&resourceVersion={version}"));
+    let mut latest = from(last).watch(&server).await;
+    let mut older = from(old).watch(&server).await;
+    let event = older.next().await.unwrap();
+    assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(410)), "{event}");
+    assert_eq!(older.next().await, None);
+    post(&server, WIDGETS, &widget("c")).await.expect(201);
+    assert_eq!(latest.brief().await, "ADDED c");
+}
+
+#[tokio::test]
+async fn the_next_page_of_a_list_is_served_if_nothing_changed_and_gone_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let server = server_on(&path, 1);
+    for name in ["a", "b", "c"] {
+        post(&server, WIDGETS, &widget(name)).await.expect(201);
+    }
+    let first = get(&server, &format!("{WIDGETS}?limit=1")).await.expect(200);
+    let next = format!("{WIDGETS}?limit=5&continue={}", first["metadata"]["continue"].as_str().unwrap());
+    drop(server);
+
+    let server = server_on(&path, 1);
+    assert_eq!(names(&get(&server, &next).await.expect(200)), ["b", "c"]);
+    post(&server, WIDGETS, &widget("d")).await.expect(201);
+    let gone = get(&server, &next).await.expect(410);
+    assert_eq!(gone["reason"], "Expired");
+    // The answer has a token that goes on in the latest state.
+    let rest = format!("{WIDGETS}?continue={}", gone["metadata"]["continue"].as_str().unwrap());
+    assert_eq!(names(&get(&server, &rest).await.expect(200)), ["b", "c", "d"]);
+}
