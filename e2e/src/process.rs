@@ -16,8 +16,14 @@ pub struct Process {
 impl Process {
     /// Starts `program`; everything it says goes to `output`. Its environment is only what `environment` names, and a
     /// search path.
-    pub fn start(program: &Path, arguments: &[&str], environment: &[(&str, &str)], output: &Path) -> Result<Self> {
-        let file = std::fs::File::create(output).with_context(|| format!("failed to make {}", output.display()))?;
+    pub fn start(
+        program: &Path,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+        output: &Path,
+    ) -> Result<Self> {
+        let file =
+            std::fs::File::create(output).with_context(|| format!("failed to make {}", output.display()))?;
         let mut command = Command::new(program);
         command
             .args(arguments)

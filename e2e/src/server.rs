@@ -131,7 +131,8 @@ impl Server {
 
     /// Waits until a repository is healthy.
     pub async fn healthy(&self, name: &str) -> Result<()> {
-        self.kubectl(&["wait", "--for=condition=Ready", &format!("repository/{name}"), "--timeout=60s"]).await?;
+        self.kubectl(&["wait", "--for=condition=Ready", &format!("repository/{name}"), "--timeout=60s"])
+            .await?;
         Ok(())
     }
 
@@ -159,7 +160,9 @@ impl Server {
 
     /// Pulls a repository and answers the finished job.
     pub async fn pull(&self, repository: &str, incremental: bool) -> Result<Value> {
-        let job = self.post_job(repository, &json!({"action": "pull", "pull": {"incremental": incremental}})).await?;
+        let job = self
+            .post_job(repository, &json!({"action": "pull", "pull": {"incremental": incremental}}))
+            .await?;
         let uid = job["metadata"]["uid"].as_str().context("the job has no UID")?;
         self.filed(uid).await
     }
@@ -173,7 +176,8 @@ async fn spawn(folder: &Path, api: u16, exchange: u16, origins: &[String]) -> Re
     for origin in origins {
         arguments.extend(["--allow-git-origin", origin]);
     }
-    let mut process = Process::start(&Programs::path("windlass")?, &arguments, &[], &folder.join("serve.log"))?;
+    let mut process =
+        Process::start(&Programs::path("windlass")?, &arguments, &[], &folder.join("serve.log"))?;
     process.says("kubeconfig").await?;
     Ok(process)
 }

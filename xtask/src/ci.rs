@@ -36,7 +36,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             run_cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"])
         })?;
         run_step("documentation", || {
-            run_command(cargo().args(["doc", "--locked", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+            run_command(
+                cargo()
+                    .args(["doc", "--locked", "--workspace", "--no-deps"])
+                    .env("RUSTDOCFLAGS", "-D warnings"),
+            )
         })?;
     }
     run_step("binaries", || run_cargo(&["build", "--locked", "--workspace", "--bins"]))?;
@@ -99,7 +103,6 @@ fn counted(summary: &str, word: &str) -> u64 {
 pub(crate) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true")
 }
-
 
 #[cfg(test)]
 mod tests {

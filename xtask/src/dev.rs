@@ -3,9 +3,10 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use crate::shell::{cache_dir, cargo, root, run as run_command, target_dir};
 
@@ -19,6 +20,8 @@ pub(crate) struct Args {
 
 /// How often the source is looked at for changes.
 const POLL: Duration = Duration::from_millis(700);
+/// How long the API server may take to start.
+const START: Duration = Duration::from_secs(20);
 
 struct Part {
     name: &'static str,
@@ -41,18 +44,30 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Part {
             name: "serve",
             colour: 36,
-            arguments: vec!["serve".into(), "--data-dir".into(), data.display().to_string()],
+            arguments: ["serve", "--log-format", "pretty", "--data-dir"]
+                .map(str::to_owned)
+                .into_iter()
+                .chain([data.display().to_string()])
+                .collect(),
             operator: None,
         },
         operator("jobs", 32, "provisioning-jobs"),
         operator("repo", 33, "provisioning-repo"),
     ];
     build()?;
-    let mut children = start_all(&parts, &data)?;
+    let (said, lines) = channel();
+    let mut children = start_all(&parts, &data, &said, &lines)?;
     let mut seen = newest_change();
     println!("ready: edit a file and what it changes is restarted; Ctrl-C ends all");
     loop {
-        std::thread::sleep(POLL);
+        match lines.recv_timeout(POLL) {
+            Ok(line) => {
+                println!("{line}");
+                continue;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => bail!("nothing runs any more"),
+        }
         let now = newest_change();
         let ended = children.iter_mut().any(|child| matches!(child.try_wait(), Ok(Some(_))));
         if now <= seen && !ended {
@@ -64,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             continue;
         }
         stop_all(&mut children);
-        children = start_all(&parts, &data)?;
+        children = start_all(&parts, &data, &said, &lines)?;
     }
 }
 
@@ -72,33 +87,60 @@ fn build() -> Result<()> {
     run_command(cargo().args(["build", "--package", "windlass"]))
 }
 
-fn start_all(parts: &[Part], data: &Path) -> Result<Vec<Child>> {
+/// Starts the server, then, once it says that it listens, everything else.
+fn start_all(
+    parts: &[Part],
+    data: &Path,
+    said: &Sender<String>,
+    lines: &Receiver<String>,
+) -> Result<Vec<Child>> {
     let program = target_dir()?.join("debug/windlass");
-    parts.iter().map(|part| start(&program, part, data)).collect()
+    let mut children = Vec::new();
+    for part in parts {
+        children.push(start(&program, part, data, said)?);
+        while part.operator.is_none() {
+            let line = lines.recv_timeout(START).context("the API server did not start")?;
+            println!("{line}");
+            if line.contains("kubeconfig") {
+                break;
+            }
+        }
+    }
+    Ok(children)
 }
 
-fn start(program: &Path, part: &Part, data: &Path) -> Result<Child> {
+fn start(program: &Path, part: &Part, data: &Path, said: &Sender<String>) -> Result<Child> {
     let mut command = Command::new(program);
-    command.args(&part.arguments).env("GF_OPERATOR_LOG_FORMAT", "pretty").stdout(Stdio::piped());
-    command.current_dir(root()).stderr(Stdio::inherit());
+    command.args(&part.arguments).env("GF_OPERATOR_LOG_FORMAT", "pretty").current_dir(root());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(operator) = part.operator {
         command
             .env("GF_DEFAULT_TARGET", "operator")
             .env("GF_OPERATOR_NAME", operator)
-            .env("GF_OPERATOR_METRICS_ADDRESS", "")
+            .env("GF_OPERATOR_METRICS_ADDRESS", "127.0.0.1:0")
             .env("GF_OPERATOR_TLS_CA_FILE", data.join("keys/ca.crt"))
             .env("GF_OPERATOR_GIT_CACHE_DIR", data.join("git").join(part.name));
     }
     let mut child = command.spawn().with_context(|| format!("failed to start {}", part.name))?;
     if let Some(output) = child.stdout.take() {
-        let (name, colour) = (part.name, part.colour);
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                println!("\x1b[{colour}m{name:>6}\x1b[0m {line}");
-            }
-        });
+        relay(part, output, said.clone());
+    }
+    if let Some(output) = child.stderr.take() {
+        relay(part, output, said.clone());
     }
     Ok(child)
+}
+
+/// Passes a process's lines on, each with the process's name.
+fn relay(part: &Part, output: impl std::io::Read + Send + 'static, said: Sender<String>) {
+    let (name, colour) = (part.name, part.colour);
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if said.send(format!("\x1b[{colour}m{name:>6}\x1b[0m {line}")).is_err() {
+                break;
+            }
+        }
+    });
 }
 
 /// Ends the processes that were started here, the last started first, and waits for each.
@@ -116,7 +158,9 @@ fn newest_change() -> SystemTime {
             let path = entry.path();
             if path.is_dir() {
                 walk(&path, newest);
-            } else if path.extension().is_some_and(|ending| ending == "rs" || ending == "toml" || ending == "ini")
+            } else if path
+                .extension()
+                .is_some_and(|ending| ending == "rs" || ending == "toml" || ending == "ini")
                 && let Ok(changed) = entry.metadata().and_then(|metadata| metadata.modified())
             {
                 *newest = (*newest).max(changed);

@@ -83,7 +83,8 @@ pub(crate) fn layers() -> Result<Vec<String>> {
             {
                 findings.push(format!("{name} (layer {layer}) imports {import} (layer {other})"));
             }
-            if let Some((_, _, reason)) = FORBIDDEN.iter().find(|(from, to, _)| *from == name && *to == import)
+            if let Some((_, _, reason)) =
+                FORBIDDEN.iter().find(|(from, to, _)| *from == name && *to == import)
                 && !is_dev
             {
                 findings.push(format!("{name} must not import {import}: {reason}"));
@@ -129,7 +130,8 @@ fn sources() -> Result<Vec<String>> {
         let text = std::fs::read_to_string(root().join(&file)).unwrap_or_default();
         let shown = file.display();
         // A file of tests is named for what it tests; every other one says what it is.
-        let is_test = file.file_name().is_some_and(|name| name == "tests.rs") || file.iter().any(|part| part == "tests");
+        let is_test = file.file_name().is_some_and(|name| name == "tests.rs")
+            || file.iter().any(|part| part == "tests");
         if !is_test && !text.trim_start().starts_with("//!") {
             findings.push(format!("{shown} does not say what it is in a first `//!` line"));
         }
@@ -146,9 +148,12 @@ fn sources() -> Result<Vec<String>> {
                 findings.push(format!("{shown}:{at} names a test `test_…`: say what it shows"));
             }
             let starts = line.trim_start();
-            let attribute = text.lines().skip(number).take(6).take_while(|line| !line.ends_with(")]")).count();
+            let attribute =
+                text.lines().skip(number).take(6).take_while(|line| !line.ends_with(")]")).count();
             let attribute = text.lines().skip(number).take(attribute + 1).collect::<String>();
-            if (starts.starts_with("#[allow(") || starts.starts_with("#![allow(")) && !attribute.contains("reason") {
+            if (starts.starts_with("#[allow(") || starts.starts_with("#![allow("))
+                && !attribute.contains("reason")
+            {
                 findings.push(format!("{shown}:{at} allows a lint without a reason"));
             }
         }

@@ -4,8 +4,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use windlass_repository_operator::{PROVISIONING_REPO, register};
 use windlass_launch::{Launch, OperatorArgs, process_setup};
+use windlass_repository_operator::{PROVISIONING_REPO, register};
 use windlass_runtime::Registry;
 
 /// Looks after the repositories of an API server: health, syncs, clean-up.
@@ -19,9 +19,11 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     match process_setup() {
-        Ok(runtime) => Launch::new(register(Registry::new().elsewhere(&["provisioning-jobs", "provisioning-jobqueue"])))
-            .or_else(PROVISIONING_REPO)
-            .run(&runtime, args.operator),
+        Ok(runtime) => {
+            Launch::new(register(Registry::new().elsewhere(&["provisioning-jobs", "provisioning-jobqueue"])))
+                .or_else(PROVISIONING_REPO)
+                .run(&runtime, args.operator)
+        }
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE

@@ -43,6 +43,9 @@ pub(crate) struct ServeArgs {
     /// An origin (`scheme://host:port`) that repositories may use although it is plain http, private or local.
     #[arg(long, value_name = "ORIGIN")]
     allow_git_origin: Vec<String>,
+    /// A folder that `local` repositories may lie in, as `…/test` checks them; may be given again.
+    #[arg(long, value_name = "DIR")]
+    local_permitted_prefix: Vec<PathBuf>,
     /// The level of the log, or directives such as `info,windlass_apiserver=debug`.
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log_level: String,
@@ -84,7 +87,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     if !server.well_known_token && args.system_token_file.is_none() {
         println!("no system token is accepted on this address: name one with --system-token-file");
     }
-    server.start(Sources::new(git, None, Vec::new()), &supervisor)?;
+    server.start(Sources::new(git, None, args.local_permitted_prefix), &supervisor)?;
     supervisor.run(signals()?, &Health::new(), GRACE).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -13,7 +13,8 @@ use windlass_api::repositories::RepositoryRules;
 use windlass_apiserver::store::{self, Store, StoreOptions};
 use windlass_apiserver::{AdmissionRules, ApiServer};
 use windlass_auth::{
-    ApiClients, Authenticator, Caller, Issuer, IssuerOptions, Keys, SystemToken, exchange_router, kubeconfig, plain, tls,
+    ApiClients, Authenticator, Caller, Issuer, IssuerOptions, Keys, SystemToken, exchange_router, kubeconfig,
+    plain, tls,
 };
 use windlass_repository_api::RepositoryApi;
 use windlass_resources::Clients;
@@ -68,11 +69,8 @@ impl Server {
         let keys = Keys::load_or_create(options.data.join("keys"), &options.names)?;
         let store = open_store(&options.data.join("store.redb"))?;
 
-        let mut system_tokens: Vec<SystemToken> = options
-            .system_tokens
-            .into_iter()
-            .map(|(name, token)| SystemToken::admin(name, token))
-            .collect();
+        let mut system_tokens: Vec<SystemToken> =
+            options.system_tokens.into_iter().map(|(name, token)| SystemToken::admin(name, token)).collect();
         let well_known = SystemToken::default_for(exchange_address);
         let well_known_token = well_known.is_some();
         system_tokens.extend(well_known);

@@ -63,7 +63,8 @@ impl Context {
         let operator = settings.operator();
         let provisioning = settings.provisioning();
         let cache = operator.git_cache_dir.clone().unwrap_or_else(|| default_cache.to_path_buf());
-        let git = Git::new(git_config(&settings, cache).map_err(ContextError::Git)?).map_err(ContextError::Git)?;
+        let git =
+            Git::new(git_config(&settings, cache).map_err(ContextError::Git)?).map_err(ContextError::Git)?;
         let sources =
             Sources::new(git, operator.home_path.clone(), operator.local_permitted_prefixes.clone());
         let repository_rules = RepositoryRules {
@@ -105,7 +106,10 @@ pub(crate) async fn connect(settings: &Settings) -> Result<ApiClients, ContextEr
         key_file: operator.tls_key_file.clone(),
         ca_file: operator.tls_ca_file.clone(),
     };
-    let config = TokenExchangeConfig { tls: tls.clone(), ..TokenExchangeConfig::new(auth.token_exchange_url.clone(), auth.token.clone()) };
+    let config = TokenExchangeConfig {
+        tls: tls.clone(),
+        ..TokenExchangeConfig::new(auth.token_exchange_url.clone(), auth.token.clone())
+    };
     let exchange = TokenExchange::new(config).map_err(ContextError::Exchange)?;
     let some = |url: &String| Some(url.clone()).filter(|url| !url.is_empty());
     ApiClients::connect(&ConnectOptions {

@@ -1,5 +1,9 @@
 //! From the command line to a running operator, and to its orderly end.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "before logs are set up, and for what was asked for")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "before logs are set up, and for what was asked for"
+)]
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -108,19 +112,26 @@ impl Launch {
     /// The operator that is asked for: by `GF_OPERATOR_NAME`, with `GF_DEFAULT_TARGET` saying that one is.
     fn operator_name(&self, environment: &[(String, String)]) -> Result<String, String> {
         let value = |wanted: &str| {
-            environment.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.as_str()).filter(|v| !v.is_empty())
+            environment
+                .iter()
+                .find(|(key, _)| key == wanted)
+                .map(|(_, value)| value.as_str())
+                .filter(|v| !v.is_empty())
         };
         if let Some(target) = value("GF_DEFAULT_TARGET")
             && target != "operator"
         {
-            return Err(format!("GF_DEFAULT_TARGET is {target:?}; this program runs operators only: set it to \"operator\""));
+            return Err(format!(
+                "GF_DEFAULT_TARGET is {target:?}; this program runs operators only: set it to \"operator\""
+            ));
         }
         match (value("GF_OPERATOR_NAME"), self.default) {
             (Some(name), _) => Ok(name.to_owned()),
             (None, Some(default)) => Ok(default.to_owned()),
-            (None, None) => {
-                Err(format!("no operator was named: set GF_OPERATOR_NAME to one of: {}", self.registry.names().join(", ")))
-            }
+            (None, None) => Err(format!(
+                "no operator was named: set GF_OPERATOR_NAME to one of: {}",
+                self.registry.names().join(", ")
+            )),
         }
     }
 }
@@ -154,7 +165,8 @@ async fn connect(settings: Settings) -> Result<Context, BoxError> {
 
 /// Where Git objects are cached when no setting says: in the user's cache folder, or else among temporary files.
 fn default_cache() -> PathBuf {
-    let named = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let named =
+        |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     named("XDG_CACHE_HOME")
         .or_else(|| named("HOME").map(|home| home.join(".cache")))
         .unwrap_or_else(std::env::temp_dir)
@@ -168,7 +180,7 @@ async fn serve_health(context: &Context) -> Result<(), BoxError> {
         return Ok(());
     }
     let listener = TcpListener::bind(&address).await.map_err(|error| {
-        format!("failed to listen on {address} for metrics and health: {error}; set [operator] metrics_address, or GF_OPERATOR_METRICS_ADDRESS, to another address, or to nothing to switch it off")
+        format!("failed to listen on {address} for metrics and health: {error}; set [operator] metrics_address, or GF_OPERATOR_METRICS_ADDRESS, to another address")
     })?;
     tracing::info!(address = %listener.local_addr()?, "serving /metrics, /livez and /readyz");
     let router = windlass_telemetry::router(context.health.clone(), context.metrics.clone());

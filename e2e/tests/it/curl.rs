@@ -26,7 +26,8 @@ async fn the_documented_lines_queue_a_pull_that_runs() {
     server.create_repository("test6", &remote.url()).await.unwrap();
     server.healthy("test6").await.unwrap();
 
-    let answer: Value = serde_json::from_str(&server.shell(&format!("{TOKEN}{POST}")).await.unwrap()).unwrap();
+    let answer: Value =
+        serde_json::from_str(&server.shell(&format!("{TOKEN}{POST}")).await.unwrap()).unwrap();
     assert_eq!(answer["kind"], "Job", "{answer}");
     assert_eq!(answer["metadata"]["name"], "test6-sync");
     assert_eq!(answer["spec"]["pull"]["incremental"], false);
@@ -37,17 +38,20 @@ async fn the_documented_lines_queue_a_pull_that_runs() {
     assert_eq!(found["metadata"]["annotations"]["grafana.app/managerId"], "test6");
 
     let uid = answer["metadata"]["uid"].as_str().unwrap();
-    let base = "https://localhost:$API/apis/provisioning.grafana.app/v0alpha1/namespaces/default/repositories/test6";
+    let base =
+        "https://localhost:$API/apis/provisioning.grafana.app/v0alpha1/namespaces/default/repositories/test6";
     let get = |path: &str| {
         format!("{TOKEN} curl -sS --cacert \"$CA\" -H \"X-Access-Token: Bearer $ACCESS_TOKEN\" {base}/{path}")
     };
     let list: Value = serde_json::from_str(&server.shell(&get("jobs")).await.unwrap()).unwrap();
     assert_eq!(list["kind"], "JobList");
     assert_eq!(list["items"][0]["status"]["state"], "success", "{list:#}");
-    let one: Value = serde_json::from_str(&server.shell(&get(&format!("jobs/{uid}"))).await.unwrap()).unwrap();
+    let one: Value =
+        serde_json::from_str(&server.shell(&get(&format!("jobs/{uid}"))).await.unwrap()).unwrap();
     assert_eq!(one["spec"]["action"], "pull", "{one:#}");
     let resources: Value = serde_json::from_str(&server.shell(&get("resources")).await.unwrap()).unwrap();
-    let paths: Vec<&str> = resources["items"].as_array().unwrap().iter().filter_map(|i| i["path"].as_str()).collect();
+    let paths: Vec<&str> =
+        resources["items"].as_array().unwrap().iter().filter_map(|i| i["path"].as_str()).collect();
     assert!(paths.contains(&"a.json"), "{resources:#}");
     let test = format!("{} -X POST", get("test"));
     let tested: Value = serde_json::from_str(&server.shell(&test).await.unwrap()).unwrap();
@@ -99,10 +103,12 @@ async fn bad_requests_get_a_status_that_says_which() {
     check(send(&server, "-H 'X-Access-Token: Bearer nonsense'", &pull, jobs).await, 401, &["token"]);
     let other = token(&server, &json!({"namespace": "*", "audiences": ["folder.grafana.app"]})).await;
     check(send(&server, &other, &pull, jobs).await, 403, &["audience", "provisioning.grafana.app"]);
-    let elsewhere = token(&server, &json!({"namespace": "other", "audiences": ["provisioning.grafana.app"]})).await;
+    let elsewhere =
+        token(&server, &json!({"namespace": "other", "audiences": ["provisioning.grafana.app"]})).await;
     check(send(&server, &elsewhere, &pull, jobs).await, 403, &["namespace"]);
     let short =
-        token(&server, &json!({"namespace": "*", "audiences": ["provisioning.grafana.app"], "expiresIn": 1})).await;
+        token(&server, &json!({"namespace": "*", "audiences": ["provisioning.grafana.app"], "expiresIn": 1}))
+            .await;
     let expired = windlass_e2e::eventually("the token expires", || async {
         let (code, status) = send(&server, &short, &pull, jobs).await;
         Ok((code == 401).then_some((code, status)))
@@ -119,8 +125,15 @@ async fn bad_requests_get_a_status_that_says_which() {
     let sick = "default/repositories/sick/jobs";
     check(send(&server, &good, &pull, sick).await, 424, &["not healthy"]);
     server
-        .kubectl(&["patch", "repository", "sick", "--subresource=status", "--type=merge", "-p",
-            r#"{"status":{"health":{"healthy":true,"checked":1}}}"#])
+        .kubectl(&[
+            "patch",
+            "repository",
+            "sick",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            r#"{"status":{"health":{"healthy":true,"checked":1}}}"#,
+        ])
         .await
         .unwrap();
     check(send(&server, &good, &post(r#"{"action":"dance"}"#), sick).await, 422, &["spec.action"]);
@@ -136,5 +149,9 @@ async fn bad_requests_get_a_status_that_says_which() {
     check(send(&server, &good, &pull, sick).await, 409, &["being deleted"]);
     let (code, _) = send(&server, &good, &post("{}"), "default/repositories/sick/jobs/abc").await;
     assert_eq!(code, 400);
-    check(send(&server, &good, "", "default/repositories/sick/jobs/no-such-uid").await, 404, &["no-such-uid"]);
+    check(
+        send(&server, &good, "", "default/repositories/sick/jobs/no-such-uid").await,
+        404,
+        &["no-such-uid"],
+    );
 }

@@ -19,11 +19,14 @@ async fn the_demo_pulls_its_sample_and_ends_with_success() {
     let (api, exchange) = ports();
     let arguments = ["demo", "--once", "--api-address", &api, "--exchange-address", &exchange];
     let mut demo =
-        Process::start(&Programs::path("windlass").unwrap(), &arguments, &[], &folder.path().join("log")).unwrap();
+        Process::start(&Programs::path("windlass").unwrap(), &arguments, &[], &folder.path().join("log"))
+            .unwrap();
     let code = demo.end(END).await.unwrap();
     let said = demo.output();
     assert_eq!(code, 0, "{said}");
-    for expected in ["sample is healthy", "success", "Dashboard", "Folder", "repository checked", "job claimed"] {
+    for expected in
+        ["sample is healthy", "success", "Dashboard", "Folder", "repository checked", "job claimed"]
+    {
         assert!(said.contains(expected), "{expected:?} is missing in:\n{said}");
     }
 }
@@ -82,8 +85,7 @@ async fn a_repository_that_cannot_be_read_fails_the_demo_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let (api, exchange) = ports();
     let url = format!("http://127.0.0.1:{}/nothing.git", free_port().unwrap());
-    let arguments =
-        ["demo", "--once", "--api-address", &api, "--exchange-address", &exchange, "--url", &url];
+    let arguments = ["demo", "--once", "--api-address", &api, "--exchange-address", &exchange, "--url", &url];
     let log = folder.path().join("log");
     let mut demo = Process::start(&Programs::path("windlass").unwrap(), &arguments, &[], &log).unwrap();
     assert_eq!(demo.end(END).await.unwrap(), 1);

@@ -24,14 +24,16 @@ async fn a_pull_whose_controller_is_killed_is_taken_over_and_ends_once() {
         return;
     }
     const FILES: usize = 3000;
-    let file = |number: usize| (format!("f{:02}/{number}.json", number % 20), dashboard(&format!("d{number}"), "D"));
+    let file =
+        |number: usize| (format!("f{:02}/{number}.json", number % 20), dashboard(&format!("d{number}"), "D"));
     let remote = Remote::new((0..FILES).map(file).collect()).await.unwrap();
     let server = Server::start(&[remote.origin()]).await.unwrap();
     let _repo = Operator::start(&server, "provisioning-repo", &[]).await.unwrap();
     let mut first = Operator::start(&server, "provisioning-jobs", &SHORT_LEASE).await.unwrap();
     server.create_repository("large", &remote.url()).await.unwrap();
     server.healthy("large").await.unwrap();
-    let job = server.post_job("large", &json!({"action": "pull", "pull": {"incremental": false}})).await.unwrap();
+    let job =
+        server.post_job("large", &json!({"action": "pull", "pull": {"incremental": false}})).await.unwrap();
     let uid = job["metadata"]["uid"].as_str().unwrap();
     eventually("the pull is under way", || async {
         let count = server.kubectl(&["get", "dashboards", "-o", "name"]).await?.lines().count();

@@ -25,7 +25,8 @@ async fn hostile(manner: Manner) -> String {
                 match manner {
                     Manner::Silent => while matches!(stream.read(&mut request).await, Ok(1..)) {},
                     Manner::Endless => {
-                        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-result\r\n\r\n";
+                        let head =
+                            "HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-result\r\n\r\n";
                         let _ = stream.write_all(head.as_bytes()).await;
                         let line = format!("003d{} refs/heads/b000\n", "a".repeat(40));
                         while stream.write_all(line.as_bytes()).await.is_ok() {}
@@ -34,6 +35,7 @@ async fn hostile(manner: Manner) -> String {
                         let answer = "HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-result\r\n\
                                       Content-Length: 9\r\n\r\nzzzzhello";
                         let _ = stream.write_all(answer.as_bytes()).await;
+                        while matches!(stream.read(&mut request).await, Ok(1..)) {}
                     }
                 }
             });

@@ -93,8 +93,11 @@ async fn kubectl_selects_pages_and_watches() {
     }
     let one = server.kubectl(&["get", "configmaps", "--field-selector=metadata.name=map-07"]).await.unwrap();
     assert_eq!(count(&one), 1, "{one}");
-    let refused =
-        server.kubectl(&["get", "configmaps", "--field-selector=data.number=7"]).await.unwrap_err().to_string();
+    let refused = server
+        .kubectl(&["get", "configmaps", "--field-selector=data.number=7"])
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("data.number"), "{refused}");
 
     let log = server.folder.path().join("watch.log");
@@ -109,7 +112,14 @@ async fn kubectl_selects_pages_and_watches() {
     .unwrap();
     watch.says("3").await.unwrap();
     server
-        .kubectl(&["patch", "configmap", "map-03", "--type=merge", "-p", r#"{"data":{"number":"three hundred"}}"#])
+        .kubectl(&[
+            "patch",
+            "configmap",
+            "map-03",
+            "--type=merge",
+            "-p",
+            r#"{"data":{"number":"three hundred"}}"#,
+        ])
         .await
         .unwrap();
     watch.says("three hundred").await.unwrap();

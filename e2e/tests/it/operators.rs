@@ -41,7 +41,9 @@ async fn settings_that_make_no_sense_are_refused_with_their_place() {
     let environment = [("GF_DEFAULT_TARGET", "operator"), ("GF_OPERATOR_NAME", "provisioning-jobs")];
     let (code, said) = run("windlass", &["server", "target", &config], &environment).await;
     assert_eq!(code, 2, "{said}");
-    for expected in ["operator.ini:2", "job_intervall", "job_interval", "operator.ini:3", "max_job_timeout", "soon"] {
+    for expected in
+        ["operator.ini:2", "job_intervall", "job_interval", "operator.ini:3", "max_job_timeout", "soon"]
+    {
         assert!(said.contains(expected), "{expected:?} is missing in:\n{said}");
     }
     std::fs::write(&ini, "[operator]\nlease_renewal_interval = 30s\n").unwrap();
@@ -54,7 +56,8 @@ async fn settings_that_make_no_sense_are_refused_with_their_place() {
 async fn the_configuration_is_printed_with_its_origins_and_without_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let ini = folder.path().join("operator.ini");
-    std::fs::write(&ini, "[grpc_client_authentication]\ntoken = hush-hush\n[operator]\njob_interval = 7s\n").unwrap();
+    std::fs::write(&ini, "[grpc_client_authentication]\ntoken = hush-hush\n[operator]\njob_interval = 7s\n")
+        .unwrap();
     let config = format!("--config={}", ini.display());
     let environment = [("GF_OPERATOR_CONCURRENT_DRIVERS", "9")];
     let (code, said) =
@@ -75,8 +78,14 @@ async fn the_stand_alone_controllers_run_with_the_flags_of_the_original() {
     let server = Server::start(&[remote.origin()]).await.unwrap();
     let (url, exchange, ca) = (server.url(), server.exchange_url(), server.ca_file().display().to_string());
     let arguments = [
-        "--token", "ProvisioningAdminToken", "--token-exchange-url", &exchange, "--provisioning-server-url", &url,
-        "--tls-ca-file", &ca,
+        "--token",
+        "ProvisioningAdminToken",
+        "--token-exchange-url",
+        &exchange,
+        "--provisioning-server-url",
+        &url,
+        "--tls-ca-file",
+        &ca,
     ];
     let program = Programs::path("repository-controller").unwrap();
     let _repo = Operator::run(&server, &program, &arguments, &[]).await.unwrap();
@@ -106,7 +115,9 @@ async fn the_stand_alone_controllers_run_with_the_flags_of_the_original() {
     .await
     .unwrap();
     let metrics = server.shell(&format!("curl -sSf http://127.0.0.1:{}/metrics", jobs.health)).await.unwrap();
-    for name in ["grafana_provisioning_jobs_processed_total", "grafana_provisioning_jobs_queue_wait_seconds_bucket"] {
+    for name in
+        ["grafana_provisioning_jobs_processed_total", "grafana_provisioning_jobs_queue_wait_seconds_bucket"]
+    {
         assert!(metrics.contains(name), "{name} is missing in:\n{metrics}");
     }
     server.shell(&format!("curl -sSf http://127.0.0.1:{}/livez", jobs.health)).await.unwrap();
@@ -119,8 +130,14 @@ async fn tls_is_verified_mutual_or_insecure_as_told() {
     }
     let server = Server::start(&[]).await.unwrap();
     let (url, exchange) = (server.url(), server.exchange_url());
-    let arguments =
-        ["--token", "ProvisioningAdminToken", "--token-exchange-url", &exchange, "--provisioning-server-url", &url];
+    let arguments = [
+        "--token",
+        "ProvisioningAdminToken",
+        "--token-exchange-url",
+        &exchange,
+        "--provisioning-server-url",
+        &url,
+    ];
     let program = Programs::path("jobs-controller").unwrap();
     let insecure = [&arguments[..], &["--tls-insecure"]].concat();
     Operator::run(&server, &program, &insecure, &[]).await.unwrap();
@@ -135,8 +152,7 @@ async fn tls_is_verified_mutual_or_insecure_as_told() {
     let folder = tempfile::tempdir().unwrap();
     let health = format!("127.0.0.1:{}", windlass_e2e::free_port().unwrap());
     let environment = [("GF_OPERATOR_METRICS_ADDRESS", health.as_str())];
-    let mut process =
-        Process::start(&program, &arguments, &environment, &folder.path().join("log")).unwrap();
+    let mut process = Process::start(&program, &arguments, &environment, &folder.path().join("log")).unwrap();
     process.says("tls_ca_file").await.unwrap();
     process.signal("TERM").await.unwrap();
     assert_eq!(process.end(END).await.unwrap(), 0, "{}", process.output());
@@ -151,9 +167,13 @@ async fn two_controllers_run_each_of_two_hundred_jobs_once() {
     let remote = Remote::new(vec![("a.json".into(), dashboard("a", "A"))]).await.unwrap();
     let server = Server::start(&[remote.origin()]).await.unwrap();
     let _repo = Operator::start(&server, "provisioning-repo", &[]).await.unwrap();
-    let first = Operator::start(&server, "provisioning-jobs", &[("GF_OPERATOR_CONCURRENT_DRIVERS", "8")]).await.unwrap();
+    let first = Operator::start(&server, "provisioning-jobs", &[("GF_OPERATOR_CONCURRENT_DRIVERS", "8")])
+        .await
+        .unwrap();
     let second =
-        Operator::start(&server, "provisioning-jobqueue", &[("GF_OPERATOR_CONCURRENT_DRIVERS", "8")]).await.unwrap();
+        Operator::start(&server, "provisioning-jobqueue", &[("GF_OPERATOR_CONCURRENT_DRIVERS", "8")])
+            .await
+            .unwrap();
     server.create_repository("many", &remote.url()).await.unwrap();
     server.healthy("many").await.unwrap();
     server.post_job("many", &json!({"action": "pull", "pull": {"incremental": false}})).await.unwrap();

@@ -8,7 +8,12 @@ use windlass_e2e::{Operator, Peers, Remote, Server, dashboard, kubernetes_dashbo
 async fn titles(server: &Server) -> BTreeMap<String, String> {
     let list = server.get(&["dashboards"]).await.unwrap();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    list["items"].as_array().unwrap().iter().map(|d| (text(&d["metadata"]["name"]), text(&d["spec"]["title"]))).collect()
+    list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| (text(&d["metadata"]["name"]), text(&d["spec"]["title"])))
+        .collect()
 }
 
 fn expect(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -56,14 +61,23 @@ async fn the_api_follows_the_branch_by_full_and_incremental_pulls() {
 
     server.kubectl(&["delete", "dashboard", "c"]).await.unwrap();
     server.pull("follow", false).await.unwrap();
-    assert_eq!(titles(&server).await, expect(&[("a", "A two"), ("c", "C"), ("d", "D")]), "a full pull repairs");
+    assert_eq!(
+        titles(&server).await,
+        expect(&[("a", "A two"), ("c", "C"), ("d", "D")]),
+        "a full pull repairs"
+    );
 
     let repository = server.get(&["repository", "follow"]).await.unwrap();
     let status = &repository["status"];
     assert_eq!(status["sync"]["state"], "success", "{status:#}");
     assert_eq!(status["sync"]["lastRef"].as_str().unwrap().len(), 40);
     let count = |resource: &str| {
-        status["stats"].as_array().unwrap().iter().find(|s| s["resource"] == resource).map(|s| s["count"].clone())
+        status["stats"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|s| s["resource"] == resource)
+            .map(|s| s["count"].clone())
     };
     assert_eq!(count("dashboards"), Some(3.into()), "{status:#}");
     let pulled = status["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "PullStatus").unwrap();
@@ -81,7 +95,8 @@ async fn deleting_a_repository_removes_or_releases_what_it_manages() {
             (format!("{prefix}/deep/y.json"), dashboard(&format!("{prefix}-y"), "Y")),
         ]
     };
-    let (remove, release) = (Remote::new(files("rm")).await.unwrap(), Remote::new(files("keep")).await.unwrap());
+    let (remove, release) =
+        (Remote::new(files("rm")).await.unwrap(), Remote::new(files("keep")).await.unwrap());
     let server = Server::start(&[remove.origin(), release.origin()]).await.unwrap();
     let _repo = Operator::start(&server, "provisioning-repo", &[]).await.unwrap();
     let _jobs = Operator::start(&server, "provisioning-jobs", &[]).await.unwrap();
@@ -132,4 +147,49 @@ async fn a_bad_file_is_named_and_the_others_are_applied() {
     let found = titles(&server).await;
     assert_eq!(found.get("good").map(String::as_str), Some("Good"));
     assert!(found.contains_key("twice"));
+}
+
+#[tokio::test]
+async fn a_local_folder_is_pulled_where_it_is_permitted() {
+    if !Peers::present(&["curl", "jq", "kubectl"]).unwrap() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("dashboards");
+    std::fs::create_dir_all(home.join("team")).unwrap();
+    std::fs::write(home.join("team/a.json"), dashboard("local-a", "A")).unwrap();
+    let server = Server::start(&[]).await.unwrap();
+    let prefixes = folder.path().display().to_string();
+    let settings = [
+        ("GF_OPERATOR_LOCAL_PERMITTED_PREFIXES", prefixes.as_str()),
+        ("GF_OPERATOR_HOME_PATH", prefixes.as_str()),
+    ];
+    let _repo = Operator::start(&server, "provisioning-repo", &settings).await.unwrap();
+    let _jobs = Operator::start(&server, "provisioning-jobs", &settings).await.unwrap();
+    let repository = |name: &str, path: &str| {
+        serde_json::json!({
+            "apiVersion": "provisioning.grafana.app/v0alpha1", "kind": "Repository", "metadata": {"name": name},
+            "spec": {"title": name, "type": "local", "workflows": [], "sync": {"enabled": false, "target": "folder"},
+                     "local": {"path": path}},
+        })
+        .to_string()
+    };
+    let inside = repository("inside", &home.display().to_string());
+    server.kubectl_with(&["create", "-f", "-"], &inside).await.unwrap();
+    server.healthy("inside").await.unwrap();
+    let filed = server.pull("inside", true).await.unwrap();
+    assert_eq!(filed["status"]["state"], "success", "{filed:#}");
+    assert_eq!(titles(&server).await, expect(&[("local-a", "A")]));
+
+    server.kubectl_with(&["create", "-f", "-"], &repository("outside", "/etc")).await.unwrap();
+    let refused = windlass_e2e::eventually("the folder outside is refused", || async {
+        let found = server.get(&["repository", "outside"]).await?;
+        Ok(found["status"]["conditions"].as_array().and_then(|conditions| conditions.first().cloned()))
+    })
+    .await
+    .unwrap();
+    assert_eq!(
+        (refused["status"].as_str(), refused["reason"].as_str()),
+        (Some("False"), Some("InvalidSpec"))
+    );
 }

@@ -34,7 +34,9 @@ pub(crate) async fn job(client: &Client, job: &Job, screen: &Screen) -> Result<F
     let mut events = pin!(watcher(jobs, config));
     while let Some(event) = events.try_next().await.context("failed to watch the job")? {
         match event {
-            watcher::Event::Apply(job) | watcher::Event::InitApply(job) if job.uid().as_deref() == Some(&*uid) => {
+            watcher::Event::Apply(job) | watcher::Event::InitApply(job)
+                if job.uid().as_deref() == Some(&*uid) =>
+            {
                 if job.status.state == JobState::Working {
                     claimed.get_or_insert_with(Instant::now);
                 }
@@ -49,7 +51,8 @@ pub(crate) async fn job(client: &Client, job: &Job, screen: &Screen) -> Result<F
     let ended = Instant::now();
     let history: Api<HistoricJob> = Api::namespaced(client.clone(), NAMESPACE);
     let selector = format!("{}={uid}", labels::ORIGINAL_UID);
-    let filed = history.list(&ListParams::default().labels(&selector)).await.context("failed to read history")?;
+    let filed =
+        history.list(&ListParams::default().labels(&selector)).await.context("failed to read history")?;
     let filed = filed.items.into_iter().next().context("the job is neither queued nor in history")?;
     progress.finish();
     Ok(Followed { claimed: claimed.unwrap_or(ended), ended, status: filed.status })

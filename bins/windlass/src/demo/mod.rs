@@ -66,7 +66,11 @@ pub(crate) struct DemoArgs {
 
 /// Runs the demo until Ctrl-C, or with `--once` until the pull has ended.
 pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
-    windlass_telemetry::init(LogFormat::Pretty { ansi: screen::is_terminal() }, &args.log_level, LogOutput::Stderr)?;
+    windlass_telemetry::init(
+        LogFormat::Pretty { ansi: screen::is_terminal() },
+        &args.log_level,
+        LogOutput::Stderr,
+    )?;
     let mut signals = signals()?;
     let folder = Folder::make(args.data_dir.as_deref())?;
     let screen = Screen::new();
@@ -107,7 +111,12 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
     let code = match ended {
         Ok(Some(state)) => {
             if !args.once {
-                screen.go_on(&remote, &folder.path().join("kubeconfig"), args.api_address, args.exchange_address);
+                screen.go_on(
+                    &remote,
+                    &folder.path().join("kubeconfig"),
+                    args.api_address,
+                    args.exchange_address,
+                );
                 supervisor.run(signals, &health, GRACE).await?;
                 return Ok(exit_code(state));
             }
@@ -140,8 +149,9 @@ async fn set_up(args: &DemoArgs, folder: &Path, origin: &Origin, screen: &Screen
     })
     .await?;
     let flags = vec![("operator".to_owned(), "allowed_git_origins".to_owned(), origin.to_string())];
-    let settings = Settings::load(Sources { config: None, env: Vec::new(), flags })
-        .map_err(|errors| anyhow::anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))?;
+    let settings = Settings::load(Sources { config: None, env: Vec::new(), flags }).map_err(|errors| {
+        anyhow::anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    })?;
     let context = Arc::new(Context::new(settings, server.clients.clone(), &folder.join("git"))?);
     screen.done("API server", &format!("https://localhost:{}", server.api.port()));
     screen.done("token exchange", &format!("http://localhost:{}/sign/access-token", server.exchange.port()));
@@ -171,7 +181,8 @@ impl Folder {
     fn make(kept: Option<&Path>) -> Result<Self> {
         match kept {
             Some(path) => {
-                std::fs::create_dir_all(path).with_context(|| format!("failed to make {}", path.display()))?;
+                std::fs::create_dir_all(path)
+                    .with_context(|| format!("failed to make {}", path.display()))?;
                 Ok(Self::Kept(std::path::absolute(path)?))
             }
             None => {

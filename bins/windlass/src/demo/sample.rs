@@ -36,7 +36,8 @@ impl Sample {
     pub(crate) async fn serve(folder: &Path, branch: &str) -> Result<Self> {
         let (bare, branch) = (folder.join("sample.git"), branch.to_owned());
         let seeded = tokio::task::spawn_blocking(move || {
-            let edits = FILES.iter().map(|(path, text)| Edit::Put((*path).to_owned(), text.as_bytes().to_vec()));
+            let edits =
+                FILES.iter().map(|(path, text)| Edit::Put((*path).to_owned(), text.as_bytes().to_vec()));
             seed::commit(&bare, &branch, edits, "Dashboards of the sample company")
         });
         seeded.await?.context("failed to make the sample repository")?;

@@ -174,11 +174,16 @@ impl Progress {
             Some(bar) => {
                 if status.progress > 0.0 {
                     if bar.length().is_none()
-                        && let Ok(style) = ProgressStyle::with_template("  {bar:40.cyan/dim} {pos:>5}/{len} {msg}")
+                        && let Ok(style) =
+                            ProgressStyle::with_template("  {bar:40.cyan/dim} {pos:>5}/{len} {msg}")
                     {
                         bar.set_style(style);
                     }
-                    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of files")]
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        clippy::cast_sign_loss,
+                        reason = "a count of files"
+                    )]
                     bar.set_length((done as f64 * 100.0 / status.progress).round().max(0.0) as u64);
                 }
                 bar.set_position(u64::try_from(done).unwrap_or(0));

@@ -8,8 +8,8 @@ use kube::runtime::wait::await_condition;
 use kube::{Api, ResourceExt as _};
 use secrecy::SecretString;
 use windlass_api::{
-    GitRepository, InlineSecureValue, JobSpec, JobState, Repository, RepositorySpec, RepositoryType, SyncOptions,
-    SyncTarget,
+    GitRepository, InlineSecureValue, JobSpec, JobState, Repository, RepositorySpec, RepositoryType,
+    SyncOptions, SyncTarget,
 };
 use windlass_git::Origin;
 use windlass_launch::Context;
@@ -67,7 +67,8 @@ impl Remote {
         repository.metadata.name = Some(self.name.clone());
         repository.metadata.namespace = Some(NAMESPACE.to_owned());
         if let Some(token) = &self.token {
-            repository.secure.token = InlineSecureValue { create: Some(token.clone()), ..InlineSecureValue::default() };
+            repository.secure.token =
+                InlineSecureValue { create: Some(token.clone()), ..InlineSecureValue::default() };
         }
         repository
     }
@@ -82,7 +83,10 @@ pub(crate) async fn tell(context: &Context, remote: &Remote, screen: &Screen) ->
     let started = Instant::now();
     let wanted = remote.object();
     if repositories.get_opt(&remote.name).await?.is_none() {
-        repositories.create(&PostParams::default(), &wanted).await.context("failed to create the repository")?;
+        repositories
+            .create(&PostParams::default(), &wanted)
+            .await
+            .context("failed to create the repository")?;
     }
     let checked = await_condition(repositories.clone(), &remote.name, |found: Option<&Repository>| {
         found.is_some_and(|found| found.status.health.checked > 0)
