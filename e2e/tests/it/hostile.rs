@@ -33,7 +33,7 @@ async fn hostile(manner: Manner) -> String {
                     }
                     Manner::Lying => {
                         let answer = "HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-result\r\n\
-                                      Content-Length: 9\r\n\r\nzzzzhello";
+                                      Connection: close\r\nContent-Length: 9\r\n\r\nzzzzhello";
                         let _ = stream.write_all(answer.as_bytes()).await;
                         while matches!(stream.read(&mut request).await, Ok(1..)) {}
                     }
