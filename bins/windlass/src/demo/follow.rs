@@ -10,8 +10,8 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt as _};
 use windlass_api::{HistoricJob, Job, JobState, JobStatus, labels};
 
+use super::remote::NAMESPACE;
 use super::screen::Screen;
-use super::story::NAMESPACE;
 
 /// What became of a job, and when.
 pub(crate) struct Followed {

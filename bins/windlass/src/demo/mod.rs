@@ -1,6 +1,7 @@
 //! `windlass demo`: everything in one process, one repository pulled before your eyes, then yours to look around in.
 
 mod follow;
+mod remote;
 mod sample;
 mod screen;
 mod story;
@@ -20,9 +21,9 @@ use windlass_runtime::signals;
 use windlass_settings::{Settings, Sources};
 use windlass_telemetry::{LogFormat, LogOutput};
 
+use self::remote::Remote;
 use self::sample::Sample;
 use self::screen::Screen;
-use self::story::Remote;
 use crate::operators::registry;
 use crate::server::{Server, ServerOptions};
 

@@ -12,7 +12,7 @@ use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use windlass_api::{JobState, JobStatus};
 
-use super::story::Remote;
+use super::remote::Remote;
 
 /// Whether standard output is a terminal.
 pub(crate) fn is_terminal() -> bool {
