@@ -1,5 +1,6 @@
 //! What happens in the demo, in order: a repository is made, becomes healthy, is pulled, and the result is shown.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -15,7 +16,7 @@ use super::remote::{NAMESPACE, Remote};
 use super::screen::{Screen, Stages};
 
 /// How long the repository may take to be checked.
-const HEALTH: Duration = Duration::from_secs(60);
+const HEALTH: Duration = Duration::from_mins(1);
 
 /// Tells the story and answers how the pull ended.
 pub(crate) async fn tell(context: &Context, remote: &Remote, screen: &Screen) -> Result<JobState> {
@@ -46,7 +47,7 @@ pub(crate) async fn tell(context: &Context, remote: &Remote, screen: &Screen) ->
     screen.done("repository", &format!("{} is healthy", remote.name));
 
     let queued = Instant::now();
-    let job = insert(client, NAMESPACE, &remote.name, JobSpec::pull(&remote.name, false), Default::default())
+    let job = insert(client, NAMESPACE, &remote.name, JobSpec::pull(&remote.name, false), BTreeMap::new())
         .await
         .context("failed to queue the pull")?;
     screen.done("job", &format!("{} queued", job.name_any()));
