@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use windlass_e2e::{Operator, Peers, Remote, Server, dashboard, eventually};
 
+/// Enough files for a pull to be killed in the middle.
+const FILES: usize = 3000;
+
 /// A short lease, so that a test need not wait a minute for it to lapse.
 const SHORT_LEASE: [(&str, &str); 3] = [
     ("GF_OPERATOR_LEASE_EXPIRY", "3s"),
@@ -23,7 +26,6 @@ async fn a_pull_whose_controller_is_killed_is_taken_over_and_ends_once() {
     if !Peers::present(&["git", "curl", "jq", "kubectl"]).unwrap() {
         return;
     }
-    const FILES: usize = 3000;
     let file =
         |number: usize| (format!("f{:02}/{number}.json", number % 20), dashboard(&format!("d{number}"), "D"));
     let remote = Remote::new((0..FILES).map(file).collect()).await.unwrap();

@@ -5,6 +5,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use windlass_e2e::{Operator, Peers, Remote, Server, dashboard, eventually};
 
+/// A token that must not be seen anywhere.
+const CANARY: &str = "canary-8d41c9e7";
+
 /// What a hostile server does with a connection.
 #[derive(Clone, Copy)]
 enum Manner {
@@ -112,7 +115,6 @@ async fn a_secret_token_is_used_and_shown_nowhere() {
     if !Peers::present(&["git", "curl", "jq", "kubectl"]).unwrap() {
         return;
     }
-    const CANARY: &str = "canary-8d41c9e7";
     let folder = tempfile::tempdir().unwrap();
     let bare = folder.path().join("private.git");
     for bare in [&bare, &folder.path().join("other.git")] {

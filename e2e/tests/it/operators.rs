@@ -5,6 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use windlass_e2e::{Operator, Peers, Process, Programs, Remote, Server, dashboard, eventually};
 
+/// Jobs that two controllers share.
+const JOBS: usize = 200;
+
 const END: Duration = Duration::from_secs(30);
 
 /// Runs a program to its end and answers its exit code and words.
@@ -163,7 +166,6 @@ async fn two_controllers_run_each_of_two_hundred_jobs_once() {
     if !Peers::present(&["git", "curl", "jq", "kubectl"]).unwrap() {
         return;
     }
-    const JOBS: usize = 200;
     let remote = Remote::new(vec![("a.json".into(), dashboard("a", "A"))]).await.unwrap();
     let server = Server::start(&[remote.origin()]).await.unwrap();
     let _repo = Operator::start(&server, "provisioning-repo", &[]).await.unwrap();

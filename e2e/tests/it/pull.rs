@@ -138,9 +138,9 @@ async fn a_bad_file_is_named_and_the_others_are_applied() {
     let _jobs = Operator::start(&server, "provisioning-jobs", &[]).await.unwrap();
     server.create_repository("mixed", &remote.url()).await.unwrap();
     server.healthy("mixed").await.unwrap();
-    let filed = server.pull("mixed", false).await.unwrap();
-    assert_eq!(filed["status"]["state"], "warning", "{filed:#}");
-    let warnings = filed["status"]["warnings"].to_string();
+    let ended = server.pull("mixed", false).await.unwrap();
+    assert_eq!(ended["status"]["state"], "warning", "{ended:#}");
+    let warnings = ended["status"]["warnings"].to_string();
     for file in ["broken.yaml", "strange.json", "two.json"] {
         assert!(warnings.contains(file), "{file} is not named in {warnings}");
     }
