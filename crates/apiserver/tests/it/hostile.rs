@@ -371,7 +371,9 @@ proptest! {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let server = server();
             for (collection, object) in kinds() {
-                post(&server, collection, &object).await.expect(201);
+                let created = post(&server, collection, &object).await;
+                // Widgets are there already, in their other version.
+                assert!(matches!(created.status.as_u16(), 201 | 409), "{created:?}");
             }
             for (method, path, content_type, body) in requests {
                 answered(&server, method, &path, content_type, body).await;
