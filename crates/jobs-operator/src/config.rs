@@ -25,6 +25,10 @@ pub struct JobsConfig {
     pub max_job_timeout: Duration,
     /// The most time that one change to a resource may take.
     pub change_timeout: Duration,
+    /// Changed files beyond which an incremental pull compares everything; 0 for no limit.
+    pub max_incremental_changes: usize,
+    /// Most objects that one repository may manage; 0 for no limit.
+    pub max_resources: usize,
     /// How often all known jobs are looked at again.
     pub job_interval: Duration,
     /// How long a claim that does not change is respected.
@@ -44,21 +48,26 @@ impl JobsConfig {
     pub fn of(context: &Context, name: &str) -> Self {
         let whole = name == PROVISIONING_JOBS;
         let settings = context.settings.operator();
+        let provisioning = context.settings.provisioning();
+        let limit = |value: i64| usize::try_from(value).unwrap_or(0);
         Self {
             replica: context.replica.clone(),
-            notifications: whole,
+            notifications: whole && settings.jobs_processing_enabled,
             processing: !whole || settings.jobs_processing_enabled,
             clean_up: whole,
             drivers: settings.concurrent_drivers,
             sync_workers: settings.max_sync_workers,
             max_job_timeout: settings.max_job_timeout,
             change_timeout: Duration::from_secs(15),
+            max_incremental_changes: limit(provisioning.max_incremental_changes),
+            max_resources: limit(provisioning.max_resources_per_repository),
             job_interval: settings.job_interval,
             lease_expiry: settings.lease_expiry,
             lease_renewal: settings.lease_renewal_interval,
             max_attempts: settings.max_attempts,
             cleanup_interval: settings.cleanup_interval,
-            history_expiration: (!settings.history_expiration.is_zero()).then_some(settings.history_expiration),
+            history_expiration: (!settings.history_expiration.is_zero())
+                .then_some(settings.history_expiration),
         }
     }
 }

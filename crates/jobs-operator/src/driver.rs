@@ -19,6 +19,9 @@ use crate::departures::Departures;
 use crate::metrics::JobMetrics;
 use crate::worker::{JobContext, Workers};
 
+/// How long a worker may take to end by itself once its time is up: it still says in the repository's status what it
+/// came to, under the deadlines of its calls.
+const GRACE: Duration = Duration::from_secs(30);
 /// How long reading the repository may take.
 const READ: Duration = Duration::from_secs(15);
 
@@ -78,7 +81,9 @@ impl Driver {
             End::ShuttingDown => {
                 match lease.release().await {
                     Ok(()) => tracing::info!("job given back at shutdown"),
-                    Err(error) => tracing::warn!(error = %ErrorChain(&error), "job not given back at shutdown"),
+                    Err(error) => {
+                        tracing::warn!(error = %ErrorChain(&error), "job not given back at shutdown");
+                    }
                 }
                 return;
             }
@@ -88,7 +93,9 @@ impl Driver {
         let (state, message) = (status.state, status.message.clone());
         let took = self.clock.now().duration_since(started).as_secs_f64();
         match lease.complete(status).await {
-            Ok(()) => tracing::info!(state = state.as_str(), message, duration_seconds = took, "job finished"),
+            Ok(()) => {
+                tracing::info!(state = state.as_str(), message, duration_seconds = took, "job finished");
+            }
             Err(error) => {
                 tracing::warn!(state = state.as_str(), error = %ErrorChain(&error), "job finished, but was not filed");
             }
@@ -108,21 +115,22 @@ impl Driver {
         let cancel = lost.child_token();
         let _stop = cancel.clone().drop_guard();
         let departure = self.departures.of(ObjectKey::new(&*record.key.namespace, record.repository()));
-        let work = AssertUnwindSafe(self.dispatch(record, lease, progress, cancel)).catch_unwind();
+        let work = AssertUnwindSafe(self.dispatch(record, lease, progress, cancel.clone())).catch_unwind();
         tokio::select! {
             biased;
             () = lost.cancelled() => End::LeaseLost,
             () = shutdown.cancelled() => End::ShuttingDown,
             () = departure.seen() => End::Finished(Err("the repository is being deleted".to_owned())),
-            result = tokio::time::timeout(self.timeout, work) => match result {
-                Err(_elapsed) => End::Finished(Err(format!(
+            result = in_time(work, self.timeout, &cancel) => match result {
+                _ if lost.is_cancelled() => End::LeaseLost,
+                Err(TimeIsUp) => End::Finished(Err(format!(
                     "context deadline exceeded: the job took longer than max_job_timeout = {:?}", self.timeout
                 ))),
                 Ok(Err(panic)) => {
                     tracing::error!(panic = panic_text(&*panic), "a worker panicked");
                     End::Finished(Err("the worker failed unexpectedly; the log says where".to_owned()))
                 }
-                Ok(Ok(outcome)) => if lost.is_cancelled() { End::LeaseLost } else { End::Finished(outcome) },
+                Ok(Ok(outcome)) => End::Finished(outcome),
             },
         }
     }
@@ -137,7 +145,10 @@ impl Driver {
     ) -> Result<(), String> {
         let job: Job = records::job(record).map_err(|error| format!("the job is not understood: {error}"))?;
         let Some(worker) = self.workers.iter().find(|worker| worker.supports(&job.spec.action)) else {
-            return Err(format!("no workers were registered to handle the job (action {:?})", record.action()));
+            return Err(format!(
+                "no workers were registered to handle the job (action {:?})",
+                record.action()
+            ));
         };
         let repository = self.repository(record).await?;
         if repository.metadata.deletion_timestamp.is_some() {
@@ -149,7 +160,8 @@ impl Driver {
             progress.record(&skipped.failed(Failure::warning("Skipped", why)));
             return Ok(());
         }
-        let context = JobContext { job, repository, progress: progress.clone(), lease: lease.guard(), cancel };
+        let context =
+            JobContext { job, repository, progress: progress.clone(), lease: lease.guard(), cancel };
         worker.run(&context).await.map_err(|error| ErrorChain(&error).to_string())
     }
 
@@ -158,10 +170,30 @@ impl Driver {
         let api: Api<Repository> = Api::namespaced(self.client.clone(), &record.key.namespace);
         match deadline(READ, format!("get repository {name:?}"), api.get(name)).await {
             Ok(repository) => Ok(repository),
-            Err(error) if error.is_not_found() => Err(format!("failed to get repository '{name}': it does not exist")),
+            Err(error) if error.is_not_found() => {
+                Err(format!("failed to get repository '{name}': it does not exist"))
+            }
             Err(error) => Err(ErrorChain(&error).to_string()),
         }
     }
+}
+
+/// The work did not end in its time.
+struct TimeIsUp;
+
+/// Runs `work` for at most `limit`; then tells it to stop, and lets it end for [`GRACE`].
+async fn in_time<T>(
+    work: impl Future<Output = T>,
+    limit: Duration,
+    cancel: &CancellationToken,
+) -> Result<T, TimeIsUp> {
+    let mut work = std::pin::pin!(work);
+    if let Ok(ended) = tokio::time::timeout(limit, &mut work).await {
+        return Ok(ended);
+    }
+    cancel.cancel();
+    let _ = tokio::time::timeout(GRACE, work).await;
+    Err(TimeIsUp)
 }
 
 /// Why a job of this repository is not even tried.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::stream::{FuturesUnordered, StreamExt as _};
 use kube::Api;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use windlass_api::{Job, JobState, Repository};
 use windlass_launch::Context;
@@ -21,7 +21,7 @@ use crate::departures::Departures;
 use crate::driver::Driver;
 use crate::metrics::JobMetrics;
 use crate::notifications::Notifications;
-use crate::pull::Pull;
+use crate::pull::{Limits, Pull};
 use crate::sleep::Sleep;
 use crate::worker::{Worker, Workers};
 
@@ -83,19 +83,22 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
     .map_err(JobsError::Configure)?;
 
     let jobs: Api<Job> = Api::all(client.clone());
-    let watch = Watch::new(jobs, WatchConfig { resync: Some(config.job_interval), ..WatchConfig::new("jobs") });
+    let watch =
+        Watch::new(jobs, WatchConfig { resync: Some(config.job_interval), ..WatchConfig::new("jobs") });
     let store = watch.store();
     let mut notifications = Notifications::new(queue.clone(), metrics.clone(), config.notifications);
-    let mut tasks = FuturesUnordered::new();
-    tasks.push(spawn(watch.run(context.health.clone(), shutdown.clone(), move |event| notifications.handle(event))));
-    tasks.push(spawn(tick(queue.clone(), store, metrics.clone(), config.job_interval, shutdown.clone())));
+    // Drivers run beside each other on all threads; dropping the set ends whatever is left.
+    let mut tasks = JoinSet::new();
+    tasks
+        .spawn(watch.run(context.health.clone(), shutdown.clone(), move |event| notifications.handle(event)));
+    tasks.spawn(tick(queue.clone(), store, metrics.clone(), config.job_interval, shutdown.clone()));
     if config.processing {
         metrics.drivers(config.drivers);
         let departures = Departures::default();
         let repositories: Api<Repository> = Api::all(client.clone());
         let watch = Watch::new(repositories, WatchConfig::new("repositories"));
         let told = departures.clone();
-        tasks.push(spawn(watch.run(context.health.clone(), shutdown.clone(), move |event| told.handle(event))));
+        tasks.spawn(watch.run(context.health.clone(), shutdown.clone(), move |event| told.handle(event)));
         let driver = Driver {
             queue: queue.clone(),
             client,
@@ -106,14 +109,14 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
             timeout: config.max_job_timeout,
         };
         for number in 0..config.drivers {
-            tasks.push(spawn(driver.clone().run(number, shutdown.clone())));
+            tasks.spawn(driver.clone().run(number, shutdown.clone()));
         }
     }
     if config.clean_up {
         let (reaper, stop, every) = (queue.clone(), shutdown.clone(), config.cleanup_interval);
-        tasks.push(spawn(async move { reaper.run_reaper(every, &stop).await }));
+        tasks.spawn(async move { reaper.run_reaper(every, &stop).await });
         if let Some(expiration) = config.history_expiration {
-            tasks.push(spawn(prune(queue, expiration, shutdown.clone())));
+            tasks.spawn(prune(queue, expiration, shutdown.clone()));
         }
     }
     tracing::info!(
@@ -122,7 +125,7 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
         "jobs operator started"
     );
     // One that ends before the shutdown ends the others: the supervisor reports this operator then.
-    while let Some(ended) = tasks.next().await {
+    while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended
             && error.is_panic()
         {
@@ -133,11 +136,6 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
         }
     }
     Ok(())
-}
-
-/// A task of this operator, awaited by [`run`]; drivers run beside each other on all threads.
-fn spawn(task: impl Future<Output = ()> + Send + 'static) -> tokio::task::JoinHandle<()> {
-    tokio::spawn(task)
 }
 
 fn workers(context: &Context, config: &JobsConfig) -> Workers {
@@ -152,13 +150,23 @@ fn workers(context: &Context, config: &JobsConfig) -> Workers {
         clock: Arc::clone(&context.clock),
         workers: config.sync_workers,
         change_timeout: config.change_timeout,
+        limits: Limits {
+            incremental_changes: config.max_incremental_changes,
+            resources: config.max_resources,
+        },
     };
     let workers: Vec<Box<dyn Worker>> = vec![Box::new(pull), Box::new(Sleep)];
     workers.into()
 }
 
 /// Looks again at every known job, so that nothing depends on a single notification, and reports the queue's size.
-async fn tick(queue: Queue, store: Store<Job>, metrics: JobMetrics, every: Duration, shutdown: CancellationToken) {
+async fn tick(
+    queue: Queue,
+    store: Store<Job>,
+    metrics: JobMetrics,
+    every: Duration,
+    shutdown: CancellationToken,
+) {
     let mut interval = tokio::time::interval(every);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while shutdown.run_until_cancelled(interval.tick()).await.is_some() {
@@ -171,7 +179,7 @@ async fn tick(queue: Queue, store: Store<Job>, metrics: JobMetrics, every: Durat
 
 /// Deletes history that is older than `expiration`, a few times in that time.
 async fn prune(queue: Queue, expiration: Duration, shutdown: CancellationToken) {
-    let every = (expiration / 4).clamp(Duration::from_secs(1), Duration::from_secs(300));
+    let every = (expiration / 4).clamp(Duration::from_secs(1), Duration::from_mins(5));
     let mut interval = tokio::time::interval(every);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut failing = HashSet::new();

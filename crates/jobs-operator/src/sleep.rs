@@ -15,7 +15,8 @@ impl Worker for Sleep {
     }
 
     async fn run(&self, context: &JobContext) -> Result<(), JobError> {
-        let options = context.job.spec.test.as_ref().ok_or(JobError::MissingOptions { field: "spec.test" })?;
+        let options =
+            context.job.spec.test.as_ref().ok_or(JobError::MissingOptions { field: "spec.test" })?;
         let updates = match options.progress_updates {
             0 => DEFAULT_TEST_UPDATES,
             wanted => wanted,

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use kube::{Api, Client};
-use serde_json::Value;
-use windlass_api::patch::merge_diff;
 use windlass_api::{Repository, RepositoryStatus};
 use windlass_lease_queue::LeaseGuard;
 use windlass_runtime::{CallError, Part, merge_patch};
@@ -50,13 +48,15 @@ impl StatusWriter {
             }
             let mut wanted = self.current.status.clone();
             change(&mut wanted, self.current.metadata.generation.unwrap_or_default());
-            let Some(patch) = difference(&self.current.status, &wanted) else { return Ok(()) };
+            let Some(patch) = self.current.status.merge_patch(&wanted) else { return Ok(()) };
             match merge_patch(&self.api, &self.current, Part::Status, patch, WRITE).await {
                 Ok(written) => {
                     self.current = written;
                     return Ok(());
                 }
-                Err(conflict) if conflict.is_conflict() && attempt < TRIES => self.read().await.map_err(failed)?,
+                Err(conflict) if conflict.is_conflict() && attempt < TRIES => {
+                    self.read().await.map_err(failed)?;
+                }
                 Err(error) => return Err(failed(error)),
             }
         }
@@ -68,16 +68,5 @@ impl StatusWriter {
         let what = format!("read repository {name}");
         self.current = windlass_runtime::deadline(WRITE, what, self.api.get(&name)).await?;
         Ok(())
-    }
-}
-
-/// The merge patch that turns one status into the other, below `status`.
-fn difference(before: &RepositoryStatus, after: &RepositoryStatus) -> Option<Value> {
-    let wrap = |status: &RepositoryStatus| {
-        serde_json::to_value(status).map(|status| serde_json::json!({"status": status}))
-    };
-    match (wrap(before), wrap(after)) {
-        (Ok(before), Ok(after)) => merge_diff(&before, &after),
-        _ => None,
     }
 }

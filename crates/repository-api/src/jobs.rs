@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::response::Response;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use kube::{Api, Client};
 use serde_json::json;
 use windlass_api::{
@@ -16,7 +16,7 @@ use windlass_auth::Caller;
 use windlass_lease_queue::kube::{InsertError, insert};
 
 use crate::answer::{Refusal, typed};
-use crate::request::{Target, read};
+use crate::request::{Target, object, read};
 use crate::state::RepositoryApi;
 
 /// Queues a job for the repository: 202 with the job. Grafana: `jobs.go`.
@@ -28,8 +28,9 @@ pub(crate) async fn create(
 ) -> Result<Response, Refusal> {
     target.admit(caller.as_ref())?;
     let body = read(body).await?;
-    let mut spec: JobSpec = serde_json::from_slice(&body)
-        .map_err(|error| status::bad_request(format!("error decoding provisioning.Job from request: {error}")))?;
+    let mut spec: JobSpec = object(&body).map_err(|error| {
+        status::bad_request(format!("error decoding provisioning.Job from request: {error}"))
+    })?;
     spec.repository.clone_from(&target.name);
     jobs::normalise(&mut spec).map_err(|error| status::bad_request(error.to_string()))?;
 
@@ -47,11 +48,9 @@ pub(crate) async fn create(
         return Err(invalid(&spec, errors));
     }
 
-    let is_pull = spec.pull.is_some();
-    let job = insert(&state.provisioning, &target.namespace, &target.name, spec, BTreeMap::new()).await.map_err(refusal)?;
-    if is_pull {
-        show_as_pending(&state.provisioning, &target).await;
-    }
+    let job = insert(&state.provisioning, &target.namespace, &target.name, spec, BTreeMap::new())
+        .await
+        .map_err(refusal)?;
     Ok(typed(202, "Job", &job))
 }
 
@@ -63,7 +62,8 @@ pub(crate) async fn list(
 ) -> Result<Response, Refusal> {
     target.admit(caller.as_ref())?;
     let mut ended = history(&state.provisioning, &target, labels::REPOSITORY, &target.name).await?;
-    ended.sort_by_key(|job| std::cmp::Reverse((job.status.finished, job.metadata.creation_timestamp.clone())));
+    ended
+        .sort_by_key(|job| std::cmp::Reverse((job.status.finished, job.metadata.creation_timestamp.clone())));
     let items: Vec<Job> = ended.into_iter().map(as_job).collect();
     Ok(typed(200, "JobList", &json!({"metadata": {}, "items": items})))
 }
@@ -141,17 +141,6 @@ fn refusal(error: InsertError) -> Refusal {
         InsertError::AlreadyExists(name) => status::already_exists(GROUP, "jobs", &name).into(),
         InsertError::Invalid(errors) => status::invalid(GROUP, "Job", "", errors).into(),
         InsertError::Api { source, .. } => (*source).into(),
-    }
-}
-
-/// Lets the repository show at once that a pull is on its way; the worker's own write says the rest.
-async fn show_as_pending(client: &Client, target: &Target) {
-    let repositories: Api<Repository> = Api::namespaced(client.clone(), &target.namespace);
-    let patch = json!({"status": {"sync": {"state": "pending", "started": null}}});
-    if let Err(error) =
-        repositories.patch_status(&target.name, &PatchParams::default(), &Patch::Merge(&patch)).await
-    {
-        tracing::warn!(repository = target.name, %error, "the repository does not show its queued pull");
     }
 }
 

@@ -6,6 +6,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::{Api, Client};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use windlass_api::{GROUP, Repository, VERSION, status};
 use windlass_auth::Caller;
 
@@ -47,6 +49,12 @@ impl Target {
     pub(crate) fn missing(&self) -> Refusal {
         status::not_found(GROUP, "repositories", &self.name).into()
     }
+}
+
+/// A JSON object as a typed value. (A derived type would also take an array of its fields.)
+pub(crate) fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_json::Error> {
+    let fields: Map<String, Value> = serde_json::from_slice(body)?;
+    serde_json::from_value(Value::Object(fields))
 }
 
 /// The whole body, at most [`BODY_LIMIT`] bytes of it.

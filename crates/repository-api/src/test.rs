@@ -6,13 +6,19 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::response::Response;
 use tokio_util::sync::CancellationToken;
+use windlass_api::repositories::{self, RepositoryRules};
 use windlass_api::{Repository, status};
 use windlass_auth::Caller;
 use windlass_resources::check::check;
 
 use crate::answer::{Refusal, typed};
-use crate::request::{Target, read};
+use crate::request::{Target, object, read};
 use crate::state::RepositoryApi;
+
+/// What a form calls a repository that has no name yet. It is no name that one can have.
+const NOT_NAMED_YET: &str = "new";
+/// A name that one can have, to check the rest with.
+const A_NAME: &str = "new-repository";
 
 /// Checks the repository in the body, or the stored one when the body is empty. The HTTP status is the result's code.
 ///
@@ -30,25 +36,34 @@ pub(crate) async fn run(
     let repository = if body.is_empty() {
         stored.ok_or_else(|| target.missing())?
     } else {
-        let mut proposed: Repository = serde_json::from_slice(&body)
+        let mut proposed: Repository = object(&body)
             .map_err(|error| status::bad_request(format!("the body is not a Repository: {error}")))?;
-        proposed.metadata.namespace = Some(target.namespace.clone());
-        proposed.metadata.name = Some(target.name.clone());
-        proposed.metadata.finalizers = stored.as_ref().and_then(|stored| stored.metadata.finalizers.clone());
-        // A reference to a Secret is honoured for the stored repository's own token and URL alone.
-        proposed.secure.token.name.clear();
-        if let Some(stored) = stored
-            && stored.spec.url() == proposed.spec.url()
-        {
-            proposed.secure.token.name = stored.secure.token.name;
-        }
+        propose(&mut proposed, stored, &target, &state.repository_rules);
         proposed
     };
     // Dropping the request drops the check, and with it whatever it waits for.
     let cancel = CancellationToken::new();
     let _stop = cancel.clone().drop_guard();
-    let checked =
-        check(&state.sources, &state.core, &repository, &state.repository_rules, &cancel).await;
+    let checked = check(&state.sources, &state.core, &repository, &state.repository_rules, &cancel).await;
     let code = u16::try_from(checked.results.code).unwrap_or(500);
     Ok(typed(code, "TestResults", &checked.results))
+}
+
+/// Makes a proposed repository what the server would make of it, but for its token.
+fn propose(proposed: &mut Repository, stored: Option<Repository>, target: &Target, rules: &RepositoryRules) {
+    proposed.metadata.namespace = Some(target.namespace.clone());
+    proposed.metadata.name =
+        Some(if target.name == NOT_NAMED_YET { A_NAME } else { &target.name }.to_owned());
+    proposed.metadata.finalizers = stored.as_ref().and_then(|stored| stored.metadata.finalizers.clone());
+    repositories::mutate(proposed, stored.as_ref(), rules);
+    // A reference to a Secret is honoured for the stored repository's own token and URL alone.
+    let token = &mut proposed.secure.token;
+    token.name.clear();
+    if let Some(stored) = stored
+        && stored.spec.url() == proposed.spec.url()
+        && token.create.is_none()
+        && !token.remove
+    {
+        token.name = stored.secure.token.name;
+    }
 }

@@ -93,24 +93,24 @@ fn first(failures: &[ItemResult]) -> String {
     })
 }
 
-/// Runs the finalizers that the repository has, in their order.
-pub(crate) async fn run(context: &Context, repository: &Repository) -> Result<Finalized, FinalizeError> {
-    let mut current = repository.clone();
+/// Runs the finalizers that the repository has, in their order. `current` becomes the version without those that are
+/// done.
+pub(crate) async fn run(context: &Context, current: &mut Repository) -> Result<Finalized, FinalizeError> {
     for finalizer in finalizers::ALL {
         if !current.metadata.finalizers.iter().flatten().any(|held| held == finalizer) {
             continue;
         }
         let done = match finalizer {
-            finalizers::REMOVE_PENDING_JOBS => remove_pending_jobs(context, &current).await?,
-            finalizers::RELEASE_ORPHAN_RESOURCES => let_go(context, &current, finalizer).await?,
-            finalizers::REMOVE_ORPHAN_RESOURCES => let_go(context, &current, finalizer).await?,
+            finalizers::REMOVE_PENDING_JOBS => remove_pending_jobs(context, current).await?,
+            finalizers::RELEASE_ORPHAN_RESOURCES => let_go(context, current, finalizer).await?,
+            finalizers::REMOVE_ORPHAN_RESOURCES => let_go(context, current, finalizer).await?,
             // `cleanup` takes hooks off the provider; a repository without one has nothing there.
             _ => Finalized::Gone,
         };
         if let Finalized::Waiting(_) = done {
             return Ok(done);
         }
-        current = take_off(context, &current, finalizer).await?;
+        *current = take_off(context, current, finalizer).await?;
         tracing::info!(
             namespace = current.metadata.namespace,
             repository = current.metadata.name,
@@ -129,7 +129,9 @@ async fn remove_pending_jobs(context: &Context, repository: &Repository) -> Resu
     let name = repository.metadata.name.as_deref().unwrap_or_default();
     let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
     let jobs: Api<Job> = Api::namespaced(context.clients.provisioning.clone(), namespace);
-    let found = deadline(CALL, "list the repository's jobs", jobs.list(&ListParams::default())).await.map_err(failed)?;
+    let found = deadline(CALL, "list the repository's jobs", jobs.list(&ListParams::default()))
+        .await
+        .map_err(failed)?;
     let mut running = 0;
     for job in found.items.into_iter().filter(|job| job.spec.repository == name) {
         if job.spec.action.is_orphan_cleanup() {
@@ -176,19 +178,29 @@ async fn let_go(
         cancel: context.cancel.clone(),
         on_result: std::sync::Arc::new(|_item| {}),
     };
-    let finalized = if finalizer == finalizers::RELEASE_ORPHAN_RESOURCES {
+    let mut outcome = if finalizer == finalizers::RELEASE_ORPHAN_RESOURCES {
         release(&work).await
     } else {
         remove(&work).await
     }
     .map_err(|source| FinalizeError::List { finalizer, source })?;
-    if !finalized.failures.is_empty() {
-        return Err(FinalizeError::Items { finalizer, failures: finalized.failures });
+    if !outcome.failures.is_empty() {
+        // They came in as requests ended. In one order they make one text, which is written once; what was merely
+        // skipped because of another failure comes last.
+        outcome.failures.sort_by_cached_key(|item| {
+            let reason = item.error.as_ref().map_or("", |failure| failure.reason.as_str());
+            (reason.starts_with("Skipped"), item.path.clone(), item.name.clone())
+        });
+        return Err(FinalizeError::Items { finalizer, failures: outcome.failures });
     }
-    if finalized.cancelled {
+    if outcome.cancelled {
         return Err(FinalizeError::Interrupted { finalizer });
     }
-    Ok(if finalized.found == 0 { Finalized::Gone } else { Finalized::Waiting(Duration::ZERO) })
+    Ok(match outcome.found {
+        0 => Finalized::Gone,
+        _ if outcome.done > 0 => Finalized::Waiting(Duration::ZERO),
+        _ => Finalized::Waiting(JOB_WAIT),
+    })
 }
 
 async fn take_off(

@@ -15,6 +15,7 @@ mod finalize;
 mod metrics;
 mod operator;
 mod plan;
+mod queued;
 mod reconcile;
 mod status;
 

@@ -10,6 +10,7 @@ use windlass_runtime::{
 };
 
 use crate::metrics::RepositoryMetrics;
+use crate::queued::Queued;
 use crate::reconcile::{Context, reconcile};
 
 /// Health, syncs and clean-up of repositories.
@@ -34,7 +35,8 @@ impl Operator<windlass_launch::Context> for Repositories {
         let shutdown = process.supervisor.token().clone();
         let metrics = RepositoryMetrics::new(&process.metrics.meter("repositories"));
         let api: Api<Repository> = Api::all(process.clients.provisioning.clone());
-        let config = WatchConfig { resync: Some(settings.resync_interval), ..WatchConfig::new("repositories") };
+        let config =
+            WatchConfig { resync: Some(settings.resync_interval), ..WatchConfig::new("repositories") };
         let watch = Watch::new(api, config);
         let context = Arc::new(Context {
             clients: process.clients.clone(),
@@ -43,6 +45,7 @@ impl Operator<windlass_launch::Context> for Repositories {
             clock: Arc::clone(&process.clock),
             store: watch.store(),
             metrics: metrics.clone(),
+            queued: Queued::default(),
             check_deadline: process.check_deadline,
             min_sync_interval: process.min_sync_interval,
             parallel: settings.parallel_operations,
@@ -50,6 +53,7 @@ impl Operator<windlass_launch::Context> for Repositories {
         });
         let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
         let changed = queue.clone();
+        let gone_from = Arc::clone(&context);
         let follow = watch.run(process.health.clone(), shutdown.clone(), move |event| match event {
             Event::Applied { old, new } => {
                 metrics.observed(&new);
@@ -58,11 +62,21 @@ impl Operator<windlass_launch::Context> for Repositories {
                     changed.add(ObjectKey::of(&*new));
                 }
             }
-            Event::Deleted(gone) => changed.forget(&ObjectKey::of(&*gone)),
+            Event::Deleted(gone) => {
+                let key = ObjectKey::of(&*gone);
+                changed.forget(&key);
+                gone_from.queued.forget(&key);
+            }
             Event::Synced => {}
         });
-        let work = run_keyed(queue, settings.worker_count, shutdown, move |key| reconcile(Arc::clone(&context), key));
-        tracing::info!(logger = "provisioning-repository-controller", workers = settings.worker_count, "repository operator started");
+        let work = run_keyed(queue, settings.worker_count, shutdown, move |key| {
+            reconcile(Arc::clone(&context), key)
+        });
+        tracing::info!(
+            logger = "provisioning-repository-controller",
+            workers = settings.worker_count,
+            "repository operator started"
+        );
         tokio::join!(follow, work);
         Ok(())
     }

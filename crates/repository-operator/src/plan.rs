@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use windlass_api::{JobState, Repository, labels};
+use windlass_api::conditions::{self, types};
+use windlass_api::{Repository, labels};
 
 /// How long a healthy repository is taken to be so.
-const HEALTHY_FOR: Duration = Duration::from_secs(5 * 60);
+const HEALTHY_FOR: Duration = Duration::from_mins(5);
 /// How long until an unhealthy one is looked at again.
-const UNHEALTHY_FOR: Duration = Duration::from_secs(60);
+const UNHEALTHY_FOR: Duration = Duration::from_mins(1);
 
 /// What is done for a repository in one pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,17 +49,21 @@ pub(crate) fn plan(repository: &Repository, now: Timestamp) -> Plan {
     Plan::Check { why }
 }
 
-/// When the repository is to be looked at again.
-pub(crate) fn next_look(repository: &Repository, min_interval: Duration, now: Timestamp) -> Duration {
+/// How long until the last check is old.
+pub(crate) fn next_check(repository: &Repository, now: Timestamp) -> Duration {
     let health = &repository.status.health;
-    let check = health_lasts(health.healthy).saturating_sub(age(health.checked, now));
-    let sync = &repository.status.sync;
-    let next = if repository.spec.sync.enabled && health.healthy && sync.finished > 0 {
-        check.min(interval(repository, min_interval).saturating_sub(age(sync.finished.max(sync.scheduled), now)))
-    } else {
-        check
-    };
-    next.max(Duration::from_secs(1))
+    health_lasts(health.healthy).saturating_sub(age(health.checked, now))
+}
+
+/// Whether a sync is due, or when one will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sync {
+    /// There is none to wait for: syncs are off, or the repository is unhealthy.
+    Off,
+    /// One is due now, unless a job is on its way already.
+    Due(SyncDue),
+    /// After this time.
+    In(Duration),
 }
 
 /// A sync that is due.
@@ -70,46 +75,34 @@ pub(crate) struct SyncDue {
     pub(crate) why: &'static str,
 }
 
-/// What was true of the repository before this pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Before {
-    /// Whether it was healthy.
-    pub(crate) healthy: bool,
-    /// The generation that had been observed.
-    pub(crate) observed_generation: i64,
-}
-
 /// Whether a sync is due, given the repository after its check. Grafana: `determineSyncStrategy`.
 ///
-/// `job_exists` tells whether the job that the status names is still queued or running: a status that says so while there
-/// is none is stale, and stands in nobody's way.
-pub(crate) fn sync_due(
-    repository: &Repository,
-    before: Before,
-    job_exists: bool,
-    min_interval: Duration,
-    now: Timestamp,
-) -> Option<SyncDue> {
-    let full = |why| Some(SyncDue { incremental: false, why });
-    let sync = &repository.status.sync;
-    if !repository.spec.sync.enabled || !repository.status.health.healthy || job_exists {
-        return None;
+/// Only what is written in the status decides, never what this pass did: a pass that was cut short after it wrote the
+/// status must not lose the sync that the change of status called for. The pull itself says in its condition which
+/// specification it was for, and the `Ready` condition says since when the repository has been healthy.
+pub(crate) fn sync(repository: &Repository, min_interval: Duration, now: Timestamp) -> Sync {
+    let full = |why| Sync::Due(SyncDue { incremental: false, why });
+    let status = &repository.status;
+    if !repository.spec.sync.enabled || !status.health.healthy {
+        return Sync::Off;
     }
-    if !before.healthy {
-        return full("the repository became healthy");
-    }
-    if repository.metadata.generation != Some(before.observed_generation) {
-        return full("the specification changed");
-    }
-    let waiting = matches!(sync.state, JobState::Pending | JobState::Working);
-    let last = sync.finished.max(sync.scheduled).max(sync.started);
-    if last == 0 && !waiting {
+    let last = status.sync.finished.max(status.sync.scheduled).max(status.sync.started);
+    if last == 0 {
         return full("it was never synced");
     }
-    if age(last, now) + Duration::from_secs(1) < interval(repository, min_interval) {
-        return None;
+    let pulled = conditions::find(&status.conditions, types::PULL_STATUS);
+    if pulled.is_none_or(|pulled| pulled.observed_generation != repository.metadata.generation) {
+        return full("the specification changed since the last sync");
     }
-    Some(SyncDue { incremental: true, why: if waiting { "its sync was lost" } else { "its interval elapsed" } })
+    let ready = conditions::find(&status.conditions, types::READY);
+    if ready.is_some_and(|ready| ready.last_transition_time.0.as_millisecond() > status.sync.started) {
+        return full("the repository became healthy");
+    }
+    let left = interval(repository, min_interval).saturating_sub(age(last, now));
+    if left.is_zero() {
+        return Sync::Due(SyncDue { incremental: true, why: "its interval elapsed" });
+    }
+    Sync::In(left)
 }
 
 fn health_lasts(healthy: bool) -> Duration {
@@ -117,7 +110,7 @@ fn health_lasts(healthy: bool) -> Duration {
 }
 
 /// The time between two syncs: what the specification says, but no shorter than the system's least.
-fn interval(repository: &Repository, min_interval: Duration) -> Duration {
+pub(crate) fn interval(repository: &Repository, min_interval: Duration) -> Duration {
     let wanted = u64::try_from(repository.spec.sync.interval_seconds).unwrap_or(0);
     Duration::from_secs(wanted).max(min_interval)
 }
@@ -131,34 +124,51 @@ fn age(millis: i64, now: Timestamp) -> Duration {
 mod tests {
     use super::*;
 
-    const MINUTE: Duration = Duration::from_secs(60);
+    use windlass_api::JobState;
+    use windlass_api::conditions::reasons;
+
+    const MINUTE: Duration = Duration::from_mins(1);
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_000_000 + seconds).unwrap()
+    }
+
+    fn ready(repository: &mut Repository, since: i64) {
+        let condition = conditions::new(types::READY, true, reasons::AVAILABLE, "", Some(1), at(since));
+        repository.status.conditions.retain(|condition| condition.type_ != types::READY);
+        repository.status.conditions.push(condition);
     }
 
     /// A healthy repository, checked and synced at second 0.
     fn healthy() -> Repository {
         let mut repository = Repository::default();
         repository.metadata.generation = Some(1);
-        repository.spec.sync.enabled = true;
         repository.status.observed_generation = 1;
+        repository.spec.sync.enabled = true;
         repository.status.health.healthy = true;
         repository.status.health.checked = at(0).as_millisecond();
+        repository.status.sync.started = at(0).as_millisecond();
         repository.status.sync.finished = at(0).as_millisecond();
         repository.status.sync.state = JobState::Success;
+        let pulled = conditions::new(types::PULL_STATUS, true, reasons::SUCCESS, "", Some(1), at(0));
+        repository.status.conditions.push(pulled);
+        ready(&mut repository, -10);
         repository
     }
 
-    fn due(repository: &Repository, seconds: i64) -> Option<SyncDue> {
-        let before = Before { healthy: true, observed_generation: repository.status.observed_generation };
-        sync_due(repository, before, false, MINUTE, at(seconds))
+    fn sync_at(repository: &Repository, seconds: i64) -> Sync {
+        sync(repository, MINUTE, at(seconds))
+    }
+
+    fn is_full(sync: Sync) -> bool {
+        matches!(sync, Sync::Due(SyncDue { incremental: false, .. }))
     }
 
     #[test]
     fn a_check_is_due_on_change_and_when_the_last_one_is_old() {
         let repository = healthy();
         assert_eq!(plan(&repository, at(299)), Plan::Rest);
+        assert_eq!(next_check(&repository, at(299)), Duration::from_secs(1));
         assert!(matches!(plan(&repository, at(300)), Plan::Check { .. }));
         let mut changed = healthy();
         changed.metadata.generation = Some(2);
@@ -173,21 +183,39 @@ mod tests {
     fn a_sync_is_due_after_the_interval_and_is_incremental() {
         let mut repository = healthy();
         repository.spec.sync.interval_seconds = 120;
-        assert_eq!(due(&repository, 100), None);
-        assert_eq!(due(&repository, 120), Some(SyncDue { incremental: true, why: "its interval elapsed" }));
+        assert_eq!(sync_at(&repository, 100), Sync::In(Duration::from_secs(20)));
+        assert_eq!(
+            sync_at(&repository, 120),
+            Sync::Due(SyncDue { incremental: true, why: "its interval elapsed" })
+        );
         repository.spec.sync.interval_seconds = 5;
-        assert_eq!(due(&repository, 30), None, "the system's least interval holds");
+        let left = Sync::In(Duration::from_secs(30));
+        assert_eq!(sync_at(&repository, 30), left, "the system's least interval holds");
     }
 
     #[test]
-    fn a_repository_that_became_healthy_or_changed_is_synced_in_full() {
-        let repository = healthy();
-        let before = Before { healthy: false, observed_generation: 1 };
-        let sync = sync_due(&repository, before, false, MINUTE, at(1)).unwrap();
-        assert!(!sync.incremental);
-        let before = Before { healthy: true, observed_generation: 0 };
-        assert!(!sync_due(&repository, before, false, MINUTE, at(1)).unwrap().incremental);
-        assert_eq!(sync_due(&repository, before, true, MINUTE, at(1)), None, "one at a time");
+    fn a_repository_that_was_never_synced_is_synced_in_full() {
+        let mut repository = healthy();
+        repository.status.sync = windlass_api::SyncStatus::default();
+        assert!(is_full(sync_at(&repository, 1)));
+    }
+
+    #[test]
+    fn a_repository_that_became_healthy_after_its_last_sync_is_synced_in_full() {
+        let mut repository = healthy();
+        assert!(!is_full(sync_at(&repository, 1)));
+        ready(&mut repository, 1);
+        assert!(is_full(sync_at(&repository, 1)));
+    }
+
+    #[test]
+    fn a_specification_that_no_pull_has_seen_is_synced_in_full() {
+        let mut repository = healthy();
+        repository.metadata.generation = Some(2);
+        repository.status.observed_generation = 2;
+        assert!(is_full(sync_at(&repository, 1)));
+        repository.status.conditions.clear();
+        assert!(is_full(sync_at(&repository, 1)), "what was pulled last is not known");
     }
 
     #[test]
@@ -195,18 +223,17 @@ mod tests {
         let mut repository = healthy();
         repository.status.sync.state = JobState::Working;
         repository.status.sync.finished = 0;
-        repository.status.sync.started = at(0).as_millisecond();
-        assert_eq!(due(&repository, 30), None);
-        assert_eq!(due(&repository, 60), Some(SyncDue { incremental: true, why: "its sync was lost" }));
+        assert_eq!(sync_at(&repository, 30), Sync::In(Duration::from_secs(30)));
+        assert!(matches!(sync_at(&repository, 60), Sync::Due(_)));
     }
 
     #[test]
     fn an_unhealthy_or_disabled_repository_is_not_synced() {
         let mut repository = healthy();
         repository.status.health.healthy = false;
-        assert_eq!(due(&repository, 10_000), None);
+        assert_eq!(sync_at(&repository, 10_000), Sync::Off);
         let mut disabled = healthy();
         disabled.spec.sync.enabled = false;
-        assert_eq!(due(&disabled, 10_000), None);
+        assert_eq!(sync_at(&disabled, 10_000), Sync::Off);
     }
 }

@@ -16,11 +16,18 @@ use windlass_telemetry::ErrorChain;
 
 use crate::finalize::{self, FinalizeError, Finalized};
 use crate::metrics::RepositoryMetrics;
-use crate::plan::{Before, Plan, SyncDue, next_look, plan, sync_due};
+use crate::plan::{self, Plan, Sync, SyncDue};
+use crate::queued::Queued;
 use crate::status;
 
 /// How long one call to the API may take.
 pub(crate) const CALL: Duration = Duration::from_secs(15);
+/// The least time until a repository is looked at again without anything having changed.
+const LEAST_WAIT: Duration = Duration::from_secs(1);
+/// How long until a job that stands in the way of a sync is taken to have gone.
+const ENDING_JOB: Duration = Duration::from_secs(2);
+/// How long until a repository is looked at again that a call was refused for, and would be again.
+const REFUSED: Duration = Duration::from_mins(5);
 
 /// What every pass uses.
 pub(crate) struct Context {
@@ -32,6 +39,8 @@ pub(crate) struct Context {
     pub(crate) metrics: RepositoryMetrics,
     /// The most time that a check may take.
     pub(crate) check_deadline: Duration,
+    /// Syncs that were queued and that the watch has not told of yet.
+    pub(crate) queued: Queued,
     /// The least time between two syncs.
     pub(crate) min_sync_interval: Duration,
     /// Requests at a time while resources are removed or released.
@@ -76,7 +85,8 @@ pub(crate) async fn reconcile(context: Arc<Context>, key: ObjectKey) -> Action {
             context.metrics.failed(&error);
             tracing::warn!(repository = %key, error = %ErrorChain(&error), "reconcile failed");
             match error.disposition() {
-                Disposition::AwaitChange => Action::Done,
+                // A change brings it sooner; without one it is not given up either.
+                Disposition::AwaitChange => Action::After(REFUSED),
                 Disposition::Retry | Disposition::Fatal => Action::Retry,
             }
         }
@@ -87,12 +97,8 @@ async fn pass(context: &Context, key: &ObjectKey) -> Result<Action, ReconcileErr
     // Observe: the watch's copy. A write that is based on an old one is refused, and the next pass knows better.
     let Some(repository) = context.store.get(key) else { return Ok(Action::Done) };
     let now = context.clock.now();
-    let before = Before {
-        healthy: repository.status.health.healthy,
-        observed_generation: repository.status.observed_generation,
-    };
     // Validation of the specification is part of the check: what is invalid is a fact to report.
-    let current = match plan(&repository, now) {
+    let current = match plan::plan(&repository, now) {
         Plan::LeaveAlone => return Ok(Action::Done),
         Plan::Finalize => return finalize(context, &repository).await,
         Plan::Rest => Repository::clone(&repository),
@@ -103,10 +109,10 @@ async fn pass(context: &Context, key: &ObjectKey) -> Result<Action, ReconcileErr
             status::write_check(context, &repository, &checked).await.map_err(ReconcileError::Call)?
         }
     };
-    if let Some(due) = due(context, &current, before).await? {
-        queue_sync(context, &current, due).await?;
-    }
-    Ok(Action::After(next_look(&current, context.min_sync_interval, context.clock.now())))
+    let next_sync = sync(context, key, &current).await?;
+    let next_check = plan::next_check(&current, context.clock.now());
+    let next = next_sync.map_or(next_check, |next| next.min(next_check));
+    Ok(Action::After(next.max(LEAST_WAIT)))
 }
 
 /// The check under its deadline: a server that never answers makes the repository unhealthy, and holds up no other.
@@ -123,46 +129,90 @@ async fn check_in_time(context: &Context, repository: &Repository) -> windlass_r
     }
 }
 
-/// Whether a sync is due. The job that the status names is asked for only when it decides the matter.
-async fn due(
+/// Queues the sync that is due, unless one is on its way, and answers when to look again. The repository's own status
+/// tells of a job that was begun, and brings the next look sooner.
+async fn sync(
     context: &Context,
+    key: &ObjectKey,
     repository: &Repository,
-    before: Before,
-) -> Result<Option<SyncDue>, ReconcileError> {
+) -> Result<Option<Duration>, ReconcileError> {
     let now = context.clock.now();
-    let due = sync_due(repository, before, false, context.min_sync_interval, now);
-    let job = &repository.status.sync.job;
-    if due.is_none() || job.is_empty() || repository.status.sync.state.is_finished() {
-        return Ok(due);
+    let due = match plan::sync(repository, context.min_sync_interval, now) {
+        Sync::Off => return Ok(None),
+        Sync::In(left) => return Ok(Some(left)),
+        Sync::Due(due) => due,
+    };
+    let interval = plan::interval(repository, context.min_sync_interval);
+    // The watch's copy lags behind what we did: what was queued for this very status is not queued once more.
+    if let Some(left) = context.queued.left(key, repository, interval, now) {
+        return Ok(Some(left));
+    }
+    // A status that tells of a job while there is none is stale, and stands in nobody's way.
+    if !repository.status.sync.state.is_finished() && job_exists(context, repository).await? {
+        return Ok(Some(interval));
+    }
+    if queue_sync(context, repository, due).await? {
+        context.queued.insert(key, repository, now);
+        return Ok(Some(interval));
+    }
+    // A job of this name is there. It may be one that just ended and is about to go, for what was specified before.
+    Ok(Some(ENDING_JOB))
+}
+
+/// Whether the job that the status names is queued or running.
+async fn job_exists(context: &Context, repository: &Repository) -> Result<bool, ReconcileError> {
+    let name = &repository.status.sync.job;
+    if name.is_empty() {
+        return Ok(false);
     }
     let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
     let jobs: Api<Job> = Api::namespaced(context.clients.provisioning.clone(), namespace);
-    let found = deadline(CALL, format!("read job {job}"), jobs.get_opt(job)).await.map_err(ReconcileError::Call)?;
-    Ok(due.filter(|_| found.is_none()))
+    let found = deadline(CALL, format!("read job {name}"), jobs.get_opt(name)).await;
+    Ok(found.map_err(ReconcileError::Call)?.is_some())
 }
 
-/// Queues a sync. One that is queued already is as good.
-async fn queue_sync(context: &Context, repository: &Repository, due: SyncDue) -> Result<(), ReconcileError> {
+/// Queues a sync; false when there is a job already that excludes it.
+async fn queue_sync(
+    context: &Context,
+    repository: &Repository,
+    due: SyncDue,
+) -> Result<bool, ReconcileError> {
     let name = repository.metadata.name.as_deref().unwrap_or_default();
     let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
     let spec = JobSpec::pull(name, due.incremental);
     let annotations = std::collections::BTreeMap::new();
-    match insert(&context.clients.provisioning, namespace, name, spec, annotations).await {
-        Ok(_job) => {
-            tracing::info!(namespace, repository = name, incremental = due.incremental, why = due.why, "sync queued");
-            Ok(())
+    let queued = insert(&context.clients.provisioning, namespace, name, spec, annotations);
+    match tokio::time::timeout(CALL, queued).await {
+        Err(_elapsed) => {
+            Err(ReconcileError::Call(CallError::Deadline { what: "queue a sync".to_owned(), after: CALL }))
         }
-        Err(InsertError::AlreadyExists(_)) => Ok(()),
-        Err(error) => Err(ReconcileError::QueueSync(error)),
+        Ok(Ok(_job)) => {
+            tracing::info!(
+                namespace,
+                repository = name,
+                incremental = due.incremental,
+                why = due.why,
+                "sync queued"
+            );
+            Ok(true)
+        }
+        Ok(Err(InsertError::AlreadyExists(_))) => Ok(false),
+        Ok(Err(error)) => Err(ReconcileError::QueueSync(error)),
     }
 }
 
 async fn finalize(context: &Context, repository: &Repository) -> Result<Action, ReconcileError> {
-    match finalize::run(context, repository).await {
+    let mut current = repository.clone();
+    match finalize::run(context, &mut current).await {
         Ok(Finalized::Gone) => Ok(Action::Done),
         Ok(Finalized::Waiting(delay)) => Ok(Action::After(delay)),
+        // Somebody else wrote, or we are told to stop: nothing is in the way.
+        Err(FinalizeError::Call { source, .. }) if source.is_conflict() || source.is_not_found() => {
+            Err(ReconcileError::Call(source))
+        }
+        Err(FinalizeError::Interrupted { .. }) => Ok(Action::Retry),
         Err(error) => {
-            status::write_blocked(context, repository, &error).await.map_err(ReconcileError::Call)?;
+            status::write_blocked(context, &current, &error).await.map_err(ReconcileError::Call)?;
             Err(ReconcileError::Finalize(error))
         }
     }

@@ -2,11 +2,10 @@
 
 use jiff::Timestamp;
 use kube::Api;
-use serde_json::json;
 use windlass_api::conditions::{self, messages, reasons, types};
-use windlass_api::patch::merge_diff;
 use windlass_api::{
-    DeletionError, DeletionStatus, DeletionTarget, HealthErrorKind, HealthStatus, Repository, RepositoryStatus,
+    DeletionError, DeletionStatus, DeletionTarget, HealthErrorKind, HealthStatus, Repository,
+    RepositoryStatus,
 };
 use windlass_resources::check::Checked;
 use windlass_runtime::{CallError, Part, merge_patch};
@@ -74,7 +73,11 @@ pub(crate) async fn write_blocked(
                 .iter()
                 .take(MAX_NAMED)
                 .map(|item| DeletionError {
-                    code: item.error.as_ref().map(|failure| failure.reason.as_str().to_owned()).unwrap_or_default(),
+                    code: item
+                        .error
+                        .as_ref()
+                        .map(|failure| failure.reason.as_str().to_owned())
+                        .unwrap_or_default(),
                     detail: item.error.as_ref().map(ToString::to_string).unwrap_or_default(),
                     finalizer: error.finalizer().to_owned(),
                     target: Some(DeletionTarget {
@@ -106,8 +109,7 @@ async fn write(
     let api: Api<Repository> = Api::namespaced(context.clients.provisioning.clone(), namespace);
     let mut wanted = repository.status.clone();
     change(&mut wanted, repository.metadata.generation.unwrap_or_default());
-    let patch = merge_diff(&json!({"status": repository.status}), &json!({"status": wanted}));
-    match patch {
+    match repository.status.merge_patch(&wanted) {
         None => Ok(repository.clone()),
         Some(patch) => merge_patch(&api, repository, Part::Status, patch, CALL).await,
     }

@@ -65,8 +65,12 @@ pub fn prefix(spec: &RepositorySpec) -> &str {
     if spec.kind == RepositoryType::Local { "" } else { spec.path().trim_matches('/') }
 }
 
-/// The token that a repository's `secure.token` refers to; nothing when it refers to none.
+/// The token that a repository's `secure.token` refers to, or that a repository which is not stored brings along;
+/// nothing when there is none.
 async fn read_token(core: &Client, repository: &Repository) -> Result<Option<SecretString>, OpenError> {
+    if let Some(token) = &repository.secure.token.create {
+        return Ok(Some(token.clone()).filter(|token| !token.expose_secret().is_empty()));
+    }
     let name = repository.secure.token.name.as_str();
     if name.is_empty() {
         return Ok(None);

@@ -8,6 +8,7 @@
 //! deleted by hand. Grafana: `jobs/sync`.
 
 mod observe;
+mod quota;
 mod report;
 mod stats;
 
@@ -20,10 +21,13 @@ use windlass_api::{JobAction, Repository};
 use windlass_git::{Revision, Source};
 use windlass_lease_queue::progress::{Failure, ResourceAction, ResourceResult};
 use windlass_resources::repository::{Sources, prefix};
-use windlass_resources::{Action, Clients, Context, ItemResult, OnResult, Plan, apply, folders, managed, plan};
+use windlass_resources::{
+    Action, Clients, Context, ItemResult, OnResult, Plan, apply, folders, managed, plan,
+};
 use windlass_runtime::Clock;
 
 use self::observe::{Mode, Observed};
+use self::quota::Quota;
 use self::stats::Stats;
 use crate::status::StatusWriter;
 use crate::worker::{JobContext, JobError, Worker};
@@ -42,6 +46,16 @@ pub(crate) struct Pull {
     pub(crate) workers: usize,
     /// The most time that one change may take.
     pub(crate) change_timeout: Duration,
+    pub(crate) limits: Limits,
+}
+
+/// How much a pull may do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Changed files beyond which everything is compared; 0 for no limit.
+    pub(crate) incremental_changes: usize,
+    /// Most objects that one repository may manage; 0 for no limit.
+    pub(crate) resources: usize,
 }
 
 /// What a pull came to.
@@ -50,6 +64,23 @@ struct Pulled {
     revision: Revision,
     /// What the repository manages now.
     stats: Stats,
+    /// Why not everything was tried.
+    stopped: Option<JobError>,
+}
+
+/// What is to be done, and from where.
+struct Planned {
+    plan: Plan,
+    /// What the repository manages before.
+    stats: Stats,
+    /// New objects that the limit has no room for.
+    refused: Vec<quota::Refused>,
+}
+
+impl Planned {
+    fn nothing(repository: &Repository) -> Self {
+        Self { plan: Plan::default(), stats: Stats::of_status(repository), refused: Vec::new() }
+    }
 }
 
 #[async_trait]
@@ -63,32 +94,52 @@ impl Worker for Pull {
         let mut status = StatusWriter::new(&self.provisioning, job.repository.clone(), job.lease.clone());
         job.progress.message("update sync status at start");
         report::begin(&mut status, job, options.incremental, self.clock.now()).await?;
-        let outcome = self.pull(job, status.repository(), options.incremental).await;
+        let repository = status.repository().clone();
+        let outcome = self.pull(job, &repository, options.incremental).await;
         job.progress.message("update status and stats");
-        report::end(&mut status, job, &outcome, self.clock.now()).await?;
-        outcome.map(|_pulled| ())
+        let pull = report::Pull {
+            job,
+            generation: repository.metadata.generation,
+            quota: self.quota(),
+            outcome: &outcome,
+        };
+        report::end(&mut status, &pull, self.clock.now()).await?;
+        outcome?.stopped.map_or(Ok(()), Err)
     }
 }
 
 impl Pull {
-    async fn pull(&self, job: &JobContext, repository: &Repository, incremental: bool) -> Result<Pulled, JobError> {
+    fn quota(&self) -> Quota {
+        Quota { limit: self.limits.resources }
+    }
+
+    async fn pull(
+        &self,
+        job: &JobContext,
+        repository: &Repository,
+        incremental: bool,
+    ) -> Result<Pulled, JobError> {
         job.progress.message("execute sync job");
         let source = self.sources.open(&self.core, repository).await.map_err(JobError::OpenRepository)?;
-        let observed = observe::observe(&*source, repository, incremental, &job.cancel).await?;
+        let observed =
+            observe::observe(&*source, &job.repository, repository, incremental, &job.cancel).await?;
         let context = Context::for_repository(repository);
-        let (plan, stats) = match observed.mode {
+        let planned = match observed.mode {
             Mode::Unchanged => {
                 job.progress.final_message("same commit as last time");
-                return Ok(Pulled { revision: observed.revision, stats: Stats::of_status(repository) });
+                let stats = Stats::of_status(repository);
+                return Ok(Pulled { revision: observed.revision, stats, stopped: None });
             }
-            Mode::Incremental => match self.plan_incremental(job, &*source, &observed, repository, &context).await? {
-                Some(plan) => (plan, Stats::of_status(repository)),
-                None => self.plan_full(job, &*source, &observed, repository, &context).await?,
-            },
+            Mode::Incremental => {
+                match self.plan_incremental(job, &*source, &observed, repository, &context).await? {
+                    Some(planned) => planned,
+                    None => self.plan_full(job, &*source, &observed, repository, &context).await?,
+                }
+            }
             Mode::Full => self.plan_full(job, &*source, &observed, repository, &context).await?,
         };
-        let stats = self.apply(job, source, plan, &context, stats).await?;
-        Ok(Pulled { revision: observed.revision, stats })
+        let (stats, stopped) = self.apply(job, source, planned, &context).await;
+        Ok(Pulled { revision: observed.revision, stats, stopped })
     }
 
     /// The plan for what changed since the last pull; nothing when only a full comparison will do.
@@ -99,7 +150,7 @@ impl Pull {
         observed: &Observed,
         repository: &Repository,
         context: &Context,
-    ) -> Result<Option<Plan>, JobError> {
+    ) -> Result<Option<Planned>, JobError> {
         job.progress.message("incremental sync");
         let prefix = prefix(&repository.spec);
         let last = Revision::new(&*repository.status.sync.last_ref);
@@ -112,17 +163,30 @@ impl Pull {
         };
         if diff.changes.is_empty() && diff.rejected.is_empty() {
             job.progress.final_message("no changes detected between commits");
-            return Ok(Some(Plan::default()));
+            return Ok(Some(Planned::nothing(repository)));
+        }
+        let most = self.limits.incremental_changes;
+        if most > 0 && diff.changes.len() > most {
+            tracing::info!(changes = diff.changes.len(), most, "many files changed, a full pull follows");
+            return Ok(None);
         }
         let tree = source
             .tree(&observed.revision, prefix, &job.cancel)
             .await
             .map_err(|source| JobError::Git { what: "read the tree", source })?;
-        let metadata = folders::read_metadata(source, &tree, &managed::Managed::default(), context, &job.cancel)
-            .await
-            .map_err(|source| JobError::Git { what: "read the folders' metadata", source })?;
+        let metadata =
+            folders::read_metadata(source, &tree, &managed::Managed::default(), context, &job.cancel)
+                .await
+                .map_err(|source| JobError::Git { what: "read the folders' metadata", source })?;
         match plan::incremental(&diff, &tree, &metadata, context) {
-            plan::Incremental::Plan(plan) => Ok(Some(*plan)),
+            plan::Incremental::Plan(plan) => {
+                let stats = Stats::of_status(repository);
+                if self.quota().may_be_exceeded(&plan, stats.total()) {
+                    tracing::info!("the limit of resources may be reached, a full pull follows");
+                    return Ok(None);
+                }
+                Ok(Some(Planned { plan: *plan, stats, refused: Vec::new() }))
+            }
             plan::Incremental::NeedsFull(why) => {
                 tracing::info!(why, "a full pull follows");
                 Ok(None)
@@ -137,14 +201,15 @@ impl Pull {
         observed: &Observed,
         repository: &Repository,
         context: &Context,
-    ) -> Result<(Plan, Stats), JobError> {
+    ) -> Result<Planned, JobError> {
         job.progress.message("full sync");
         let tree = source
             .tree(&observed.revision, prefix(&repository.spec), &job.cancel)
             .await
             .map_err(|source| JobError::Git { what: "read the tree", source })?;
-        let managed =
-            managed::list(&self.clients, job.namespace(), &context.repository).await.map_err(JobError::List)?;
+        let managed = managed::list(&self.clients, job.namespace(), &context.repository)
+            .await
+            .map_err(JobError::List)?;
         let metadata = folders::read_metadata(source, &tree, &managed, context, &job.cancel)
             .await
             .map_err(|source| JobError::Git { what: "read the folders' metadata", source })?;
@@ -152,19 +217,26 @@ impl Pull {
         if plan.is_empty() {
             job.progress.final_message("no changes to sync");
         }
-        Ok((plan, Stats::of_managed(&managed)))
+        let root = plan.root.as_ref().map(|root| root.folder.id.as_str());
+        let root_is_new = root.is_some_and(|root| managed.folders.iter().all(|folder| folder.name != root));
+        let stats = Stats::of_managed(&managed);
+        let (plan, refused) = self.quota().fit(plan, stats.total() + usize::from(root_is_new));
+        Ok(Planned { plan, stats, refused })
     }
 
+    /// Carries the plan out; answers what is managed then, and why not everything was tried.
     async fn apply(
         &self,
         job: &JobContext,
         source: Arc<dyn Source>,
-        plan: Plan,
+        Planned { plan, stats, refused }: Planned,
         context: &Context,
-        stats: Stats,
-    ) -> Result<Stats, JobError> {
-        tracing::debug!(%plan, "planned");
-        job.progress.total(plan.len());
+    ) -> (Stats, Option<JobError>) {
+        tracing::debug!(%plan, refused = refused.len(), "planned");
+        job.progress.total(plan.len() + refused.len());
+        for refused in &refused {
+            job.progress.record(&self.quota().refusal(refused));
+        }
         let stats = Arc::new(std::sync::Mutex::new(stats));
         let (progress, counted) = (job.progress.clone(), Arc::clone(&stats));
         let on_result: OnResult = Arc::new(move |item: ItemResult| {
@@ -192,15 +264,14 @@ impl Pull {
             },
         )
         .await;
-        match summary.stopped {
-            Some(apply::Stopped::TooManyErrors(count)) => Err(JobError::TooManyErrors { count }),
-            Some(apply::Stopped::Cancelled) if job.lease.valid() => Err(JobError::Stopped),
-            Some(apply::Stopped::Cancelled) => Err(JobError::LeaseLost),
+        let stopped = match summary.stopped {
+            Some(apply::Stopped::TooManyErrors(count)) => Some(JobError::TooManyErrors { count }),
+            Some(apply::Stopped::Cancelled) if job.lease.valid() => Some(JobError::Stopped),
+            Some(apply::Stopped::Cancelled) => Some(JobError::LeaseLost),
             // The root folder's own result says what is wrong with it.
-            Some(apply::Stopped::NoRootFolder) | None => {
-                Ok(stats.lock().map(|stats| stats.clone()).unwrap_or_default())
-            }
-        }
+            Some(apply::Stopped::NoRootFolder) | None => None,
+        };
+        (stats.lock().map(|stats| stats.clone()).unwrap_or_default(), stopped)
     }
 }
 

@@ -35,9 +35,16 @@ impl Stats {
             Action::Deleted => -1,
             Action::Updated | Action::Renamed | Action::Ignored => return,
         };
-        let Some(kind) = [&FOLDER, &DASHBOARD].into_iter().find(|kind| kind.kind == item.kind) else { return };
+        let Some(kind) = [&FOLDER, &DASHBOARD].into_iter().find(|kind| kind.kind == item.kind) else {
+            return;
+        };
         let count = self.0.entry(key(kind)).or_default();
         *count = (*count + by).max(0);
+    }
+
+    /// All of them together.
+    pub(super) fn total(&self) -> usize {
+        usize::try_from(self.0.values().sum::<i64>()).unwrap_or(0)
     }
 
     /// In the wire's form, without kinds of which there are none.

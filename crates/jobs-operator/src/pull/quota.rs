@@ -1,0 +1,155 @@
+//! How many objects a repository may manage, and what of a plan there is room for. Pure. Grafana: `quotas/`.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use windlass_api::conditions::{self, messages, reasons, types};
+use windlass_lease_queue::progress::{Failure, ResourceAction, ResourceResult};
+use windlass_resources::plan::{FileWrite, FolderAction, Known};
+use windlass_resources::{DASHBOARD, FOLDER, Kind, Plan};
+
+/// The limit of one repository.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quota {
+    /// Most objects; 0 for no limit.
+    pub(super) limit: usize,
+}
+
+/// A new object that there is no room for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    path: String,
+    kind: Kind,
+}
+
+impl Quota {
+    /// Whether the plan, whose new files may or may not be there already, could go over the limit.
+    pub(super) fn may_be_exceeded(self, plan: &Plan, used: usize) -> bool {
+        let folders = plan.folders.iter().filter(|write| !matches!(write.action, FolderAction::Update(_)));
+        let files = plan.files.iter().filter(|write| is_new(write));
+        self.limit > 0 && used + folders.count() + files.count() > self.limit
+    }
+
+    /// Takes out of a full plan the new objects that there is no room for, given how many the repository manages before.
+    ///
+    /// What the plan deletes makes room, whenever that happens. Files are let in by their order, each with the folders
+    /// that it needs; what merely moves or changes always keeps its place.
+    pub(super) fn fit(self, mut plan: Plan, used: usize) -> (Plan, Vec<Refused>) {
+        if self.limit == 0 {
+            return (plan, Vec::new());
+        }
+        let freed = plan.delete_files.len() + plan.delete_folders.len() + plan.replaced_folders.len();
+        let room = self.limit.saturating_sub(used.saturating_sub(freed));
+        let new_folders: HashSet<String> = plan
+            .folders
+            .iter()
+            .filter(|write| write.action == FolderAction::Create)
+            .map(|write| write.folder.path.clone())
+            .collect();
+        let mut room = Room { left: room, new_folders, admitted: HashSet::new() };
+        for write in plan.renames.iter().chain(&plan.files).filter(|write| !is_new(write)) {
+            room.admit_anyway(&write.path);
+        }
+        let mut refused = Vec::new();
+        plan.files.retain(|write| {
+            let stays = !is_new(write) || room.admit(&write.path, 1);
+            if !stays {
+                refused.push(Refused { path: write.path.clone(), kind: DASHBOARD });
+            }
+            stays
+        });
+        let held_back: Vec<String> = refused.iter().map(|refused| refused.path.clone()).collect();
+        plan.folders.retain(|write| {
+            let (path, inside) = (&write.folder.path, format!("{}/", write.folder.path));
+            // A folder that waits for its files does not take the room that they need.
+            let waits = || held_back.iter().any(|path| path.starts_with(&inside));
+            let stays = !room.new_folders.contains(path)
+                || room.admitted.contains(path)
+                || (!waits() && room.admit(&inside, 0));
+            if !stays {
+                refused.push(Refused { path: path.clone(), kind: FOLDER });
+            }
+            stays
+        });
+        (plan, refused)
+    }
+
+    /// A refused object as a result of the job.
+    pub(super) fn refusal(self, refused: &Refused) -> ResourceResult {
+        let message = format!(
+            "not created: the repository may manage {} resources; remove some, or raise max_resources_per_repository",
+            self.limit
+        );
+        ResourceResult::new(&*refused.path, refused.kind.group, refused.kind.kind, ResourceAction::Created)
+            .failed(Failure::warning(reasons::QUOTA_EXCEEDED, message))
+    }
+
+    /// The `ResourceQuota` condition of a repository that manages `used` objects, after something was refused or not.
+    pub(super) fn condition(
+        self,
+        used: usize,
+        refused: bool,
+        generation: Option<i64>,
+        now: Timestamp,
+    ) -> Condition {
+        let limit = self.limit;
+        let (holds, reason, message) = match used {
+            _ if limit == 0 => (true, reasons::QUOTA_UNLIMITED, messages::QUOTA_UNLIMITED.to_owned()),
+            _ if refused || used > limit => {
+                (false, reasons::QUOTA_EXCEEDED, format!("resource quota exceeded: {used}/{limit} resources"))
+            }
+            _ if used == limit => {
+                (true, reasons::QUOTA_REACHED, format!("resource quota reached: {used}/{limit} resources"))
+            }
+            _ => (true, reasons::WITHIN_QUOTA, format!("within quota: {used}/{limit} resources")),
+        };
+        conditions::new(types::RESOURCE_QUOTA, holds, reason, message, generation, now)
+    }
+}
+
+/// What is left, and which of the new folders are let in.
+struct Room {
+    left: usize,
+    new_folders: HashSet<String>,
+    admitted: HashSet<String>,
+}
+
+impl Room {
+    /// Lets in `objects` at `path` with the new folders above it, if all of that fits.
+    fn admit(&mut self, path: &str, objects: usize) -> bool {
+        let folders = self.missing(path);
+        let fits = objects + folders.len() <= self.left;
+        if fits {
+            self.left -= objects + folders.len();
+            self.admitted.extend(folders);
+        }
+        fits
+    }
+
+    /// Lets in the new folders above `path`, whether or not they fit.
+    fn admit_anyway(&mut self, path: &str) {
+        let folders = self.missing(path);
+        self.left = self.left.saturating_sub(folders.len());
+        self.admitted.extend(folders);
+    }
+
+    /// New folders above `path` that are not let in yet.
+    fn missing(&self, path: &str) -> Vec<String> {
+        path.match_indices('/')
+            .map(|(end, _)| &path[..end])
+            .filter(|folder| self.new_folders.contains(*folder) && !self.admitted.contains(*folder))
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+fn is_new(write: &FileWrite) -> bool {
+    match &write.known {
+        Known::Listed(existing) => existing.is_empty() && write.previous_path.is_none(),
+        Known::FromContent(previous) => previous.is_none() && write.previous_path.is_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,9 @@
+//! The jobs operator over an API server in process and real Git repositories.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod crash;
+mod jobs;
+mod kit;
+mod limits;
+mod pull;
+mod pull_status;

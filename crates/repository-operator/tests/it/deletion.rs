@@ -1,0 +1,172 @@
+//! What becomes of jobs and resources when a repository is deleted.
+
+use http::StatusCode;
+use kube::api::{Api, ObjectMeta, PostParams};
+use serde_json::json;
+use windlass_api::{Dashboard, DeletionStatus, Job, JobSpec, JobState, Repository, finalizers};
+use windlass_jobs_operator::{PROVISIONING_JOBS, register as jobs};
+use windlass_repository_operator::{PROVISIONING_REPO, register};
+
+use crate::kit::{GitServer, World, end_of, eventually};
+
+async fn gone(world: &World) {
+    eventually("the repository is gone", || async {
+        match world.api::<Repository>().get_opt("test6").await.unwrap() {
+            None => Ok(()),
+            Some(left) => Err(format!("{left:#?}")),
+        }
+    })
+    .await;
+}
+
+/// A world with a pulled repository.
+async fn pulled(finalizer: Option<&str>) -> (GitServer, World) {
+    let git = GitServer::new().await;
+    git.put(&[("a.json", "a", "A"), ("x/b.json", "b", "B"), ("x/y/c.json", "c", "C")]);
+    let world = World::with_git(&git);
+    let mut document = json!({"spec": {"git": {"url": git.url(), "branch": "main"}}});
+    if let Some(finalizer) = finalizer {
+        document["metadata"] =
+            json!({"finalizers": [finalizers::REMOVE_PENDING_JOBS, finalizers::CLEANUP, finalizer]});
+    }
+    world.create_repository("test6", document).await;
+    let process = world.start(jobs, PROVISIONING_JOBS);
+    assert_eq!(end_of(&world.pull("test6", false).await).0, JobState::Success);
+    process.stop().await;
+    (git, world)
+}
+
+#[tokio::test]
+async fn what_a_deleted_repository_managed_is_removed() {
+    let (_git, world) = pulled(None).await;
+    let own: Dashboard = serde_json::from_value(json!({
+        "apiVersion": "dashboard.grafana.app/v1beta1", "kind": "Dashboard",
+        "metadata": ObjectMeta { name: Some("own".to_owned()), ..ObjectMeta::default() }, "spec": {"title": "Own"},
+    }))
+    .unwrap();
+    world.api::<Dashboard>().create(&PostParams::default(), &own).await.unwrap();
+    let _process = world.start(register, PROVISIONING_REPO);
+    world.delete_repository("test6").await;
+    gone(&world).await;
+    assert_eq!(world.dashboards().await.into_keys().collect::<Vec<_>>(), ["own:"], "what is not ours stays");
+    assert!(world.folders().await.is_empty());
+}
+
+#[tokio::test]
+async fn what_a_repository_managed_is_released_when_it_is_asked_for() {
+    let (_git, world) = pulled(Some(finalizers::RELEASE_ORPHAN_RESOURCES)).await;
+    let _process = world.start(register, PROVISIONING_REPO);
+    world.delete_repository("test6").await;
+    gone(&world).await;
+    assert_eq!(world.dashboards().await.into_keys().collect::<Vec<_>>(), ["a:", "b:", "c:"]);
+    assert_eq!(world.folders().await.len(), 3);
+    let marks = serde_json::to_string(&world.managed().await).unwrap();
+    assert!(!marks.contains("test6-") && !marks.contains("windlass.dev/managed-by"), "{marks}");
+}
+
+#[tokio::test]
+async fn waiting_jobs_of_a_deleted_repository_are_removed_and_others_stay() {
+    let (_git, world) = pulled(None).await;
+    world.create_local("other").await;
+    world.queue(JobSpec::pull("test6", false)).await;
+    let kept = world.queue(JobSpec::pull("other", false)).await;
+    let _process = world.start(register, PROVISIONING_REPO);
+    world.delete_repository("test6").await;
+    gone(&world).await;
+    let left: Vec<Option<String>> = world.jobs().await.into_iter().map(|job| job.metadata.name).collect();
+    assert_eq!(left, [kept.metadata.name]);
+}
+
+#[tokio::test]
+async fn a_repository_deleted_during_a_pull_stops_it_and_leaves_nothing() {
+    let git = GitServer::new().await;
+    let files: Vec<(String, String)> =
+        (0..60).map(|i| (format!("f{}/d{i}.json", i % 5), format!("d{i}"))).collect();
+    let files: Vec<(&str, &str, &str)> = files.iter().map(|(path, name)| (&**path, &**name, "D")).collect();
+    git.put(&files);
+    let world = World::with_git(&git);
+    world.create_repository("test6", json!({"spec": {"git": {"url": git.url(), "branch": "main"}}})).await;
+    // The pull gets as far as its thirtieth dashboard or so.
+    world.fault.hold(|method, path| method == "PUT" || (method == "POST" && path.ends_with("/dashboards")));
+    let _jobs = world.start(jobs, PROVISIONING_JOBS);
+    let _repositories = world.start(register, PROVISIONING_REPO);
+    let job = world.queue(JobSpec::pull("test6", false)).await;
+    world.fault.holding().await;
+    world.delete_repository("test6").await;
+    let record = world.ended(&job).await;
+    let (state, said) = end_of(&record);
+    assert_eq!((state, said.trim()), (JobState::Error, "the repository is being deleted"));
+    world.fault.let_go();
+    gone(&world).await;
+    assert!(world.managed().await.is_empty());
+    assert!(world.jobs().await.is_empty());
+}
+
+#[tokio::test]
+async fn what_cannot_be_deleted_is_named_until_it_can_be() {
+    let (_git, world) = pulled(None).await;
+    world.fault.answer(|method, path| {
+        (method == "DELETE" && path.ends_with("/dashboards/b")).then_some(StatusCode::INTERNAL_SERVER_ERROR)
+    });
+    world.delete_repository("test6").await;
+    let _process = world.start(register, PROVISIONING_REPO);
+    let blocked = world
+        .repository_when("it says what is in the way", "test6", |found| found.status.deletion.is_some())
+        .await;
+    let deletion = blocked.status.deletion.clone().unwrap();
+    assert_eq!(
+        (deletion.state.as_str(), deletion.finalizer.as_str()),
+        (DeletionStatus::BLOCKED, "remove-orphan-resources")
+    );
+    assert!(
+        deletion.message.contains("x/b.json") && deletion.message.contains("this was made to fail"),
+        "{deletion:#?}"
+    );
+    let target = deletion.errors[0].target.clone().unwrap();
+    assert_eq!((target.resource.as_str(), target.name.as_str()), ("dashboards", "b"));
+    assert!(blocked.status.delete_error.contains("x/b.json"));
+    assert!(!blocked.status.health.healthy);
+    assert_eq!(
+        blocked.metadata.finalizers.clone().unwrap(),
+        ["remove-orphan-resources"],
+        "what is done is taken off"
+    );
+
+    // It is tried again with back-off: a status that says the same is not written again, and sets off nothing.
+    let attempts = || {
+        let all = world.requests.all();
+        all.iter()
+            .filter(|request| request.method == "DELETE" && request.path.ends_with("/dashboards/b"))
+            .count()
+    };
+    let before = attempts();
+    eventually("it is tried again", || async {
+        if attempts() >= before + 2 { Ok(()) } else { Err(attempts()) }
+    })
+    .await;
+    let still = world.repository("test6").await;
+    assert_eq!(still.metadata.resource_version, blocked.metadata.resource_version);
+    world.fault.heal();
+    gone(&world).await;
+    assert!(world.managed().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_job_whose_worker_vanished_does_not_block_a_deletion_for_ever() {
+    let (_git, world) = pulled(None).await;
+    let world = world.set("operator.lease_expiry", "300ms").set("operator.lease_renewal_interval", "100ms");
+    world.fault.hold(|method, path| method == "PATCH" && path.ends_with("/repositories/test6/status"));
+    let first = world.start(jobs, PROVISIONING_JOBS);
+    let job = world.queue(JobSpec::pull("test6", false)).await;
+    world.fault.holding().await;
+    first.kill().await;
+    world.fault.let_go();
+    let api: Api<Job> = world.api();
+    assert!(api.get_opt("test6-sync").await.unwrap().is_some());
+    let _repositories = world.start(register, PROVISIONING_REPO);
+    world.delete_repository("test6").await;
+    let _second = world.start(jobs, PROVISIONING_JOBS);
+    world.ended(&job).await;
+    gone(&world).await;
+    assert!(world.managed().await.is_empty());
+}

@@ -1,0 +1,9 @@
+//! The repository operator over an API server in process, beside the jobs operator where syncs matter.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../../../jobs-operator/tests/it/kit/mod.rs"]
+mod kit;
+
+mod deletion;
+mod health;
+mod syncs;

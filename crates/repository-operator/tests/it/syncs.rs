@@ -1,0 +1,176 @@
+//! When syncs are queued, and of which kind.
+
+use serde_json::{Value, json};
+use windlass_api::{HistoricJob, JobState};
+use windlass_repository_operator::{PROVISIONING_REPO, register};
+
+use crate::health::{clock, local};
+use crate::kit::{Process, World, dashboard, eventually};
+
+fn synced() -> Value {
+    json!({"spec": {"sync": {"enabled": true, "intervalSeconds": 120}}})
+}
+
+/// Both operators under paused time.
+fn start(world: &World) -> (Process, Process) {
+    let clock = clock();
+    (
+        world.start_with_clock(register, PROVISIONING_REPO, clock.clone()),
+        world.start_with_clock(
+            windlass_jobs_operator::register,
+            windlass_jobs_operator::PROVISIONING_JOBS,
+            clock,
+        ),
+    )
+}
+
+/// History once it has so many records, the oldest first.
+async fn history(world: &World, count: usize) -> Vec<HistoricJob> {
+    let look = async || {
+        let mut found = world.history().await;
+        found.sort_by_key(|record| record.status.finished);
+        if found.len() >= count && world.jobs().await.is_empty() { Ok(found) } else { Err(found.len()) }
+    };
+    // Intervals are longer than the patience of a single look.
+    for _ in 0..10 {
+        if let Ok(Ok(found)) = tokio::time::timeout(std::time::Duration::from_secs(50), async {
+            loop {
+                if let Ok(found) = look().await {
+                    return Ok::<_, ()>(found);
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        })
+        .await
+        {
+            return found;
+        }
+    }
+    panic!("{count} jobs did not end: {:#?}", world.history().await);
+}
+
+fn incremental(record: &HistoricJob) -> bool {
+    record.spec.pull.as_ref().unwrap().incremental
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_repository_is_pulled_in_full_once_and_then_after_each_interval() {
+    let world = World::new();
+    let files = local(&world, synced()).await;
+    std::fs::write(files.join("a.json"), dashboard("a", "A")).unwrap();
+    let _processes = start(&world);
+    let records = history(&world, 3).await;
+    let kinds: Vec<bool> = records.iter().map(incremental).collect();
+    assert_eq!(kinds, [false, true, true], "{records:#?}");
+    assert!(records.iter().all(|record| record.status.state == JobState::Success));
+    for pair in records.windows(2) {
+        let apart = pair[1].status.started - pair[0].status.finished;
+        assert!((120_000..123_000).contains(&apart), "{apart} ms");
+    }
+    assert_eq!(world.dashboards().await.len(), 1);
+    let queued = world.requests.writes_to("jobs").into_iter().filter(|write| write == "POST jobs").count();
+    assert_eq!(queued, 3, "nothing is queued twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_sync_nothing_is_queued() {
+    let world = World::new();
+    local(&world, Value::Null).await;
+    let _process = world.start_with_clock(register, PROVISIONING_REPO, clock());
+    world.repository_when("it is healthy", "test6", |found| found.status.health.healthy).await;
+    for _ in 0..100 {
+        tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+        assert!(world.jobs().await.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repository_that_recovers_is_pulled_in_full() {
+    let world = World::new();
+    let files = local(&world, synced()).await;
+    let _processes = start(&world);
+    history(&world, 1).await;
+    let away = world.folder.path().join("away");
+    std::fs::rename(&files, &away).unwrap();
+    let broken = world.patch_repository("test6", json!({"spec": {"title": "again"}}));
+    broken.await;
+    world.repository_when("it is unhealthy", "test6", |found| !found.status.health.healthy).await;
+    std::fs::rename(&away, &files).unwrap();
+    // The next check is a minute away.
+    tokio::time::sleep(std::time::Duration::from_secs(50)).await;
+    world.repository_when("it is healthy", "test6", |found| found.status.health.healthy).await;
+    let records = history(&world, 2).await;
+    assert!(!incremental(&records[1]), "{records:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_specification_is_pulled_in_full_at_once() {
+    let world = World::new();
+    let files = local(&world, synced()).await;
+    std::fs::create_dir(files.join("below")).unwrap();
+    std::fs::write(files.join("below/a.json"), dashboard("a", "A")).unwrap();
+    let _processes = start(&world);
+    let first = history(&world, 1).await;
+    let below = files.join("below");
+    world.patch_repository("test6", json!({"spec": {"local": {"path": below.to_str().unwrap()}}})).await;
+    let records = history(&world, 2).await;
+    assert!(!incremental(&records[1]));
+    assert!(records[1].status.started - first[0].status.finished < 10_000);
+    assert_eq!(world.dashboards().await.into_keys().collect::<Vec<_>>(), ["a.json"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_specification_during_a_pull_is_pulled_after_it() {
+    let world = World::new();
+    let files = local(&world, synced()).await;
+    std::fs::create_dir(files.join("below")).unwrap();
+    std::fs::write(files.join("below/a.json"), dashboard("a", "A")).unwrap();
+    std::fs::write(files.join("b.json"), dashboard("b", "B")).unwrap();
+    world.fault.hold(|method, path| method == "POST" && path.ends_with("/dashboards"));
+    let _processes = start(&world);
+    world.fault.holding().await;
+    let below = files.join("below");
+    world.patch_repository("test6", json!({"spec": {"local": {"path": below.to_str().unwrap()}}})).await;
+    world
+        .repository_when("the change was seen", "test6", |found| {
+            Some(found.status.observed_generation) == found.metadata.generation
+        })
+        .await;
+    world.fault.let_go();
+    history(&world, 2).await;
+    eventually("the new path is pulled", || async {
+        let paths: Vec<String> = world.dashboards().await.into_keys().collect();
+        if paths == ["a.json"] { Ok(()) } else { Err(paths) }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_that_could_not_be_queued_is_queued_later() {
+    let world = World::new();
+    local(&world, synced()).await;
+    world.fault.answer(|method, path| {
+        (method == "POST" && path.ends_with("/jobs")).then_some(http::StatusCode::INTERNAL_SERVER_ERROR)
+    });
+    let _processes = start(&world);
+    world.repository_when("it is healthy", "test6", |found| found.status.health.healthy).await;
+    eventually("it was tried", || async {
+        if world.requests.writes_to("jobs").is_empty() { Err(()) } else { Ok(()) }
+    })
+    .await;
+    world.fault.heal();
+    assert!(!incremental(&history(&world, 1).await[0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_vanished_is_queued_again_after_the_interval() {
+    let world = World::new();
+    local(&world, synced()).await;
+    world
+        .patch_status("test6", json!({"status": {"sync": {"state": "working", "job": "test6-sync", "started": 1_799_999_990_000_i64}}}))
+        .await;
+    let _processes = start(&world);
+    let records = history(&world, 1).await;
+    assert_eq!(records[0].status.state, JobState::Success);
+    assert_eq!(world.repository("test6").await.status.sync.state, JobState::Success);
+}
