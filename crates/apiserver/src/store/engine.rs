@@ -101,7 +101,7 @@ impl Engine {
             database: RwLock::new(Some(database)),
             opener,
             log: Arc::new(Log::new(revision, options.log_events, options.log_bytes)),
-            snapshots: Snapshots::new(options.snapshots, options.snapshot_idle),
+            snapshots: Snapshots::new(options.snapshots, options.snapshot_idle, options.snapshot_bytes),
             queue: Mutex::default(),
             idle: Condvar::new(),
             writer: Mutex::default(),
@@ -176,6 +176,9 @@ impl Engine {
         self.snapshots.expire();
         match self.try_write(batch) {
             Ok(outcomes) => {
+                for event in outcomes.iter().flatten().flat_map(|committed| &committed.events) {
+                    self.snapshots.wrote(event.object.value.len());
+                }
                 self.log.publish(outcomes.iter().flatten().flat_map(|committed| &committed.events));
                 outcomes
             }

@@ -310,6 +310,9 @@ pub struct StoreOptions {
     pub snapshots: usize,
     /// How long a snapshot that nobody reads is kept.
     pub snapshot_idle: Duration,
+    /// How many bytes of the file may be overwritten between two reads of a snapshot before it is given up: until
+    /// then none of them can be used again.
+    pub snapshot_bytes: u64,
 }
 
 impl Default for StoreOptions {
@@ -320,6 +323,7 @@ impl Default for StoreOptions {
             log_bytes: 16 << 20,
             snapshots: 32,
             snapshot_idle: Duration::from_mins(1),
+            snapshot_bytes: 32 << 20,
         }
     }
 }

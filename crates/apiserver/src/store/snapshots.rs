@@ -1,6 +1,7 @@
 //! The states that pages of lists are read from.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,11 @@ use super::{Key, Range};
 const MAX_POSITIONS: usize = 1024;
 /// A snapshot whose lists were read to their end is kept for this part of the usual time.
 const LOST_ANSWER: u32 = 12;
+/// What a write overwrites in the file beside the value: a page of the tree on the way to it, and its share of those
+/// above.
+const WRITE_OVERHEAD: u64 = 8 << 10;
+/// What may be written while a list is read from its first page to its last, in what may be between two pages.
+const WHOLE_LIST: u64 = 8;
 
 /// One consistent state.
 pub(super) struct Snapshot {
@@ -41,26 +47,40 @@ impl Snapshot {
     }
 }
 
-/// The snapshots that are kept for the next pages: a bounded number, for a bounded time.
+/// The snapshots that are kept for the next pages: a bounded number, for a bounded time, and while a bounded amount is
+/// written beside them.
 ///
-/// A kept snapshot keeps the database from reusing what was overwritten since. Nothing runs in the background:
-/// [`Snapshots::expire`] is called whenever the store is read or written.
+/// A kept snapshot keeps the database from reusing what was overwritten since: a list that nobody goes on with would
+/// make the file grow by all that is written in a minute. Nothing runs in the background: [`Snapshots::expire`] is
+/// called whenever the store is read or written.
 pub(super) struct Snapshots {
     kept: Mutex<Vec<Kept>>,
+    /// What was written to the file since the start.
+    written: AtomicU64,
     max: usize,
     idle: Duration,
+    /// What may be written between two reads of a snapshot.
+    max_written: u64,
 }
 
 struct Kept {
     snapshot: Arc<Snapshot>,
     expires: Instant,
+    /// [`Snapshots::written`] when it was made, and when it was last read.
+    begun_at: u64,
+    read_at: u64,
     /// Lists that were begun on it and not read to their end.
     lists: usize,
 }
 
 impl Snapshots {
-    pub(super) fn new(max: usize, idle: Duration) -> Self {
-        Self { kept: Mutex::default(), max, idle }
+    pub(super) fn new(max: usize, idle: Duration, max_written: u64) -> Self {
+        Self { kept: Mutex::default(), written: AtomicU64::new(0), max, idle, max_written }
+    }
+
+    /// Counts a write of a value of this size.
+    pub(super) fn wrote(&self, bytes: usize) {
+        self.written.fetch_add(WRITE_OVERHEAD + bytes as u64, Ordering::Relaxed);
     }
 
     /// The snapshot of this revision, if it is kept.
@@ -69,16 +89,19 @@ impl Snapshots {
         let mut kept = lock(&self.kept);
         let found = kept.iter_mut().find(|kept| kept.snapshot.revision == revision)?;
         found.expires = Instant::now() + self.idle;
+        found.read_at = self.written.load(Ordering::Relaxed);
         Some(found.snapshot.clone())
     }
 
     /// Keeps a snapshot for the pages after the first of a list.
     pub(super) fn begin(&self, snapshot: Arc<Snapshot>) {
         let expires = Instant::now() + self.idle;
+        let written = self.written.load(Ordering::Relaxed);
         let mut kept = lock(&self.kept);
         if let Some(same) = kept.iter_mut().find(|kept| kept.snapshot.revision == snapshot.revision) {
             same.lists += 1;
             same.expires = expires;
+            same.read_at = written;
             return;
         }
         if kept.len() >= self.max {
@@ -87,7 +110,7 @@ impl Snapshots {
                 kept.remove(index);
             }
         }
-        kept.push(Kept { snapshot, expires, lists: 1 });
+        kept.push(Kept { snapshot, expires, begun_at: written, read_at: written, lists: 1 });
     }
 
     /// The last page of a list was read. A snapshot that no list needs any more is kept just long enough for a
@@ -102,10 +125,15 @@ impl Snapshots {
         }
     }
 
-    /// Lets go of the snapshots that nobody has read for long.
+    /// Lets go of the snapshots that nobody has read for long, or that too much was written beside.
     pub(super) fn expire(&self) {
         let now = Instant::now();
-        lock(&self.kept).retain(|kept| kept.expires > now);
+        let written = self.written.load(Ordering::Relaxed);
+        lock(&self.kept).retain(|kept| {
+            kept.expires > now
+                && written.saturating_sub(kept.read_at) <= self.max_written
+                && written.saturating_sub(kept.begun_at) <= self.max_written * WHOLE_LIST
+        });
     }
 
     /// Lets go of all.

@@ -366,6 +366,34 @@ async fn the_number_of_snapshots_is_bounded() {
 }
 
 #[tokio::test]
+async fn a_snapshot_expires_when_much_is_written_between_two_reads_of_it() {
+    let options = StoreOptions { snapshot_bytes: 100_000, ..StoreOptions::default() };
+    for Subject { name, store, .. } in subjects(&options) {
+        for index in 0..3 {
+            write(&store, put(key("a", &index.to_string()), "x")).await;
+        }
+        let first = store.list(&everything(), Page { limit: 1, ..Page::default() }).await.unwrap();
+        let next = Page {
+            limit: 1,
+            after: Some(first.objects[0].key.clone()),
+            snapshot: Some(first.revision),
+            filter: None,
+        };
+        let value = "y".repeat(40_000);
+        for _ in 0..4 {
+            write(&store, put(key("a", "0"), value.clone())).await;
+            let page = store.list(&everything(), next.clone()).await.unwrap();
+            assert_eq!(names(&page), ["1"], "{name}: it is in use");
+        }
+        for _ in 0..3 {
+            write(&store, put(key("a", "0"), value.clone())).await;
+        }
+        let gone = store.list(&everything(), next).await;
+        assert!(matches!(gone, Err(StoreError::Expired { .. })), "{name}: {gone:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_watch_replays_what_the_log_keeps_and_goes_on() {
     for Subject { name, store, .. } in default_subjects() {
         let start = write(&store, put(key("a", "one"), "1")).await;
