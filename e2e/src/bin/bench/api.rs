@@ -84,7 +84,8 @@ impl Api {
 
     /// The revision of the store as a list of this collection says it.
     pub(crate) async fn revision(&self, collection: &str) -> Result<u64> {
-        let list = self.get_json(&format!("{collection}?limit=1")).await?;
+        // A selector that nothing has: a page with a limit would keep a snapshot, which a pull then writes against.
+        let list = self.get_json(&format!("{collection}?labelSelector=nothing%3Dthis")).await?;
         crate::whole(&list["metadata"]["resourceVersion"], "the list's resourceVersion")
     }
 

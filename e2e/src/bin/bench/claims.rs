@@ -50,7 +50,7 @@ pub(crate) async fn measure(table: &mut Table) -> Result<()> {
 }
 
 fn short_job() -> Value {
-    json!({"action": "test", "test": {"duration": "0s"}})
+    json!({"action": "test", "test": {"duration": "1ms"}})
 }
 
 /// When the claim of each of so many jobs was seen.

@@ -29,6 +29,10 @@ pub(crate) fn measure(table: &mut Table) -> Result<()> {
     }
     let processors = std::thread::available_parallelism()?;
     let row = Row::new("machine: fdatasync of 4 KB", Target::None, Unit::PerSecond, Samples::new(rates));
-    table.add(row.note(format!("{processors} processors, shared by the server and the benchmark")));
+    let load = std::fs::read_to_string("/proc/loadavg")?;
+    let load = load.split(' ').next().unwrap_or_default();
+    let note =
+        format!("{processors} processors, shared by the servers and the benchmark; load at the start {load}");
+    table.add(row.note(note));
     Ok(())
 }

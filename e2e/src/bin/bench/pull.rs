@@ -20,16 +20,23 @@ pub(crate) async fn separate(table: &mut Table) -> Result<()> {
     for (count, limit) in SIZES {
         // A first pull needs a fresh server each time; the small one is cheap enough to be repeated.
         let runs = if count > 1_000 { 1 } else { 3 };
-        let (mut times, mut last) = (Vec::new(), None);
+        let (mut times, mut last, mut note) = (Vec::new(), None, String::new());
         for _ in 0..runs {
             drop(last.take());
             let remote = Remote::new(scene::files(count)?).await?;
             let scene = Separate::start(&remote, "bench").await?;
+            let before = (used(&scene.server.process)?, used(&scene.jobs.process)?);
             times.push(scene.api.pull("bench", false).await?);
+            let after = (used(&scene.server.process)?, used(&scene.jobs.process)?);
+            note = format!(
+                "processor: server {:.2} s, operator {:.2} s",
+                after.0 - before.0,
+                after.1 - before.1
+            );
             last = Some((remote, scene));
         }
         let figure = format!("separate processes: full pull of {count}");
-        table.add(Row::new(figure, Target::AtMost(limit), Unit::Millis, Samples::millis(times)));
+        table.add(Row::new(figure, Target::AtMost(limit), Unit::Millis, Samples::millis(times)).note(note));
         if let Some((remote, scene)) = last {
             again(table, "separate processes", count, &scene.api, "bench", &remote).await?;
             memories(table, "provisioning-jobs", count, &scene.jobs.process, Target::None)?;
@@ -43,16 +50,17 @@ pub(crate) async fn separate(table: &mut Table) -> Result<()> {
 pub(crate) async fn demo(table: &mut Table) -> Result<()> {
     for (count, limit) in SIZES {
         let runs = if count > 1_000 { 1 } else { 3 };
-        let (mut times, mut last) = (Vec::new(), None);
+        let (mut times, mut last, mut note) = (Vec::new(), None, String::new());
         for _ in 0..runs {
             drop(last.take());
             let remote = Remote::new(scene::files(count)?).await?;
             let demo = Demo::start(&remote).await?;
+            note = format!("processor: {:.2} s with its start", used(&demo.process)?);
             times.push(demo.first_pull);
             last = Some((remote, demo));
         }
         let figure = format!("demo: full pull of {count}");
-        table.add(Row::new(figure, Target::AtMost(limit), Unit::Millis, Samples::millis(times)));
+        table.add(Row::new(figure, Target::AtMost(limit), Unit::Millis, Samples::millis(times)).note(note));
         if let Some((remote, demo)) = last {
             let limit = if count > 1_000 { Target::AtMost(200.0) } else { Target::None };
             memories(table, "demo, first pull", count, &demo.process, limit)?;
@@ -128,6 +136,10 @@ async fn pulls(
         requests.push((remote.requests() - before) as f64);
     }
     Ok((times, Samples::new(requests)))
+}
+
+fn used(process: &Process) -> Result<f64> {
+    scene::processor_seconds(process.id().unwrap_or_default())
 }
 
 fn memories(table: &mut Table, who: &str, count: usize, process: &Process, target: Target) -> Result<()> {

@@ -8,6 +8,9 @@ use windlass_e2e::{Operator, Process, Programs, Remote, Server, dashboard, free_
 
 use crate::api::Api;
 
+/// `USER_HZ`, the same on every Linux.
+const TICKS_A_SECOND: f64 = 100.0;
+
 /// The directory of a dashboard: a hundred directories, ten at the top with nine in each.
 pub(crate) fn directory(number: usize) -> String {
     let (team, area) = (number % 100 / 10, number % 10);
@@ -123,4 +126,14 @@ pub(crate) fn memory(process: &Process, line: &str) -> Result<f64> {
     let kilobytes =
         found.and_then(|text| text.split_whitespace().next()).and_then(|text| text.parse::<f64>().ok());
     Ok(kilobytes.context("no such line in /proc")? * 1024.0 / 1e6)
+}
+
+/// Seconds of processor time that the process has used so far, in user and kernel mode. Unlike time on the clock it
+/// hardly depends on what else the machine does.
+pub(crate) fn processor_seconds(id: u32) -> Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
+    // The program's name, in parentheses, may hold spaces; user and system time are the 12th and 13th after it.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().skip(11).take(2);
+    let ticks: f64 = fields.filter_map(|field| field.parse::<f64>().ok()).sum();
+    Ok(ticks / TICKS_A_SECOND)
 }

@@ -12,6 +12,7 @@ use windlass_e2e::{Server, kubernetes_dashboard};
 
 use crate::api::{Api, DASHBOARDS};
 use crate::samples::Samples;
+use crate::scene;
 use crate::table::{Row, Table, Target, Unit};
 
 /// Clients at a time.
@@ -19,40 +20,60 @@ const CLIENTS: usize = 32;
 /// How long each run lasts, and how many there are.
 const RUN: Duration = Duration::from_secs(3);
 const RUNS: usize = 5;
+/// Words in a title, so that the object without its white space has three kilobytes as well.
+const TITLE: usize = 200;
 
 pub(crate) async fn measure(table: &mut Table) -> Result<()> {
-    let figure = format!("durable writes, {CLIENTS} clients over HTTPS");
-    table.add(Row::new(figure, Target::AtLeast(4_000.0), Unit::PerSecond, over_https().await?));
-    let figure = format!("the same, {CLIENTS} clients inside the process");
-    table.add(Row::new(figure, Target::None, Unit::PerSecond, in_process().await?));
-    let figure = format!("the same, {CLIENTS} writers on the bare store");
-    table.add(Row::new(figure, Target::None, Unit::PerSecond, bare().await?));
+    let figures = [
+        (
+            format!("durable writes, {CLIENTS} clients over HTTPS"),
+            Target::AtLeast(4_000.0),
+            over_https().await?,
+        ),
+        (format!("the same, {CLIENTS} clients inside the process"), Target::None, in_process().await?),
+        (format!("the same, {CLIENTS} writers on the bare store"), Target::None, bare().await?),
+    ];
+    for (figure, target, Rates { rates, processor }) in figures {
+        table.add(Row::new(figure, target, Unit::PerSecond, rates).note(processor));
+    }
     Ok(())
+}
+
+/// Writes a second, and the processor time that one costs.
+struct Rates {
+    rates: Samples,
+    processor: String,
 }
 
 /// A name that was not used before, and the document of that name.
 fn document(numbers: &AtomicU64) -> (String, String) {
     let name = format!("written-{:08}", numbers.fetch_add(1, Ordering::Relaxed));
-    let document = kubernetes_dashboard(&name, "Written");
+    let document = kubernetes_dashboard(&name, &"Written".repeat(TITLE));
     (name, document)
 }
 
-async fn over_https() -> Result<Samples> {
+async fn over_https() -> Result<Rates> {
     let server = Server::start(&[]).await?;
     // A client each, as each has a connection of its own.
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         clients.push(Api::of(&server).await?);
     }
-    rates(clients, |api, (_, document)| async move { api.post(DASHBOARDS, document).await.map(drop) }).await
+    let server_id = server.process.id();
+    rates(
+        clients,
+        server_id,
+        |api, (_, document)| async move { api.post(DASHBOARDS, document).await.map(drop) },
+    )
+    .await
 }
 
-async fn in_process() -> Result<Samples> {
+async fn in_process() -> Result<Rates> {
     let folder = tempfile::tempdir()?;
     let store = store::open_file(&folder.path().join("store"), &StoreOptions::default())?;
     let server = ApiServer::builder(store).crds(windlass_api::crds::all()).build()?;
     let client = server.client(Caller::system("bench"));
-    rates(vec![client; CLIENTS], |client, (_, document)| async move {
+    rates(vec![client; CLIENTS], None, |client, (_, document)| async move {
         let request = http::Request::post(DASHBOARDS)
             .header("content-type", "application/json")
             .body(document.into_bytes())?;
@@ -62,10 +83,10 @@ async fn in_process() -> Result<Samples> {
     .await
 }
 
-async fn bare() -> Result<Samples> {
+async fn bare() -> Result<Rates> {
     let folder = tempfile::tempdir()?;
     let store: Arc<dyn Store> = store::open_file(&folder.path().join("store"), &StoreOptions::default())?;
-    rates(vec![store; CLIENTS], |store, (name, document)| async move {
+    rates(vec![store; CLIENTS], None, |store, (name, document)| async move {
         let key = Key::new("dashboard.grafana.app", "dashboards", "default", &name)?;
         store.commit(vec![Write::create(key, document)]).await?;
         Ok(())
@@ -73,21 +94,26 @@ async fn bare() -> Result<Samples> {
     .await
 }
 
-/// Lets every client write one after the other, all at a time, and answers the writes a second of each run.
+/// Lets every client write one after the other, all at a time, and answers the writes a second of each run. `server` is
+/// the process that is written to, if it is not this one.
 async fn rates<C, F>(
     clients: Vec<C>,
+    server: Option<u32>,
     write: impl Fn(C, (String, String)) -> F + Clone + Send + 'static,
-) -> Result<Samples>
+) -> Result<Rates>
 where
     C: Clone + Send + 'static,
     F: Future<Output = Result<()>> + Send + 'static,
 {
+    let me = std::process::id();
+    let used =
+        || anyhow::Ok((scene::processor_seconds(me)?, server.map_or(Ok(0.0), scene::processor_seconds)?));
     let numbers = Arc::new(AtomicU64::new(0));
     let mut rates = Vec::new();
+    let (mut total, mut processor) = (0, (0.0, 0.0));
     // The first run warms up connections and caches, and does not count.
     for run in 0..=RUNS {
-        let started = Instant::now();
-        let before = numbers.load(Ordering::Relaxed);
+        let (started, before, used_before) = (Instant::now(), numbers.load(Ordering::Relaxed), used()?);
         let mut tasks = tokio::task::JoinSet::new();
         for client in &clients {
             let (client, write, numbers) = (client.clone(), write.clone(), numbers.clone());
@@ -101,10 +127,22 @@ where
         while let Some(ended) = tasks.join_next().await {
             ended??;
         }
-        let count = numbers.load(Ordering::Relaxed) - before;
+        let (count, used_after) = (numbers.load(Ordering::Relaxed) - before, used()?);
         if run > 0 {
             rates.push(count as f64 / started.elapsed().as_secs_f64());
+            total += count;
+            processor.0 += used_after.0 - used_before.0;
+            processor.1 += used_after.1 - used_before.1;
         }
     }
-    Ok(Samples::new(rates))
+    let each = |seconds: f64| seconds * 1e6 / total as f64;
+    let processor = match server {
+        Some(_) => format!(
+            "processor: server {:.0} µs, clients {:.0} µs a write",
+            each(processor.1),
+            each(processor.0)
+        ),
+        None => format!("processor: {:.0} µs a write", each(processor.0)),
+    };
+    Ok(Rates { rates: Samples::new(rates), processor })
 }
