@@ -7,7 +7,7 @@ use windlass_api::{Dashboard, DeletionStatus, Job, JobSpec, JobState, Repository
 use windlass_jobs_operator::{PROVISIONING_JOBS, register as jobs};
 use windlass_repository_operator::{PROVISIONING_REPO, register};
 
-use crate::kit::{GitServer, World, end_of, eventually};
+use crate::kit::{Death, GitServer, World, dashboard, end_of, eventually};
 
 async fn gone(world: &World) {
     eventually("the repository is gone", || async {
@@ -169,4 +169,42 @@ async fn a_job_whose_worker_vanished_does_not_block_a_deletion_for_ever() {
     world.ended(&job).await;
     gone(&world).await;
     assert!(world.managed().await.is_empty());
+}
+
+/// Deletes a pulled repository with a process that dies, and then another one; tells whether the first one died.
+async fn delete_with(death: Death) -> bool {
+    let world = World::new();
+    let files = world.create_local("test6").await;
+    for (path, name) in [("a.json", "a"), ("x/b.json", "b"), ("x/y/c.json", "c")] {
+        std::fs::create_dir_all(files.join(path).parent().unwrap()).unwrap();
+        std::fs::write(files.join(path), dashboard(name, path)).unwrap();
+    }
+    let process = world.start(jobs, PROVISIONING_JOBS);
+    world.pull("test6", false).await;
+    process.stop().await;
+    assert_eq!(world.managed().await.len(), 6);
+    world.queue(JobSpec::pull("test6", false)).await;
+    world.delete_repository("test6").await;
+    let first = world.start_with(register, PROVISIONING_REPO, death, |_context| {});
+    let died = tokio::select! {
+        () = first.dead() => true,
+        () = gone(&world) => false,
+    };
+    first.kill().await;
+    let _second = world.start(register, PROVISIONING_REPO);
+    gone(&world).await;
+    assert!(world.managed().await.is_empty() && world.jobs().await.is_empty(), "{death:?}");
+    died
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_survives_a_death_at_every_write() {
+    for kind in [Death::Before, Death::After] {
+        let mut number = 1;
+        while delete_with(kind(number)).await {
+            number += 1;
+        }
+        // A job, six objects and three finalizers.
+        assert!(number >= 9, "{number} writes are too few to be all");
+    }
 }

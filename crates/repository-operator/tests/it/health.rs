@@ -93,8 +93,6 @@ async fn what_is_wrong_is_said_with_reason_and_field() {
     assert!(!format!("{refused:?}").contains("wrong"));
 
     world.patch_repository("refused", json!({"secure": {"token": {"create": "right"}}})).await;
-    // A token is no part of the specification: touching the latter brings the check forward.
-    world.patch_repository("refused", json!({"spec": {"title": "again"}})).await;
     world.repository_when("it is healthy", "refused", |found| found.status.health.healthy).await;
 
     let nowhere =

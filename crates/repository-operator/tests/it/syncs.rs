@@ -5,7 +5,7 @@ use windlass_api::{HistoricJob, JobState};
 use windlass_repository_operator::{PROVISIONING_REPO, register};
 
 use crate::health::{clock, local};
-use crate::kit::{Process, World, dashboard, eventually};
+use crate::kit::{Death, Process, World, dashboard, eventually};
 
 fn synced() -> Value {
     json!({"spec": {"sync": {"enabled": true, "intervalSeconds": 120}}})
@@ -173,4 +173,27 @@ async fn a_job_that_vanished_is_queued_again_after_the_interval() {
     let records = history(&world, 1).await;
     assert_eq!(records[0].status.state, JobState::Success);
     assert_eq!(world.repository("test6").await.status.sync.state, JobState::Success);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_sync_is_queued_whenever_the_process_dies() {
+    for death in [Death::Before(1), Death::After(1), Death::Before(2), Death::After(2)] {
+        let world = World::new();
+        let files = local(&world, synced()).await;
+        std::fs::write(files.join("a.json"), dashboard("a", "A")).unwrap();
+        let clock = clock();
+        let first =
+            world.start_with(register, PROVISIONING_REPO, death, |context| context.clock = clock.clone());
+        first.dead().await;
+        first.kill().await;
+        let jobs = (windlass_jobs_operator::register, windlass_jobs_operator::PROVISIONING_JOBS);
+        let _jobs = world.start_with_clock(jobs.0, jobs.1, clock.clone());
+        let _second = world.start_with_clock(register, PROVISIONING_REPO, clock.clone());
+        let records = history(&world, 1).await;
+        assert!(!incremental(&records[0]), "{death:?}");
+        assert!(records.len() <= 2, "{death:?}: {records:#?}");
+        let repository = world.repository("test6").await;
+        assert_eq!(repository.status.sync.state, JobState::Success, "{death:?}");
+        assert_eq!(world.dashboards().await.len(), 1, "{death:?}");
+    }
 }
