@@ -1,10 +1,14 @@
 //! Jobs beside pulls, and how they end.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::json;
 use windlass_api::{Job, JobSpec, JobState, labels};
 use windlass_jobs_operator::{PROVISIONING_JOBQUEUE, PROVISIONING_JOBS, register};
+use windlass_runtime::ManualClock;
 
-use crate::kit::{World, end_of, eventually};
+use crate::kit::{Death, World, end_of, eventually};
 use crate::pull::small;
 
 fn sleep(duration: &str) -> JobSpec {
@@ -151,4 +155,47 @@ async fn two_processes_run_each_of_many_jobs_once() {
     assert!(history.iter().all(|record| record.status.state == JobState::Success));
     first.stop().await;
     second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_attempts_are_used_up_is_failed_and_filed() {
+    let world = World::new()
+        .set("operator.max_attempts", "1")
+        .set("operator.lease_expiry", "3s")
+        .set("operator.lease_renewal_interval", "1s")
+        .set("operator.cleanup_interval", "1s");
+    with_repository(&world).await;
+    let first = world.start_with(register, PROVISIONING_JOBQUEUE, Death::After(1), |_context| {});
+    let job = world.queue(sleep("1ms")).await;
+    first.dead().await;
+    first.kill().await;
+    let _second = world.start(register, PROVISIONING_JOBS);
+    let (state, said) = end_of(&world.ended(&job).await);
+    assert_eq!((state, said.trim()), (JobState::Error, windlass_lease_queue::LEASE_EXPIRED));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_processing_no_job_is_claimed() {
+    let world = World::new().set("operator.jobs_processing_enabled", "false");
+    with_repository(&world).await;
+    let _process = world.start(register, PROVISIONING_JOBS);
+    world.queue(sleep("1ms")).await;
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    let jobs = world.jobs().await;
+    assert_eq!(jobs.len(), 1);
+    assert_eq!(jobs[0].status.state, JobState::Pending);
+}
+
+#[tokio::test(start_paused = true)]
+async fn history_is_kept_for_as_long_as_the_settings_say() {
+    let world = World::new().set("operator.history_expiration", "10m");
+    with_repository(&world).await;
+    let clock = Arc::new(ManualClock::following_tokio(jiff::Timestamp::now()));
+    let _process = world.start_with_clock(register, PROVISIONING_JOBS, clock);
+    world.run(sleep("1ms")).await;
+    tokio::time::sleep(Duration::from_mins(9)).await;
+    assert_eq!(world.history().await.len(), 1);
+    // It is looked at a few times within the expiration.
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert!(world.history().await.is_empty());
 }
