@@ -1,7 +1,11 @@
 //! Verification of access tokens.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
+use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use jiff::Timestamp;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, errors::ErrorKind};
 
@@ -51,7 +55,13 @@ pub enum TokenError {
     },
 }
 
+/// How many verified tokens are remembered.
+const REMEMBERED: usize = 1024;
+
 /// Verifies access tokens against the exchange's public keys. Cheap to clone.
+///
+/// A token's signature is verified once, since that costs more than many a request: clients send the same token for as
+/// long as it lasts. What is remembered is a digest of the token; its expiry is looked at each time.
 #[derive(Clone)]
 pub struct Verifier {
     inner: Arc<Inner>,
@@ -61,6 +71,16 @@ struct Inner {
     issuer: String,
     keys: HashMap<String, DecodingKey>,
     now: Now,
+    verified: Mutex<HashMap<Digest, Verified>>,
+}
+
+type Digest = [u8; SHA256_OUTPUT_LEN];
+
+/// A token whose signature is right.
+#[derive(Clone)]
+struct Verified {
+    caller: Caller,
+    expires: Timestamp,
 }
 
 impl std::fmt::Debug for Verifier {
@@ -71,7 +91,7 @@ impl std::fmt::Debug for Verifier {
 
 impl Verifier {
     pub(crate) fn new(issuer: String, keys: HashMap<String, DecodingKey>, now: Now) -> Self {
-        Self { inner: Arc::new(Inner { issuer, keys, now }) }
+        Self { inner: Arc::new(Inner { issuer, keys, now, verified: Mutex::default() }) }
     }
 
     /// The caller that `token` stands for.
@@ -79,8 +99,19 @@ impl Verifier {
     /// # Errors
     /// [`TokenError`] for a token that is malformed, forged, expired or from elsewhere.
     pub fn verify(&self, token: &str) -> Result<Caller, TokenError> {
+        let mut key = Digest::default();
+        key.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+        let known = self.inner.verified().get(&key).cloned();
+        if let Some(Verified { caller, expires }) = known {
+            return if expires > (self.inner.now)() {
+                Ok(caller)
+            } else {
+                Err(TokenError::Expired { at: expires })
+            };
+        }
         let claims = self.claims(token)?;
-        Ok(Caller {
+        let expires = expiry(&claims)?;
+        let caller = Caller {
             name: claims.sub.rsplit(':').next().unwrap_or(&claims.sub).to_owned(),
             uid: claims.sub,
             groups: vec!["system:authenticated".to_owned()],
@@ -90,7 +121,18 @@ impl Verifier {
             } else {
                 Namespaces::One(claims.namespace)
             },
-        })
+        };
+        let mut verified = self.inner.verified();
+        if verified.len() >= REMEMBERED {
+            let now = (self.inner.now)();
+            verified.retain(|_, token| token.expires > now);
+        }
+        // More that are valid at a time than fit: those that come back are verified again.
+        if verified.len() >= REMEMBERED {
+            verified.clear();
+        }
+        verified.insert(key, Verified { caller: caller.clone(), expires });
+        Ok(caller)
     }
 
     pub(crate) fn claims(&self, token: &str) -> Result<Claims, TokenError> {
@@ -121,11 +163,21 @@ impl Verifier {
         if claims.namespace.is_empty() {
             return Err(TokenError::Malformed("it names no namespace"));
         }
-        let at = Timestamp::from_second(claims.exp)
-            .map_err(|_| TokenError::Malformed("its expiry is no time that exists"))?;
+        let at = expiry(&claims)?;
         if at <= (self.inner.now)() {
             return Err(TokenError::Expired { at });
         }
         Ok(claims)
     }
+}
+
+impl Inner {
+    fn verified(&self) -> MutexGuard<'_, HashMap<Digest, Verified>> {
+        // Nothing in here panics between two related changes.
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn expiry(claims: &Claims) -> Result<Timestamp, TokenError> {
+    Timestamp::from_second(claims.exp).map_err(|_| TokenError::Malformed("its expiry is no time that exists"))
 }

@@ -115,6 +115,12 @@ async fn a_refusal_says_what_is_wrong_with_the_token() {
     let foreign = token(&elsewhere, "team-a", &["provisioning.grafana.app"]);
     refused(&router, &[("x-access-token", &format!("Bearer {foreign}"))], "unknown key").await;
 
+    // What was let in once is still looked at.
+    let bearer = format!("Bearer {good}");
+    for _ in 0..2 {
+        assert_eq!(call(&router, JOBS_A, &[("x-access-token", &bearer)]).await.0, StatusCode::OK);
+    }
+    refused(&router, &[("x-access-token", &tampered)], "wrong signature").await;
     wall.advance(600);
     refused(&router, &[("x-access-token", &format!("Bearer {good}"))], "expired at 2027-01-15T08:10:00Z")
         .await;
