@@ -11,6 +11,8 @@ use crate::{
 };
 
 const SECTION: &str = "operator";
+/// What a `job_interval` of 0 stands for.
+const JOB_INTERVAL: &str = "30s";
 
 /// Everything that does not go together, once each value is good by itself.
 pub(crate) fn check(values: &Values) -> Vec<SettingError> {
@@ -22,6 +24,30 @@ pub(crate) fn check(values: &Values) -> Vec<SettingError> {
         errors.push(SettingError::Combine { message });
     }
     errors
+}
+
+/// Puts values in the place of those that stand for another, so that what is printed is what is in force.
+pub(crate) fn settle(values: &mut Values) {
+    let provisioning = values.get(SECTION, "provisioning_server_url").clone();
+    for key in ["dashboards_server_url", "folders_server_url"] {
+        values.change(SECTION, key, |url| {
+            if url.text.is_empty() {
+                *url = provisioning.clone();
+            }
+        });
+    }
+    values.change(SECTION, "job_interval", |interval| {
+        if value::duration(&interval.text).is_zero() {
+            JOB_INTERVAL.clone_into(&mut interval.text);
+        }
+    });
+    if let Ok(renewal) = lease_renewal(values) {
+        values.change(SECTION, "lease_renewal_interval", |interval| {
+            if value::duration(&interval.text) != renewal {
+                interval.text = GoDuration::from(renewal).to_string();
+            }
+        });
+    }
 }
 
 /// How often a claim is renewed: as set, or a third of the expiry.

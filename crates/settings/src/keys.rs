@@ -202,7 +202,8 @@ pub const KEYS: &[Key] = &[
         "60s",
         "How often every object is looked at again although nothing happened.",
     ),
-    key(OP, "worker_count", Kind::Integer(1, 1024), "1", "Repositories that are reconciled at a time."),
+    // Grafana's is 1, with which one Git server that answers slowly holds up every other repository's health check.
+    key(OP, "worker_count", Kind::Integer(1, 1024), "10", "Repositories that are reconciled at a time."),
     key(
         OP,
         "parallel_operations",

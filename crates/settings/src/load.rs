@@ -87,6 +87,12 @@ impl Values {
         &self.get(section, key).text
     }
 
+    pub(crate) fn change(&mut self, section: &str, key: &str, change: impl FnOnce(&mut Effective)) {
+        if let Some(effective) = position(section, key).and_then(|index| self.0.get_mut(index)) {
+            change(effective);
+        }
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static Key, &Effective)> {
         KEYS.iter().zip(&self.0)
     }
@@ -133,13 +139,14 @@ impl Settings {
             loader.flag(&section, &key, text);
         }
         loader.check();
-        let Loader { values, mut errors, notices, .. } = loader;
+        let Loader { mut values, mut errors, notices, .. } = loader;
         if errors.is_empty() {
             errors = cross::check(&values);
         }
         if !errors.is_empty() {
             return Err(errors);
         }
+        cross::settle(&mut values);
         Ok(Self {
             operator: OperatorSettings::new(&values),
             auth: AuthSettings::new(&values),

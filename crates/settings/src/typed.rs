@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use secrecy::SecretString;
 use windlass_api::{RepositoryType, SyncTarget};
 
-use crate::{cross, load::Values, value};
+use crate::{load::Values, value};
 
 /// The section `[grpc_client_authentication]`: how operators authenticate.
 #[derive(Clone, Debug)]
@@ -128,17 +128,11 @@ impl OperatorSettings {
         let duration = |key| value::duration(text(key));
         let count = |key| usize::try_from(value::integer(text(key))).unwrap_or_default();
         let bytes = |key| u64::try_from(value::integer(text(key))).unwrap_or_default();
-        let provisioning = string("provisioning_server_url");
-        let or_provisioning = |key| match text(key) {
-            "" => provisioning.clone(),
-            url => url.to_owned(),
-        };
-        let job_interval = duration("job_interval");
         Self {
             provisioning_server_public_url: string("provisioning_server_public_url"),
-            dashboards_server_url: or_provisioning("dashboards_server_url"),
-            folders_server_url: or_provisioning("folders_server_url"),
-            provisioning_server_url: provisioning.clone(),
+            dashboards_server_url: string("dashboards_server_url"),
+            folders_server_url: string("folders_server_url"),
+            provisioning_server_url: string("provisioning_server_url"),
             kubeconfig: path("kubeconfig"),
             tls_insecure: boolean("tls_insecure"),
             tls_cert_file: path("tls_cert_file"),
@@ -148,12 +142,12 @@ impl OperatorSettings {
             worker_count: count("worker_count"),
             parallel_operations: count("parallel_operations"),
             jobs_processing_enabled: boolean("jobs_processing_enabled"),
-            job_interval: if job_interval.is_zero() { Duration::from_secs(30) } else { job_interval },
+            job_interval: duration("job_interval"),
             concurrent_drivers: count("concurrent_drivers"),
             max_sync_workers: count("max_sync_workers"),
             max_job_timeout: duration("max_job_timeout"),
             lease_expiry: duration("lease_expiry"),
-            lease_renewal_interval: cross::lease_renewal(values).unwrap_or(duration("lease_expiry") / 3),
+            lease_renewal_interval: duration("lease_renewal_interval"),
             max_attempts: u32::try_from(value::integer(text("max_attempts"))).unwrap_or(1),
             cleanup_interval: duration("cleanup_interval"),
             history_expiration: duration("history_expiration"),

@@ -163,6 +163,21 @@ fn a_renewal_that_is_too_rare_is_refused_with_what_to_set() {
 }
 
 #[test]
+fn what_is_printed_is_what_is_in_force() {
+    let settings = load(
+        "[operator]\nlease_expiry = 3s\njob_interval = 0\nprovisioning_server_url = https://api.example\n\
+         folders_server_url = https://folders.example\n",
+        &[],
+    );
+    let printed = settings.print();
+    let line = |key: &str| printed.lines().find(|line| line.starts_with(key)).unwrap().to_owned();
+    assert!(line("lease_renewal_interval = 1s").ends_with("; default"));
+    assert!(line("job_interval = 30s").ends_with("operator.ini:3"));
+    assert!(line("dashboards_server_url = https://api.example").ends_with("operator.ini:4"));
+    assert!(line("folders_server_url = https://folders.example").ends_with("operator.ini:5"));
+}
+
+#[test]
 fn half_a_client_certificate_is_refused() {
     let text = error("[operator]\ntls_cert_file = a.pem\n", &[]);
     assert!(text.contains("operator.ini:2") && text.contains("`tls_key_file` is not set"), "{text}");
