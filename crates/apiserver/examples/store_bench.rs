@@ -7,11 +7,14 @@
     reason = "a benchmark prints its figures and may stop at any error"
 )]
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use windlass_apiserver::store::{Key, Page, Range, Store, StoreOptions, Write, open_file};
+use rand::rngs::StdRng;
+use rand::{Rng as _, RngCore as _, SeedableRng as _};
+use windlass_apiserver::store::{Key, Op, Page, Precondition, Range, Store, StoreOptions, Write, open_file};
 
 const OBJECTS: usize = 10_000;
 const OBJECT_BYTES: usize = 5 * 1024;
@@ -36,22 +39,32 @@ async fn main() {
     }
     clear(&store).await;
 
-    let live = OBJECTS * OBJECT_BYTES;
-    for round in 0..=REWRITES {
-        let started = Instant::now();
-        rewrite(&store, round).await;
-        let size = file_size(&path);
-        println!(
-            "round {round:>2}: {OBJECTS} objects of {OBJECT_BYTES} bytes by {CLIENTS} clients in {:.2?}; file {:.1} MB = {:.2} x live data",
-            started.elapsed(),
-            size as f64 / 1e6,
-            size as f64 / live as f64
-        );
+    for (kind, make) in [("dashboards", dashboard as fn(usize, usize) -> Vec<u8>), ("random bytes", noise)] {
+        clear(&store).await;
+        for round in 0..=REWRITES {
+            let started = Instant::now();
+            let live = rewrite(&store, round, make).await;
+            let size = file_size(&path);
+            println!(
+                "{kind}, round {round:>2}: {OBJECTS} objects, {:.1} MB, by {CLIENTS} clients in {:.2?}; file {:.1} MB = {:.2} x live data",
+                live as f64 / 1e6,
+                started.elapsed(),
+                size as f64 / 1e6,
+                size as f64 / live as f64
+            );
+        }
+        lists(&store).await;
     }
+    clear(&store).await;
+    println!("all deleted: file {:.1} MB", file_size(&path) as f64 / 1e6);
+}
 
+async fn lists(store: &Arc<dyn Store>) {
+    println!("resident memory: {}", resident());
     let started = Instant::now();
     let all = store.list(&range(), Page::default()).await.unwrap();
     println!("list of {} objects in {:.1?}", all.objects.len(), started.elapsed());
+    println!("resident memory with the list: {}", resident());
     drop(all);
     let started = Instant::now();
     let mut page = Page { limit: 500, ..Page::default() };
@@ -66,9 +79,6 @@ async fn main() {
         page = Page { limit: 500, after, snapshot: Some(answer.revision), filter: None };
     }
     println!("the same in {pages} pages in {:.1?}", started.elapsed());
-
-    clear(&store).await;
-    println!("all deleted: file {:.1} MB", file_size(&path) as f64 / 1e6);
 }
 
 /// Each client creates an object and updates it, over and over.
@@ -99,26 +109,60 @@ async fn commits(store: &Arc<dyn Store>, clients: usize, bytes: usize) -> (usize
     (commits, started.elapsed())
 }
 
-/// Writes every object once, each in a commit of its own.
-async fn rewrite(store: &Arc<dyn Store>, round: usize) {
+/// Writes every object once, each in a commit of its own; the bytes of all.
+async fn rewrite(store: &Arc<dyn Store>, round: usize, make: fn(usize, usize) -> Vec<u8>) -> usize {
     let tasks: Vec<_> = (0..CLIENTS)
         .map(|client| {
             let store = store.clone();
             tokio::spawn(async move {
+                let mut live = 0;
                 for index in (client..OBJECTS).step_by(CLIENTS) {
                     let key = Key::new("bench", "objects", "default", &name(index)).unwrap();
-                    let mut value = format!("{round}-{index}").into_bytes();
-                    value.resize(OBJECT_BYTES, b'x');
-                    let op = windlass_apiserver::store::Op::Put(value.into());
-                    let expect = windlass_apiserver::store::Precondition::Any;
-                    store.commit(vec![Write { key, expect, op }]).await.unwrap();
+                    let value = make(round, index);
+                    live += value.len();
+                    store
+                        .commit(vec![Write { key, expect: Precondition::Any, op: Op::Put(value.into()) }])
+                        .await
+                        .unwrap();
                 }
+                live
             })
         })
         .collect();
+    let mut live = 0;
     for task in tasks {
-        task.await.unwrap();
+        live += task.await.unwrap();
     }
+    live
+}
+
+/// A dashboard of some panels, as JSON.
+fn dashboard(round: usize, index: usize) -> Vec<u8> {
+    let mut random = StdRng::seed_from_u64((round * OBJECTS + index) as u64);
+    let mut panels = String::new();
+    for panel in 0.. {
+        if panels.len() > OBJECT_BYTES - 700 {
+            break;
+        }
+        let (metric, service): (u32, u32) = (random.random(), random.random());
+        write!(
+            panels,
+            r#"{{"id":{panel},"type":"timeseries","title":"Requests of {service:x}","gridPos":{{"h":8,"w":12,"x":{},"y":{}}},"datasource":{{"type":"prometheus","uid":"${{datasource}}"}},"fieldConfig":{{"defaults":{{"unit":"reqps","custom":{{"lineWidth":1,"fillOpacity":{}}}}},"overrides":[]}},"targets":[{{"refId":"A","expr":"sum by (code) (rate(metric_{metric:x}_total{{service=\"{service:x}\"}}[5m]))","legendFormat":"{{{{code}}}}"}}]}},"#,
+            panel % 2 * 12,
+            panel / 2 * 8,
+            metric % 100,
+        )
+        .unwrap();
+    }
+    format!(r#"{{"metadata":{{"name":"{}"}},"spec":{{"title":"Dashboard {index}, version {round}","panels":[{panels}]}}}}"#, name(index))
+        .into_bytes()
+}
+
+/// What does not compress.
+fn noise(round: usize, index: usize) -> Vec<u8> {
+    let mut value = vec![0; OBJECT_BYTES];
+    StdRng::seed_from_u64((round * OBJECTS + index) as u64).fill_bytes(&mut value);
+    value
 }
 
 async fn clear(store: &Arc<dyn Store>) {
@@ -137,6 +181,13 @@ fn range() -> Range {
 /// Names in no order, as dashboards have them.
 fn name(index: usize) -> String {
     format!("{:08x}-dashboard", index.wrapping_mul(0x9E37_79B1) & 0xFFFF_FFFF)
+}
+
+/// The process's memory, where the system tells it.
+fn resident() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.map_or_else(|| "unknown".to_owned(), |size| size.trim().to_owned())
 }
 
 fn file_size(path: &Path) -> u64 {

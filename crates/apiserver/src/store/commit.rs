@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use redb::{Database, ReadableTable, Table};
 
-use super::database::{self, META, META_REVISION, OBJECTS, USAGE};
+use super::database::{META, META_REVISION, OBJECTS, USAGE};
+use super::entry;
 use super::{Committed, Event, EventKind, Key, Object, Op, Precondition, StoreError, Write};
 
 /// What became of each commit of a batch, in its order.
@@ -70,7 +71,7 @@ fn stage(
         let previous = if let Some(state) = staged.get(&key) {
             state.clone()
         } else {
-            match objects.get(key.as_str())?.map(|entry| database::decode(key.clone(), entry.value())) {
+            match objects.get(key.as_str())?.map(|entry| entry::decode(key.clone(), entry.value())) {
                 Some(Ok(object)) => Some(object),
                 Some(Err(error)) => return Ok(Err(error)),
                 None => None,
@@ -100,7 +101,7 @@ fn store(objects: &mut Table<'_, &'static str, &'static [u8]>, event: &Event) ->
     let Object { key, revision, value } = &event.object;
     match event.kind {
         EventKind::Added | EventKind::Modified => {
-            objects.insert(key.as_str(), database::encode(*revision, value).as_slice())?;
+            objects.insert(key.as_str(), entry::encode(*revision, value).as_slice())?;
         }
         EventKind::Deleted => {
             objects.remove(key.as_str())?;

@@ -171,12 +171,22 @@ fn range() -> Range {
     Range::new("test", "objects", None).unwrap()
 }
 
+/// Bytes that take their full size in the database.
+fn incompressible(size: usize) -> Vec<u8> {
+    let mut state = size as u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state.to_be_bytes()[0]
+    };
+    (0..size).map(|_| next()).collect()
+}
+
 /// The commits of the scenario: creates, updates and deletes, small values and large ones, one and several a commit.
 fn commits() -> Vec<Vec<Write>> {
     let put = |index: usize, size: usize| Write {
         key: key(index),
         expect: Precondition::Any,
-        op: Op::Put(vec![b'a' + u8::try_from(size % 26).unwrap(); size].into()),
+        op: Op::Put(incompressible(size).into()),
     };
     let delete = |index| Write { key: key(index), expect: Precondition::Any, op: Op::Delete };
     vec![

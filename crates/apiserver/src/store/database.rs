@@ -2,7 +2,7 @@
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | `objects` | the key's stored form | revision (u64, little endian), then the value |
+//! | `objects` | the key's stored form | revision and value (`entry.rs`) |
 //! | `usage` | `group NUL resource NUL namespace NUL` | how many objects, how many bytes |
 //! | `meta` | `format`, `revision` | u64 |
 
@@ -10,7 +10,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-use bytes::Bytes;
 use redb::{
     Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend,
     TableDefinition, TableHandle,
@@ -18,7 +17,7 @@ use redb::{
 
 use tracing::info;
 
-use super::{Key, Object, OpenError, StoreError};
+use super::{OpenError, StoreError};
 
 /// The format that this program writes, and the newest that it reads.
 const FORMAT: u64 = 1;
@@ -29,7 +28,6 @@ const SPARSE_BYTES: u64 = 8 << 20;
 /// A file this many times as large as its live data is compacted. Pages that are half empty alone explain a half of
 /// it, so that compacting does not come again at each start.
 const SPARSE_RATIO: u64 = 4;
-const REVISION_BYTES: usize = size_of::<u64>();
 
 pub(super) const OBJECTS: TableDefinition<&str, &[u8]> = TableDefinition::new("objects");
 pub(super) const USAGE: TableDefinition<&str, (u64, u64)> = TableDefinition::new("usage");
@@ -173,26 +171,6 @@ fn live_bytes(database: &Database) -> Result<u64, redb::Error> {
 /// The revision of the state that a transaction reads.
 pub(super) fn revision(reading: &ReadTransaction) -> Result<Option<u64>, redb::Error> {
     Ok(reading.open_table(META)?.get(META_REVISION)?.map(|revision| revision.value()))
-}
-
-/// The bytes of an entry of the `objects` table.
-pub(super) fn encode(revision: u64, value: &[u8]) -> Vec<u8> {
-    let mut entry = Vec::with_capacity(REVISION_BYTES + value.len());
-    entry.extend_from_slice(&revision.to_le_bytes());
-    entry.extend_from_slice(value);
-    entry
-}
-
-/// The object in an entry of the `objects` table.
-pub(super) fn decode(key: Key, entry: &[u8]) -> Result<Object, StoreError> {
-    match entry.split_first_chunk::<REVISION_BYTES>() {
-        Some((revision, value)) => {
-            Ok(Object { key, revision: u64::from_le_bytes(*revision), value: Bytes::copy_from_slice(value) })
-        }
-        None => {
-            Err(StoreError::Corrupt { entry: key.to_string(), problem: "it is too short to hold a revision" })
-        }
-    }
 }
 
 /// Why an open database cannot serve as a store.

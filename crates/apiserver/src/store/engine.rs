@@ -10,6 +10,7 @@ use tracing::{error, info};
 
 use super::commit::{self, Outcomes};
 use super::database::{self, OBJECTS, Opener, PrepareError, USAGE, read_error};
+use super::entry;
 use super::log::Log;
 use super::snapshots::{Snapshot, Snapshots};
 use super::{
@@ -126,7 +127,7 @@ impl Engine {
         let reading = self.begin_read()?;
         let objects = reading.open_table(OBJECTS).map_err(read_error)?;
         let entry = objects.get(key.as_str()).map_err(read_error)?;
-        entry.map(|entry| database::decode(key.clone(), entry.value())).transpose()
+        entry.map(|entry| entry::decode(key.clone(), entry.value())).transpose()
     }
 
     fn list(&self, range: &Range, page: &Page) -> Result<ListPage, StoreError> {
@@ -249,7 +250,7 @@ fn read_page(snapshot: &Snapshot, range: &Range, page: &Page) -> Result<ListPage
             entry: key.value().replace('\0', "/"),
             problem: "its key does not have four parts",
         })?;
-        let object = database::decode(key, value.value())?;
+        let object = entry::decode(key, value.value())?;
         if page.filter.as_ref().is_none_or(|filter| filter(&object)) {
             objects.push(object);
         }

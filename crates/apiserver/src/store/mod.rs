@@ -20,6 +20,7 @@ mod commit;
 mod crash_tests;
 mod database;
 mod engine;
+mod entry;
 mod key;
 mod log;
 mod snapshots;

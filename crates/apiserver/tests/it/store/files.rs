@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rand::rngs::StdRng;
+use rand::{RngCore as _, SeedableRng as _};
 use windlass_apiserver::store::{EventKind, OpenError, Page, StoreError, StoreOptions, Write, open_file};
 
 use super::{everything, key, of_namespace, put, write};
@@ -38,10 +40,16 @@ async fn a_file_that_is_mostly_free_is_compacted_when_it_is_opened() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let store = open_file(&path, &StoreOptions::default()).unwrap();
+    let mut random = StdRng::seed_from_u64(1);
+    let incompressible = |random: &mut StdRng| {
+        let mut value = vec![0; 1 << 16];
+        random.fill_bytes(&mut value);
+        value
+    };
     // What stays lies all over the file, so that the end of it cannot just be cut off.
     for index in 0..50 {
         let mut writes: Vec<_> =
-            (0..16).map(|n| put(key("a", &format!("{index}-{n}")), vec![b'x'; 1 << 16])).collect();
+            (0..16).map(|n| put(key("a", &format!("{index}-{n}")), incompressible(&mut random))).collect();
         writes.push(put(key("kept", &index.to_string()), "kept"));
         store.commit(writes).await.unwrap();
     }
