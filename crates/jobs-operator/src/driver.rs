@@ -17,7 +17,7 @@ use windlass_telemetry::ErrorChain;
 
 use crate::departures::Departures;
 use crate::metrics::JobMetrics;
-use crate::worker::{JobContext, Workers};
+use crate::worker::{JobContext, JobError, Workers};
 
 /// How long a worker may take to end by itself once its time is up: it still says in the repository's status what it
 /// came to, under the deadlines of its calls.
@@ -44,8 +44,22 @@ enum End {
     Finished(Result<(), String>),
     /// The lease is lost: somebody else runs the job, or will.
     LeaseLost,
-    /// The process ends.
-    ShuttingDown,
+    /// It was cut short, and is to be run again from the start; the text says why.
+    GivenBack(&'static str),
+}
+
+/// Why the work on a job did not succeed.
+enum WorkError {
+    /// The lease did not hold at the moment of a write.
+    LeaseLost,
+    /// The text for the job's status.
+    Failed(String),
+}
+
+impl From<String> for WorkError {
+    fn from(text: String) -> Self {
+        Self::Failed(text)
+    }
 }
 
 impl Driver {
@@ -78,12 +92,10 @@ impl Driver {
                 tracing::warn!("the job's lease was lost; whoever claims it next runs it again");
                 return;
             }
-            End::ShuttingDown => {
+            End::GivenBack(why) => {
                 match lease.release().await {
-                    Ok(()) => tracing::info!("job given back at shutdown"),
-                    Err(error) => {
-                        tracing::warn!(error = %ErrorChain(&error), "job not given back at shutdown");
-                    }
+                    Ok(()) => tracing::info!(why, "job given back"),
+                    Err(error) => tracing::warn!(why, error = %ErrorChain(&error), "job not given back"),
                 }
                 return;
             }
@@ -119,7 +131,7 @@ impl Driver {
         tokio::select! {
             biased;
             () = lost.cancelled() => End::LeaseLost,
-            () = shutdown.cancelled() => End::ShuttingDown,
+            () = shutdown.cancelled() => End::GivenBack("the process ends"),
             () = departure.seen() => End::Finished(Err("the repository is being deleted".to_owned())),
             result = in_time(work, self.timeout, &cancel) => match result {
                 _ if lost.is_cancelled() => End::LeaseLost,
@@ -130,7 +142,10 @@ impl Driver {
                     tracing::error!(panic = panic_text(&*panic), "a worker panicked");
                     End::Finished(Err("the worker failed unexpectedly; the log says where".to_owned()))
                 }
-                Ok(Ok(outcome)) => End::Finished(outcome),
+                // It stopped because the lease ran late. The lease was renewed after all: nobody else has the job.
+                Ok(Ok(Err(WorkError::LeaseLost))) => End::GivenBack("its lease was renewed too late to go on"),
+                Ok(Ok(Err(WorkError::Failed(why)))) => End::Finished(Err(why)),
+                Ok(Ok(Ok(()))) => End::Finished(Ok(())),
             },
         }
     }
@@ -142,13 +157,11 @@ impl Driver {
         lease: &Lease,
         progress: &Progress,
         cancel: CancellationToken,
-    ) -> Result<(), String> {
+    ) -> Result<(), WorkError> {
         let job: Job = records::job(record).map_err(|error| format!("the job is not understood: {error}"))?;
         let Some(worker) = self.workers.iter().find(|worker| worker.supports(&job.spec.action)) else {
-            return Err(format!(
-                "no workers were registered to handle the job (action {:?})",
-                record.action()
-            ));
+            let action = record.action();
+            return Err(format!("no workers were registered to handle the job (action {action:?})").into());
         };
         let repository = self.repository(record).await?;
         if repository.metadata.deletion_timestamp.is_some() {
@@ -162,7 +175,10 @@ impl Driver {
         }
         let context =
             JobContext { job, repository, progress: progress.clone(), lease: lease.guard(), cancel };
-        worker.run(&context).await.map_err(|error| ErrorChain(&error).to_string())
+        worker.run(&context).await.map_err(|error| match error {
+            JobError::LeaseLost => WorkError::LeaseLost,
+            error => WorkError::Failed(ErrorChain(&error).to_string()),
+        })
     }
 
     async fn repository(&self, record: &Record) -> Result<Repository, String> {

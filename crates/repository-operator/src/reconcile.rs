@@ -151,12 +151,26 @@ async fn sync(
     if !repository.status.sync.state.is_finished() && job_exists(context, repository).await? {
         return Ok(Some(interval));
     }
+    // The job may be gone because it ended well, which the copy does not tell yet: the watch is about to.
+    if !is_current(context, repository).await? {
+        return Ok(Some(LEAST_WAIT));
+    }
     if queue_sync(context, repository, due).await? {
         context.queued.insert(key, repository, now);
         return Ok(Some(interval));
     }
     // A job of this name is there. It may be one that just ended and is about to go, for what was specified before.
     Ok(Some(ENDING_JOB))
+}
+
+/// Whether the repository is still what the API server has.
+async fn is_current(context: &Context, repository: &Repository) -> Result<bool, ReconcileError> {
+    let name = repository.metadata.name.as_deref().unwrap_or_default();
+    let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
+    let api: Api<Repository> = Api::namespaced(context.clients.provisioning.clone(), namespace);
+    let found = deadline(CALL, format!("read repository {name}"), api.get_metadata_opt(name)).await;
+    let found = found.map_err(ReconcileError::Call)?;
+    Ok(found.is_some_and(|found| found.metadata.resource_version == repository.metadata.resource_version))
 }
 
 /// Whether the job that the status names is queued or running.

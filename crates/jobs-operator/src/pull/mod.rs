@@ -266,7 +266,8 @@ impl Pull {
         .await;
         let stopped = match summary.stopped {
             Some(apply::Stopped::TooManyErrors(count)) => Some(JobError::TooManyErrors { count }),
-            Some(apply::Stopped::Cancelled) if job.lease.valid() => Some(JobError::Stopped),
+            Some(apply::Stopped::Cancelled) if job.cancel.is_cancelled() => Some(JobError::Stopped),
+            // The lease forbade a write, even if it has been renewed since.
             Some(apply::Stopped::Cancelled) => Some(JobError::LeaseLost),
             // The root folder's own result says what is wrong with it.
             Some(apply::Stopped::NoRootFolder) | None => None,
