@@ -92,3 +92,17 @@ async fn a_repository_that_cannot_be_read_fails_the_demo_with_the_reason() {
     let said = demo.output();
     assert!(said.contains("is not healthy") && said.contains("127.0.0.1"), "{said}");
 }
+
+#[tokio::test]
+async fn a_repository_that_the_api_refuses_fails_the_demo_with_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let (api, exchange) = ports();
+    let url = "http://user:hush-hush@127.0.0.1:1/nothing.git";
+    let arguments = ["demo", "--once", "--api-address", &api, "--exchange-address", &exchange, "--url", url];
+    let log = folder.path().join("log");
+    let mut demo = Process::start(&Programs::path("windlass").unwrap(), &arguments, &[], &log).unwrap();
+    assert_eq!(demo.end(END).await.unwrap(), 1);
+    let said = demo.output();
+    assert!(said.contains("failed to create the repository") && said.contains("spec.git.url"), "{said}");
+    assert!(!said.contains("hush-hush") && !said.contains("StatusDetails"), "{said}");
+}

@@ -10,6 +10,7 @@ use kube::{Api, ResourceExt as _};
 use windlass_api::{JobSpec, JobState, Repository};
 use windlass_launch::Context;
 use windlass_lease_queue::kube::insert;
+use windlass_runtime::CallError;
 
 use super::follow;
 use super::remote::{NAMESPACE, Remote};
@@ -26,11 +27,10 @@ pub(crate) async fn tell(context: &Context, remote: &Remote, screen: &Screen) ->
 
     let started = Instant::now();
     let wanted = remote.object();
-    if repositories.get_opt(&remote.name).await?.is_none() {
-        repositories
-            .create(&PostParams::default(), &wanted)
-            .await
-            .context("failed to create the repository")?;
+    let found = repositories.get_opt(&remote.name).await;
+    if found.map_err(|error| CallError::new("read the repository", error))?.is_none() {
+        let created = repositories.create(&PostParams::default(), &wanted).await;
+        created.map_err(|error| CallError::new("create the repository", error))?;
     }
     let checked = await_condition(repositories.clone(), &remote.name, |found: Option<&Repository>| {
         found.is_some_and(|found| found.status.health.checked > 0)
