@@ -8,7 +8,7 @@ use windlass_api::{Job, JobSpec, JobState, labels};
 use windlass_jobs_operator::{PROVISIONING_JOBQUEUE, PROVISIONING_JOBS, register};
 use windlass_runtime::ManualClock;
 
-use crate::kit::{Death, World, end_of, eventually};
+use crate::kit::{Death, World, dashboard, end_of, eventually};
 use crate::pull::small;
 
 fn sleep(duration: &str) -> JobSpec {
@@ -112,28 +112,20 @@ async fn a_process_that_is_told_to_stop_gives_its_job_back() {
     assert_eq!(world.dashboards().await.len(), 5);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pull_beyond_its_time_is_stopped_and_the_repository_says_that_it_failed() {
-    let (_git, mut world, process) = small().await;
-    process.stop().await;
-    world = world.set("operator.max_job_timeout", "300ms");
+    let world = World::new().set("operator.max_job_timeout", "5s");
+    let files = world.create_local("test6").await;
+    std::fs::write(files.join("a.json"), dashboard("a", "A")).unwrap();
     world.fault.hold(|method, path| method == "POST" && path.ends_with("/dashboards"));
     let _process = world.start(register, PROVISIONING_JOBS);
-    let job = world.queue(JobSpec::pull("test6", false)).await;
-    world.fault.holding().await;
-    eventually("its time is up", || async {
-        let age = world.api::<Job>().get("test6-sync").await.unwrap().status.started;
-        let age = jiff::Timestamp::now().as_millisecond() - age;
-        if age > 600 { Ok(()) } else { Err(age) }
-    })
-    .await;
-    world.fault.let_go();
-    let (state, said) = end_of(&world.ended(&job).await);
+    let (state, said) = end_of(&world.pull("test6", false).await);
     assert_eq!(state, JobState::Error);
     assert!(said.contains("context deadline exceeded"), "{said}");
     let repository = world.repository("test6").await;
     assert_eq!(repository.status.sync.state, JobState::Error);
     assert_eq!(repository.status.sync.last_ref, "");
+    world.fault.let_go();
 }
 
 #[tokio::test]

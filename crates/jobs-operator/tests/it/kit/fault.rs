@@ -44,7 +44,9 @@ impl Fault {
 
     /// Waits until a request is held up.
     pub(crate) async fn holding(&self) {
-        self.gate.subscribe().wait_for(|(held, _)| *held > 0).await.unwrap();
+        let mut gate = self.gate.subscribe();
+        let held = tokio::time::timeout(super::PATIENCE, gate.wait_for(|(held, _)| *held > 0)).await;
+        held.expect("a request is held up").unwrap();
     }
 
     pub(crate) fn let_go(&self) {
