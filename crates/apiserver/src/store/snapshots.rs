@@ -12,7 +12,7 @@ use super::{Key, Range};
 
 /// How many positions of readers a snapshot remembers.
 const MAX_POSITIONS: usize = 1024;
-/// A snapshot whose lists were read to their end is kept for this part of the usual time.
+/// A snapshot whose lists were read to their end is kept for this part of the usual time, and of the usual writes.
 const LOST_ANSWER: u32 = 12;
 /// What a write overwrites in the file beside the value: a page of the tree on the way to it, and its share of those
 /// above.
@@ -69,6 +69,8 @@ struct Kept {
     /// [`Snapshots::written`] when it was made, and when it was last read.
     begun_at: u64,
     read_at: u64,
+    /// What may be written after `read_at`.
+    max_written: u64,
     /// Lists that were begun on it and not read to their end.
     lists: usize,
 }
@@ -90,6 +92,7 @@ impl Snapshots {
         let found = kept.iter_mut().find(|kept| kept.snapshot.revision == revision)?;
         found.expires = Instant::now() + self.idle;
         found.read_at = self.written.load(Ordering::Relaxed);
+        found.max_written = self.max_written;
         Some(found.snapshot.clone())
     }
 
@@ -102,6 +105,7 @@ impl Snapshots {
             same.lists += 1;
             same.expires = expires;
             same.read_at = written;
+            same.max_written = self.max_written;
             return;
         }
         if kept.len() >= self.max {
@@ -110,7 +114,14 @@ impl Snapshots {
                 kept.remove(index);
             }
         }
-        kept.push(Kept { snapshot, expires, begun_at: written, read_at: written, lists: 1 });
+        kept.push(Kept {
+            snapshot,
+            expires,
+            begun_at: written,
+            read_at: written,
+            max_written: self.max_written,
+            lists: 1,
+        });
     }
 
     /// The last page of a list was read. A snapshot that no list needs any more is kept just long enough for a
@@ -121,6 +132,7 @@ impl Snapshots {
             found.lists = found.lists.saturating_sub(1);
             if found.lists == 0 {
                 found.expires = Instant::now() + self.idle / LOST_ANSWER;
+                found.max_written = self.max_written / u64::from(LOST_ANSWER);
             }
         }
     }
@@ -131,7 +143,7 @@ impl Snapshots {
         let written = self.written.load(Ordering::Relaxed);
         lock(&self.kept).retain(|kept| {
             kept.expires > now
-                && written.saturating_sub(kept.read_at) <= self.max_written
+                && written.saturating_sub(kept.read_at) <= kept.max_written
                 && written.saturating_sub(kept.begun_at) <= self.max_written * WHOLE_LIST
         });
     }

@@ -390,6 +390,18 @@ async fn a_snapshot_expires_when_much_is_written_between_two_reads_of_it() {
         }
         let gone = store.list(&everything(), next).await;
         assert!(matches!(gone, Err(StoreError::Expired { .. })), "{name}: {gone:?}");
+
+        // A list that was read to its end waits for a lost answer, but not for long.
+        let first = store.list(&everything(), Page { limit: 1, ..Page::default() }).await.unwrap();
+        let rest = Page {
+            after: Some(first.objects[0].key.clone()),
+            snapshot: Some(first.revision),
+            ..Page::default()
+        };
+        store.list(&everything(), rest.clone()).await.unwrap();
+        write(&store, put(key("a", "0"), value.clone())).await;
+        let gone = store.list(&everything(), rest).await;
+        assert!(matches!(gone, Err(StoreError::Expired { .. })), "{name}: {gone:?}");
     }
 }
 
