@@ -22,6 +22,8 @@ const RUN: Duration = Duration::from_secs(3);
 const RUNS: usize = 5;
 /// Words in a title, so that the object without its white space has three kilobytes as well.
 const TITLE: usize = 200;
+/// Where the name goes.
+const PLACE: &str = "the-name";
 
 pub(crate) async fn measure(table: &mut Table) -> Result<()> {
     let figures = [
@@ -45,11 +47,30 @@ struct Rates {
     processor: String,
 }
 
-/// A name that was not used before, and the document of that name.
-fn document(numbers: &AtomicU64) -> (String, String) {
-    let name = format!("written-{:08}", numbers.fetch_add(1, Ordering::Relaxed));
-    let document = kubernetes_dashboard(&name, &"Written".repeat(TITLE));
-    (name, document)
+/// Makes documents without spending the time that is being measured.
+struct Documents {
+    used: AtomicU64,
+    /// What stands before and after the name.
+    halves: (String, String),
+}
+
+impl Documents {
+    fn new() -> Self {
+        let whole = kubernetes_dashboard(PLACE, &"Written".repeat(TITLE));
+        let (before, after) = whole.split_once(PLACE).unwrap_or_default();
+        Self { used: AtomicU64::new(0), halves: (before.to_owned(), after.to_owned()) }
+    }
+
+    fn count(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// A name that was not used before, and the document of that name.
+    fn next(&self) -> (String, String) {
+        let name = format!("written-{:08}", self.used.fetch_add(1, Ordering::Relaxed));
+        let document = [&self.halves.0, &name, &self.halves.1].map(String::as_str).concat();
+        (name, document)
+    }
 }
 
 async fn over_https() -> Result<Rates> {
@@ -108,18 +129,18 @@ where
     let me = std::process::id();
     let used =
         || anyhow::Ok((scene::processor_seconds(me)?, server.map_or(Ok(0.0), scene::processor_seconds)?));
-    let numbers = Arc::new(AtomicU64::new(0));
+    let documents = Arc::new(Documents::new());
     let mut rates = Vec::new();
     let (mut total, mut processor) = (0, (0.0, 0.0));
     // The first run warms up connections and caches, and does not count.
     for run in 0..=RUNS {
-        let (started, before, used_before) = (Instant::now(), numbers.load(Ordering::Relaxed), used()?);
+        let (started, before, used_before) = (Instant::now(), documents.count(), used()?);
         let mut tasks = tokio::task::JoinSet::new();
         for client in &clients {
-            let (client, write, numbers) = (client.clone(), write.clone(), numbers.clone());
+            let (client, write, documents) = (client.clone(), write.clone(), documents.clone());
             tasks.spawn(async move {
                 while started.elapsed() < RUN {
-                    write(client.clone(), document(&numbers)).await?;
+                    write(client.clone(), documents.next()).await?;
                 }
                 anyhow::Ok(())
             });
@@ -127,7 +148,7 @@ where
         while let Some(ended) = tasks.join_next().await {
             ended??;
         }
-        let (count, used_after) = (numbers.load(Ordering::Relaxed) - before, used()?);
+        let (count, used_after) = (documents.count() - before, used()?);
         if run > 0 {
             rates.push(count as f64 / started.elapsed().as_secs_f64());
             total += count;
