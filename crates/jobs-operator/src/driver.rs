@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{HealthErrorKind, Job, Repository, labels};
-use windlass_lease_queue::progress::{Failure, Progress, Recorder, ResourceAction, ResourceResult};
+use windlass_lease_queue::progress::{Failure, Progress, Recorder, ResourceAction, ResourceResult, Windows};
 use windlass_lease_queue::{Claimed, Lease, Queue, Record, kube as records};
 use windlass_runtime::{Clock, ObjectKey, deadline};
 use windlass_telemetry::ErrorChain;
@@ -22,6 +22,9 @@ use crate::worker::{JobContext, JobError, Workers};
 /// How long a worker may take to end by itself once its time is up: it still says in the repository's status what it
 /// came to, under the deadlines of its calls.
 const GRACE: Duration = Duration::from_secs(30);
+/// How often a running job's progress is written: Grafana waits five seconds between results, which leaves a reader of a
+/// bar guessing; one small write a second for a running job is cheap here.
+const PROGRESS: Windows = Windows { message: Duration::from_millis(500), record: Duration::from_secs(1) };
 /// How long reading the repository may take.
 const READ: Duration = Duration::from_secs(15);
 
@@ -84,7 +87,8 @@ impl Driver {
         let (record, lease) = claimed.into_parts();
         let started = self.clock.now();
         tracing::info!("job started");
-        let progress = Progress::new(Recorder::new(started.as_millisecond()), Arc::new(lease.guard()));
+        let recorder = Recorder::new(started.as_millisecond());
+        let progress = Progress::with_windows(recorder, Arc::new(lease.guard()), PROGRESS);
         let end = self.work(&record, &lease, &progress, shutdown).await;
         let outcome = match end {
             End::Finished(outcome) => outcome,
