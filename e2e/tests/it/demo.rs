@@ -106,3 +106,22 @@ async fn a_repository_that_the_api_refuses_fails_the_demo_with_one_sentence() {
     assert!(said.contains("failed to create the repository") && said.contains("spec.git.url"), "{said}");
     assert!(!said.contains("hush-hush") && !said.contains("StatusDetails"), "{said}");
 }
+
+#[tokio::test]
+async fn a_kept_folder_pulls_what_the_next_run_names() {
+    if !Peers::present(&["git"]).unwrap() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept").display().to_string();
+    // The sample's server has another port at each run.
+    for run in ["first", "second"] {
+        let (api, exchange) = ports();
+        let arguments =
+            ["demo", "--once", "--api-address", &api, "--exchange-address", &exchange, "--data-dir", &kept];
+        let log = folder.path().join(run);
+        let mut demo = Process::start(&Programs::path("windlass").unwrap(), &arguments, &[], &log).unwrap();
+        let code = demo.end(END).await.unwrap();
+        assert_eq!(code, 0, "the {run} run:\n{}", demo.output());
+    }
+}

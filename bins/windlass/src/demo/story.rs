@@ -26,14 +26,12 @@ pub(crate) async fn tell(context: &Context, remote: &Remote, screen: &Screen) ->
     let mut stages = Stages::default();
 
     let started = Instant::now();
-    let wanted = remote.object();
-    let found = repositories.get_opt(&remote.name).await;
-    if found.map_err(|error| CallError::new("read the repository", error))?.is_none() {
-        let created = repositories.create(&PostParams::default(), &wanted).await;
-        created.map_err(|error| CallError::new("create the repository", error))?;
-    }
+    state(&repositories, remote).await?;
     let checked = await_condition(repositories.clone(), &remote.name, |found: Option<&Repository>| {
-        found.is_some_and(|found| found.status.health.checked > 0)
+        found.is_some_and(|found| {
+            found.status.health.checked > 0
+                && Some(found.status.observed_generation) == found.metadata.generation
+        })
     });
     let repository = tokio::time::timeout(HEALTH, checked)
         .await
@@ -56,4 +54,25 @@ pub(crate) async fn tell(context: &Context, remote: &Remote, screen: &Screen) ->
     stages.add("job run and filed", followed.ended.saturating_duration_since(followed.claimed));
     screen.result(&followed.status, &stages);
     Ok(followed.status.state)
+}
+
+/// Makes the repository, or points the one that an earlier run left in the data folder at this remote.
+async fn state(repositories: &Api<Repository>, remote: &Remote) -> Result<(), CallError> {
+    let wanted = remote.object();
+    let found = repositories.get_opt(&remote.name).await;
+    match found.map_err(|error| CallError::new("read the repository", error))? {
+        None => {
+            let created = repositories.create(&PostParams::default(), &wanted).await;
+            created.map_err(|error| CallError::new("create the repository", error))?;
+        }
+        Some(mut found) => {
+            found.spec.git = wanted.spec.git;
+            if remote.token.is_some() {
+                found.secure.token = wanted.secure.token;
+            }
+            let changed = repositories.replace(&remote.name, &PostParams::default(), &found).await;
+            changed.map_err(|error| CallError::new("change the repository", error))?;
+        }
+    }
+    Ok(())
 }
