@@ -1,7 +1,7 @@
 //! The release build against its targets, on this machine, in one run. Started by `cargo xtask bench`.
 //!
 //! It asserts nothing: a missed target is a word in the table. It ends with a failure only when something could not be
-//! measured. Each part stands in a file of its own and adds [`Row`](table::Row)s to one [`Table`](table::Table).
+//! measured. Each part stands in a file of its own and adds [`Row`](table::Row)s to one [table](table::Table).
 #![expect(clippy::print_stderr, reason = "it says what it is doing")]
 
 mod api;
