@@ -29,14 +29,27 @@ pub(crate) fn effective(values: &Values) -> String {
     out
 }
 
+/// What comes before the tables of the reference.
+const REFERENCE: &str = "\
+# Configuration reference
+
+Every key of `operator.ini` that the operators read, as `windlass server target --config=conf/operator.ini`, `jobs-controller` and `repository-controller` take it.
+A value comes from the first that has one: flag (`--set SECTION.KEY=VALUE` for any key), variable `GF_<SECTION>_<KEY>`, file, default; `--print-config` prints what is in force and where it came from.
+
+Durations are Go's: `30s`, `1h30m`.
+`$__file{/path}` stands for what a file holds, `$__env{NAME}` for a variable.
+An unknown key in one of these sections is an error; other sections are left alone.
+
+";
+
 /// The configuration reference: every key, in tables by section.
 pub fn reference_markdown() -> String {
-    let mut out = String::new();
+    let mut out = REFERENCE.to_owned();
     let mut section = "";
     for key in KEYS {
         if key.section != section {
+            let gap = if section.is_empty() { "" } else { "\n" };
             section = key.section;
-            let gap = if out.is_empty() { "" } else { "\n" };
             let _ = writeln!(out, "{gap}## [{section}]\n");
             out.push_str(
                 "| Key | Value | Default | Variable | What it does |\n| --- | --- | --- | --- | --- |\n",
