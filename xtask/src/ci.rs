@@ -43,6 +43,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             )
         })?;
     }
+    run_step("examples in documentation", || {
+        run_cargo(&["test", "--locked", "--workspace", "--doc", "--quiet"])
+    })?;
     run_step("binaries", || run_cargo(&["build", "--locked", "--workspace", "--bins"]))?;
     println!("==> tests");
     let totals = tests()?;
