@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use redb::{Database, ReadTransaction, ReadableDatabase};
@@ -22,6 +23,10 @@ use super::{
 const MEMORY_CACHE_BYTES: usize = 1 << 20;
 /// How many commits share a transaction at most.
 const MAX_BATCH: usize = 1024;
+/// How long a transaction waits at most for those whose last commit was just answered.
+const MAX_GATHERING: Duration = Duration::from_millis(1);
+/// The part of the last transaction's time that is spent on waiting for them.
+const GATHERING: u32 = 3;
 
 /// Opens the store in this file; makes the file, and its folder, if there is none.
 ///
@@ -74,6 +79,8 @@ pub(super) struct Engine {
     queue: Mutex<Queue>,
     /// Told when no task writes any more.
     idle: Condvar,
+    /// Told when a commit has come to wait.
+    arrived: Condvar,
     /// Held from the transaction until its events are published, so that events are in the order of revisions.
     writer: Mutex<()>,
 }
@@ -105,6 +112,7 @@ impl Engine {
             snapshots: Snapshots::new(options.snapshots, options.snapshot_idle, options.snapshot_bytes),
             queue: Mutex::default(),
             idle: Condvar::new(),
+            arrived: Condvar::new(),
             writer: Mutex::default(),
         })
     }
@@ -284,18 +292,34 @@ fn count(snapshot: &Snapshot, range: &Range) -> Result<usize, StoreError> {
 
 /// Writes what waits until nothing does.
 ///
+/// Those who were answered are soon back when they write one object after the other, as the workers of a pull do. A
+/// transaction costs two syncs of the file whatever its size, so a turn waits a little for as many as there were last
+/// time; who writes alone never waits.
+///
 /// Dropped without having run (the runtime shuts down) it lets the waiting commits fail.
 struct WriterTurn {
     engine: Arc<Engine>,
+    /// How many callers the last transaction had, with those who came while it was written.
+    callers: usize,
+    /// How long to wait for so many.
+    patience: Duration,
     is_over: bool,
 }
 
 impl WriterTurn {
+    fn new(engine: Arc<Engine>) -> Self {
+        Self { engine, callers: 0, patience: Duration::ZERO, is_over: false }
+    }
+
     fn run(mut self) {
         while let Some(requests) = self.take() {
             let (batch, answers): (Vec<_>, Vec<_>) =
                 requests.into_iter().map(|request| (request.writes, request.answer)).unzip();
-            for (outcome, answer) in self.engine.write(batch).into_iter().zip(answers) {
+            let started = Instant::now();
+            let outcomes = self.engine.write(batch);
+            self.patience = (started.elapsed() / GATHERING).min(MAX_GATHERING);
+            self.callers = outcomes.len() + lock(&self.engine.queue).waiting.len();
+            for (outcome, answer) in outcomes.into_iter().zip(answers) {
                 // A caller that has gone away does not take its commit back.
                 let _ = answer.send(outcome);
             }
@@ -305,6 +329,12 @@ impl WriterTurn {
     /// The next batch; `None` hands the turn back.
     fn take(&mut self) -> Option<Vec<Request>> {
         let mut queue = lock(&self.engine.queue);
+        if self.callers > 1 {
+            let gathered = self.callers.min(MAX_BATCH);
+            let too_few = |queue: &mut Queue| queue.waiting.len() < gathered;
+            let waited = self.engine.arrived.wait_timeout_while(queue, self.patience, too_few);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
         if queue.waiting.is_empty() {
             queue.has_writer = false;
             self.engine.idle.notify_all();
@@ -358,8 +388,9 @@ impl Store for RedbStore {
             queue.waiting.push(Request { writes, answer });
             !std::mem::replace(&mut queue.has_writer, true)
         };
+        self.engine.arrived.notify_one();
         if needs_writer {
-            let turn = WriterTurn { engine: self.engine.clone(), is_over: false };
+            let turn = WriterTurn::new(self.engine.clone());
             tokio::task::spawn_blocking(move || turn.run());
         }
         answered.await.map_err(|_| StoreError::Closed)?
