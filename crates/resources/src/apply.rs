@@ -20,7 +20,7 @@ use crate::objects::{Halt, Objects, Removal, Start, duplicate};
 use crate::outcome::{Action, Failure, ItemResult, MayWrite, OnResult, Reason};
 use crate::parse::{self, ParseContext, ParsedResource};
 use crate::plan::{Deletion, Existing, FileWrite, FolderAction, FolderWrite, Known, Plan, Target};
-use crate::{Clients, Context, FOLDER, Kind, Managed, managed};
+use crate::{Clients, Context, FOLDER, Kind, Managed, managed, paths};
 
 /// Files that are read and parsed ahead of being written: this many, or this many bytes.
 const BATCH_FILES: usize = 64;
@@ -124,8 +124,15 @@ pub async fn run(plan: Plan, job: Job) -> Summary {
         }
     }
     applier.each(stream::iter(delete_files), Applier::delete_file).await;
-    for folder in folders {
-        applier.clone().write_folder(folder).await;
+    // Those of one depth do not hold each other.
+    let mut folders = folders.into_iter().peekable();
+    while let Some(first) = folders.next() {
+        let depth = paths::depth(&first.folder.path);
+        let mut level = vec![first];
+        while let Some(next) = folders.next_if(|next| paths::depth(&next.folder.path) == depth) {
+            level.push(next);
+        }
+        applier.each(stream::iter(level), Applier::write_folder).await;
     }
     applier.write_files(renames).await;
     for folder in delete_folders {
