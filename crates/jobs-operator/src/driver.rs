@@ -9,7 +9,7 @@ use kube::Api;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use windlass_api::conditions::{self, reasons, types};
-use windlass_api::{HealthErrorKind, Job, Repository, labels};
+use windlass_api::{HealthErrorKind, Job, JobState, Repository, labels};
 use windlass_lease_queue::progress::{Failure, Progress, Recorder, ResourceAction, ResourceResult, Windows};
 use windlass_lease_queue::{Claimed, Lease, Queue, Record, kube as records};
 use windlass_runtime::{Clock, ObjectKey, deadline};
@@ -17,6 +17,7 @@ use windlass_telemetry::ErrorChain;
 
 use crate::departures::Departures;
 use crate::metrics::JobMetrics;
+use crate::patience::while_held;
 use crate::worker::{JobContext, JobError, Workers};
 
 /// How long a worker may take to end by itself once its time is up: it still says in the repository's status what it
@@ -109,6 +110,9 @@ impl Driver {
         let (state, message) = (status.state, status.message.clone());
         let took = self.clock.now().duration_since(started).as_secs_f64();
         match lease.complete(status).await {
+            Ok(()) if state == JobState::Error => {
+                tracing::warn!(state = state.as_str(), message, duration_seconds = took, "job finished");
+            }
             Ok(()) => {
                 tracing::info!(state = state.as_str(), message, duration_seconds = took, "job finished");
             }
@@ -131,7 +135,8 @@ impl Driver {
         let cancel = lost.child_token();
         let _stop = cancel.clone().drop_guard();
         let departure = self.departures.of(ObjectKey::new(&*record.key.namespace, record.repository()));
-        let work = AssertUnwindSafe(self.dispatch(record, lease, progress, cancel.clone())).catch_unwind();
+        let work =
+            AssertUnwindSafe(Box::pin(self.dispatch(record, lease, progress, cancel.clone()))).catch_unwind();
         tokio::select! {
             biased;
             () = lost.cancelled() => End::LeaseLost,
@@ -167,7 +172,7 @@ impl Driver {
             let action = record.action();
             return Err(format!("no workers were registered to handle the job (action {action:?})").into());
         };
-        let repository = self.repository(record).await?;
+        let repository = self.repository(record, lease).await?;
         if repository.metadata.deletion_timestamp.is_some() {
             progress.final_message("the repository is being deleted, nothing was done");
             return Ok(());
@@ -185,15 +190,18 @@ impl Driver {
         })
     }
 
-    async fn repository(&self, record: &Record) -> Result<Repository, String> {
+    async fn repository(&self, record: &Record, lease: &Lease) -> Result<Repository, WorkError> {
         let name = record.repository();
         let api: Api<Repository> = Api::namespaced(self.client.clone(), &record.key.namespace);
-        match deadline(READ, format!("get repository {name:?}"), api.get(name)).await {
+        let guard = lease.guard();
+        let read = while_held(&guard, || deadline(READ, format!("get repository {name:?}"), api.get(name)));
+        match read.await {
             Ok(repository) => Ok(repository),
             Err(error) if error.is_not_found() => {
-                Err(format!("failed to get repository '{name}': it does not exist"))
+                Err(format!("failed to get repository '{name}': it does not exist").into())
             }
-            Err(error) => Err(ErrorChain(&error).to_string()),
+            Err(_late) if !lease.valid() => Err(WorkError::LeaseLost),
+            Err(error) => Err(ErrorChain(&error).to_string().into()),
         }
     }
 }

@@ -20,6 +20,7 @@ mod driver;
 mod metrics;
 mod notifications;
 mod operator;
+mod patience;
 mod pull;
 mod sleep;
 mod status;

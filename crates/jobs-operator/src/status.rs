@@ -7,6 +7,7 @@ use windlass_api::{Repository, RepositoryStatus};
 use windlass_lease_queue::LeaseGuard;
 use windlass_runtime::{CallError, Part, merge_patch};
 
+use crate::patience::while_held;
 use crate::worker::JobError;
 
 /// How long one write may take.
@@ -49,7 +50,10 @@ impl StatusWriter {
             let mut wanted = self.current.status.clone();
             change(&mut wanted, self.current.metadata.generation.unwrap_or_default());
             let Some(patch) = self.current.status.merge_patch(&wanted) else { return Ok(()) };
-            match merge_patch(&self.api, &self.current, Part::Status, patch, WRITE).await {
+            let written = while_held(&self.lease, || {
+                merge_patch(&self.api, &self.current, Part::Status, patch.clone(), WRITE)
+            });
+            match written.await {
                 Ok(written) => {
                     self.current = written;
                     return Ok(());
@@ -57,6 +61,7 @@ impl StatusWriter {
                 Err(conflict) if conflict.is_conflict() && attempt < TRIES => {
                     self.read().await.map_err(failed)?;
                 }
+                Err(_late) if !self.lease.valid() => return Err(JobError::LeaseLost),
                 Err(error) => return Err(failed(error)),
             }
         }
@@ -66,7 +71,9 @@ impl StatusWriter {
     async fn read(&mut self) -> Result<(), CallError> {
         let name = self.current.metadata.name.clone().unwrap_or_default();
         let what = format!("read repository {name}");
-        self.current = windlass_runtime::deadline(WRITE, what, self.api.get(&name)).await?;
+        let read =
+            while_held(&self.lease, || windlass_runtime::deadline(WRITE, what.clone(), self.api.get(&name)));
+        self.current = read.await?;
         Ok(())
     }
 }

@@ -71,6 +71,16 @@ pub(crate) enum JobError {
         #[source]
         source: windlass_git::GitError,
     },
+    /// The folder that is to be pulled is not in the repository.
+    #[error(
+        "the path {path:?} does not exist at revision {revision}; nothing was changed: correct the repository's path"
+    )]
+    PathMissing {
+        /// The path as the specification has it.
+        path: String,
+        /// The revision that was looked at.
+        revision: windlass_git::Revision,
+    },
     /// The API failed.
     #[error("failed to {what}")]
     Api {

@@ -27,7 +27,11 @@ const MAX_ANSWER: usize = 64 << 20;
 const MAX_MESSAGE: usize = 1_000;
 /// Tries of a request that a busy server turned away.
 const TRIES: u32 = 4;
+/// Tries of a request that did not reach the server, or whose answer was lost: some ten seconds, as long as a server
+/// takes to be started again.
+const TRIES_TO_REACH: u32 = 9;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Why a request did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +39,9 @@ pub(crate) enum CallError {
     /// The server answered no.
     #[error("{message}")]
     Refused { code: u16, reason: String, message: String },
+    /// The request did not arrive, or its answer was lost: whether the server acted is not known.
+    #[error("failed to {what}: {detail}")]
+    Unreachable { what: &'static str, detail: String },
     /// No usable answer.
     #[error("failed to {what}: {detail}")]
     Unusable { what: &'static str, detail: String },
@@ -49,10 +56,12 @@ impl CallError {
         matches!(self, Self::Refused { code: 409, reason, .. } if reason == "AlreadyExists")
     }
 
-    fn is_passing(&self) -> bool {
+    /// How often a request that failed so is tried.
+    fn tries(&self) -> u32 {
         match self {
-            Self::Refused { code, .. } => matches!(code, 429 | 503),
-            Self::Unusable { .. } => false,
+            Self::Refused { code: 429 | 503, .. } => TRIES,
+            Self::Unreachable { .. } => TRIES_TO_REACH,
+            Self::Refused { .. } | Self::Unusable { .. } => 1,
         }
     }
 }
@@ -159,8 +168,9 @@ impl Collection<'_> {
         parse(&body)
     }
 
-    /// One request, tried again while the server says that it is busy. Nothing else is repeated: a write whose
-    /// answer was lost is settled by the caller, who looks at what is there.
+    /// One request, tried again while the server is busy or cannot be reached. A write that is repeated although it was
+    /// made meets what it made: a create is told that the object exists, a patch or delete that it has changed or is
+    /// gone, and the caller looks at what is there.
     async fn call(
         &self,
         method: Method,
@@ -173,10 +183,10 @@ impl Collection<'_> {
         let mut tries = 1;
         loop {
             match self.call_once(method.clone(), path, answer, content_type, body.clone()).await {
-                Err(error) if error.is_passing() && tries < TRIES => {
+                Err(error) if tries < error.tries() => {
                     tries += 1;
                     tokio::time::sleep(pause).await;
-                    pause *= 2;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 other => return other,
             }
@@ -204,12 +214,13 @@ impl Collection<'_> {
             request = request.header(header::CONTENT_TYPE, content_type);
         }
         let request = request.body(Body::from(body)).map_err(|error| unusable("build a request")(&error))?;
-        let response = self.client.send(request).await.map_err(|error| unusable("reach the API")(&error))?;
+        let lost = |what, error: &dyn std::fmt::Display| CallError::Unreachable { what, detail: error.to_string() };
+        let response = self.client.send(request).await.map_err(|error| lost("reach the API", &error))?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER)
             .collect()
             .await
-            .map_err(|error| unusable("read the API's answer")(&error))?
+            .map_err(|error| lost("read the API's answer", &error))?
             .to_bytes();
         if status.is_success() { Ok(body) } else { Err(refused(status.as_u16(), &body)) }
     }

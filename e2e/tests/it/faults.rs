@@ -145,3 +145,35 @@ async fn a_controller_that_is_told_to_end_gives_its_job_back() {
     assert_eq!(job["status"]["state"], "pending", "{job:#}");
     assert_eq!(job["metadata"]["labels"]["provisioning.grafana.app/claim"], Value::Null, "{job:#}");
 }
+
+#[tokio::test]
+async fn a_pull_outlives_a_restart_of_the_api_server() {
+    if !Peers::present(&["git", "curl", "jq", "kubectl"]).unwrap() {
+        return;
+    }
+    let file =
+        |number: usize| (format!("f{:02}/{number}.json", number % 20), dashboard(&format!("d{number}"), "D"));
+    let remote = Remote::new((0..FILES).map(file).collect()).await.unwrap();
+    let mut server = Server::start(&[remote.origin()]).await.unwrap();
+    let _repo = Operator::start(&server, "provisioning-repo", &[]).await.unwrap();
+    let jobs = Operator::start(&server, "provisioning-jobs", &[("GF_OPERATOR_MAX_SYNC_WORKERS", "2")])
+        .await
+        .unwrap();
+    server.create_repository("outage", &remote.url()).await.unwrap();
+    server.healthy("outage").await.unwrap();
+    let job =
+        server.post_job("outage", &json!({"action": "pull", "pull": {"incremental": false}})).await.unwrap();
+    eventually("the pull is under way", || async {
+        let count = server.kubectl(&["get", "dashboards", "-o", "name"]).await?.lines().count();
+        Ok((count > 20).then_some(()))
+    })
+    .await
+    .unwrap();
+    server.process.kill().await.unwrap();
+    server.restart().await.unwrap();
+    let filed = server.filed(job["metadata"]["uid"].as_str().unwrap()).await.unwrap();
+    assert_eq!(filed["status"]["state"], "success", "{filed:#}\n{}", jobs.process.output());
+    assert_eq!(names(&server).await.unwrap().len(), FILES);
+    let repository = server.get(&["repository", "outage"]).await.unwrap();
+    assert_eq!(repository["status"]["sync"]["state"], "success", "{repository:#}");
+}

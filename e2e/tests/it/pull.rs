@@ -150,6 +150,27 @@ async fn a_bad_file_is_named_and_the_others_are_applied() {
 }
 
 #[tokio::test]
+async fn a_path_that_is_not_there_changes_nothing_and_says_so() {
+    if !Peers::present(&["git", "curl", "jq", "kubectl"]).unwrap() {
+        return;
+    }
+    let remote = Remote::new(vec![("team/a.json".into(), dashboard("a", "A"))]).await.unwrap();
+    let server = Server::start(&[remote.origin()]).await.unwrap();
+    let _repo = Operator::start(&server, "provisioning-repo", &[]).await.unwrap();
+    let _jobs = Operator::start(&server, "provisioning-jobs", &[]).await.unwrap();
+    server.create_repository("typo", &remote.url()).await.unwrap();
+    server.healthy("typo").await.unwrap();
+    server.pull("typo", false).await.unwrap();
+    let mistyped = r#"{"spec":{"git":{"path":"taem"}}}"#;
+    server.kubectl(&["patch", "repository", "typo", "--type=merge", "-p", mistyped]).await.unwrap();
+    server.healthy("typo").await.unwrap();
+    let filed = server.pull("typo", false).await.unwrap();
+    assert_eq!(filed["status"]["state"], "error", "{filed:#}");
+    assert!(filed["status"]["message"].as_str().unwrap().contains("taem"), "{filed:#}");
+    assert_eq!(titles(&server).await, expect(&[("a", "A")]));
+}
+
+#[tokio::test]
 async fn a_local_folder_is_pulled_where_it_is_permitted() {
     if !Peers::present(&["curl", "jq", "kubectl"]).unwrap() {
         return;

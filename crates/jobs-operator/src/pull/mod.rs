@@ -18,7 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use kube::Client;
 use windlass_api::{JobAction, Repository};
-use windlass_git::{Revision, Source};
+use windlass_git::{Revision, Source, Tree};
 use windlass_lease_queue::progress::{Failure, ResourceAction, ResourceResult};
 use windlass_resources::repository::{Sources, prefix};
 use windlass_resources::{
@@ -170,10 +170,7 @@ impl Pull {
             tracing::info!(changes = diff.changes.len(), most, "many files changed, a full pull follows");
             return Ok(None);
         }
-        let tree = source
-            .tree(&observed.revision, prefix, &job.cancel)
-            .await
-            .map_err(|source| JobError::Git { what: "read the tree", source })?;
+        let tree = read_tree(source, observed, prefix, job).await?;
         let metadata =
             folders::read_metadata(source, &tree, &managed::Managed::default(), context, &job.cancel)
                 .await
@@ -203,10 +200,7 @@ impl Pull {
         context: &Context,
     ) -> Result<Planned, JobError> {
         job.progress.message("full sync");
-        let tree = source
-            .tree(&observed.revision, prefix(&repository.spec), &job.cancel)
-            .await
-            .map_err(|source| JobError::Git { what: "read the tree", source })?;
+        let tree = read_tree(source, observed, prefix(&repository.spec), job).await?;
         let managed = managed::list(&self.clients, job.namespace(), &context.repository)
             .await
             .map_err(JobError::List)?;
@@ -274,6 +268,24 @@ impl Pull {
         };
         (stats.lock().map(|stats| stats.clone()).unwrap_or_default(), stopped)
     }
+}
+
+/// The files of the revision. A path that is not there is an error: read as an empty folder, a mistyped one would delete
+/// everything that the repository manages.
+async fn read_tree(
+    source: &dyn Source,
+    observed: &Observed,
+    prefix: &str,
+    job: &JobContext,
+) -> Result<Tree, JobError> {
+    let tree = source
+        .tree(&observed.revision, prefix, &job.cancel)
+        .await
+        .map_err(|source| JobError::Git { what: "read the tree", source })?;
+    if tree.root.is_none() && !prefix.is_empty() {
+        return Err(JobError::PathMissing { path: prefix.to_owned(), revision: observed.revision.clone() });
+    }
+    Ok(tree)
 }
 
 /// A file's result in the words of the job's progress.
