@@ -214,7 +214,8 @@ impl Collection<'_> {
             request = request.header(header::CONTENT_TYPE, content_type);
         }
         let request = request.body(Body::from(body)).map_err(|error| unusable("build a request")(&error))?;
-        let lost = |what, error: &dyn std::fmt::Display| CallError::Unreachable { what, detail: error.to_string() };
+        let lost =
+            |what, error: &dyn std::fmt::Display| CallError::Unreachable { what, detail: error.to_string() };
         let response = self.client.send(request).await.map_err(|error| lost("reach the API", &error))?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER)
