@@ -1,8 +1,9 @@
 //! The operator's instruments, under Grafana's names.
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Counter, Gauge, Meter};
+use opentelemetry::metrics::{Counter, Meter};
 use windlass_api::Repository;
+use windlass_runtime::Store;
 
 use crate::reconcile::ReconcileError;
 
@@ -11,13 +12,13 @@ use crate::reconcile::ReconcileError;
 pub(crate) struct RepositoryMetrics {
     checks: Counter<u64>,
     errors: Counter<u64>,
-    health: Gauge<u64>,
-    last_sync: Gauge<f64>,
-    managed: Gauge<u64>,
 }
 
 impl RepositoryMetrics {
-    pub(crate) fn new(meter: &Meter) -> Self {
+    /// Makes the instruments. Gauges are read from `repositories` whenever metrics are rendered, so that what was
+    /// deleted is not told of any more.
+    pub(crate) fn new(meter: &Meter, repositories: &Store<Repository>) -> Self {
+        observe(meter, repositories);
         Self {
             checks: meter
                 .u64_counter("grafana_provisioning_health_checked_total")
@@ -26,18 +27,6 @@ impl RepositoryMetrics {
             errors: meter
                 .u64_counter("grafana_provisioning_repository_reconcile_errors_total")
                 .with_description("Passes over a repository that failed.")
-                .build(),
-            health: meter
-                .u64_gauge("grafana_provisioning_repository_health")
-                .with_description("Whether a repository is healthy, 1 or 0.")
-                .build(),
-            last_sync: meter
-                .f64_gauge("grafana_provisioning_repository_last_sync_timestamp_seconds")
-                .with_description("When a repository's last sync finished, in Unix seconds.")
-                .build(),
-            managed: meter
-                .u64_gauge("grafana_provisioning_repository_managed_resources")
-                .with_description("Objects that a repository manages, by kind.")
                 .build(),
         }
     }
@@ -55,25 +44,54 @@ impl RepositoryMetrics {
         };
         self.errors.add(1, &[KeyValue::new("phase", phase), KeyValue::new("cause", "system")]);
     }
+}
 
-    pub(crate) fn observed(&self, repository: &Repository) {
-        let labels = [
-            KeyValue::new("namespace", repository.metadata.namespace.clone().unwrap_or_default()),
-            KeyValue::new("name", repository.metadata.name.clone().unwrap_or_default()),
-        ];
-        self.health.record(u64::from(repository.status.health.healthy), &labels);
-        if repository.status.sync.finished > 0 {
-            self.last_sync.record(repository.status.sync.finished as f64 / 1000.0, &labels);
-        }
-        for count in &repository.status.stats {
-            let [namespace, name] = labels.clone();
-            let kind = [
-                namespace,
-                name,
-                KeyValue::new("group", count.group.clone()),
-                KeyValue::new("resource", count.resource.clone()),
-            ];
-            self.managed.record(u64::try_from(count.count).unwrap_or(0), &kind);
-        }
-    }
+/// Gauges of each repository that there is. The meter keeps the callbacks; the instruments need not be kept.
+fn observe(meter: &Meter, repositories: &Store<Repository>) {
+    let store = repositories.clone();
+    meter
+        .u64_observable_gauge("grafana_provisioning_repository_health")
+        .with_description("Whether a repository is healthy, 1 or 0.")
+        .with_callback(move |gauge| {
+            for repository in store.list() {
+                gauge.observe(u64::from(repository.status.health.healthy), &labels(&repository));
+            }
+        })
+        .build();
+    let store = repositories.clone();
+    meter
+        .f64_observable_gauge("grafana_provisioning_repository_last_sync_timestamp_seconds")
+        .with_description("When a repository's last sync finished, in Unix seconds.")
+        .with_callback(move |gauge| {
+            for repository in store.list() {
+                let finished = repository.status.sync.finished;
+                if finished > 0 {
+                    gauge.observe(finished as f64 / 1000.0, &labels(&repository));
+                }
+            }
+        })
+        .build();
+    let store = repositories.clone();
+    meter
+        .u64_observable_gauge("grafana_provisioning_repository_managed_resources")
+        .with_description("Objects that a repository manages, by kind.")
+        .with_callback(move |gauge| {
+            for repository in store.list() {
+                for count in &repository.status.stats {
+                    let [namespace, name] = labels(&repository);
+                    let group = KeyValue::new("group", count.group.clone());
+                    let resource = KeyValue::new("resource", count.resource.clone());
+                    let kind = [namespace, name, group, resource];
+                    gauge.observe(u64::try_from(count.count).unwrap_or(0), &kind);
+                }
+            }
+        })
+        .build();
+}
+
+fn labels(repository: &Repository) -> [KeyValue; 2] {
+    [
+        KeyValue::new("namespace", repository.metadata.namespace.clone().unwrap_or_default()),
+        KeyValue::new("name", repository.metadata.name.clone().unwrap_or_default()),
+    ]
 }

@@ -33,7 +33,6 @@ impl Operator<windlass_launch::Context> for Repositories {
     async fn run(self: Box<Self>, process: Arc<windlass_launch::Context>) -> Result<(), BoxError> {
         let settings = process.settings.operator();
         let shutdown = process.supervisor.token().clone();
-        let metrics = RepositoryMetrics::new(&process.metrics.meter("repositories"));
         let api: Api<Repository> = Api::all(process.clients.provisioning.clone());
         let config =
             WatchConfig { resync: Some(settings.resync_interval), ..WatchConfig::new("repositories") };
@@ -43,8 +42,8 @@ impl Operator<windlass_launch::Context> for Repositories {
             sources: process.sources.clone(),
             rules: process.repository_rules.clone(),
             clock: Arc::clone(&process.clock),
+            metrics: RepositoryMetrics::new(&process.metrics.meter("repositories"), &watch.store()),
             store: watch.store(),
-            metrics: metrics.clone(),
             queued: Queued::default(),
             check_deadline: process.check_deadline,
             min_sync_interval: process.min_sync_interval,
@@ -56,7 +55,6 @@ impl Operator<windlass_launch::Context> for Repositories {
         let gone_from = Arc::clone(&context);
         let follow = watch.run(process.health.clone(), shutdown.clone(), move |event| match event {
             Event::Applied { old, new } => {
-                metrics.observed(&new);
                 // Told again by a resync: whether anything is due is a question of time, which the queue keeps.
                 if !old.is_some_and(|old| Arc::ptr_eq(&old, &new)) {
                     changed.add(ObjectKey::of(&*new));

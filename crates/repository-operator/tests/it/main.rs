@@ -6,4 +6,5 @@ mod kit;
 
 mod deletion;
 mod health;
+mod metrics;
 mod syncs;
