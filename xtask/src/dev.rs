@@ -3,12 +3,14 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
 
-use crate::shell::{cache_dir, cargo, root, run as run_command, target_dir};
+use crate::shell::{cache_dir, cargo, root, target_dir};
 
 /// Options of `cargo xtask dev`.
 #[derive(clap::Args)]
@@ -22,6 +24,8 @@ pub(crate) struct Args {
 const POLL: Duration = Duration::from_millis(700);
 /// How long the API server may take to start.
 const START: Duration = Duration::from_secs(20);
+/// How long a process may take to end before it is killed: longer than it gives its own tasks.
+const STOP: Duration = Duration::from_secs(35);
 
 struct Part {
     name: &'static str,
@@ -54,62 +58,93 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         operator("jobs", 32, "provisioning-jobs"),
         operator("repo", 33, "provisioning-repo"),
     ];
-    build()?;
-    let (said, lines) = channel();
-    let mut children = start_all(&parts, &data, &said, &lines)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let ended = end_asked()?;
+        // Whichever comes first, the other is dropped, and with it every process that it started.
+        tokio::select! {
+            biased;
+            () = ended => Ok(()),
+            failed = follow(&parts, &data) => failed,
+        }
+    })
+}
+
+/// Waits for the signals that end a program. Those that come before the wait count too.
+fn end_asked() -> Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    })
+}
+
+/// Builds and starts everything, and again after each change. Ends only by failing, or by being dropped.
+async fn follow(parts: &[Part], data: &Path) -> Result<()> {
+    build().await?;
+    let (said, mut lines) = unbounded_channel();
+    let mut running = start_all(parts, data, &said, &mut lines).await?;
     let mut seen = newest_change();
     println!("ready: edit a file and what it changes is restarted; Ctrl-C ends all");
     loop {
-        match lines.recv_timeout(POLL) {
-            Ok(line) => {
-                println!("{line}");
-                continue;
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => bail!("nothing runs any more"),
+        if let Ok(line) = timeout(POLL, lines.recv()).await {
+            println!("{}", line.context("nothing runs any more")?);
+            continue;
         }
         let now = newest_change();
-        let ended = children.iter_mut().any(|child| matches!(child.try_wait(), Ok(Some(_))));
+        let ended = running.0.iter_mut().any(|child| matches!(child.try_wait(), Ok(Some(_))));
         if now <= seen && !ended {
             continue;
         }
         seen = now;
-        if let Err(error) = build() {
+        if let Err(error) = build().await {
             println!("not restarted: {error:#}");
             continue;
         }
-        stop_all(&mut children);
-        children = start_all(&parts, &data, &said, &lines)?;
+        drop(running);
+        running = start_all(parts, data, &said, &mut lines).await?;
     }
 }
 
-fn build() -> Result<()> {
-    run_command(cargo().args(["build", "--package", "windlass"]))
+async fn build() -> Result<()> {
+    let mut command = tokio::process::Command::from(cargo());
+    command.args(["build", "--package", "windlass"]).kill_on_drop(true);
+    let status = command.status().await.context("failed to start cargo build")?;
+    if !status.success() {
+        bail!("cargo build ended with {status}");
+    }
+    Ok(())
 }
 
 /// Starts the server, then, once it says that it listens, everything else.
-fn start_all(
+async fn start_all(
     parts: &[Part],
     data: &Path,
-    said: &Sender<String>,
-    lines: &Receiver<String>,
-) -> Result<Vec<Child>> {
+    said: &UnboundedSender<String>,
+    lines: &mut UnboundedReceiver<String>,
+) -> Result<Running> {
     let program = target_dir()?.join("debug/windlass");
-    let mut children = Vec::new();
+    let mut running = Running(Vec::new());
     for part in parts {
-        children.push(start(&program, part, data, said)?);
+        running.0.push(start(&program, part, data, said)?);
         while part.operator.is_none() {
-            let line = lines.recv_timeout(START).context("the API server did not start")?;
+            let line = timeout(START, lines.recv()).await.context("the API server did not start")?;
+            let line = line.context("nothing runs any more")?;
             println!("{line}");
             if line.contains("kubeconfig") {
                 break;
             }
         }
     }
-    Ok(children)
+    Ok(running)
 }
 
-fn start(program: &Path, part: &Part, data: &Path, said: &Sender<String>) -> Result<Child> {
+fn start(program: &Path, part: &Part, data: &Path, said: &UnboundedSender<String>) -> Result<Child> {
     let mut command = Command::new(program);
     command.args(&part.arguments).env("GF_OPERATOR_LOG_FORMAT", "pretty").current_dir(root());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -132,7 +167,7 @@ fn start(program: &Path, part: &Part, data: &Path, said: &Sender<String>) -> Res
 }
 
 /// Passes a process's lines on, each with the process's name.
-fn relay(part: &Part, output: impl std::io::Read + Send + 'static, said: Sender<String>) {
+fn relay(part: &Part, output: impl std::io::Read + Send + 'static, said: UnboundedSender<String>) {
     let (name, colour) = (part.name, part.colour);
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
@@ -143,11 +178,33 @@ fn relay(part: &Part, output: impl std::io::Read + Send + 'static, said: Sender<
     });
 }
 
-/// Ends the processes that were started here, the last started first, and waits for each.
-fn stop_all(children: &mut Vec<Child>) {
-    while let Some(mut child) = children.pop() {
-        let _ = Command::new("kill").arg(child.id().to_string()).status();
-        let _ = child.wait();
+/// Processes that run for as long as this is kept.
+struct Running(Vec<Child>);
+
+impl Drop for Running {
+    /// Ends the processes, the last started first, and waits for each.
+    fn drop(&mut self) {
+        while let Some(mut child) = self.0.pop() {
+            stop(&mut child);
+        }
+    }
+}
+
+/// Asks a process to end, and kills one that does not.
+fn stop(child: &mut Child) {
+    // The number of a process that has ended already may be somebody else's.
+    if matches!(child.try_wait(), Ok(Some(_))) {
+        return;
+    }
+    let _ = Command::new("kill").arg(child.id().to_string()).status();
+    let deadline = Instant::now() + STOP;
+    while matches!(child.try_wait(), Ok(None)) {
+        if Instant::now() >= deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
