@@ -6,6 +6,7 @@
 //! | `usage` | `group NUL resource NUL namespace NUL` | how many objects, how many bytes |
 //! | `meta` | `format`, `revision` | u64 |
 
+use std::cmp::Ordering;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -19,8 +20,8 @@ use tracing::info;
 
 use super::{OpenError, StoreError};
 
-/// The format that this program writes, and the newest that it reads.
-const FORMAT: u64 = 1;
+/// The only format that this program writes and reads: raised whenever the bytes in a table change their meaning.
+const FORMAT: u64 = 2;
 /// The revision of a store that was never written to. Not 0, which means "from now on" to a watch.
 const FIRST_REVISION: u64 = 1;
 /// A file smaller than this is never compacted.
@@ -119,8 +120,10 @@ pub(super) fn prepare(database: &Database) -> Result<u64, PrepareError> {
     let Some(found) = meta.get(META_FORMAT)?.map(|format| format.value()) else {
         return Err(PrepareError::Foreign("it has no format record"));
     };
-    if found > FORMAT {
-        return Err(PrepareError::Newer(found));
+    match found.cmp(&FORMAT) {
+        Ordering::Less => return Err(PrepareError::Older(found)),
+        Ordering::Equal => {}
+        Ordering::Greater => return Err(PrepareError::Newer(found)),
     }
     reading.open_table(OBJECTS)?;
     reading.open_table(USAGE)?;
@@ -176,6 +179,7 @@ pub(super) fn revision(reading: &ReadTransaction) -> Result<Option<u64>, redb::E
 /// Why an open database cannot serve as a store.
 #[derive(Debug)]
 pub(super) enum PrepareError {
+    Older(u64),
     Newer(u64),
     Foreign(&'static str),
     Database(redb::Error),
@@ -191,6 +195,7 @@ impl PrepareError {
     /// The error of opening the store at `path`.
     pub(super) fn at(self, path: &Path) -> OpenError {
         match self {
+            Self::Older(found) => OpenError::OlderFormat { path: path.to_owned(), found, known: FORMAT },
             Self::Newer(found) => OpenError::NewerFormat { path: path.to_owned(), found, known: FORMAT },
             Self::Foreign(problem) => {
                 OpenError::Damaged { path: path.to_owned(), problem: problem.to_owned() }

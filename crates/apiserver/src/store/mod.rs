@@ -261,6 +261,20 @@ pub enum OpenError {
         /// The store's file.
         path: PathBuf,
     },
+    /// An older version wrote it, in a format that is no longer read.
+    #[error(
+        "failed to open the object store {}: its format version is {found}, this program knows only {known}; \
+         start with a new data folder, or start the version that wrote it",
+        path.display()
+    )]
+    OlderFormat {
+        /// The store's file.
+        path: PathBuf,
+        /// The version in the file.
+        found: u64,
+        /// The version that this program reads.
+        known: u64,
+    },
     /// A newer version wrote it.
     #[error(
         "failed to open the object store {}: its format version is {found}, this program knows up to {known}; \

@@ -97,25 +97,50 @@ async fn a_store_that_is_open_is_not_opened_again() {
     open_file(&path, &StoreOptions::default()).unwrap();
 }
 
-#[tokio::test]
-async fn a_newer_format_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    drop(open_file(&path, &StoreOptions::default()).unwrap());
-    let database = redb::Database::open(&path).unwrap();
+/// Makes a store and puts this format version into its record.
+fn store_of_format(path: &Path, format: u64) {
+    drop(open_file(path, &StoreOptions::default()).unwrap());
+    let database = redb::Database::open(path).unwrap();
     let writing = database.begin_write().unwrap();
     writing
         .open_table(redb::TableDefinition::<&str, u64>::new("meta"))
         .unwrap()
-        .insert("format", 99)
+        .insert("format", format)
         .unwrap();
     writing.commit().unwrap();
-    drop(database);
+}
+
+#[tokio::test]
+async fn a_newer_format_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    store_of_format(&path, 99);
     assert!(matches!(
         open_file(&path, &StoreOptions::default()),
         Err(OpenError::NewerFormat { found: 99, .. })
     ));
     assert!(refused(&path).contains("format version is 99"));
+}
+
+/// Format 1 held values without their form: read as they are now, they would be other values.
+#[tokio::test]
+async fn an_older_format_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    store_of_format(&path, 1);
+    assert!(matches!(
+        open_file(&path, &StoreOptions::default()),
+        Err(OpenError::OlderFormat { found: 1, known: 2, .. })
+    ));
+    let message = refused(&path);
+    assert!(message.contains("format version is 1, this program knows only 2"), "{message}");
+    assert!(message.contains("start with a new data folder"), "{message}");
+    let database = redb::Database::open(&path).unwrap();
+    let meta = redb::ReadableDatabase::begin_read(&database)
+        .unwrap()
+        .open_table(redb::TableDefinition::<&str, u64>::new("meta"))
+        .unwrap();
+    assert_eq!(meta.get("format").unwrap().unwrap().value(), 1);
 }
 
 #[tokio::test]
