@@ -12,7 +12,9 @@ use windlass_api::jobs::JobRules;
 use windlass_api::repositories::RepositoryRules;
 
 pub(crate) use self::core::validate as validate_core;
-pub(crate) use self::secrets::{owned as owned_secrets, take as take_secrets};
+pub(crate) use self::secrets::{
+    check_types as check_secret_types, owned as owned_secrets, take as take_secrets,
+};
 use crate::failure::Result;
 use crate::kinds::Kind;
 use crate::verbs::Context;

@@ -16,6 +16,7 @@ use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::{Builtin, Kind};
 use crate::metadata;
 use crate::names;
+use crate::schema;
 use crate::server::Inner;
 use crate::store::{Key, Write};
 
@@ -35,10 +36,44 @@ pub(crate) struct Secrets {
     dropped: Vec<String>,
 }
 
+/// Refuses secure values of a wrong type, before anything else could print them. Null is absent.
+pub(crate) fn check_types(kind: &Kind, object: &Object) -> Result<()> {
+    if !holds_secrets(kind) {
+        return Ok(());
+    }
+    let errors = match object.get("secure") {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::Object(fields)) => {
+            fields.iter().flat_map(|(field, value)| wrong_types(&format!("secure.{field}"), value)).collect()
+        }
+        Some(other) => vec![schema::wrong_type("secure", "object", other)],
+    };
+    refuse(kind, object, errors)
+}
+
+fn wrong_types(path: &str, value: &Value) -> Vec<FieldError> {
+    let value = match value {
+        Value::Null => return Vec::new(),
+        Value::Object(value) => value,
+        other => return vec![schema::wrong_type(path, "object", other)],
+    };
+    let given = ["create", "name", "remove"].into_iter().filter_map(|part| Some((part, value.get(part)?)));
+    given
+        .filter_map(|(part, found)| {
+            let (expected, fits) = match part {
+                "remove" => ("boolean", found.is_boolean()),
+                _ => ("string", found.is_string()),
+            };
+            let wrong = !fits && !found.is_null();
+            wrong.then(|| schema::wrong_type(&format!("{path}.{part}"), expected, found))
+        })
+        .collect()
+}
+
 /// Takes the raw values out of an object and carries over what it leaves out of the old one.
 pub(crate) fn take(kind: &Kind, new: &mut Object, old: Option<&Object>) -> Result<Secrets> {
     let mut secrets = Secrets { taken: Vec::new(), dropped: Vec::new() };
-    if kind.builtin.is_some() || !kind.stored().schema.has_property("secure") {
+    if !holds_secrets(kind) {
         return Ok(secrets);
     }
     scrub_last_applied(new);
@@ -53,7 +88,7 @@ pub(crate) fn take(kind: &Kind, new: &mut Object, old: Option<&Object>) -> Resul
     let mut errors = Vec::new();
     fields.retain(|field, value| {
         let old_name = before.and_then(|before| name_of(before.get(field)));
-        // Anything but an object is refused by the schema.
+        // Anything but an object or null was refused by `check_types`; null is judged by the schema.
         let Value::Object(value) = value else { return true };
         let removed = value.remove("remove") == Some(json!(true));
         let raw = match value.get_mut("create") {
@@ -86,11 +121,19 @@ pub(crate) fn take(kind: &Kind, new: &mut Object, old: Option<&Object>) -> Resul
     if fields.is_empty() {
         new.remove("secure");
     }
+    refuse(kind, new, errors)?;
+    Ok(secrets)
+}
+
+fn holds_secrets(kind: &Kind) -> bool {
+    kind.builtin.is_none() && kind.stored().schema.has_property("secure")
+}
+
+fn refuse(kind: &Kind, object: &Object, errors: Vec<FieldError>) -> Result<()> {
     if errors.is_empty() {
-        Ok(secrets)
-    } else {
-        Err(Failure::invalid(&kind.kind, &kind.group, metadata::text(new, "name"), errors))
+        return Ok(());
     }
+    Err(Failure::invalid(&kind.kind, &kind.group, metadata::text(object, "name"), errors))
 }
 
 impl Secrets {

@@ -12,6 +12,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use regex::Regex;
 use serde_json::Value;
 
+pub(crate) use self::validate::wrong_type;
+
 /// What a value may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Type {

@@ -18,9 +18,7 @@ impl Schema {
             return;
         }
         if let Some(expected) = self.mismatch(value) {
-            let found = type_name(value);
-            let detail = format!("{path} in body must be of type {expected}: {found:?}");
-            errors.push(FieldError::wrong_type(path.clone(), found, &detail));
+            errors.push(wrong_type(path, expected, value));
             return;
         }
         if let Some(allowed) = &self.rules.one_of_values
@@ -209,6 +207,13 @@ impl Schema {
         let detail = format!("{path:?} {failure}");
         errors.push(FieldError::invalid(path.clone(), value, &detail));
     }
+}
+
+/// The error of a value that has not the expected type. Names the type that it has, never the value.
+pub(crate) fn wrong_type(path: &str, expected: &str, value: &Value) -> FieldError {
+    let found = type_name(value);
+    let detail = format!("{path} in body must be of type {expected}: {found:?}");
+    FieldError::wrong_type(path, found, &detail)
 }
 
 fn joined(path: &str, name: &str) -> String {

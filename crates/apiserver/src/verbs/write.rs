@@ -36,6 +36,8 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
     let mut unknown = Vec::new();
     metadata::conform(version, kind, &mut object, &mut unknown)?;
     version.schema.prune(&mut object, &mut unknown);
+    // Before unknown fields are reported: what a raw value of a wrong type holds would be among them.
+    admission::check_secret_types(kind, &object)?;
     if kind.builtin.is_some() {
         decode_typed(served, &mut object)?;
     }

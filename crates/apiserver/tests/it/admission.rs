@@ -87,6 +87,57 @@ async fn a_raw_value_becomes_a_sealed_secret_that_the_object_names() {
 }
 
 #[tokio::test]
+async fn a_secure_value_of_a_wrong_type_is_refused_and_not_shown() {
+    let server = server();
+    let repositories = format!("{BASE}/repositories");
+    let repository = json!({ "apiVersion": "provisioning.grafana.app/v0alpha1", "kind": "Repository",
+        "metadata": { "name": "w" }, "spec": { "title": "w", "type": "git", "workflows": [],
+            "git": { "url": "https://example.com/r.git", "branch": "main" },
+            "sync": { "enabled": true, "target": "folder" } } });
+    let wrong = [
+        (json!({ "token": { "create": [RAW] } }), "secure.token.create"),
+        (json!({ "token": { "create": { RAW: RAW } } }), "secure.token.create"),
+        (json!({ "token": { "create": 5 } }), "secure.token.create"),
+        (json!({ "token": { "create": true } }), "secure.token.create"),
+        (json!({ "token": { "name": [RAW] } }), "secure.token.name"),
+        (json!({ "token": { "remove": RAW } }), "secure.token.remove"),
+        (json!({ "token": [RAW] }), "secure.token"),
+        (json!({ "token": RAW }), "secure.token"),
+        (json!(RAW), "secure"),
+        (json!([{ "token": RAW }]), "secure"),
+    ];
+    for (collection, mut good) in [(WIDGETS, widget("w")), (&*repositories, repository)] {
+        good["secure"] = json!({ "token": { "create": "kept" } });
+        let path = format!("{collection}/w");
+        let stored = post(&server, collection, &good).await.expect(201);
+        for (secure, field) in &wrong {
+            let mut bad = stored.clone();
+            bad["secure"] = secure.clone();
+            let mut new = good.clone();
+            new["metadata"]["name"] = json!("new");
+            new["secure"] = secure.clone();
+            let operations = json!([{ "op": "replace", "path": "/secure", "value": secure }]);
+            for answer in [
+                post(&server, collection, &new).await,
+                post(&server, &format!("{collection}?fieldValidation=Strict"), &new).await,
+                put(&server, &path, &bad).await,
+                patch(&server, &path, MERGE, &json!({ "secure": secure })).await,
+                patch(&server, &path, "application/json-patch+json", &operations).await,
+            ] {
+                assert!(!answer.body.to_string().contains(RAW), "{}", answer.body);
+                let headers = format!("{:?}", answer.headers);
+                assert!(!headers.contains(RAW), "{headers}");
+                let body = answer.expect(422);
+                assert_eq!(body["reason"], "Invalid");
+                let causes = body["details"]["causes"].as_array().unwrap();
+                assert!(causes.iter().any(|cause| cause["field"] == *field), "{secure}: {body:#}");
+            }
+        }
+        assert_eq!(get(&server, &path).await.expect(200), stored, "what is refused changes nothing");
+    }
+}
+
+#[tokio::test]
 async fn secure_values_are_kept_replaced_and_removed() {
     let server = server();
     let created = post(&server, WIDGETS, &with_token("w", json!({ "create": RAW }))).await.expect(201);
