@@ -24,8 +24,8 @@ fn add_type_meta(schema: &mut Value) {
         "description": "Group and version of the schema that the object is written in."
     });
     schema["properties"]["kind"] = json!({ "type": "string", "description": "Kind of the object." });
-    schema["properties"]["metadata"] =
-        json!({ "type": "object", "description": "Standard object metadata." });
+    // A real API server brings the schema of metadata itself and refuses anything more, a description included.
+    schema["properties"]["metadata"] = json!({ "type": "object" });
 }
 
 fn rewrite(schema: &mut Value) {
