@@ -1,5 +1,7 @@
 //! Checks that no compiler makes: layers, file headers, one place for versions, links in documents.
 
+mod unused;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -51,6 +53,7 @@ pub(crate) fn run() -> Result<()> {
     let mut findings = Vec::new();
     findings.extend(layers()?);
     findings.extend(manifests()?);
+    findings.extend(unused::dependencies(&metadata()?.packages)?);
     findings.extend(sources()?);
     findings.extend(links()?);
     if findings.is_empty() {
@@ -61,11 +64,7 @@ pub(crate) fn run() -> Result<()> {
 
 /// Imports that run upward, or that [`FORBIDDEN`] or [`OWNED`] names.
 pub(crate) fn layers() -> Result<Vec<String>> {
-    let metadata = cargo_metadata::MetadataCommand::new()
-        .manifest_path(root().join("Cargo.toml"))
-        .no_deps()
-        .exec()
-        .context("failed to read the workspace's metadata")?;
+    let metadata = metadata()?;
     let layers: BTreeMap<&str, u8> = LAYERS.iter().copied().collect();
     let mut findings = Vec::new();
     for package in &metadata.packages {
@@ -97,6 +96,14 @@ pub(crate) fn layers() -> Result<Vec<String>> {
         }
     }
     Ok(findings)
+}
+
+fn metadata() -> Result<cargo_metadata::Metadata> {
+    cargo_metadata::MetadataCommand::new()
+        .manifest_path(root().join("Cargo.toml"))
+        .no_deps()
+        .exec()
+        .context("failed to read the workspace's metadata")
 }
 
 /// Versions outside the workspace's table, and packages that leave the workspace's lints.
