@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use windlass_api::Repository;
 use windlass_api::conditions::{self, types};
-use windlass_api::{Repository, labels};
+use windlass_api::repositories::{RepositoryRules, is_pending_delete, mutate};
 
 /// How long a healthy repository is taken to be so.
 const HEALTHY_FOR: Duration = Duration::from_mins(5);
@@ -27,13 +28,24 @@ pub(crate) enum Plan {
     Rest,
 }
 
+/// Fills in what admission fills in, and answers the finalizers if there were none and there should be. `cleanup` is
+/// for a repository that was never looked at: its absence from an older one was somebody's will.
+pub(crate) fn fill_in(repository: &mut Repository, rules: &RepositoryRules) -> Option<Vec<String>> {
+    if is_pending_delete(repository) {
+        return None;
+    }
+    let before = repository.metadata.finalizers.clone();
+    let old = (repository.status.observed_generation != 0).then(|| repository.clone());
+    mutate(repository, old.as_ref(), rules);
+    repository.metadata.finalizers.clone().filter(|after| before.as_ref() != Some(after))
+}
+
 /// What is due now.
 pub(crate) fn plan(repository: &Repository, now: Timestamp) -> Plan {
-    let marked = repository.metadata.labels.as_ref().and_then(|marks| marks.get(labels::PENDING_DELETE));
     if repository.metadata.deletion_timestamp.is_some() {
         return Plan::Finalize;
     }
-    if marked.is_some_and(|value| value == "true") {
+    if is_pending_delete(repository) {
         return Plan::LeaveAlone;
     }
     let health = &repository.status.health;
@@ -177,6 +189,26 @@ mod tests {
         unhealthy.status.health.healthy = false;
         assert_eq!(plan(&unhealthy, at(59)), Plan::Rest);
         assert!(matches!(plan(&unhealthy, at(60)), Plan::Check { .. }));
+    }
+
+    #[test]
+    fn finalizers_are_filled_in_where_there_are_none() {
+        let rules = RepositoryRules::default();
+        let mut new = Repository::default();
+        let all = ["remove-pending-jobs", "cleanup", "remove-orphan-resources"].map(str::to_owned).to_vec();
+        assert_eq!(fill_in(&mut new, &rules), Some(all.clone()));
+        assert_eq!(fill_in(&mut new, &rules), None, "they are there");
+        assert_eq!(new.spec.sync.interval_seconds, rules.min_interval_seconds);
+
+        let mut known = healthy();
+        assert_eq!(fill_in(&mut known, &rules), Some(vec![all[0].clone(), all[2].clone()]));
+        let mut going = healthy();
+        going.metadata.deletion_timestamp = Some(going.status.conditions[0].last_transition_time.clone());
+        assert_eq!(fill_in(&mut going, &rules), None);
+        let mut pending = healthy();
+        pending.metadata.labels =
+            Some([(windlass_api::labels::PENDING_DELETE.to_owned(), "true".to_owned())].into());
+        assert_eq!(fill_in(&mut pending, &rules), None);
     }
 
     #[test]

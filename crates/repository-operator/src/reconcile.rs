@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Api;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use windlass_api::repositories::RepositoryRules;
 use windlass_api::{Job, JobSpec, Repository};
@@ -11,7 +12,9 @@ use windlass_auth::ApiClients;
 use windlass_lease_queue::kube::{InsertError, insert};
 use windlass_resources::check::check;
 use windlass_resources::repository::Sources;
-use windlass_runtime::{Action, CallError, Clock, Disposition, ObjectKey, Store, deadline};
+use windlass_runtime::{
+    Action, CallError, Clock, Disposition, ObjectKey, Part, Store, deadline, merge_patch,
+};
 use windlass_telemetry::ErrorChain;
 
 use crate::finalize::{self, FinalizeError, Finalized};
@@ -96,12 +99,13 @@ pub(crate) async fn reconcile(context: Arc<Context>, key: ObjectKey) -> Action {
 async fn pass(context: &Context, key: &ObjectKey) -> Result<Action, ReconcileError> {
     // Observe: the watch's copy. A write that is based on an old one is refused, and the next pass knows better.
     let Some(repository) = context.store.get(key) else { return Ok(Action::Done) };
+    let repository = filled_in(context, &repository).await?;
     let now = context.clock.now();
     // Validation of the specification is part of the check: what is invalid is a fact to report.
     let current = match plan::plan(&repository, now) {
         Plan::LeaveAlone => return Ok(Action::Done),
         Plan::Finalize => return finalize(context, &repository).await,
-        Plan::Rest => Repository::clone(&repository),
+        Plan::Rest => repository,
         Plan::Check { why } => {
             tracing::debug!(repository = %key, why, "checking the repository");
             let checked = check_in_time(context, &repository).await;
@@ -113,6 +117,22 @@ async fn pass(context: &Context, key: &ObjectKey) -> Result<Action, ReconcileErr
     let next_check = plan::next_check(&current, context.clock.now());
     let next = next_sync.map_or(next_check, |next| next.min(next_check));
     Ok(Action::After(next.max(LEAST_WAIT)))
+}
+
+/// The repository with what admission fills in, for servers that have none of ours: finalizers are written, so that
+/// nothing is left behind when it is deleted; the specification stays as its author wrote it, and is only read so.
+async fn filled_in(context: &Context, repository: &Repository) -> Result<Repository, ReconcileError> {
+    let mut wanted = repository.clone();
+    let Some(finalizers) = plan::fill_in(&mut wanted, &context.rules) else { return Ok(wanted) };
+    let name = repository.metadata.name.as_deref().unwrap_or_default();
+    let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
+    let api: Api<Repository> = Api::namespaced(context.clients.provisioning.clone(), namespace);
+    let patch = json!({"metadata": {"finalizers": finalizers}});
+    let written =
+        merge_patch(&api, repository, Part::Object, patch, CALL).await.map_err(ReconcileError::Call)?;
+    tracing::info!(namespace, repository = name, ?finalizers, "finalizers added");
+    wanted.metadata = written.metadata;
+    Ok(wanted)
 }
 
 /// The check under its deadline: a server that never answers makes the repository unhealthy, and holds up no other.

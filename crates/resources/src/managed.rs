@@ -104,7 +104,8 @@ pub async fn list_resources(
 struct Page {
     #[serde(default)]
     metadata: PageMetadata,
-    items: Vec<PageItem>,
+    /// A kube-apiserver writes null for a list of nothing.
+    items: Option<Vec<PageItem>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -156,7 +157,7 @@ async fn list_pages(collection: &Collection<'_>, repository: &str) -> Result<Vec
     let mut token: Option<String> = None;
     loop {
         let page: Page = collection.list(selector, PAGE, token.as_deref()).await?;
-        for PageItem { metadata } in page.items {
+        for PageItem { metadata } in page.items.unwrap_or_default() {
             let marks = metadata.annotations;
             // The label is an index; the annotations say who manages.
             if marks.managed_by.as_deref() != Some(annotations::MANAGER_KIND_REPO)
@@ -188,4 +189,16 @@ async fn list_pages(collection: &Collection<'_>, repository: &str) -> Result<Vec
     items.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| a.name.cmp(&b.name)));
     items.shrink_to_fit();
     Ok(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_nothing_may_have_null_for_its_items() {
+        let page: Page =
+            serde_json::from_str(r#"{"metadata": {"resourceVersion": "7"}, "items": null}"#).unwrap();
+        assert!(page.items.unwrap_or_default().is_empty());
+    }
 }

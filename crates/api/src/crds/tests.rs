@@ -32,7 +32,8 @@ fn every_field_is_described() {
         fields += 1;
         let described = schema["description"].as_str().is_some_and(|text| !text.trim().is_empty());
         // The server describes metadata itself.
-        let described = described || path.ends_with("/v0alpha1.metadata") || path.ends_with("/v1beta1.metadata");
+        let described =
+            described || path.ends_with("/v0alpha1.metadata") || path.ends_with("/v1beta1.metadata");
         assert!(described || path.ends_with("[]"), "{path} has no description");
     });
     assert!(fields > 200, "only {fields} fields were looked at");
