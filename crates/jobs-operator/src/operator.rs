@@ -69,7 +69,7 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
     let metrics = JobMetrics::new(&context.metrics.meter("jobs"));
     let clock = Arc::clone(&context.clock);
     let queue = Queue::observed_by(
-        Arc::new(KubeStore::new(client.clone())),
+        Arc::new(KubeStore::new(client.clone()).within(context.scope.namespace())),
         Arc::new(move || clock.now()),
         QueueConfig {
             lease_expiry: config.lease_expiry,
@@ -82,7 +82,7 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
     )
     .map_err(JobsError::Configure)?;
 
-    let jobs: Api<Job> = Api::all(client.clone());
+    let jobs: Api<Job> = context.scope.api(client.clone());
     let watch =
         Watch::new(jobs, WatchConfig { resync: Some(config.job_interval), ..WatchConfig::new("jobs") });
     let store = watch.store();
@@ -95,7 +95,7 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
     if config.processing {
         metrics.drivers(config.drivers);
         let departures = Departures::default();
-        let repositories: Api<Repository> = Api::all(client.clone());
+        let repositories: Api<Repository> = context.scope.api(client.clone());
         let watch = Watch::new(repositories, WatchConfig::new("repositories"));
         let told = departures.clone();
         tasks.spawn(watch.run(context.health.clone(), shutdown.clone(), move |event| told.handle(event)));
@@ -121,6 +121,7 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
     }
     tracing::info!(
         drivers = if config.processing { config.drivers } else { 0 },
+        scope = %context.scope,
         lease_expiry_seconds = config.lease_expiry.as_secs(),
         "jobs operator started"
     );

@@ -17,6 +17,12 @@ pub struct OperatorArgs {
     /// A kubeconfig to reach the API server with, instead of a token exchange.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig, instead of its current one.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// The one namespace to watch and work in, instead of all.
+    #[arg(long, value_name = "NAME")]
+    pub namespace: Option<String>,
     /// Flags of the stand-alone controllers.
     #[command(flatten)]
     pub legacy: LegacyFlags,
@@ -66,6 +72,8 @@ impl OperatorArgs {
             ("operator", "tls_key_file", legacy.tls_key_file.clone()),
             ("operator", "tls_ca_file", legacy.tls_ca_file.clone()),
             ("operator", "kubeconfig", kubeconfig),
+            ("operator", "kubeconfig_context", self.context.clone()),
+            ("operator", "namespace", self.namespace.clone()),
         ];
         let flags = named
             .into_iter()

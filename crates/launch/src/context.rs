@@ -10,7 +10,7 @@ use windlass_auth::{
 };
 use windlass_git::{Git, GitConfig, GitError, UrlPolicy};
 use windlass_resources::repository::Sources;
-use windlass_runtime::{Clock, Supervisor, SystemClock};
+use windlass_runtime::{Clock, Scope, Supervisor, SystemClock};
 use windlass_settings::Settings;
 use windlass_telemetry::{Health, Metrics, MetricsError};
 
@@ -20,6 +20,8 @@ pub struct Context {
     pub settings: Settings,
     /// One client for each API group.
     pub clients: ApiClients,
+    /// The namespaces that are watched and worked in.
+    pub scope: Scope,
     /// Where repositories' files come from.
     pub sources: Sources,
     /// What a repository may say.
@@ -77,8 +79,10 @@ impl Context {
         // A little more than Git's own deadline, whose message says more.
         let check_deadline = operator.git_timeout + Duration::from_secs(5);
         let min_sync_interval = provisioning.min_sync_interval;
+        let scope = Scope::new(operator.namespace.clone());
         Ok(Self {
             clients,
+            scope,
             sources,
             repository_rules,
             clock: Arc::new(SystemClock),
@@ -93,11 +97,15 @@ impl Context {
     }
 }
 
-/// Clients as the settings say: by kubeconfig, or by token exchange.
+/// Clients as the settings say: by kubeconfig, by token exchange, or by the service account of the pod.
 pub(crate) async fn connect(settings: &Settings) -> Result<ApiClients, ContextError> {
     let operator = settings.operator();
     if let Some(path) = &operator.kubeconfig {
-        return ApiClients::from_kubeconfig(Some(path)).await.map_err(ContextError::Connect);
+        let context = operator.kubeconfig_context.as_deref();
+        return ApiClients::from_kubeconfig(path, context).await.map_err(ContextError::Connect);
+    }
+    if settings.in_cluster() {
+        return ApiClients::in_cluster().map_err(ContextError::Connect);
     }
     let auth = settings.auth();
     let tls = TlsOptions {
@@ -106,10 +114,13 @@ pub(crate) async fn connect(settings: &Settings) -> Result<ApiClients, ContextEr
         key_file: operator.tls_key_file.clone(),
         ca_file: operator.tls_ca_file.clone(),
     };
-    let config = TokenExchangeConfig {
+    let mut config = TokenExchangeConfig {
         tls: tls.clone(),
         ..TokenExchangeConfig::new(auth.token_exchange_url.clone(), auth.token.clone())
     };
+    if let Some(namespace) = &operator.namespace {
+        config.namespace.clone_from(namespace);
+    }
     let exchange = TokenExchange::new(config).map_err(ContextError::Exchange)?;
     let some = |url: &String| Some(url.clone()).filter(|url| !url.is_empty());
     ApiClients::connect(&ConnectOptions {

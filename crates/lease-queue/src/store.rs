@@ -215,7 +215,7 @@ pub trait Store: Send + Sync + 'static {
     /// Reads a job.
     async fn get(&self, key: &Key) -> Result<Record, StoreError>;
 
-    /// Reads every job of every namespace.
+    /// Reads every job of every namespace that the store looks at.
     async fn list(&self) -> Result<Vec<Record>, StoreError>;
 
     /// Applies `change` to a job and answers the record as it is afterwards. [`StoreError::Conflict`] when `expected` does
@@ -231,7 +231,7 @@ pub trait Store: Send + Sync + 'static {
     /// Whether history has a record of that name.
     async fn history_contains(&self, key: &Key) -> Result<bool, StoreError>;
 
-    /// Lists the history of every namespace.
+    /// Lists the history of every namespace that the store looks at.
     async fn history_list(&self) -> Result<Vec<HistoryEntry>, StoreError>;
 
     /// Deletes a record of history, if it is still the one of that uid.

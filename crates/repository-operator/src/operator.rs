@@ -33,7 +33,7 @@ impl Operator<windlass_launch::Context> for Repositories {
     async fn run(self: Box<Self>, process: Arc<windlass_launch::Context>) -> Result<(), BoxError> {
         let settings = process.settings.operator();
         let shutdown = process.supervisor.token().clone();
-        let api: Api<Repository> = Api::all(process.clients.provisioning.clone());
+        let api: Api<Repository> = process.scope.api(process.clients.provisioning.clone());
         let config =
             WatchConfig { resync: Some(settings.resync_interval), ..WatchConfig::new("repositories") };
         let watch = Watch::new(api, config);
@@ -73,6 +73,7 @@ impl Operator<windlass_launch::Context> for Repositories {
         tracing::info!(
             logger = "provisioning-repository-controller",
             workers = settings.worker_count,
+            scope = %process.scope,
             "repository operator started"
         );
         tokio::join!(follow, work);

@@ -3,6 +3,7 @@
 //! - [`Operator`] and [`Registry`]: operators by name, over a context type that the binaries choose.
 //! - [`Supervisor`]: owns every task; one that ends unasked ends the process with its name.
 //! - [`Watch`] and [`Store`]: the one way to follow a collection of API objects.
+//! - [`Scope`]: one namespace, or all of them.
 //! - [`KeyedQueue`] and [`run_keyed`]: reconciling object by object, with back-off.
 //! - [`deadline`], [`merge_patch`], [`json_patch()`]: calls that end, and writes that overwrite nothing newer.
 //! - [`Clock`] and [`Backoff`]: time that tests can hold.
@@ -20,6 +21,7 @@ mod clock;
 mod operator;
 mod patch;
 mod queue;
+mod scope;
 mod signals;
 mod supervisor;
 #[cfg(test)]
@@ -32,6 +34,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use operator::{Operator, Registry, UnknownOperator};
 pub use patch::{Part, json_patch, merge_patch};
 pub use queue::{Action, KeyedQueue, run_keyed};
+pub use scope::Scope;
 pub use signals::{Signal, signals};
 pub use supervisor::{RunError, Supervisor, TaskEnded, TaskResult, Unfinished};
 pub use watch::{Event, ObjectKey, Store, Watch, WatchConfig};

@@ -66,6 +66,8 @@ pub enum Kind {
     Origins,
     /// `host:port`; empty for none.
     Address,
+    /// A name that Kubernetes takes for a namespace; empty for none.
+    Namespace,
     /// One of some words.
     Choice(&'static [&'static str]),
     /// Some of some words, separated by `|`.
@@ -176,7 +178,21 @@ pub const KEYS: &[Key] = &[
         "kubeconfig",
         Kind::Path,
         "",
-        "Kubeconfig to reach the API servers with, instead of the URLs and the token exchange.",
+        "Kubeconfig to reach the API server with, instead of the URLs and the token exchange; several files, separated by `:`, are merged as `kubectl` does. Without it and without `provisioning_server_url`: the variable `KUBECONFIG`, or else, inside a cluster, the pod's service account.",
+    ),
+    key(
+        OP,
+        "kubeconfig_context",
+        Kind::Text,
+        "",
+        "Context of the kubeconfig to use; its `current-context` when empty.",
+    ),
+    key(
+        OP,
+        "namespace",
+        Kind::Namespace,
+        "",
+        "The one namespace that is watched and worked in; all when empty, which takes Roles for the whole cluster.",
     ),
     key(
         OP,

@@ -20,6 +20,11 @@ use crate::{
 /// Variables that pick what runs; they belong to no key.
 const SELECTORS: [&str; 2] = ["GF_DEFAULT_TARGET", "GF_OPERATOR_NAME"];
 
+/// Names a kubeconfig, as for `kubectl`.
+const KUBECONFIG: &str = "KUBECONFIG";
+/// Is set in every pod, and says that a service account reaches the API server.
+const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
+
 /// Where settings come from.
 #[derive(Clone, Debug, Default)]
 pub struct Sources<E = BTreeMap<String, String>> {
@@ -105,6 +110,7 @@ pub struct Settings {
     operator: OperatorSettings,
     auth: AuthSettings,
     provisioning: ProvisioningSettings,
+    in_cluster: bool,
     notices: Vec<String>,
 }
 
@@ -139,6 +145,7 @@ impl Settings {
             loader.flag(&section, &key, text);
         }
         loader.check();
+        let in_cluster = loader.ambient();
         let Loader { mut values, mut errors, notices, .. } = loader;
         if errors.is_empty() {
             errors = cross::check(&values);
@@ -152,6 +159,7 @@ impl Settings {
             auth: AuthSettings::new(&values),
             provisioning: ProvisioningSettings::new(&values),
             values,
+            in_cluster,
             notices,
         })
     }
@@ -169,6 +177,12 @@ impl Settings {
     /// The section `[provisioning]`.
     pub fn provisioning(&self) -> &ProvisioningSettings {
         &self.provisioning
+    }
+
+    /// Whether the API server is reached with the service account of the pod that this process runs in: nothing says
+    /// where else one is.
+    pub fn in_cluster(&self) -> bool {
+        self.in_cluster
     }
 
     /// What a reader of the log should know: sections and variables that were left alone, and the like.
@@ -193,9 +207,10 @@ impl Settings {
 
     /// Checks that an operator has what it cannot start without.
     ///
-    /// With a kubeconfig, the API servers and the way of authentication are in there.
+    /// With a kubeconfig, the API servers and the way of authentication are in there; a pod's service account says both
+    /// as well.
     pub fn require_for(&self, operator: &str) -> Result<(), Vec<SettingError>> {
-        if self.operator.kubeconfig.is_some() {
+        if self.operator.kubeconfig.is_some() || self.in_cluster {
             return Ok(());
         }
         let keys: Vec<_> = KEYS
@@ -286,6 +301,22 @@ impl Loader {
                 names.join(", ")
             ));
         }
+    }
+
+    /// Where the API server is when no key says so: in the kubeconfig that `KUBECONFIG` names, or, answered as true, where
+    /// a pod finds it.
+    fn ambient(&mut self) -> bool {
+        let said = |key| !self.values.text("operator", key).is_empty();
+        if said("kubeconfig") || said("provisioning_server_url") {
+            return false;
+        }
+        let set = |name: &str| self.env.get(name).filter(|text| !text.is_empty()).cloned();
+        if let Some(text) = set(KUBECONFIG) {
+            let origin = Origin::Variable(KUBECONFIG.to_owned());
+            self.values.change("operator", "kubeconfig", |path| *path = Effective { text, origin });
+            return false;
+        }
+        set(SERVICE_HOST).is_some()
     }
 
     fn flag(&mut self, section: &str, key: &str, text: String) {

@@ -81,7 +81,11 @@ fn description(key: &Key) -> String {
     let mut text = key.description.replace('|', "\\|");
     if !key.required_for.is_empty() {
         let operators: Vec<String> = key.required_for.iter().map(|name| format!("`{name}`")).collect();
-        let _ = write!(text, " Required for {}, unless `kubeconfig` is set.", operators.join(", "));
+        let _ = write!(
+            text,
+            " Required for {}, unless a kubeconfig or the pod's service account is used.",
+            operators.join(", ")
+        );
     }
     if key.secret && !key.unused {
         text.push_str(" Never printed.");
@@ -103,6 +107,7 @@ fn kind(kind: Kind) -> String {
         Kind::Url => "URL".to_owned(),
         Kind::Origins => "origins, separated by `\\|`".to_owned(),
         Kind::Address => "`host:port`".to_owned(),
+        Kind::Namespace => "namespace".to_owned(),
         Kind::Choice(known) => known.iter().map(|name| code(name)).collect::<Vec<_>>().join(" or "),
         Kind::Choices(known) => {
             let names: Vec<String> = known.iter().map(|name| code(name)).collect();

@@ -45,6 +45,10 @@ pub struct OperatorSettings {
     pub folders_server_url: String,
     /// Kubeconfig to use instead of the URLs and the token exchange.
     pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; its current one when not set.
+    pub kubeconfig_context: Option<String>,
+    /// The one namespace that is watched and worked in; all when not set.
+    pub namespace: Option<String>,
     /// Whether any certificate is accepted.
     pub tls_insecure: bool,
     /// Client certificate.
@@ -123,7 +127,8 @@ impl OperatorSettings {
     pub(crate) fn new(values: &Values) -> Self {
         let text = |key| values.text("operator", key);
         let string = |key| text(key).to_owned();
-        let path = |key| Some(text(key)).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let some = |key| Some(text(key)).filter(|text| !text.is_empty()).map(str::to_owned);
+        let path = |key| some(key).map(PathBuf::from);
         let boolean = |key| value::boolean(text(key)).unwrap_or_default();
         let duration = |key| value::duration(text(key));
         let count = |key| usize::try_from(value::integer(text(key))).unwrap_or_default();
@@ -134,6 +139,8 @@ impl OperatorSettings {
             folders_server_url: string("folders_server_url"),
             provisioning_server_url: string("provisioning_server_url"),
             kubeconfig: path("kubeconfig"),
+            kubeconfig_context: some("kubeconfig_context"),
+            namespace: some("namespace"),
             tls_insecure: boolean("tls_insecure"),
             tls_cert_file: path("tls_cert_file"),
             tls_key_file: path("tls_key_file"),

@@ -43,6 +43,14 @@ pub(crate) fn check(kind: Kind, text: &str) -> Result<(), String> {
         Kind::Address => {
             address(text).map(drop).ok_or_else(|| "host:port, such as 127.0.0.1:3000, or nothing".to_owned())
         }
+        Kind::Namespace => {
+            if text.is_empty() || is_namespace(text) {
+                Ok(())
+            } else {
+                Err("a namespace: at most 63 small letters, digits and hyphens, such as monitoring"
+                    .to_owned())
+            }
+        }
         Kind::Choice(known) => {
             if known.contains(&text) {
                 Ok(())
@@ -105,6 +113,14 @@ fn is_http_url(text: &str) -> bool {
             && url.username().is_empty()
             && url.password().is_none()
     })
+}
+
+/// Whether Kubernetes takes a name for a namespace: an RFC 1123 label.
+fn is_namespace(text: &str) -> bool {
+    text.len() <= 63
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-')
 }
 
 /// An origin in its one spelling: lower case, without the scheme's own port.

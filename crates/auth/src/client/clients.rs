@@ -77,6 +77,9 @@ pub enum ConnectError {
     /// A kubeconfig cannot be used.
     #[error("failed to use the kubeconfig")]
     ReadKubeconfig(#[source] BoxError),
+    /// The pod's service account cannot be used.
+    #[error("failed to use the service account of this pod")]
+    ReadServiceAccount(#[source] BoxError),
     /// Called outside a Tokio runtime, without which a client cannot live.
     #[error("failed to make clients: no Tokio runtime is running")]
     NoRuntime,
@@ -136,28 +139,41 @@ impl ApiClients {
         })
     }
 
-    /// One client for everything, of the kubeconfig at `path`; without a path, what `kubectl` would use, or else
-    /// the service account of the pod that this runs in.
+    /// One client for everything, of the kubeconfig at `path` (several files, separated by `:`, are merged as `kubectl`
+    /// does) and its current context, or the one of that name.
     ///
     /// # Errors
     /// [`ConnectError::ReadKubeconfig`].
-    pub async fn from_kubeconfig(path: Option<&Path>) -> Result<Self, ConnectError> {
+    pub async fn from_kubeconfig(path: &Path, context: Option<&str>) -> Result<Self, ConnectError> {
         let failed = |error: BoxError| ConnectError::ReadKubeconfig(error);
-        let mut config = match path {
-            Some(path) => {
-                let kubeconfig = Kubeconfig::read_from(path).map_err(|error| failed(error.into()))?;
-                Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-                    .await
-                    .map_err(|error| failed(error.into()))?
-            }
-            None => Config::infer().await.map_err(|error| failed(error.into()))?,
-        };
+        let mut kubeconfig = Kubeconfig::default();
+        for path in std::env::split_paths(path) {
+            let next = Kubeconfig::read_from(path).map_err(|error| failed(error.into()))?;
+            kubeconfig = kubeconfig.merge(next).map_err(|error| failed(error.into()))?;
+        }
+        let options =
+            KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options);
+        Self::of(config.await.map_err(|error| failed(error.into()))?).map_err(|error| failed(error.into()))
+    }
+
+    /// One client for everything, with the service account of the pod that this runs in.
+    ///
+    /// # Errors
+    /// [`ConnectError::ReadServiceAccount`].
+    pub fn in_cluster() -> Result<Self, ConnectError> {
+        let failed = |error: BoxError| ConnectError::ReadServiceAccount(error);
+        let config = Config::incluster_env().map_err(|error| failed(error.into()))?;
+        Self::of(config).map_err(|error| failed(error.into()))
+    }
+
+    fn of(mut config: Config) -> kube::Result<Self> {
         // Off, since it sleeps up to minutes inside a call; our callers have deadlines and back-offs of their own.
         config.default_retry = false;
         config.connect_timeout = Some(std::time::Duration::from_secs(10));
         config.read_timeout = Some(std::time::Duration::from_mins(5));
         config.reset_reader_on_write = true;
-        Client::try_from(config).map(Self::same).map_err(|error| failed(error.into()))
+        Client::try_from(config).map(Self::same)
     }
 
     /// The client for an API group; `""` is core, an unknown group is taken for the provisioning server's.

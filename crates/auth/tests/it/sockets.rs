@@ -274,7 +274,7 @@ async fn the_written_kubeconfig_is_private_and_works() {
     write(&path).unwrap();
     write(&path).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    let clients = ApiClients::from_kubeconfig(Some(&path)).await.unwrap();
+    let clients = ApiClients::from_kubeconfig(&path, None).await.unwrap();
     assert_eq!(clients.core.default_namespace(), "default");
     assert_eq!(fetch(&clients.core, "/api/v1/secrets").await.unwrap(), "windlass-admin");
 

@@ -21,6 +21,8 @@ const MANAGER: &str = "windlass";
 #[derive(Clone)]
 pub struct KubeStore {
     client: Client,
+    /// The one namespace that is listed; all when there is none.
+    namespace: Option<String>,
     jobs: ApiResource,
     history: ApiResource,
     deadline: Duration,
@@ -34,6 +36,7 @@ impl KubeStore {
         };
         Self {
             client,
+            namespace: None,
             jobs: resource("Job", "jobs"),
             history: resource("HistoricJob", "historicjobs"),
             deadline: Duration::from_secs(10),
@@ -45,6 +48,21 @@ impl KubeStore {
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
+    }
+
+    /// Keeps to one namespace: lists nothing outside it.
+    #[must_use]
+    pub fn within(mut self, namespace: Option<&str>) -> Self {
+        self.namespace = namespace.map(str::to_owned);
+        self
+    }
+
+    /// What is listed: one namespace, or all.
+    fn listed(&self, kind: &ApiResource) -> Api<DynamicObject> {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, kind),
+            None => Api::all_with(self.client.clone(), kind),
+        }
     }
 
     fn jobs(&self, namespace: &str) -> Api<DynamicObject> {
@@ -77,7 +95,7 @@ impl Store for KubeStore {
     }
 
     async fn list(&self) -> Result<Vec<Record>, StoreError> {
-        let jobs: Api<DynamicObject> = Api::all_with(self.client.clone(), &self.jobs);
+        let jobs = self.listed(&self.jobs);
         let mut records = Vec::new();
         let mut page = ListParams::default().limit(PAGE);
         loop {
@@ -125,7 +143,7 @@ impl Store for KubeStore {
     }
 
     async fn history_list(&self) -> Result<Vec<HistoryEntry>, StoreError> {
-        let history: Api<DynamicObject> = Api::all_with(self.client.clone(), &self.history);
+        let history = self.listed(&self.history);
         let mut entries = Vec::new();
         let mut page = ListParams::default().limit(PAGE);
         loop {

@@ -299,3 +299,31 @@ fn the_reference_has_every_key() {
         assert_eq!(columns(line), 6, "{line}");
     }
 }
+
+#[test]
+fn the_namespace_is_a_name_that_kubernetes_takes() {
+    assert_eq!(load("", &[]).operator().namespace, None);
+    let one = load("[operator]\nnamespace = team-1\n", &[]);
+    assert_eq!(one.operator().namespace.as_deref(), Some("team-1"));
+    for bad in ["Team", "a b", "-a", "a-", "a.b", "*", &"a".repeat(64)] {
+        let text = error(&format!("[operator]\nnamespace = {bad}\n"), &[]);
+        assert!(text.contains("`namespace`") && text.contains("at most 63"), "{text}");
+    }
+}
+
+#[test]
+fn without_a_server_the_environment_says_where_one_is() {
+    let pod = ("KUBERNETES_SERVICE_HOST", "10.0.0.1");
+    let settings = load("", &[pod]);
+    assert!(settings.in_cluster() && settings.operator().kubeconfig.is_none());
+    settings.require_for("provisioning-repo").unwrap();
+
+    let settings = load("", &[("KUBECONFIG", "/a/config"), pod]);
+    assert_eq!(settings.operator().kubeconfig.as_deref(), Some("/a/config".as_ref()));
+    assert!(!settings.in_cluster() && settings.print().contains("KUBECONFIG"), "{}", settings.print());
+
+    let url = load("[operator]\nprovisioning_server_url = http://a\n", &[("KUBECONFIG", "/a/config"), pod]);
+    assert!(!url.in_cluster() && url.operator().kubeconfig.is_none(), "a key wins over the environment");
+    let file = load("[operator]\nkubeconfig = mine\n", &[("KUBECONFIG", "/a/config"), pod]);
+    assert_eq!(file.operator().kubeconfig.as_deref(), Some("mine".as_ref()));
+}
