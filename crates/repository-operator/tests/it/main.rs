@@ -7,4 +7,5 @@ mod kit;
 mod deletion;
 mod health;
 mod metrics;
+mod scope;
 mod syncs;
