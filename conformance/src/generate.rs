@@ -1,0 +1,1 @@
+//! Random scripts from a seed.
