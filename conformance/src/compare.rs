@@ -61,8 +61,12 @@ impl std::fmt::Display for Compared {
 
 /// Plays a script to both servers in a fresh namespace each.
 pub async fn compare(pair: &Pair, script: &Script, intended: &Intended) -> Compared {
-    let mut compared =
-        Compared { script: script.name.clone(), steps: Vec::new(), problems: Vec::new(), answers: Vec::new() };
+    let mut compared = Compared {
+        script: script.name.clone(),
+        steps: Vec::new(),
+        problems: Vec::new(),
+        answers: Vec::new(),
+    };
     let namespace = match pair.namespace().await {
         Ok(namespace) => namespace,
         Err(error) => {
@@ -130,7 +134,8 @@ fn narrow(step: &Step, mut answer: Value) -> Value {
     if !step.only.is_empty()
         && let Some(body) = answer.get_mut("body")
     {
-        let parts = step.only.iter().map(|part| (part.clone(), path::at(body, part).cloned().unwrap_or_default()));
+        let parts =
+            step.only.iter().map(|part| (part.clone(), path::at(body, part).cloned().unwrap_or_default()));
         *body = Value::Object(parts.collect());
     }
     answer

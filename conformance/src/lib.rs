@@ -9,6 +9,7 @@
 //!
 //! `scripts/*.http` are the scripts, `README.md` tells their language, `tests/it/main.rs` plays them, and
 //! [`generate`] makes random ones.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod compare;
 mod diff;

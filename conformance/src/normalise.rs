@@ -141,9 +141,9 @@ impl Normaliser {
             format!("<uid-{}>", self.uids.entry(found[0].to_owned()).or_insert(next))
         });
         let text = patterns.time.replace_all(&text, |found: &Captures<'_>| {
-            let near = found[0].parse::<Timestamp>().is_ok_and(|time| {
-                (time.as_second() - Timestamp::now().as_second()).abs() < NEAR
-            });
+            let near = found[0]
+                .parse::<Timestamp>()
+                .is_ok_and(|time| (time.as_second() - Timestamp::now().as_second()).abs() < NEAR);
             if near { "<time>".to_owned() } else { found[0].to_owned() }
         });
         if field != "message" {
@@ -166,7 +166,7 @@ fn hide_version(object: &mut Map<String, Value>) {
         && let Some(Value::String(version)) = metadata.get_mut("resourceVersion")
         && version.parse::<u64>().is_ok_and(|version| version > 0)
     {
-        *version = "<store-version>".to_owned();
+        "<store-version>".clone_into(version);
     }
 }
 
@@ -179,7 +179,8 @@ mod tests {
     #[test]
     fn equal_versions_keep_being_equal() {
         let mut normaliser = Normaliser::new("n-1");
-        let first = normaliser.normalise(&json!({ "metadata": { "resourceVersion": "17", "namespace": "n-1" } }));
+        let first =
+            normaliser.normalise(&json!({ "metadata": { "resourceVersion": "17", "namespace": "n-1" } }));
         let second = normaliser.normalise(&json!({ "metadata": { "resourceVersion": "19" } }));
         let third = normaliser.normalise(&json!({ "metadata": { "resourceVersion": "17" } }));
         assert_eq!(first["metadata"]["resourceVersion"], "<version-1>");

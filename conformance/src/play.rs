@@ -150,7 +150,7 @@ async fn wait(server: &Server, request: &Request, until: &Until, values: &Values
             Until::Status(code) => answer["status"] == json!(code),
             Until::Equal(path, wanted) => match path::at(&answer["body"], path) {
                 Some(Value::String(text)) => text == wanted,
-                Some(other) => other.to_string() == *wanted,
+                Some(other) => other.to_string().as_str() == wanted.as_str(),
                 None => wanted == "<absent>",
             },
         };

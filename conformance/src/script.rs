@@ -168,7 +168,13 @@ pub fn parse(area: &str, text: &str) -> Result<Vec<Script>, ScriptError> {
             continue;
         }
         let action = action(line, &lines, &mut at).ok_or_else(|| problem("neither request nor directive"))?;
-        script.steps.push(Step { line: number, action, captures: Vec::new(), only: Vec::new(), expected: None });
+        script.steps.push(Step {
+            line: number,
+            action,
+            captures: Vec::new(),
+            only: Vec::new(),
+            expected: None,
+        });
     }
     for script in &mut scripts {
         script.values.clone_from(&values);
@@ -336,12 +342,16 @@ Body: raw
         assert_eq!(request.headers.len(), 2);
         let last = &scripts[1].steps[0];
         assert_eq!(last.only, [".a", ".b"]);
-        assert!(matches!(&last.action, Action::Send(Request { body: Body::Raw(text), .. }) if text == "{not json"));
+        assert!(
+            matches!(&last.action, Action::Send(Request { body: Body::Raw(text), .. }) if text == "{not json")
+        );
     }
 
     #[test]
     fn what_is_no_request_is_an_error_with_its_line() {
-        for (text, line) in [("GET /x", 1), ("=== a\nnonsense", 2), ("=== a\nREAD w many", 2), ("=== a\n> 1 = x", 2)] {
+        for (text, line) in
+            [("GET /x", 1), ("=== a\nnonsense", 2), ("=== a\nREAD w many", 2), ("=== a\n> 1 = x", 2)]
+        {
             assert_eq!(parse("area", text).unwrap_err().line, line, "{text}");
         }
     }

@@ -17,8 +17,7 @@ use windlass_auth::Caller;
 const ESTABLISHED: Duration = Duration::from_secs(30);
 
 /// The definitions of the scripts' own kinds.
-const DEFINITIONS: &[&str] =
-    &[include_str!("../crds/widgets.yaml"), include_str!("../crds/gears.yaml")];
+const DEFINITIONS: &[&str] = &[include_str!("../crds/widgets.yaml"), include_str!("../crds/gears.yaml")];
 
 /// A server to send requests to.
 #[derive(Debug, Clone)]
@@ -74,8 +73,7 @@ impl Server {
         let path = format!(
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}?fieldManager=conformance&force=true"
         );
-        let (status, answer) =
-            self.call(Method::PATCH, &path, "application/apply-patch+yaml", &body).await?;
+        let (status, answer) = self.call(Method::PATCH, &path, "application/apply-patch+yaml", &body).await?;
         if !matches!(status, 200 | 201) {
             bail!("definition {name}: {status} {answer}");
         }
@@ -110,12 +108,11 @@ impl Embedded {
             .shutdown(shutdown.clone())
             .build()?;
         let caller = Caller::system("admin");
-        let router = api.router().layer(axum::middleware::map_request(
-            move |mut request: axum::extract::Request| {
+        let router =
+            api.router().layer(axum::middleware::map_request(move |mut request: axum::extract::Request| {
                 request.extensions_mut().insert(caller.clone());
                 std::future::ready(request)
-            },
-        ));
+            }));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
         tokio::spawn(windlass_auth::plain::serve(listener, router, shutdown.clone()));
@@ -173,7 +170,8 @@ fn real() -> Result<Option<Server>> {
     else {
         return Ok(None);
     };
-    let http = reqwest::Client::builder().user_agent("conformance/1").danger_accept_invalid_certs(true).build()?;
+    let http =
+        reqwest::Client::builder().user_agent("conformance/1").danger_accept_invalid_certs(true).build()?;
     Ok(Some(Server::new(&url, Some(token), http)))
 }
 

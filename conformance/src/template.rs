@@ -30,10 +30,11 @@ fn expand_into(text: &str, values: &Values, depth: usize, out: &mut Vec<u8>) -> 
     while let Some(start) = rest.find("{{") {
         let Some(length) = rest[start..].find("}}") else { break };
         let inside = &rest[start + 2..start + length];
-        let is_ours = inside.starts_with(|c: char| c.is_ascii_alphabetic()) && !inside.contains(['{', ':', ',']);
+        let is_ours =
+            inside.starts_with(|c: char| c.is_ascii_alphabetic()) && !inside.contains(['{', ':', ',']);
         if !is_ours {
             // Braces of a flow mapping.
-            out.extend_from_slice(&rest.as_bytes()[..start + 1]);
+            out.extend_from_slice(&rest.as_bytes()[..=start]);
             rest = &rest[start + 1..];
             continue;
         }

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::Request;
+use http::{HeaderValue, Request, header};
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use secrecy::{ExposeSecret, SecretBox};
@@ -199,8 +199,11 @@ pub fn client_of(router: Router, caller: Caller) -> kube::Client {
 }
 
 async fn serve(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Response {
-    match verbs::answer(&inner, request).await {
+    let mut response = match verbs::answer(&inner, request).await {
         Ok(response) => response,
         Err(failure) => failure.into_response(),
-    }
+    };
+    let cache = HeaderValue::from_static("no-cache, private");
+    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(cache);
+    response
 }

@@ -165,7 +165,6 @@ pub(crate) fn respond(status: StatusCode, accept: Accept, json: Vec<u8>) -> Resp
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
 }
 

@@ -59,7 +59,6 @@ pub(super) fn answer(context: Context, list: ListQuery) -> Result<Response> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     Ok(response)
 }
 
