@@ -29,6 +29,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("jobs-controller", 5),
     ("repository-controller", 5),
     ("windlass", 5),
+    ("windlass-cluster", 6),
     ("windlass-conformance", 6),
     ("windlass-e2e", 6),
     ("xtask", 6),

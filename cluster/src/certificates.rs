@@ -1,0 +1,99 @@
+//! The certificates and keys of a cluster, made fresh for each.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+};
+
+use crate::state::Folder;
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// Which certificate the API server shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServingCertificate {
+    /// A new one of the cluster's authority.
+    Renewed,
+    /// One of the cluster's authority whose time is over.
+    Expired,
+    /// One of a new authority, which takes the old one's place in the cluster's CA file.
+    OfNewAuthority,
+}
+
+/// Makes the authority, the API server's certificate and the key that signs tokens of service accounts.
+pub(crate) fn make_all(folder: &Folder) -> Result<()> {
+    make_authority(folder)?;
+    make_serving(folder, 365 * DAY)?;
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    write_secret(&folder.account_key(), &key.serialize_pem())?;
+    std::fs::write(folder.account_public_key(), key.public_key_pem())?;
+    Ok(())
+}
+
+/// Replaces the API server's certificate; it notices by itself.
+pub(crate) fn replace(folder: &Folder, certificate: ServingCertificate) -> Result<()> {
+    match certificate {
+        ServingCertificate::Renewed => make_serving(folder, 365 * DAY),
+        ServingCertificate::Expired => make_serving(folder, Duration::ZERO),
+        ServingCertificate::OfNewAuthority => {
+            make_authority(folder)?;
+            make_serving(folder, 365 * DAY)
+        }
+    }
+}
+
+fn make_authority(folder: &Folder) -> Result<()> {
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "windlass test cluster");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    validity(&mut params, 3650 * DAY);
+    let certificate = params.self_signed(&key)?;
+    write_secret(&folder.ca_key(), &key.serialize_pem())?;
+    std::fs::write(folder.ca(), certificate.pem())?;
+    Ok(())
+}
+
+/// Ends so long from now; it began two days ago.
+fn make_serving(folder: &Folder, remaining: Duration) -> Result<()> {
+    let read = |file: &Path| {
+        std::fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))
+    };
+    let issuer =
+        Issuer::from_ca_cert_pem(&read(&folder.ca())?, KeyPair::from_pem(&read(&folder.ca_key())?)?)?;
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.use_authority_key_identifier_extension = true;
+    validity(&mut params, remaining);
+    let certificate = params.signed_by(&key, &issuer)?;
+    write_secret(&folder.certificate_key(), &key.serialize_pem())?;
+    std::fs::write(folder.certificate(), certificate.pem())?;
+    Ok(())
+}
+
+fn validity(params: &mut CertificateParams, remaining: Duration) {
+    let now = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default();
+    let now = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(now);
+    params.not_before = now - 2 * DAY;
+    params.not_after = now + remaining;
+}
+
+/// Writes a file that only its owner may read.
+pub(crate) fn write_secret(file: &Path, text: &str) -> Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut open = std::fs::OpenOptions::new();
+    open.write(true).create(true).truncate(true).mode(0o600);
+    open.open(file)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("failed to write {}", file.display()))
+}

@@ -1,0 +1,190 @@
+//! A running control plane, as tests use it.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::OnceCell;
+
+use crate::launch::{Keeper, Options, launch};
+use crate::namespace::Namespace;
+use crate::own::OwnCluster;
+use crate::programs::Programs;
+use crate::state::{Folder, State};
+use crate::{VARIABLE, definitions};
+
+/// A running control plane.
+#[derive(Clone)]
+pub struct Cluster(Arc<Inner>);
+
+struct Inner {
+    folder: Folder,
+    state: State,
+    ca_file: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+/// The cluster of this process, and what keeps it when it is this process's own.
+static SHARED: OnceCell<Option<(Cluster, Option<Keeper>)>> = OnceCell::const_new();
+
+impl Cluster {
+    /// The cluster of this test run: the one whose folder [`VARIABLE`] names, else one of this process, which ends with
+    /// it. `None`: its programs are missing and cannot be built, and that was said; with `CI=true` it is an error.
+    pub async fn shared() -> Result<Option<Self>> {
+        let shared = SHARED.get_or_try_init(|| async {
+            if let Some(folder) = std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()) {
+                return Ok(Some((Self::running(Path::new(&folder)).await?, None)));
+            }
+            let Some(programs) = Programs::find_or_build()? else { return Ok(None) };
+            let launched = Box::pin(launch(&programs, fresh_folder()?, Options::default())).await?;
+            anyhow::Ok(Some((launched.cluster, Some(launched.keeper))))
+        });
+        Ok(shared.await?.as_ref().map(|(cluster, _)| cluster.clone()))
+    }
+
+    /// A control plane of the caller's own, for tests that stop and restart it. It ends when it is dropped.
+    pub async fn own() -> Result<Option<OwnCluster>> {
+        Self::own_with(Options::default()).await
+    }
+
+    /// The same, started in another way.
+    pub async fn own_with(options: Options) -> Result<Option<OwnCluster>> {
+        let Some(programs) = Programs::find_or_build()? else { return Ok(None) };
+        let launched = Box::pin(launch(&programs, fresh_folder()?, options)).await?;
+        Ok(Some(OwnCluster::new(launched)))
+    }
+
+    /// The cluster that somebody keeps in this folder, with our definitions as they are now.
+    async fn running(folder: &Path) -> Result<Self> {
+        let folder = Folder::new(folder);
+        let state = folder.read_state().with_context(|| format!("{VARIABLE} names no running cluster"))?;
+        let cluster = Self::new(folder, state);
+        cluster.ready().await.with_context(|| format!("{VARIABLE} names a cluster that is not ready"))?;
+        definitions::establish(&cluster.admin().await?, &definitions::ours()?).await?;
+        Ok(cluster)
+    }
+
+    pub(crate) fn new(folder: Folder, state: State) -> Self {
+        let (ca_file, kubeconfig) = (folder.ca(), folder.kubeconfig());
+        Self(Arc::new(Inner { folder, state, ca_file, kubeconfig }))
+    }
+
+    /// `https://127.0.0.1:<port>`.
+    pub fn url(&self) -> &str {
+        &self.0.state.url
+    }
+
+    /// The certificate that the API server's own is verified with.
+    pub fn ca_file(&self) -> &Path {
+        &self.0.ca_file
+    }
+
+    /// A kubeconfig of somebody who may do everything.
+    pub fn admin_kubeconfig(&self) -> &Path {
+        &self.0.kubeconfig
+    }
+
+    /// The token of somebody who may do everything.
+    pub fn admin_token(&self) -> &str {
+        &self.0.state.admin_token
+    }
+
+    /// The cluster's folder: logs of each program, keys and kubeconfigs.
+    pub fn folder(&self) -> &Path {
+        self.0.folder.path()
+    }
+
+    pub(crate) fn files(&self) -> &Folder {
+        &self.0.folder
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.0.state
+    }
+
+    /// A new client on the calling runtime, of somebody who may do everything.
+    pub async fn admin(&self) -> Result<kube::Client> {
+        client(&self.0.kubeconfig).await
+    }
+
+    /// A new client on the calling runtime, of whoever a kubeconfig names.
+    pub async fn client(&self, kubeconfig: &Path) -> Result<kube::Client> {
+        client(kubeconfig).await
+    }
+
+    /// Whether the API server says that it is ready.
+    pub async fn ready(&self) -> Result<()> {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let client = self.admin().await?;
+        let asked = client.request_text(http_get("/readyz")?);
+        tokio::time::timeout(PATIENCE, asked).await.context("no answer to /readyz")??;
+        Ok(())
+    }
+
+    /// A fresh namespace, in which our kinds are served.
+    pub async fn namespace(&self, prefix: &str) -> Result<Namespace> {
+        Namespace::create(self.clone(), prefix).await
+    }
+
+    /// Runs kubectl as somebody who may do everything, and answers what it printed; a failure carries what it complained
+    /// of. `input` is its standard input.
+    pub async fn kubectl(&self, args: &[&str], input: &str) -> Result<String> {
+        self.kubectl_as(&self.0.kubeconfig, args, input).await
+    }
+
+    /// The same as whoever a kubeconfig names.
+    pub async fn kubectl_as(&self, kubeconfig: &Path, args: &[&str], input: &str) -> Result<String> {
+        let mut child = tokio::process::Command::new(&self.0.state.kubectl)
+            .args(args)
+            .env("KUBECONFIG", kubeconfig)
+            .env("HOME", self.folder())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("failed to start kubectl")?;
+        let mut stdin = child.stdin.take().context("kubectl has no standard input")?;
+        let give = async move {
+            // A kubectl that does not read ends the pipe, which is no failure.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        };
+        let ((), output) = tokio::join!(give, child.wait_with_output());
+        let output = output?;
+        if !output.status.success() {
+            bail!("kubectl {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+}
+
+impl Deref for OwnCluster {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        self.cluster()
+    }
+}
+
+/// A folder that the supervisor removes.
+fn fresh_folder() -> Result<Folder> {
+    Ok(Folder::new(tempfile::Builder::new().prefix("windlass-cluster-").tempdir()?.keep()))
+}
+
+fn http_get(path: &str) -> Result<http::Request<Vec<u8>>> {
+    Ok(http::Request::get(path).body(Vec::new())?)
+}
+
+async fn client(kubeconfig: &Path) -> Result<kube::Client> {
+    let file = Kubeconfig::read_from(kubeconfig)
+        .with_context(|| format!("failed to read {}", kubeconfig.display()))?;
+    let mut config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    // The server is on this machine.
+    config.proxy_url = None;
+    Ok(kube::Client::try_from(config)?)
+}

@@ -1,0 +1,94 @@
+//! Definitions (CRDs) on a cluster: ours, and Flux's from its published modules.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::runtime::wait::{await_condition, conditions::is_crd_established};
+use kube::{Client, ResourceExt as _};
+use serde_json::Value;
+
+use crate::folders::tools_dir;
+use crate::programs::pinned;
+
+/// How long the API server may take to serve a definition.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Ours, as the server takes them.
+pub(crate) fn ours() -> Result<Vec<Value>> {
+    windlass_api::crds::all().iter().map(|definition| Ok(serde_json::to_value(definition)?)).collect()
+}
+
+/// Applies definitions and waits until each is served.
+pub(crate) async fn establish(client: &Client, definitions: &[Value]) -> Result<()> {
+    let resource = ApiResource::erase::<CustomResourceDefinition>(&());
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let params = PatchParams::apply("windlass-cluster").force();
+    let mut names = Vec::new();
+    for definition in definitions {
+        let name = definition["metadata"]["name"].as_str().context("a definition has no name")?;
+        api.patch(name, &params, &Patch::Apply(definition))
+            .await
+            .with_context(|| format!("failed to apply the definition {name}"))?;
+        names.push(name);
+    }
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for name in names {
+        let established = await_condition(api.clone(), name, is_crd_established());
+        if let Ok(done) = tokio::time::timeout(PATIENCE, established).await {
+            done.with_context(|| format!("failed to watch the definition {name}"))?;
+        } else {
+            let found = api.get(name).await?;
+            bail!("{} is not established after {PATIENCE:?}: {:?}", found.name_any(), found.status);
+        }
+    }
+    Ok(())
+}
+
+/// Flux's definitions of sources and kustomizations, of the versions that kustomize-controller is pinned to.
+pub(crate) fn flux() -> Result<Vec<Value>> {
+    const TOOL: &str = "kustomize-controller";
+    let controller = "github.com/fluxcd/kustomize-controller";
+    let source = "github.com/fluxcd/source-controller";
+    let source_version = pinned(TOOL, &format!("{source}/api"))?;
+    let mut definitions = Vec::new();
+    for (module, version) in [(controller, pinned(TOOL, controller)?), (source, source_version)] {
+        let folder = module_folder(module, &version)?.join("config/crd/bases");
+        let mut files = Vec::new();
+        for entry in
+            std::fs::read_dir(&folder).with_context(|| format!("failed to list {}", folder.display()))?
+        {
+            files.push(entry?.path());
+        }
+        files.sort();
+        for file in files {
+            let text = std::fs::read_to_string(&file)?;
+            let parsed = windlass_api::yaml::parse(&text);
+            definitions.push(parsed.with_context(|| format!("failed to read {}", file.display()))?);
+        }
+    }
+    Ok(definitions)
+}
+
+/// The folder of a module of this version in Go's module cache; downloaded when it is not there, and verified by Go.
+fn module_folder(module: &str, version: &str) -> Result<PathBuf> {
+    let output = Command::new("go")
+        .args(["mod", "download", "-json", &format!("{module}@{version}")])
+        // Not in the tools module itself: the source controller is no part of its build.
+        .current_dir(tools_dir())
+        .output()
+        .context("failed to start go, with which Flux's definitions are found")?;
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    match answer["Dir"].as_str() {
+        Some(folder) => Ok(PathBuf::from(folder)),
+        None => bail!(
+            "failed to download {module} {version}: {}",
+            answer["Error"]
+                .as_str()
+                .map_or_else(|| String::from_utf8_lossy(&output.stderr).into(), str::to_owned)
+        ),
+    }
+}

@@ -1,0 +1,280 @@
+//! Starting a control plane: what each program is told, and when it is ready.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::certificates::{self, write_secret};
+use crate::cluster::Cluster;
+use crate::definitions;
+use crate::folders::built_program;
+use crate::identity::write_kubeconfig;
+use crate::programs::{Program, Programs};
+use crate::state::{Folder, State, free_ports};
+use crate::supervisor::{Answer, Order};
+
+pub(crate) const ETCD: &str = "etcd";
+pub(crate) const APISERVER: &str = "kube-apiserver";
+pub(crate) const CONTROLLERS: &str = "kube-controller-manager";
+const KUSTOMIZE: &str = "kustomize-controller";
+
+/// How long the API server may take to become ready, on a machine that is busy with other things.
+const START: Duration = Duration::from_mins(2);
+/// How often is looked.
+const LOOK: Duration = Duration::from_millis(30);
+
+/// How a control plane is started.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Lets etcd wait for the disk at each write, as in production. Tests do not need it.
+    pub durable: bool,
+    /// Lets the API server compact etcd every five minutes, as in production. Otherwise only
+    /// [`OwnCluster::compact_etcd`](crate::OwnCluster::compact_etcd) does.
+    pub compacts: bool,
+    /// Applies Flux's definitions too, and starts kustomize-controller.
+    pub flux: bool,
+    /// Further flags of kube-apiserver.
+    pub apiserver_flags: Vec<String>,
+}
+
+/// The supervising process, kept by the pipe to it. When this is dropped, everything ends.
+pub(crate) struct Keeper {
+    child: Child,
+    pipes: Option<Arc<Mutex<Pipes>>>,
+}
+
+struct Pipes {
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Keeper {
+    fn start(folder: &Folder) -> Result<Self> {
+        let program = built_program("windlass-cluster")?;
+        let mut command = Command::new(&program);
+        command.arg("--folder").arg(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // Ctrl-C is for whoever holds the pipe, whose end is then ours.
+        command.process_group(0);
+        let mut child = command.spawn().with_context(|| format!("failed to start {}", program.display()))?;
+        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            bail!("the supervisor has no pipes")
+        };
+        let pipes = Pipes { orders, answers: BufReader::new(answers) };
+        Ok(Self { child, pipes: Some(Arc::new(Mutex::new(pipes))) })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Gives an order and waits for the answer.
+    pub(crate) async fn order(&self, order: Order) -> Result<Answer> {
+        let pipes = self.pipes.clone().context("the supervisor was let go")?;
+        let asked = tokio::task::spawn_blocking(move || {
+            let mut pipes = pipes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut line = serde_json::to_string(&order)?;
+            line.push('\n');
+            pipes.orders.write_all(line.as_bytes())?;
+            line.clear();
+            pipes.answers.read_line(&mut line)?;
+            anyhow::Ok(serde_json::from_str(&line)?)
+        });
+        match asked.await?.context("failed to speak with the supervisor")? {
+            Answer::Failed(why) => bail!(why),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Lets the cluster go on without us.
+    async fn let_go(mut self) -> Result<()> {
+        self.order(Order::Stay).await?;
+        self.pipes = None;
+        Ok(())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Without the pipe the supervisor kills what it keeps, which takes a few milliseconds.
+        if self.pipes.take().is_some() {
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// A control plane that runs for as long as `keeper` is held.
+pub(crate) struct Launched {
+    pub(crate) cluster: Cluster,
+    pub(crate) keeper: Keeper,
+    pub(crate) plan: Plan,
+}
+
+impl Launched {
+    /// Lets the cluster outlive this process.
+    pub(crate) async fn let_go(self) -> Result<Cluster> {
+        self.keeper.let_go().await?;
+        Ok(self.cluster)
+    }
+}
+
+/// What is started, and with which arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) programs: Programs,
+    pub(crate) folder: Folder,
+    pub(crate) options: Options,
+    pub(crate) state: State,
+}
+
+/// Starts everything and waits until our definitions are served.
+pub(crate) async fn launch(programs: &Programs, folder: Folder, options: Options) -> Result<Launched> {
+    let kustomize = if options.flux {
+        Some(Program::KustomizeController.find_or_build()?.context("Flux needs kustomize-controller")?)
+    } else {
+        None
+    };
+    let mut definitions = definitions::ours()?;
+    if options.flux {
+        definitions.extend(definitions::flux()?);
+    }
+
+    certificates::make_all(&folder)?;
+    let admin_token = uuid::Uuid::new_v4().simple().to_string();
+    write_secret(&folder.tokens(), &format!("{admin_token},admin,admin,system:masters\n"))?;
+    let [port, etcd_port, etcd_peer_port] = free_ports()?;
+    let keeper = Keeper::start(&folder)?;
+    let state = State {
+        url: format!("https://127.0.0.1:{port}"),
+        port,
+        admin_token,
+        etcd_port,
+        etcd_peer_port,
+        supervisor: keeper.id(),
+        kubectl: programs.kubectl.clone(),
+        version: Program::KubeApiserver.version()?,
+        flux: options.flux,
+    };
+    write_kubeconfig(&folder.kubeconfig(), &state.url, &folder.ca(), &state.admin_token, "default")?;
+    let plan = Plan { programs: programs.clone(), folder: folder.clone(), options, state };
+    let cluster = Cluster::new(folder.clone(), plan.state.clone());
+
+    keeper.order(plan.etcd()).await?;
+    keeper.order(plan.apiserver()).await?;
+    ready(&keeper, &cluster, &folder).await?;
+    definitions::establish(&cluster.admin().await?, &definitions).await?;
+    // They look for what there is when they start, and then only every half minute.
+    keeper.order(plan.controllers()).await?;
+    if let Some(program) = kustomize {
+        let [metrics, health] = free_ports()?;
+        keeper.order(plan.kustomize(program, metrics, health)).await?;
+    }
+    folder.write_state(&plan.state)?;
+    Ok(Launched { cluster, keeper, plan })
+}
+
+/// Waits until the API server says that it is ready.
+pub(crate) async fn ready(keeper: &Keeper, cluster: &Cluster, folder: &Folder) -> Result<()> {
+    let until = Instant::now() + START;
+    let mut interval = tokio::time::interval(LOOK);
+    let mut last = String::new();
+    while Instant::now() < until {
+        interval.tick().await;
+        for name in [ETCD, APISERVER] {
+            if let Answer::Gone(how) = keeper.order(Order::Look { name: name.to_owned() }).await? {
+                bail!("{name} ended at its start ({how}); {}", folder.tail(name));
+            }
+        }
+        match cluster.ready().await {
+            Ok(()) => return Ok(()),
+            Err(error) => last = format!("{error:#}"),
+        }
+    }
+    bail!(
+        "kube-apiserver is not ready after {START:?}: {last}\n{}\n{}",
+        folder.tail(APISERVER),
+        folder.tail(ETCD)
+    )
+}
+
+impl Plan {
+    pub(crate) fn etcd(&self) -> Order {
+        let client = format!("http://127.0.0.1:{}", self.state.etcd_port);
+        let peer = format!("http://127.0.0.1:{}", self.state.etcd_peer_port);
+        let mut arguments = vec![
+            format!("--data-dir={}", self.folder.path().join("etcd").display()),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=default={peer}"),
+            "--log-level=warn".to_owned(),
+        ];
+        if !self.options.durable {
+            arguments.push("--unsafe-no-fsync".to_owned());
+        }
+        start(ETCD, &self.programs.etcd, arguments)
+    }
+
+    pub(crate) fn apiserver(&self) -> Order {
+        let folder = &self.folder;
+        let mut arguments = vec![
+            format!("--etcd-servers=http://127.0.0.1:{}", self.state.etcd_port),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", self.state.port),
+            format!("--cert-dir={}", folder.path().join("certificates").display()),
+            format!("--tls-cert-file={}", folder.certificate().display()),
+            format!("--tls-private-key-file={}", folder.certificate_key().display()),
+            format!("--client-ca-file={}", folder.ca().display()),
+            format!("--service-account-issuer={ISSUER}"),
+            format!("--service-account-key-file={}", folder.account_public_key().display()),
+            format!("--service-account-signing-key-file={}", folder.account_key().display()),
+            format!("--token-auth-file={}", folder.tokens().display()),
+            "--authorization-mode=RBAC".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            // Nothing here makes the default accounts that it waits for.
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            // There is no service network whose end points it would have to keep.
+            "--endpoint-reconciler-type=none".to_owned(),
+        ];
+        if !self.options.compacts {
+            arguments.push("--etcd-compaction-interval=0".to_owned());
+        }
+        arguments.extend(self.options.apiserver_flags.iter().cloned());
+        start(APISERVER, &self.programs.apiserver, arguments)
+    }
+
+    pub(crate) fn controllers(&self) -> Order {
+        let arguments = vec![
+            format!("--kubeconfig={}", self.folder.kubeconfig().display()),
+            "--controllers=garbage-collector-controller,namespace-controller".to_owned(),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
+            "--kube-api-qps=200".to_owned(),
+            "--kube-api-burst=400".to_owned(),
+        ];
+        start(CONTROLLERS, &self.programs.controller_manager, arguments)
+    }
+
+    fn kustomize(&self, program: std::path::PathBuf, metrics: u16, health: u16) -> Order {
+        let arguments = vec![
+            "--watch-all-namespaces".to_owned(),
+            "--enable-leader-election=false".to_owned(),
+            format!("--metrics-addr=127.0.0.1:{metrics}"),
+            format!("--health-addr=127.0.0.1:{health}"),
+            "--events-addr=".to_owned(),
+        ];
+        let environment = vec![("KUBECONFIG".to_owned(), self.folder.kubeconfig().display().to_string())];
+        Order::Start { name: KUSTOMIZE.to_owned(), program, arguments, environment }
+    }
+}
+
+/// Who issues tokens of service accounts.
+pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
+
+fn start(name: &str, program: &std::path::Path, arguments: Vec<String>) -> Order {
+    Order::Start { name: name.to_owned(), program: program.to_owned(), arguments, environment: Vec::new() }
+}

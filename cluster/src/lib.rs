@@ -1,0 +1,36 @@
+//! A real Kubernetes control plane as plain processes: etcd, kube-apiserver, and kube-controller-manager with its
+//! garbage collector and namespace controller.
+//!
+//! Start at [`Cluster`]: [`Cluster::shared`] is the one of a test run, [`Cluster::own`] one that a test may stop, pause
+//! and break. [`Namespace`] gives each test a place of its own and identities with exactly the rights that `deploy/`
+//! grants. [`Program`] finds or builds the programs; the `windlass-cluster` binary keeps the processes, so that nothing
+//! stays behind when whoever asked for them is killed.
+//!
+//! It knows our definitions and nothing else of ours: what runs against the cluster is the callers' business.
+
+mod certificates;
+mod cluster;
+mod definitions;
+mod etcd;
+mod folders;
+mod identity;
+mod launch;
+mod namespace;
+mod own;
+mod programs;
+mod standing;
+mod state;
+pub mod supervisor;
+
+pub use self::certificates::ServingCertificate;
+pub use self::cluster::Cluster;
+pub use self::folders::{built_program, cache_dir, in_ci};
+pub use self::identity::Identity;
+pub use self::launch::Options;
+pub use self::namespace::Namespace;
+pub use self::own::OwnCluster;
+pub use self::programs::{Program, Programs};
+pub use self::standing::{Standing, down, status, up};
+
+/// The variable that names the folder of a running cluster that tests are to use.
+pub const VARIABLE: &str = "WINDLASS_CLUSTER";
