@@ -1,10 +1,13 @@
 //! The gate: one order of steps, the same locally and on the build server.
 
 use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
+use tokio::runtime::Runtime;
+use windlass_cluster::{Cluster, OwnCluster, VARIABLE};
 
 use crate::shell::{cargo, run as run_command};
 use crate::{codegen, peers, tidy};
@@ -47,8 +50,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         run_cargo(&["test", "--locked", "--workspace", "--doc", "--quiet"])
     })?;
     run_step("binaries", || run_cargo(&["build", "--locked", "--workspace", "--bins"]))?;
+    let cluster = RunningCluster::start()?;
     println!("==> tests");
-    let totals = tests()?;
+    let totals = tests(cluster.folder.as_deref())?;
+    drop(cluster);
     println!("{} passed, {} failed", totals.passed, totals.failed);
     if totals.failed > 0 || !totals.succeeded {
         bail!("tests failed");
@@ -70,11 +75,37 @@ struct Totals {
     succeeded: bool,
 }
 
-/// Runs `cargo test` for the whole workspace and adds up its summaries.
-fn tests() -> Result<Totals> {
+/// The cluster of all tests, which ends when this is dropped.
+struct RunningCluster {
+    folder: Option<PathBuf>,
+    _own: Option<OwnCluster>,
+    _runtime: Option<Runtime>,
+}
+
+impl RunningCluster {
+    /// Starts one, unless the caller named another.
+    fn start() -> Result<Self> {
+        if std::env::var_os(VARIABLE).is_some() {
+            println!("    the tests use the cluster that {VARIABLE} names");
+            return Ok(Self { folder: None, _own: None, _runtime: None });
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let mut started = None;
+        run_step("cluster", || {
+            started = runtime.block_on(Box::pin(Cluster::own()))?;
+            Ok(())
+        })?;
+        let folder = started.as_ref().map(|cluster| cluster.folder().to_owned());
+        Ok(Self { folder, _own: started, _runtime: Some(runtime) })
+    }
+}
+
+/// Runs `cargo test` for the whole workspace, on the cluster of this folder, and adds up its summaries.
+fn tests(cluster: Option<&Path>) -> Result<Totals> {
     let mut child = cargo()
         .args(["test", "--locked", "--workspace", "--all-targets", "--no-fail-fast"])
         .env("PATH", peers::search_path()?)
+        .envs(cluster.map(|folder| (VARIABLE, folder)))
         .stdout(Stdio::piped())
         .spawn()
         .context("failed to start cargo test")?;
@@ -100,11 +131,6 @@ fn counted(summary: &str, word: &str) -> u64 {
         .filter_map(|part| part.trim().strip_suffix(word.trim()))
         .filter_map(|number| number.trim().parse::<u64>().ok())
         .sum()
-}
-
-/// Words printed where a step cannot run outside CI.
-pub(crate) fn in_ci() -> bool {
-    std::env::var("CI").is_ok_and(|value| value == "true")
 }
 
 #[cfg(test)]

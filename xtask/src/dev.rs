@@ -9,8 +9,9 @@ use anyhow::{Context as _, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
+use windlass_cluster::cache_dir;
 
-use crate::shell::{cache_dir, cargo, root, target_dir};
+use crate::shell::{cargo, root, target_dir};
 
 /// Options of `cargo xtask dev`.
 #[derive(clap::Args)]

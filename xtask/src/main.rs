@@ -5,6 +5,7 @@ mod bench;
 mod ci;
 mod codegen;
 mod dev;
+mod kube;
 mod peers;
 mod shell;
 mod tidy;
@@ -33,8 +34,10 @@ enum Task {
     Dev(dev::Args),
     /// Measure the release build against its targets, side by side with `kubectl apply`.
     Bench(bench::Args),
-    /// Install the programs that the end-to-end tests talk to (kubectl, jq, curl), where they are missing.
+    /// Install or build the programs that the end-to-end tests talk to, where they are missing.
     Peers,
+    /// Start, end or look at a real Kubernetes control plane on this machine.
+    Kube(kube::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Task::Dev(args) => dev::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Peers => peers::install(),
+        Task::Kube(args) => kube::run(&args),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

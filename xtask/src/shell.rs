@@ -12,15 +12,6 @@ pub(crate) fn root() -> PathBuf {
     manifest.parent().map_or(manifest.clone(), PathBuf::from)
 }
 
-/// The folder that built programs and downloaded peers are kept in, for each user.
-pub(crate) fn cache_dir() -> PathBuf {
-    let base = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
-        .unwrap_or_else(std::env::temp_dir);
-    base.join("windlass")
-}
-
 /// The folder that cargo builds into.
 pub(crate) fn target_dir() -> Result<PathBuf> {
     let metadata = cargo_metadata::MetadataCommand::new()
