@@ -81,6 +81,7 @@ impl Server {
             .sealing_key(keys.sealing_key())
             .rules(AdmissionRules { repositories: options.rules.clone(), jobs: JobRules::default() })
             .build()?;
+        server.start().await?;
         let clients = ApiClients::same(server.client(Caller::system("windlass")));
         kubeconfig::write(
             &options.kubeconfig,

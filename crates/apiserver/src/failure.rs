@@ -73,6 +73,16 @@ impl FieldError {
         Self::new(field, "FieldValueDuplicate", format!("Duplicate value: {}", show(value)))
     }
 
+    /// The same error of a value that stands at `path`.
+    pub(crate) fn under(mut self, path: &str) -> Self {
+        self.field = match self.field.as_str() {
+            "" => path.to_owned(),
+            index if index.starts_with('[') => format!("{path}{index}"),
+            field => format!("{path}.{field}"),
+        };
+        self
+    }
+
     pub(crate) fn too_long(field: impl Into<String>, max: u64) -> Self {
         Self::new(field, "FieldValueTooLong", format!("Too long: may not be more than {max} bytes"))
     }
@@ -300,6 +310,11 @@ impl Failure {
 
     pub(crate) fn is_not_found(&self) -> bool {
         self.0.reason.as_deref() == Some("NotFound")
+    }
+
+    /// What the client is told.
+    pub(crate) fn message(&self) -> &str {
+        self.0.message.as_deref().unwrap_or_default()
     }
 
     /// The `Status` as it goes to the client.

@@ -241,7 +241,7 @@ pub(crate) fn fill_new(
     if let Some(namespace) = namespace {
         metadata.insert("namespace".to_owned(), json!(namespace));
     }
-    if kind.builtin.is_none() {
+    if kind.has_generation() {
         metadata.insert("generation".to_owned(), json!(1));
     }
     metadata.insert("creationTimestamp".to_owned(), json!(now));

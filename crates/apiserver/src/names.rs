@@ -10,6 +10,9 @@ const LABEL_TEXT: &str = "a lowercase RFC 1123 label must consist of lower case 
 const SUBDOMAIN_TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' \
     or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const DNS1035_TEXT: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with \
+    an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
+    validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const QUALIFIED_TEXT: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and \
     end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -82,6 +85,18 @@ pub(crate) fn label_problems(text: &str) -> Vec<String> {
     }
     if !is_label(text) {
         problems.push(LABEL_TEXT.to_owned());
+    }
+    problems
+}
+
+/// What is wrong with a label as RFC 1035 has it: it starts with a letter.
+pub(crate) fn dns1035_problems(text: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if text.len() > 63 {
+        problems.push("must be no more than 63 bytes".to_owned());
+    }
+    if !is_label(text) || text.as_bytes().first().is_some_and(u8::is_ascii_digit) {
+        problems.push(DNS1035_TEXT.to_owned());
     }
     problems
 }

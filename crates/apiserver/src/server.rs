@@ -1,6 +1,7 @@
 //! The server: what it is built from, its router and its in-process client.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Body;
@@ -14,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 use windlass_auth::Caller;
 
 use crate::admission::AdmissionRules;
-use crate::discovery::OpenApi;
-use crate::kinds::{self, Builtin, KindError, Registry};
+use crate::catalog::Catalog;
+use crate::kinds::KindError;
 use crate::seal::{SealError, Sealer};
-use crate::store::{Object, Store};
+use crate::store::Store;
 use crate::verbs;
 
 /// An embedded Kubernetes-style API server over a [`Store`]. Clones share everything.
@@ -29,10 +30,12 @@ pub struct ApiServer {
 /// What all requests share.
 pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) registry: Registry,
-    pub(crate) openapi: OpenApi,
-    /// The definitions of custom kinds, as objects.
-    pub(crate) definitions: Vec<Object>,
+    /// What is served.
+    pub(crate) catalog: Catalog,
+    /// Set when the stored definitions were read.
+    pub(crate) started: tokio::sync::OnceCell<()>,
+    /// Definitions whose objects are being removed.
+    pub(crate) cleaning: Mutex<HashSet<String>>,
     pub(crate) sealer: Sealer,
     pub(crate) rules: AdmissionRules,
     pub(crate) now: Box<dyn Fn() -> Timestamp + Send + Sync>,
@@ -68,6 +71,13 @@ pub enum BuildError {
     /// The server's own random source failed.
     #[error("failed to make a sealing key")]
     MakeKey,
+}
+
+/// Why a server could not be started: the stored definitions could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to read the stored definitions: {reason}")]
+pub struct StartError {
+    reason: String,
 }
 
 /// Collects what an [`ApiServer`] is made of.
@@ -118,7 +128,7 @@ impl Builder {
 
     /// The server, if all of its kinds can be served.
     pub fn build(self) -> Result<ApiServer, BuildError> {
-        let registry = Registry::new(&self.crds).map_err(|source| BuildError::ReadKinds { source })?;
+        let catalog = Catalog::new(self.crds).map_err(|source| BuildError::ReadKinds { source })?;
         let sealer = if let Some(sealer) = self.sealer {
             sealer
         } else {
@@ -127,17 +137,12 @@ impl Builder {
             Sealer::new(&key)
         }
         .map_err(|source| BuildError::PrepareSealing { source: Box::new(source) })?;
-        let started = (self.now)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let definitions = match registry.builtin(Builtin::Definition) {
-            Some(kind) => kinds::definitions::objects(kind, &self.crds, &started),
-            None => Vec::new(),
-        };
         Ok(ApiServer {
             inner: Arc::new(Inner {
                 store: self.store,
-                openapi: OpenApi::new(&registry),
-                registry,
-                definitions,
+                catalog,
+                started: tokio::sync::OnceCell::new(),
+                cleaning: Mutex::default(),
                 sealer,
                 rules: self.rules,
                 now: self.now,
@@ -177,6 +182,14 @@ impl ApiServer {
     /// A client that may do everything.
     pub fn client_for_tests(&self) -> kube::Client {
         self.client(Caller::system("tests"))
+    }
+
+    /// Reads the stored definitions, and goes on with what was under way when the server was last stopped. The first
+    /// request does the same; who calls this sees it fail.
+    ///
+    /// Needs a tokio runtime.
+    pub async fn start(&self) -> Result<(), StartError> {
+        self.inner.start().await.map_err(|failure| StartError { reason: failure.message().to_owned() })
     }
 
     /// The store's latest revision, for whoever measures progress.

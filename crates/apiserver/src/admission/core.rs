@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::Object;
 use crate::failure::FieldError;
-use crate::kinds::{Builtin, Kind};
+use crate::kinds::{Builtin, Kind, definition};
 use crate::metadata;
 
 /// At most this many bytes of data in a Secret or a `ConfigMap`.
 const DATA_MAX: usize = 1024 * 1024;
 
 /// Sets what these kinds default.
-pub(super) fn fill_in(builtin: Builtin, object: &mut Object) {
+pub(super) fn fill_in(builtin: Builtin, old: Option<&Object>, object: &mut Object) {
     match builtin {
         Builtin::Secret => {
             if let Some(Value::Object(texts)) = object.remove("stringData") {
@@ -35,13 +35,17 @@ pub(super) fn fill_in(builtin: Builtin, object: &mut Object) {
                 status.entry("phase").or_insert_with(|| json!("Active"));
             }
         }
-        Builtin::ConfigMap | Builtin::Event | Builtin::Lease | Builtin::Definition => {}
+        Builtin::Definition => definition::fill_in(old, object),
+        Builtin::ConfigMap | Builtin::Event | Builtin::Lease => {}
     }
 }
 
 /// Everything that is wrong with an object of a core kind beside its schema. Values of Secrets are not shown.
 pub(crate) fn validate(kind: &Kind, new: &Object, old: Option<&Object>) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    if kind.builtin == Some(Builtin::Definition) {
+        return definition::validate(old, new);
+    }
     if !matches!(kind.builtin, Some(Builtin::Secret | Builtin::ConfigMap)) {
         return errors;
     }

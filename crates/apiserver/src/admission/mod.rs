@@ -16,7 +16,7 @@ pub(crate) use self::secrets::{
     check_types as check_secret_types, owned as owned_secrets, take as take_secrets,
 };
 use crate::failure::Result;
-use crate::kinds::Kind;
+use crate::kinds::{Builtin, Kind};
 use crate::verbs::Context;
 
 /// What admission lets through.
@@ -57,7 +57,12 @@ impl Context {
     pub(crate) fn admit(&self, old: Option<&Object>, new: &mut Object) -> Result<()> {
         let kind = &*self.target.served.kind;
         match (kind.builtin, Ruled::of(kind)) {
-            (Some(builtin), _) => core::fill_in(builtin, new),
+            (Some(builtin), _) => {
+                core::fill_in(builtin, old, new);
+                if builtin == Builtin::Definition {
+                    self.keep_own(old, new)?;
+                }
+            }
             (None, Some(Ruled::Job)) => jobs::admit(kind, &self.caller, old, new)?,
             (None, Some(Ruled::Repository)) => {
                 repositories::admit(&self.inner.rules.repositories, old, new);

@@ -229,7 +229,8 @@ fn create(
         "type": TYPE,
         "data": { field: STANDARD.encode(value.expose_secret()) },
     });
-    let secret_kind = inner.registry.builtin(Builtin::Secret).ok_or_else(Failure::unknown_path)?;
+    let registry = inner.catalog.current();
+    let secret_kind = registry.builtin(Builtin::Secret).ok_or_else(Failure::unknown_path)?;
     let Value::Object(secret) = secret else { return Err(Failure::unknown_path()) };
     let stored = inner.seal(secret_kind, secret)?;
     Ok((name.clone(), Write::create(secret_key(namespace, &name)?, Bytes::from(stored))))

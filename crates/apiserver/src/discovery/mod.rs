@@ -9,17 +9,16 @@ use serde_json::{Value, json};
 
 pub(crate) use openapi::OpenApi;
 
+use crate::catalog::Snapshot;
 use crate::failure::{Failure, Result};
 use crate::kinds::{Registry, Served, ServedKind};
 use crate::request::Route;
-use crate::server::Inner;
 
 /// The Kubernetes version whose API machinery this server follows. Clients compare it with their own.
 const KUBERNETES: (&str, &str) = ("1", "34");
 
 /// Answers a path that is no resource.
-pub(crate) fn answer(inner: &Inner, route: &Route, headers: &HeaderMap) -> Result<Response> {
-    let registry = &inner.registry;
+pub(crate) fn answer(registry: &Snapshot, route: &Route, headers: &HeaderMap) -> Result<Response> {
     let aggregated = wants_aggregated(headers);
     match route {
         Route::Root => Ok(json_response(&json!({ "paths": paths(registry) }))),
@@ -53,9 +52,9 @@ pub(crate) fn answer(inner: &Inner, route: &Route, headers: &HeaderMap) -> Resul
             Ok(json_response(&document))
         }
         Route::GroupVersion { group, version } => resources(registry, group, version),
-        Route::OpenApiIndex => Ok(json_response(inner.openapi.index())),
+        Route::OpenApiIndex => Ok(json_response(registry.openapi().index())),
         Route::OpenApi { group, version } => {
-            let document = inner.openapi.document(group, version).ok_or_else(Failure::unknown_path)?;
+            let document = registry.openapi().document(group, version).ok_or_else(Failure::unknown_path)?;
             Ok(bytes_response("application/json", document))
         }
         Route::OpenApiV2 => Ok(openapi::v2(headers)),

@@ -2,6 +2,7 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::{Builtin, Kind, KindError, Served};
 use crate::schema::Schema;
@@ -92,6 +93,7 @@ fn definition() -> Result<Kind, KindError> {
     let any = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let properties = json!({ "spec": any, "status": any });
     let mut v1 = served("apiextensions.k8s.io", "v1", "CustomResourceDefinition", &properties)?;
+    v1.status_subresource = true;
     v1.columns = vec![Column::name(), Column::path("Created At", ".metadata.creationTimestamp")?];
     Ok(kind(
         Builtin::Definition,
@@ -191,6 +193,7 @@ fn kind(
     Kind {
         group: versions.first().map(|version| version.group.clone()).unwrap_or_default(),
         kind: kind.to_owned(),
+        list_kind: format!("{kind}List"),
         plural: plural.to_owned(),
         singular: singular.to_owned(),
         short_names: short_names.iter().map(|name| (*name).to_owned()).collect(),
@@ -199,6 +202,8 @@ fn kind(
         builtin: Some(builtin),
         versions,
         storage: 0,
+        terminating: false,
+        gone: CancellationToken::new(),
     }
 }
 

@@ -4,6 +4,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionVersion,
 };
 
+use tokio_util::sync::CancellationToken;
+
 use super::{Kind, KindError, Served};
 use crate::schema::Schema;
 use crate::table::Column;
@@ -14,7 +16,10 @@ pub(super) fn kind(document: &CustomResourceDefinition) -> Result<Kind, KindErro
         problem,
     };
     let spec = &document.spec;
-    let names = &spec.names;
+    let status = document.status.as_ref();
+    // The names that no other definition has; a document that was never stored has those that it asks for.
+    let names = status.and_then(|status| status.accepted_names.as_ref()).unwrap_or(&spec.names);
+    let terminating = document.metadata.deletion_timestamp.is_some();
     let stored = spec
         .versions
         .iter()
@@ -22,14 +27,17 @@ pub(super) fn kind(document: &CustomResourceDefinition) -> Result<Kind, KindErro
         .ok_or_else(|| problem("no version has storage: true".to_owned()))?;
     let mut versions = Vec::new();
     for version in spec.versions.iter().filter(|version| version.served || version.storage) {
-        versions.push(served(&spec.group, &names.kind, version).map_err(&problem)?);
+        let mut one = served(&spec.group, &names.kind, version).map_err(&problem)?;
+        one.deprecation = deprecation(document, version);
+        versions.push(one);
     }
     versions.sort_by(|a, b| version_priority(&b.version).cmp(&version_priority(&a.version)));
     let storage = versions.iter().position(|version| version.version == stored.name).unwrap_or_default();
     Ok(Kind {
         group: spec.group.clone(),
         kind: names.kind.clone(),
-        plural: names.plural.clone(),
+        list_kind: names.list_kind.clone().unwrap_or_else(|| format!("{}List", names.kind)),
+        plural: spec.names.plural.clone(),
         singular: names.singular.clone().unwrap_or_else(|| names.kind.to_lowercase()),
         short_names: names.short_names.clone().unwrap_or_default(),
         categories: names.categories.clone().unwrap_or_default(),
@@ -37,6 +45,34 @@ pub(super) fn kind(document: &CustomResourceDefinition) -> Result<Kind, KindErro
         builtin: None,
         versions,
         storage,
+        terminating,
+        gone: CancellationToken::new(),
+    })
+}
+
+/// The warning of a deprecated version: its own, or the name of a better one.
+fn deprecation(
+    document: &CustomResourceDefinition,
+    version: &CustomResourceDefinitionVersion,
+) -> Option<String> {
+    if version.deprecated != Some(true) {
+        return None;
+    }
+    if let Some(warning) = &version.deprecation_warning {
+        return Some(warning.clone());
+    }
+    let spec = &document.spec;
+    let warning = format!("{}/{} {} is deprecated", spec.group, version.name, spec.names.kind);
+    let better = spec
+        .versions
+        .iter()
+        .filter(|other| other.served && other.deprecated != Some(true))
+        .map(|other| other.name.as_str())
+        .filter(|other| version_priority(other) > version_priority(&version.name))
+        .max_by(|a, b| version_priority(a).cmp(&version_priority(b)));
+    Some(match better {
+        Some(better) => format!("{warning}; use {}/{better} {}", spec.group, spec.names.kind),
+        None => warning,
     })
 }
 
@@ -49,6 +85,7 @@ fn served(group: &str, kind: &str, version: &CustomResourceDefinitionVersion) ->
     let schema = Schema::root(properties).map_err(|error| format!("version {}: {error}", version.name))?;
     let openapi = serde_json::to_value(properties).map_err(|error| error.to_string())?;
     let mut served = Served::new(group, &version.name, kind, schema, openapi);
+    served.offered = version.served;
     served.status_subresource =
         version.subresources.as_ref().is_some_and(|subresources| subresources.status.is_some());
     served.selectable = version

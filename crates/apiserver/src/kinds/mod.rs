@@ -4,13 +4,14 @@
 
 mod core;
 mod crd;
-pub(crate) mod definitions;
+pub(crate) mod definition;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::schema::Schema;
 use crate::table::Column;
@@ -24,6 +25,7 @@ pub(crate) struct Kind {
     pub(crate) kind: String,
     pub(crate) plural: String,
     pub(crate) singular: String,
+    pub(crate) list_kind: String,
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
@@ -33,6 +35,10 @@ pub(crate) struct Kind {
     pub(crate) versions: Vec<Served>,
     /// Index of the storage version in `versions`.
     pub(crate) storage: usize,
+    /// Whether its definition is being deleted: nothing new is created.
+    pub(crate) terminating: bool,
+    /// Cancelled when the kind is no longer served, or served in another form: watches end.
+    pub(crate) gone: CancellationToken,
 }
 
 /// The kinds that are not CRD documents, for their few rules of their own.
@@ -43,7 +49,7 @@ pub(crate) enum Builtin {
     Event,
     Namespace,
     Lease,
-    /// Custom resource definitions, which are only read.
+    /// Custom resource definitions, which say what else is served.
     Definition,
 }
 
@@ -65,6 +71,10 @@ pub(crate) struct Served {
     pub(crate) selectable: Vec<String>,
     /// Top-level fields by their stored name and their name in this version.
     pub(crate) renames: &'static [(&'static str, &'static str)],
+    /// Whether clients may ask for this version; a storage version may be for storing only.
+    pub(crate) offered: bool,
+    /// What everybody is told who uses this version, when it is deprecated.
+    pub(crate) deprecation: Option<String>,
 }
 
 impl Kind {
@@ -81,12 +91,17 @@ impl Kind {
 
     /// Whether a PUT may leave out the resourceVersion. As on a real server: core kinds but Lease.
     pub(crate) fn unconditional_update(&self) -> bool {
-        self.builtin.is_some_and(|builtin| builtin != Builtin::Lease)
+        self.builtin.is_some_and(|builtin| !matches!(builtin, Builtin::Lease | Builtin::Definition))
     }
 
     /// Whether a PUT to an absent name creates the object.
     pub(crate) fn create_on_update(&self) -> bool {
         matches!(self.builtin, Some(Builtin::Event | Builtin::Lease))
+    }
+
+    /// Whether changes of the desired state are counted in `metadata.generation`.
+    pub(crate) fn has_generation(&self) -> bool {
+        self.builtin.is_none_or(|builtin| builtin == Builtin::Definition)
     }
 
     /// Whether values of this kind are sealed at rest.
@@ -98,19 +113,10 @@ impl Kind {
         &self.versions[self.storage]
     }
 
-    pub(crate) fn list_kind(&self) -> String {
-        format!("{}List", self.kind)
-    }
-
-    /// Whether objects of this kind cannot be written.
-    pub(crate) fn read_only(&self) -> bool {
-        self.builtin == Some(Builtin::Definition)
-    }
-
     /// The verbs of the main resource, as discovery names them.
     pub(crate) fn verbs(&self) -> &'static [&'static str] {
-        if self.read_only() {
-            &["get", "list", "watch"]
+        if self.terminating {
+            &["delete", "deletecollection", "get", "list", "watch"]
         } else {
             &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
         }
@@ -132,6 +138,8 @@ impl Served {
             columns: Vec::new(),
             selectable: Vec::new(),
             renames: &[],
+            offered: true,
+            deprecation: None,
         }
     }
 }
@@ -168,10 +176,20 @@ pub enum KindError {
     },
 }
 
+/// The kinds that are built in.
+pub(crate) fn core_kinds() -> Result<Vec<Arc<Kind>>, KindError> {
+    Ok(core::kinds()?.into_iter().map(Arc::new).collect())
+}
+
+/// The kind that a definition defines.
+pub(crate) fn custom_kind(document: &CustomResourceDefinition) -> Result<Kind, KindError> {
+    crd::kind(document)
+}
+
 /// Everything that is served.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    kinds: Vec<Arc<Kind>>,
+    pub(crate) kinds: Vec<Arc<Kind>>,
     /// (group, version) → plural → kind and version.
     by_path: HashMap<(String, String), BTreeMap<String, ServedKind>>,
 }
@@ -179,14 +197,18 @@ pub(crate) struct Registry {
 impl Registry {
     /// The core kinds and these.
     pub(crate) fn new(crds: &[CustomResourceDefinition]) -> Result<Self, KindError> {
-        let mut kinds = core::kinds()?;
+        let mut kinds = core_kinds()?;
         for document in crds {
-            kinds.push(crd::kind(document)?);
+            kinds.push(Arc::new(crd::kind(document)?));
         }
+        Self::of(kinds)
+    }
+
+    /// These kinds.
+    pub(crate) fn of(kinds: Vec<Arc<Kind>>) -> Result<Self, KindError> {
         let mut registry = Self { kinds: Vec::new(), by_path: HashMap::new() };
         for kind in kinds {
-            let kind = Arc::new(kind);
-            for (version, served) in kind.versions.iter().enumerate() {
+            for (version, served) in kind.versions.iter().enumerate().filter(|(_, served)| served.offered) {
                 let at = registry.by_path.entry((served.group.clone(), served.version.clone())).or_default();
                 let entry = ServedKind { kind: kind.clone(), version };
                 if at.insert(kind.plural.clone(), entry).is_some() {
@@ -203,6 +225,12 @@ impl Registry {
         self.by_path.get(&(group.to_owned(), version.to_owned()))?.get(plural).cloned()
     }
 
+    /// The kind whose objects are stored under this group and plural, in the version that they are stored in.
+    pub(crate) fn stored(&self, group: &str, plural: &str) -> Option<ServedKind> {
+        let kind = self.kinds.iter().find(|kind| kind.group == group && kind.plural == plural)?;
+        Some(ServedKind { kind: kind.clone(), version: kind.storage })
+    }
+
     /// The built-in kind.
     pub(crate) fn builtin(&self, builtin: Builtin) -> Option<&Arc<Kind>> {
         self.kinds.iter().find(|kind| kind.builtin == Some(builtin))
@@ -216,8 +244,11 @@ impl Registry {
     /// Each group but the core one with its versions, the preferred first.
     pub(crate) fn groups(&self) -> Vec<(&str, Vec<&str>)> {
         let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-        for served in
-            self.kinds.iter().flat_map(|kind| &kind.versions).filter(|served| !served.group.is_empty())
+        for served in self
+            .kinds
+            .iter()
+            .flat_map(|kind| &kind.versions)
+            .filter(|served| served.offered && !served.group.is_empty())
         {
             let known = groups.iter().position(|(group, _)| *group == served.group);
             let at = known.unwrap_or_else(|| {

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::kinds::{Registry, ServedKind};
+use crate::store::Key;
 
 /// What a path addresses.
 #[derive(Debug)]
@@ -44,6 +45,18 @@ pub(crate) struct Target {
     pub(crate) name: Option<String>,
     /// `status`, the only sub-resource here.
     pub(crate) status: bool,
+}
+
+impl Target {
+    /// The object that is stored under this key, in this version of its kind.
+    pub(crate) fn object(served: &ServedKind, key: &Key) -> Self {
+        Self {
+            served: served.clone(),
+            namespace: served.kind.namespaced.then(|| key.namespace().to_owned()),
+            name: Some(key.name().to_owned()),
+            status: false,
+        }
+    }
 }
 
 impl Route {

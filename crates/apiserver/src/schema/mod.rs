@@ -1,6 +1,7 @@
 //! Structural schemas in the form that requests use: prune, default, validate.
 
 mod defaults;
+mod node;
 mod prune;
 mod validate;
 
@@ -206,7 +207,7 @@ impl Rules {
 }
 
 /// Appends `[index]` to a field's path.
-fn push_index(path: &mut String, index: usize) {
+pub(crate) fn push_index(path: &mut String, index: usize) {
     path.push('[');
     path.push_str(&index.to_string());
     path.push(']');

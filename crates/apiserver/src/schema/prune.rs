@@ -12,7 +12,7 @@ impl Schema {
         self.prune_object(object, &mut String::new(), unknown);
     }
 
-    fn prune_value(&self, value: &mut Value, path: &mut String, unknown: &mut Vec<String>) {
+    pub(super) fn prune_value(&self, value: &mut Value, path: &mut String, unknown: &mut Vec<String>) {
         match value {
             Value::Object(object) => self.prune_object(object, path, unknown),
             Value::Array(items) => {

@@ -13,7 +13,7 @@ impl Schema {
         errors
     }
 
-    fn check(&self, value: &Value, path: &mut String, errors: &mut Vec<FieldError>) {
+    pub(super) fn check(&self, value: &Value, path: &mut String, errors: &mut Vec<FieldError>) {
         if value.is_null() && self.nullable {
             return;
         }

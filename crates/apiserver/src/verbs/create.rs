@@ -50,6 +50,10 @@ impl Context {
         }
         let now = now_text(self);
         metadata::fill_new(kind, namespace, &now, &Uuid::new_v4().to_string(), &mut object);
+        if kind.terminating {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Failure::forbidden(kind, metadata::text(&object, "name"), why));
+        }
         if self.target.served.served().status_subresource && kind.builtin.is_none() {
             object.remove("status");
         }
@@ -99,5 +103,5 @@ fn created(plain: Bytes, committed: &crate::store::Committed) -> Written {
 
 /// The time of the request as metadata carries it: whole seconds, UTC.
 pub(super) fn now_text(context: &Context) -> String {
-    (context.inner.now)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    context.inner.now_text()
 }

@@ -17,6 +17,8 @@ use super::render::{Renderer, respond};
 use super::write::Written;
 use crate::admission;
 use crate::failure::{Failure, FieldError, Result};
+use crate::garbage;
+use crate::kinds::Builtin;
 use crate::metadata;
 use crate::request::{Accept, ListQuery, Query, dry_run_error, read_bytes, read_document};
 use crate::store::{Object, Op, Precondition};
@@ -27,7 +29,7 @@ const TRIES: usize = 10;
 /// `DeleteOptions`, as far as they matter here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Options {
+pub(crate) struct DeleteOptions {
     preconditions: Preconditions,
     propagation_policy: Option<String>,
     dry_run: Vec<String>,
@@ -40,7 +42,7 @@ struct Preconditions {
     resource_version: Option<String>,
 }
 
-impl Options {
+impl DeleteOptions {
     async fn read(context: &Context, body: Body) -> Result<Self> {
         let bytes = read_bytes(body).await?;
         let options = if bytes.is_empty() {
@@ -89,7 +91,7 @@ impl Options {
 }
 
 /// What became of an object.
-enum Deleted {
+pub(crate) enum Deleted {
     Removed {
         uid: String,
     },
@@ -99,7 +101,7 @@ enum Deleted {
 
 pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     let accept = context.accept()?;
-    let options = Options::read(&context, body).await?;
+    let options = DeleteOptions::read(&context, body).await?;
     let name = context.name()?.to_owned();
     match context.delete(&name, &options).await? {
         Deleted::Marked(written) => context.written(StatusCode::OK, &written, &[]),
@@ -120,7 +122,7 @@ pub(super) async fn answer_collection(context: Context, body: Body) -> Result<Re
     let list = ListQuery::parse(&context.query, &context.target.served.served().selectable)?;
     let accept = Accept::parse(&context.parts.headers, true)?;
     let renderer = Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
-    let options = Options::read(&context, body).await?;
+    let options = DeleteOptions::read(&context, body).await?;
     let selected = list::select(&context.inner, &context.target, &list).await?;
     for object in &selected.objects {
         match context.delete(object.key.name(), &options).await {
@@ -135,7 +137,7 @@ pub(super) async fn answer_collection(context: Context, body: Body) -> Result<Re
 
 impl Context {
     /// Removes an object, or marks it when it has finalizers.
-    async fn delete(&self, name: &str, options: &Options) -> Result<Deleted> {
+    pub(crate) async fn delete(&self, name: &str, options: &DeleteOptions) -> Result<Deleted> {
         for _ in 0..TRIES {
             let Some(current) = self.find(name).await? else {
                 return Err(Failure::not_found(self.kind(), name));
@@ -148,7 +150,7 @@ impl Context {
     }
 
     /// As [`Self::delete`], of this state of the object; `None` when it has changed meanwhile.
-    async fn delete_state(&self, current: &Object, options: &Options) -> Result<Option<Deleted>> {
+    async fn delete_state(&self, current: &Object, options: &DeleteOptions) -> Result<Option<Deleted>> {
         let kind = self.kind();
         let name = current.key.name();
         let mut object = self.inner.load(kind, current)?;
@@ -169,7 +171,8 @@ impl Context {
             return failed("ResourceVersion", wanted, &version);
         }
         let expect = Precondition::Revision(current.revision);
-        if metadata::finalizers(&object).is_empty() {
+        let definition = kind.builtin == Some(Builtin::Definition);
+        if metadata::finalizers(&object).is_empty() && (!definition || metadata::is_deleting(&object)) {
             let extra = admission::owned_secrets(&self.inner, kind, &object).await?;
             if !options.dry_run()
                 && self.commit(current.key.clone(), expect, Op::Delete, extra).await?.is_none()
@@ -179,7 +182,9 @@ impl Context {
             return Ok(Some(Deleted::Removed { uid }));
         }
         let marked = metadata::is_deleting(&object);
-        if !marked {
+        if !marked && definition {
+            garbage::mark_definition(&mut object, &now_text(self));
+        } else if !marked {
             let now = now_text(self);
             let fields = metadata::of(&mut object);
             fields.insert("deletionTimestamp".to_owned(), json!(now));

@@ -48,7 +48,9 @@ fn head(renderer: &Renderer<'_>, metadata: &Value, out: &mut Vec<u8>) {
     let (kind, api_version) = match renderer.accept.shape {
         Shape::Table { .. } => return renderer.table_head(metadata, true, out),
         Shape::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1"),
-        Shape::Whole => (renderer.served.kind.list_kind(), renderer.served.served().api_version.as_str()),
+        Shape::Whole => {
+            (renderer.served.kind.list_kind.clone(), renderer.served.served().api_version.as_str())
+        }
     };
     out.extend_from_slice(
         format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[")
@@ -150,15 +152,6 @@ pub(super) async fn select(inner: &Arc<Inner>, target: &Target, list: &ListQuery
         && version > current
     {
         return Err(Failure::version_too_large(version, current));
-    }
-    if kind.read_only() {
-        let mut objects = Vec::new();
-        for object in &inner.definitions {
-            if inner.matches(kind, list, object)? {
-                objects.push(object.clone());
-            }
-        }
-        return Ok(Selected { objects, revision: current, continue_token: None, remaining: None });
     }
     if let (Some(name), None, None) = (list.fields.name(), &list.continue_token, exact(list, current))
         && (target.namespace.is_some() || !kind.namespaced)

@@ -1,6 +1,7 @@
 //! What is done for each request.
 
 mod create;
+mod definition;
 mod delete;
 mod get;
 mod list;
@@ -19,6 +20,7 @@ use windlass_auth::Caller;
 
 use crate::discovery;
 use crate::failure::{Failure, Result};
+use crate::kinds::Builtin;
 use crate::request::{Accept, BODY_LIMIT, Query, Route, Target};
 use crate::server::Inner;
 
@@ -31,7 +33,16 @@ pub(crate) struct Context {
     pub(crate) parts: Parts,
 }
 
+pub(crate) use delete::DeleteOptions;
+
 impl Context {
+    /// A request of the server's own.
+    pub(crate) fn internal(inner: &Arc<Inner>, target: Target) -> Self {
+        let (parts, ()) = Request::new(()).into_parts();
+        let caller = Caller::system("garbage-collector");
+        Self { inner: inner.clone(), caller, target, query: Query::default(), parts }
+    }
+
     /// The form of an answer that is one object.
     fn accept(&self) -> Result<Accept> {
         Accept::parse(&self.parts.headers, false)
@@ -46,12 +57,15 @@ impl Context {
 /// Answers one request.
 pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result<Response> {
     let caller = request.extensions().get::<Caller>().cloned().ok_or_else(Failure::unauthorized)?;
-    let route = Route::parse(request.uri().path(), &inner.registry)?;
+    inner.start().await?;
+    // A request sees one state of what is served, whatever happens to definitions meanwhile.
+    let registry = inner.catalog.current();
+    let route = Route::parse(request.uri().path(), &registry)?;
     let Route::Resource(target) = route else {
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return Err(Failure::method_not_allowed());
         }
-        return discovery::answer(inner, &route, request.headers());
+        return discovery::answer(&registry, &route, request.headers());
     };
     authorize(&caller, &target)?;
     let query = Query::parse(request.uri())?;
@@ -67,12 +81,18 @@ pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result
     }
     let context = Context { inner: inner.clone(), caller, target, query, parts };
     let method = context.parts.method.clone();
-    if context.target.served.kind.read_only() && method != Method::GET {
-        return Err(Failure::verb_not_supported(
-            &context.target.served.kind,
-            verb_of(&method, &context.target),
-        ));
+    if context.target.served.kind.builtin == Some(Builtin::Definition) && method != Method::GET {
+        context.check_own_definition(&method)?;
     }
+    let deprecation = context.target.served.served().deprecation.clone();
+    let answer = dispatch(context, &method, body).await;
+    answer.map(|mut response| {
+        render::warn(&mut response, deprecation.as_slice());
+        response
+    })
+}
+
+async fn dispatch(context: Context, method: &Method, body: Body) -> Result<Response> {
     match (method.as_str(), context.target.name.is_some(), context.target.status) {
         ("GET", false, _) => list::answer(context).await,
         ("GET", true, false) if context.query.flag("watch") => watch::answer_one(context),
@@ -83,7 +103,7 @@ pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result
         ("DELETE", true, false) => delete::answer(context, body).await,
         ("DELETE", false, _) => delete::answer_collection(context, body).await,
         ("POST" | "PUT" | "PATCH" | "DELETE", ..) => {
-            let verb = verb_of(&method, &context.target);
+            let verb = verb_of(method, &context.target);
             Err(Failure::verb_not_supported(&context.target.served.kind, verb))
         }
         _ => Err(Failure::method_not_allowed()),

@@ -142,6 +142,7 @@ impl Watch {
             End,
         }
         let shutdown = self.context.inner.shutdown.clone();
+        let gone = self.context.target.served.kind.gone.clone();
         let State::Following(stream) = &mut self.state else { return Ok(()) };
         let woken = tokio::select! {
             biased;
@@ -149,6 +150,8 @@ impl Watch {
             // Before events: a busy watch ends as well.
             () = sleep_until(self.ends) => Woken::End,
             event = stream.next() => Woken::Event(event),
+            // After events: the objects of a kind are deleted before the kind is.
+            () = gone.cancelled() => Woken::End,
             () = sleep_until(self.next_bookmark) => Woken::Bookmark,
         };
         match woken {

@@ -14,7 +14,7 @@ use crate::admission;
 use crate::document;
 use crate::failure::{Failure, FieldError, Result};
 use crate::json::Parsed;
-use crate::kinds::{Kind, ServedKind};
+use crate::kinds::{Builtin, Kind, ServedKind, definition};
 use crate::metadata;
 use crate::request::{BODY_LIMIT, FieldValidation, WriteQuery};
 use crate::store::{Committed, Key, Object, Op, Precondition, StoreError, Write};
@@ -36,6 +36,9 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
     let mut unknown = Vec::new();
     metadata::conform(version, kind, &mut object, &mut unknown)?;
     version.schema.prune(&mut object, &mut unknown);
+    if kind.builtin == Some(Builtin::Definition) {
+        definition::conform(&mut object, &mut unknown)?;
+    }
     // Before unknown fields are reported: what a raw value of a wrong type holds would be among them.
     admission::check_secret_types(kind, &object)?;
     if kind.builtin.is_some() {
@@ -123,7 +126,7 @@ fn check_type(served: &ServedKind, object: &Map<String, Value>) -> Result<()> {
 }
 
 /// An object as it was written.
-pub(super) struct Written {
+pub(crate) struct Written {
     pub(super) plain: Bytes,
     pub(super) revision: u64,
 }
@@ -135,9 +138,6 @@ impl Context {
 
     /// The stored object of this name in the path's namespace.
     pub(super) async fn find(&self, name: &str) -> Result<Option<Object>> {
-        if self.kind().read_only() {
-            return Ok(self.inner.definitions.iter().find(|object| object.key.name() == name).cloned());
-        }
         // A name that cannot be stored names nothing.
         let Ok(key) = self.target.key(name) else { return Ok(None) };
         Ok(self.inner.store.get(&key).await?)
@@ -166,7 +166,12 @@ impl Context {
         writes.push(Write { key: key.clone(), expect, op });
         writes.append(&mut extra);
         match self.inner.store.commit(writes).await {
-            Ok(committed) => Ok(Some(committed)),
+            Ok(committed) => {
+                if self.kind().builtin == Some(Builtin::Definition) {
+                    self.inner.definitions_changed().await;
+                }
+                Ok(Some(committed))
+            }
             Err(StoreError::Conflict { key: at, .. }) if at == key => Ok(None),
             // A Secret that admission adds or removes was changed beside us: as if the object had been.
             Err(StoreError::Conflict { .. }) => Ok(None),
@@ -184,6 +189,9 @@ impl Context {
         let renderer = Renderer::new(&self.inner, &self.target.served, self.accept()?, &self.query)?;
         let mut response = renderer.response(status, &written.plain, written.revision);
         render::warn(&mut response, warnings);
+        if self.kind().builtin == Some(Builtin::Definition) && !self.target.status {
+            render::warn(&mut response, &self.definition_warnings(&written.plain));
+        }
         Ok(response)
     }
 
@@ -211,7 +219,7 @@ impl Context {
             self.admit(Some(old), &mut new)?;
         }
         let with_status = !separate_status;
-        if kind.builtin.is_none() && metadata::desired_state_differs(old, &new, with_status) {
+        if kind.has_generation() && metadata::desired_state_differs(old, &new, with_status) {
             metadata::bump_generation(&mut new);
         }
         let mut errors = metadata::validate_update(old, &new);

@@ -228,6 +228,7 @@ async fn without_a_status_sub_resource_status_is_part_of_the_object() {
 #[tokio::test]
 async fn a_dry_run_answers_as_a_write_and_writes_nothing() {
     let server = server();
+    server.start().await.unwrap();
     let before = server.revision();
     let created = post(&server, &format!("{WIDGETS}?dryRun=All"), &widget("a")).await.expect(201);
     assert!(created["metadata"]["uid"].is_string());

@@ -62,7 +62,7 @@ async fn openapi_says_which_patches_and_parameters_a_kind_takes() {
 }
 
 #[tokio::test]
-async fn definitions_of_custom_kinds_are_read_only_objects() {
+async fn definitions_of_custom_kinds_are_objects() {
     let server = server();
     let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let list = get(&server, crds).await.expect(200);
@@ -74,6 +74,4 @@ async fn definitions_of_custom_kinds_are_read_only_objects() {
     let selected =
         get(&server, &format!("{crds}?fieldSelector=metadata.name=gadgets.example.dev")).await.expect(200);
     assert_eq!(names(&selected), ["gadgets.example.dev"]);
-    post(&server, crds, &one).await.expect(405);
-    delete(&server, &format!("{crds}/widgets.example.dev")).await.expect(405);
 }

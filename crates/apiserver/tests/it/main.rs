@@ -5,6 +5,7 @@ mod access;
 mod admission;
 mod common;
 mod concurrency;
+mod crds;
 mod crud;
 mod deletion;
 mod discovery;

@@ -1,0 +1,297 @@
+//! What is served now, and how it follows the stored definitions.
+//!
+//! A [`Snapshot`] never changes: a request takes the current one and keeps it. Whoever changes a definition has the
+//! catalog brought up to date before the answer goes out, so that a kind is served at once; at start, and after a
+//! crash between the two, [`Inner::start`] does the same.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use bytes::Bytes;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde::Deserialize as _;
+use serde_json::{Map, Value, json};
+use tracing::{error, info};
+use uuid::Uuid;
+
+use crate::discovery::OpenApi;
+use crate::document;
+use crate::failure::{Failure, Result};
+use crate::kinds::definition::names::{Used, accept};
+use crate::kinds::definition::{self, is_true};
+use crate::kinds::{self, Builtin, Kind, KindError, Registry};
+use crate::metadata;
+use crate::server::Inner;
+use crate::store::{Key, Object, Page, Range, StoreError, Write};
+
+/// How often names are settled anew when a definition is written beside us.
+const TRIES: usize = 20;
+
+/// One state of what is served.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    registry: Registry,
+    openapi: OnceLock<OpenApi>,
+}
+
+impl std::ops::Deref for Snapshot {
+    type Target = Registry;
+
+    fn deref(&self) -> &Registry {
+        &self.registry
+    }
+}
+
+impl Snapshot {
+    fn new(registry: Registry) -> Self {
+        Self { registry, openapi: OnceLock::new() }
+    }
+
+    /// The `OpenAPI` documents, made when they are first asked for.
+    pub(crate) fn openapi(&self) -> &OpenApi {
+        self.openapi.get_or_init(|| OpenApi::new(&self.registry))
+    }
+}
+
+/// What is served, swapped as a whole.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    current: RwLock<Arc<Snapshot>>,
+    core: Vec<Arc<Kind>>,
+    /// The definitions that the server was built with.
+    own: Vec<CustomResourceDefinition>,
+    own_names: BTreeSet<String>,
+    /// Held while names are settled and the kinds swapped. Kinds by the name of their definition, with what they were
+    /// made of.
+    settling: tokio::sync::Mutex<HashMap<String, (Value, Arc<Kind>)>>,
+}
+
+impl Catalog {
+    pub(crate) fn new(own: Vec<CustomResourceDefinition>) -> Result<Self, KindError> {
+        let registry = Registry::new(&own)?;
+        let own_names = own.iter().filter_map(|crd| crd.metadata.name.clone()).collect();
+        Ok(Self {
+            current: RwLock::new(Arc::new(Snapshot::new(registry))),
+            core: kinds::core_kinds()?,
+            own,
+            own_names,
+            settling: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// What is served now.
+    pub(crate) fn current(&self) -> Arc<Snapshot> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the server was built with the definition of this name.
+    pub(crate) fn is_own(&self, name: &str) -> bool {
+        self.own_names.contains(name)
+    }
+
+    fn swap(&self, registry: Registry) {
+        let snapshot = Arc::new(Snapshot::new(registry));
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
+    }
+}
+
+type Document = Map<String, Value>;
+
+impl Inner {
+    /// Stores the definitions that the server was built with and reads those of users; once.
+    pub(crate) async fn start(self: &Arc<Self>) -> Result<()> {
+        self.started
+            .get_or_try_init(|| async {
+                self.store_own().await?;
+                self.settle().await
+            })
+            .await
+            .copied()
+    }
+
+    /// Brings what is served up to date after definitions were written. Failing does not undo the write: the next
+    /// write or start makes up for it.
+    pub(crate) async fn definitions_changed(self: &Arc<Self>) {
+        let inner = self.clone();
+        // A task of its own: a client that goes away does not stop it half way.
+        let settled = tokio::spawn(async move { inner.settle().await }).await;
+        if let Ok(Err(failure)) = settled {
+            error!(?failure, "failed to serve the definitions as they are stored");
+        }
+    }
+
+    fn definition_kind(&self) -> Result<Arc<Kind>> {
+        self.catalog
+            .core
+            .iter()
+            .find(|kind| kind.builtin == Some(Builtin::Definition))
+            .cloned()
+            .ok_or_else(Failure::unknown_path)
+    }
+
+    async fn store_own(&self) -> Result<()> {
+        let kind = self.definition_kind()?;
+        let now = self.now_text();
+        let mut writes = Vec::new();
+        for crd in &self.catalog.own {
+            let wanted = definition::own(crd)?;
+            let name = metadata::text(&wanted, "name").to_owned();
+            let key = Key::new(&kind.group, &kind.plural, "", &name)?;
+            match self.store.get(&key).await? {
+                None => {
+                    let mut object = wanted;
+                    let uid = Uuid::new_v4().to_string();
+                    metadata::fill_new(&kind, None, &now, &uid, &mut object);
+                    accept(&mut object, &Used::default(), &now);
+                    writes.push(Write::create(key, encode(&kind, &object)));
+                }
+                Some(stored) => {
+                    let mut object = parse(&stored)?;
+                    let unchanged =
+                        object.get("spec") == wanted.get("spec") && !metadata::is_deleting(&object);
+                    if !unchanged {
+                        object.insert("spec".to_owned(), wanted.get("spec").cloned().unwrap_or_default());
+                        definition::fill_in(Some(&wanted), &mut object);
+                        // It may have been a user's before, who deletes it.
+                        let fields = metadata::of(&mut object);
+                        fields.remove("deletionTimestamp");
+                        fields.remove("finalizers");
+                        metadata::bump_generation(&mut object);
+                        writes.push(Write::update(key, stored.revision, encode(&kind, &object)));
+                    }
+                }
+            }
+        }
+        self.store.commit(writes).await?;
+        Ok(())
+    }
+
+    /// Settles who has which names, stores that, and serves every definition that is established.
+    async fn settle(self: &Arc<Self>) -> Result<()> {
+        let kind = self.definition_kind()?;
+        let mut made = self.catalog.settling.lock().await;
+        for _ in 0..TRIES {
+            let mut documents = self.definitions(&kind).await?;
+            match self.accept_names(&kind, &mut documents).await {
+                Ok(()) => {
+                    self.serve(&mut made, &documents);
+                    drop(made);
+                    self.clean_up(&documents);
+                    return Ok(());
+                }
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Failure::modified(&kind, ""))
+    }
+
+    /// All stored definitions, our own first.
+    async fn definitions(&self, kind: &Kind) -> Result<Vec<(Object, Document)>> {
+        let range = Range::new(&kind.group, &kind.plural, None)?;
+        let listed = self.store.list(&range, Page::default()).await?.objects;
+        let mut documents = Vec::with_capacity(listed.len());
+        for object in listed {
+            let document = parse(&object)?;
+            documents.push((object, document));
+        }
+        documents.sort_by_key(|(object, _)| !self.catalog.is_own(object.key.name()));
+        Ok(documents)
+    }
+
+    /// Gives each definition the names that no other one has.
+    async fn accept_names(
+        &self,
+        kind: &Kind,
+        documents: &mut [(Object, Document)],
+    ) -> Result<(), StoreError> {
+        let now = self.now_text();
+        for index in 0..documents.len() {
+            let group = group_of(&documents[index].1).to_owned();
+            let mut used = Used::default();
+            for core in self.catalog.core.iter().filter(|core| core.versions.iter().any(|v| v.group == group))
+            {
+                used.resources.extend([core.plural.clone(), core.singular.clone()]);
+                used.resources.extend(core.short_names.iter().cloned());
+                used.kinds.extend([core.kind.clone(), core.list_kind.clone()]);
+            }
+            for (other, (_, document)) in documents.iter().enumerate() {
+                if other != index && group_of(document) == group {
+                    used.add(document);
+                }
+            }
+            let (stored, document) = &mut documents[index];
+            if accept(document, &used, &now) {
+                let write = Write::update(stored.key.clone(), stored.revision, encode(kind, document));
+                let committed = self.store.commit(vec![write]).await?;
+                stored.revision = committed.revision;
+            }
+        }
+        Ok(())
+    }
+
+    /// Swaps in the kinds of the established definitions. Those that did not change stay the same.
+    fn serve(&self, made: &mut HashMap<String, (Value, Arc<Kind>)>, documents: &[(Object, Document)]) {
+        let mut kinds = self.catalog.core.clone();
+        let mut next = HashMap::new();
+        for (object, document) in documents.iter().filter(|(_, document)| is_true(document, "Established")) {
+            let name = object.key.name();
+            let essence = json!([
+                metadata::text(document, "uid"),
+                metadata::is_deleting(document),
+                document.get("spec"),
+                document.get("status").map(|status| &status["acceptedNames"]),
+            ]);
+            let kind = match made.remove(name) {
+                Some((before, kind)) if before == essence => kind,
+                old => {
+                    if let Some((_, old)) = old {
+                        old.gone.cancel();
+                    }
+                    match compile(document) {
+                        Ok(kind) => Arc::new(kind),
+                        Err(problem) => {
+                            error!(definition = name, problem, "failed to serve a definition");
+                            continue;
+                        }
+                    }
+                }
+            };
+            kinds.push(kind.clone());
+            next.insert(name.to_owned(), (essence, kind));
+        }
+        match Registry::of(kinds) {
+            Ok(registry) => self.catalog.swap(registry),
+            Err(problem) => error!(%problem, "failed to serve the definitions"),
+        }
+        // After the swap: a watch that ends is opened again on what is served now.
+        for (name, (_, kind)) in made.drain() {
+            info!(definition = name, "a definition is no longer served");
+            kind.gone.cancel();
+        }
+        *made = next;
+    }
+
+    /// The time as metadata carries it: whole seconds, UTC.
+    pub(crate) fn now_text(&self) -> String {
+        (self.now)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+}
+
+fn group_of(document: &Document) -> &str {
+    document.get("spec").and_then(|spec| spec["group"].as_str()).unwrap_or_default()
+}
+
+fn parse(object: &Object) -> Result<Document> {
+    serde_json::from_slice(&object.value).map_err(|error| Failure::internal(&error))
+}
+
+fn encode(kind: &Kind, document: &Document) -> Bytes {
+    Bytes::from(document::encode(&kind.stored().head, document))
+}
+
+fn compile(document: &Document) -> Result<Kind, String> {
+    let document = Value::Object(document.clone());
+    let document = CustomResourceDefinition::deserialize(&document).map_err(|error| error.to_string())?;
+    kinds::custom_kind(&document).map_err(|error| error.to_string())
+}
