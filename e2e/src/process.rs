@@ -44,6 +44,15 @@ impl Process {
         std::fs::read_to_string(&self.output).unwrap_or_default()
     }
 
+    /// The lines of its log with this message.
+    pub fn lines(&self, message: &str) -> Vec<serde_json::Value> {
+        self.output()
+            .lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+            .filter(|line| line["msg"] == message)
+            .collect()
+    }
+
     /// Its process id, while it runs.
     pub fn id(&self) -> Option<u32> {
         self.child.id()

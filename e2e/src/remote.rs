@@ -16,9 +16,21 @@ pub struct Remote {
 impl Remote {
     /// A repository with these files on `main`.
     pub async fn new(files: Vec<(String, String)>) -> Result<Self> {
+        Self::with(files, |backend| backend).await
+    }
+
+    /// A repository that asks for this token.
+    pub async fn private(files: Vec<(String, String)>, token: &str) -> Result<Self> {
+        Self::with(files, |backend| backend.basic_auth("git", crate::secret(token))).await
+    }
+
+    async fn with(
+        files: Vec<(String, String)>,
+        set_up: impl FnOnce(HttpBackend) -> HttpBackend,
+    ) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         commit(folder.path().join("dashboards.git"), files.into_iter().map(put).collect()).await?;
-        let server = HttpBackend::new(folder.path()).start().await?;
+        let server = set_up(HttpBackend::new(folder.path())).start().await?;
         Ok(Self { folder, server })
     }
 

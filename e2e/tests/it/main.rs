@@ -6,5 +6,6 @@ mod demo;
 mod faults;
 mod hostile;
 mod kubectl;
+mod kubernetes;
 mod operators;
 mod pull;
