@@ -287,7 +287,7 @@ fn parse(object: &Object) -> Result<Document> {
 }
 
 fn encode(kind: &Kind, document: &Document) -> Bytes {
-    Bytes::from(document::encode(&kind.stored().head, document))
+    Bytes::from(document::encode(&kind.stored().head, document, b""))
 }
 
 fn compile(document: &Document) -> Result<Kind, String> {

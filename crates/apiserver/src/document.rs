@@ -1,13 +1,18 @@
 //! The bytes of a stored object, and how they become an answer without being parsed.
 //!
 //! A stored value is `{"apiVersion":"…","kind":"…","metadata":{…},…}` in exactly that order and without a
-//! resourceVersion, which is known only at commit. Serving one writes the head of the version that was asked for,
+//! resourceVersion, which is known only at commit. `managedFields` is the first field of its metadata, so that it can
+//! be cut out: what works on the object has no use for it, and it is as large as the rest. Serving one writes the head of the version that was asked for,
 //! the resourceVersion, and the rest of the bytes as they are.
+
+use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
 /// What separates the head of a stored value from its metadata.
 const METADATA: &[u8] = br#""metadata":{"#;
+/// How metadata starts that says who owns which fields.
+const MANAGED: &[u8] = br#""managedFields":"#;
 
 /// A stored value, in its parts.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +51,15 @@ impl<'a> Document<'a> {
         out.push(b'}');
     }
 
+    /// The value of `managedFields`, empty without one, and what follows it.
+    fn managed(&self) -> (&'a [u8], &'a [u8]) {
+        let Some(rest) = self.tail.strip_prefix(MANAGED).filter(|rest| rest.first() == Some(&b'[')) else {
+            return (&[], self.tail);
+        };
+        let (managed, rest) = rest.split_at(1 + end_of_object(&rest[1..]));
+        (managed, rest.strip_prefix(b",").unwrap_or(rest))
+    }
+
     /// Just the labels of the object.
     pub(crate) fn labels(&self) -> Map<String, Value> {
         #[derive(serde::Deserialize)]
@@ -53,12 +67,28 @@ impl<'a> Document<'a> {
             #[serde(default)]
             labels: Map<String, Value>,
         }
-        let metadata = self.metadata();
+        let (_, rest) = self.managed();
+        let metadata = &rest[..end_of_object(rest)];
         let mut object = Vec::with_capacity(metadata.len() + 1);
         object.push(b'{');
         object.extend_from_slice(metadata);
         serde_json::from_slice::<Labelled>(&object).map(|labelled| labelled.labels).unwrap_or_default()
     }
+}
+
+/// A stored value without its `managedFields`, and these; empty when there are none.
+pub(crate) fn split(value: &[u8]) -> (Cow<'_, [u8]>, &[u8]) {
+    let (managed, rest) = Document::new(value).managed();
+    if managed.is_empty() {
+        return (Cow::Borrowed(value), managed);
+    }
+    let head = value.len() - rest.len() - managed.len() - MANAGED.len();
+    // The comma between the two goes with the managers.
+    let head = if rest.first() == Some(&b'}') { head } else { head - 1 };
+    let mut whole = Vec::with_capacity(head + rest.len());
+    whole.extend_from_slice(&value[..head]);
+    whole.extend_from_slice(rest);
+    (Cow::Owned(whole), managed)
 }
 
 /// How an object starts that is only its metadata.
@@ -105,13 +135,23 @@ fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The bytes to store for an object of this stored version's head. Its metadata is not empty (it has a name).
-pub(crate) fn encode(head: &str, object: &Map<String, Value>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1024);
+/// The bytes to store for an object of this stored version's head, with its encoded `managedFields` (empty for none).
+/// Its metadata is not empty (it has a name).
+pub(crate) fn encode(head: &str, object: &Map<String, Value>, managed: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024 + managed.len());
     out.extend_from_slice(head.as_bytes());
-    let mut first = true;
+    let mut first = managed.is_empty();
+    if !first {
+        out.extend_from_slice(MANAGED);
+        out.extend_from_slice(managed);
+    }
     if let Some(Value::Object(metadata)) = object.get("metadata") {
-        for (name, value) in metadata.iter().filter(|(name, _)| *name != "resourceVersion") {
+        // Of an object that was read whole, they are among its fields.
+        if let Some(managed) = metadata.get("managedFields").filter(|_| first) {
+            write_field("managedFields", managed, &mut first, &mut out);
+        }
+        let rest = |name: &str| !matches!(name, "resourceVersion" | "managedFields");
+        for (name, value) in metadata.iter().filter(|(name, _)| rest(name)) {
             write_field(name, value, &mut first, &mut out);
         }
     }
@@ -146,7 +186,7 @@ mod tests {
 
     fn stored(value: Value) -> Vec<u8> {
         let Value::Object(object) = value else { unreachable!() };
-        encode(HEAD, &object)
+        encode(HEAD, &object, b"")
     }
 
     #[test]
@@ -161,6 +201,22 @@ mod tests {
             json!({ "apiVersion": "v2", "kind": "Other", "data": { "metadata": "\"metadata\":{" },
                 "metadata": { "name": "a", "labels": { "x": "}\"{" }, "resourceVersion": "7" } })
         );
+    }
+
+    #[test]
+    fn managers_are_cut_out_and_put_back() {
+        let Value::Object(object) = json!({ "metadata": { "name": "a", "labels": { "x": "[{" } }, "data": {} }) else {
+            unreachable!()
+        };
+        let managed = br#"[{"manager":"]}\"","fieldsV1":{"f:data":{}}}]"#;
+        let stored = encode(HEAD, &object, managed);
+        let (without, cut) = split(&stored);
+        assert_eq!(cut, managed);
+        assert_eq!(*without, encode(HEAD, &object, b""));
+        assert_eq!(split(&without).1, b"");
+        assert_eq!(Document::new(&stored).labels()["x"], "[{");
+        let whole: Value = serde_json::from_slice(&stored).unwrap();
+        assert_eq!(whole["metadata"]["managedFields"][0]["manager"], "]}\"");
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod catalog;
 mod discovery;
 mod document;
 mod failure;
+mod fields;
 mod garbage;
 mod json;
 mod kinds;

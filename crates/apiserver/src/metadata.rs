@@ -91,8 +91,6 @@ pub(crate) fn conform(
         Some(other) => return Err(wrong(other, "metadata", "v1.ObjectMeta")),
     }
     let metadata = of(object);
-    // The owners of fields are not kept: they come with server-side apply.
-    metadata.remove("managedFields");
     metadata.remove("selfLink");
     let mut failure = None;
     metadata.retain(|name, value| {

@@ -7,12 +7,8 @@
 use serde_json::{Map, Value};
 
 /// Lists that merge, by field name: objects by a key, or (no key) plain values as a set.
-const MERGING: [(&str, Option<&str>); 4] = [
-    ("ownerReferences", Some("uid")),
-    ("conditions", Some("type")),
-    ("managedFields", None),
-    ("finalizers", None),
-];
+const MERGING: [(&str, Option<&str>); 3] =
+    [("ownerReferences", Some("uid")), ("conditions", Some("type")), ("finalizers", None)];
 
 /// Merges `patch` into `document`.
 pub(crate) fn merge(document: &mut Value, patch: &Value) -> Result<(), String> {

@@ -13,7 +13,7 @@ use crate::metadata;
 const DATA_MAX: usize = 1024 * 1024;
 
 /// Sets what these kinds default.
-pub(super) fn fill_in(builtin: Builtin, old: Option<&Object>, object: &mut Object) {
+pub(crate) fn fill_in(builtin: Builtin, old: Option<&Object>, object: &mut Object) {
     match builtin {
         Builtin::Secret => {
             if let Some(Value::Object(texts)) = object.remove("stringData") {
@@ -28,7 +28,10 @@ pub(super) fn fill_in(builtin: Builtin, old: Option<&Object>, object: &mut Objec
         }
         Builtin::Namespace => {
             let name = metadata::text(object, "name").to_owned();
-            if let Value::Object(labels) = metadata::of(object).entry("labels").or_insert_with(|| json!({})) {
+            // A name that is generated is not there yet.
+            if !name.is_empty()
+                && let Value::Object(labels) = metadata::of(object).entry("labels").or_insert_with(|| json!({}))
+            {
                 labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
             }
             if let Value::Object(status) = object.entry("status").or_insert_with(|| json!({})) {

@@ -91,13 +91,11 @@ pub(crate) fn take(kind: &Kind, new: &mut Object, old: Option<&Object>) -> Resul
         // Anything but an object or null was refused by `check_types`; null is judged by the schema.
         let Value::Object(value) = value else { return true };
         let removed = value.remove("remove") == Some(json!(true));
-        let raw = match value.get_mut("create") {
-            Some(Value::String(raw)) => std::mem::replace(raw, TAKEN.to_owned()),
+        let raw = match value.remove("create") {
+            Some(Value::String(raw)) => raw,
             _ => String::new(),
         };
-        if raw.is_empty() {
-            value.remove("create");
-        } else {
+        if !raw.is_empty() {
             let given = name_in(value);
             if given.is_some_and(|name| Some(name) != old_name) || removed {
                 let detail = "only one of create, name and remove may be set";
@@ -106,7 +104,8 @@ pub(crate) fn take(kind: &Kind, new: &mut Object, old: Option<&Object>) -> Resul
             if raw.chars().count() > LONGEST {
                 errors.push(FieldError::too_long(format!("secure.{field}.create"), LONGEST as u64));
             }
-            value.remove("name");
+            // Who writes a raw value owns the name that takes its place.
+            value.insert("name".to_owned(), json!(TAKEN));
             secrets.taken.push((field.clone(), SecretString::from(raw)));
         }
         let kept = !removed && !value.is_empty();
@@ -232,15 +231,15 @@ fn create(
     let registry = inner.catalog.current();
     let secret_kind = registry.builtin(Builtin::Secret).ok_or_else(Failure::unknown_path)?;
     let Value::Object(secret) = secret else { return Err(Failure::unknown_path()) };
-    let stored = inner.seal(secret_kind, secret)?;
+    let stored = inner.seal(secret_kind, secret, b"")?;
     Ok((name.clone(), Write::create(secret_key(namespace, &name)?, Bytes::from(stored))))
 }
 
 impl Inner {
     /// What is stored of a Secret.
-    pub(crate) fn seal(&self, kind: &Kind, mut object: Object) -> Result<Vec<u8>> {
+    pub(crate) fn seal(&self, kind: &Kind, mut object: Object, managed: &[u8]) -> Result<Vec<u8>> {
         self.sealer.seal(&mut object).map_err(|error| Failure::internal(&error))?;
-        Ok(document::encode(&kind.stored().head, &object))
+        Ok(document::encode(&kind.stored().head, &object, managed))
     }
 }
 

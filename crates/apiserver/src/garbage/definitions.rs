@@ -162,7 +162,7 @@ async fn update(
         } else {
             let registry = strong.catalog.current();
             let kind: &Kind = registry.builtin(Builtin::Definition).ok_or_else(Failure::unknown_path)?;
-            let value = Bytes::from(document::encode(&kind.stored().head, &document));
+            let value = Bytes::from(document::encode(&kind.stored().head, &document, b""));
             Write::update(key.clone(), stored.revision, value)
         };
         match strong.store.commit(vec![write]).await {

@@ -56,10 +56,11 @@ fn namespace() -> Result<Kind, KindError> {
         "Namespace",
         &json!({
             "spec": { "type": "object", "description": "How the namespace behaves.", "properties": {
-                "finalizers": { "type": "array", "items": { "type": "string" } } } },
+                "finalizers": { "type": "array", "items": { "type": "string" }, "x-kubernetes-list-type": "atomic" } } },
             "status": { "type": "object", "description": "Where the namespace is in its life.", "properties": {
                 "phase": { "type": "string" },
-                "conditions": { "type": "array", "items": { "type": "object",
+                "conditions": { "type": "array", "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["type"], "items": { "type": "object",
                     "x-kubernetes-preserve-unknown-fields": true } } } },
         }),
     )?;
@@ -108,7 +109,7 @@ fn definition() -> Result<Kind, KindError> {
 
 /// core/v1 and events.k8s.io/v1 are one storage; five fields have another name in each.
 fn event() -> Result<Kind, KindError> {
-    let reference = json!({ "type": "object", "properties": {
+    let reference = json!({ "type": "object", "x-kubernetes-map-type": "atomic", "properties": {
         "apiVersion": { "type": "string" }, "fieldPath": { "type": "string" }, "kind": { "type": "string" },
         "name": { "type": "string" }, "namespace": { "type": "string" },
         "resourceVersion": { "type": "string" }, "uid": { "type": "string" } } });

@@ -6,13 +6,15 @@ mod core;
 mod crd;
 pub(crate) mod definition;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use crate::fields::{self, Shape};
 use crate::schema::Schema;
 use crate::table::Column;
 
@@ -63,6 +65,8 @@ pub(crate) struct Served {
     /// `{"apiVersion":"…","kind":"…","metadata":{`: how every object of this version starts on the wire.
     pub(crate) head: String,
     pub(crate) schema: Schema,
+    /// How objects of this version merge.
+    pub(crate) shape: Shape,
     /// The schema as an `OpenAPI` v3 document.
     pub(crate) openapi: Value,
     pub(crate) status_subresource: bool,
@@ -113,6 +117,22 @@ impl Kind {
         &self.versions[self.storage]
     }
 
+    /// Parts of a core kind that are always there on a real server, as its types have them by value: nobody comes to
+    /// own them by setting a field in them.
+    fn structs(&self) -> &'static [&'static [&'static str]] {
+        match self.builtin {
+            Some(Builtin::Namespace) => &[&["spec"], &["status"]],
+            Some(Builtin::Lease) => &[&["spec"]],
+            Some(Builtin::Event) => &[&["source"]],
+            Some(Builtin::Definition) => &[&["spec", "names"], &["status", "acceptedNames"]],
+            Some(Builtin::Secret | Builtin::ConfigMap) | None => &[],
+        }
+    }
+
+    fn version(&self, api_version: &str) -> Option<&Served> {
+        self.versions.iter().find(|served| served.api_version == api_version)
+    }
+
     /// The verbs of the main resource, as discovery names them.
     pub(crate) fn verbs(&self) -> &'static [&'static str] {
         if self.terminating {
@@ -133,6 +153,7 @@ impl Served {
             head: format!("{{\"apiVersion\":{api_version:?},\"kind\":{kind:?},\"metadata\":{{"),
             api_version,
             schema,
+            shape: Shape::root(&openapi),
             openapi,
             status_subresource: false,
             columns: Vec::new(),
@@ -141,6 +162,65 @@ impl Served {
             offered: true,
             deprecation: None,
         }
+    }
+
+    /// Gives fields the names that they have in this version.
+    pub(crate) fn rename(&self, object: &mut Map<String, Value>) {
+        for (stored, served) in self.renames {
+            if let Some(value) = object.remove(*stored) {
+                object.insert((*served).to_owned(), value);
+            }
+        }
+    }
+
+    /// Gives fields the names under which they are stored.
+    pub(crate) fn rename_back(&self, object: &mut Map<String, Value>) {
+        for (stored, served) in self.renames {
+            if let Some(value) = object.remove(*served) {
+                object.insert((*stored).to_owned(), value);
+            }
+        }
+    }
+}
+
+impl fields::Versions for Kind {
+    fn shape(&self, api_version: &str) -> Option<&Shape> {
+        self.version(api_version).map(|served| &served.shape)
+    }
+
+    fn to_version<'a>(&self, object: &'a Map<String, Value>, api_version: &str) -> Cow<'a, Map<String, Value>> {
+        let structs = self.structs();
+        match self.version(api_version) {
+            Some(served) if !served.renames.is_empty() || !structs.is_empty() => {
+                let mut object = object.clone();
+                for path in structs {
+                    fill_in(&mut object, path);
+                }
+                served.rename(&mut object);
+                Cow::Owned(object)
+            }
+            _ => Cow::Borrowed(object),
+        }
+    }
+
+    fn from_version(&self, mut object: Map<String, Value>, api_version: &str) -> Map<String, Value> {
+        if let Some(served) = self.version(api_version) {
+            served.rename_back(&mut object);
+        }
+        for field in self.structs().iter().filter_map(|path| path.first()) {
+            if object.get(*field).and_then(Value::as_object).is_some_and(Map::is_empty) {
+                object.remove(*field);
+            }
+        }
+        object.insert("apiVersion".to_owned(), self.stored().api_version.as_str().into());
+        object
+    }
+}
+
+fn fill_in(object: &mut Map<String, Value>, path: &[&str]) {
+    let Some((first, rest)) = path.split_first() else { return };
+    if let Value::Object(below) = object.entry(*first).or_insert_with(|| Value::Object(Map::new())) {
+        fill_in(below, rest);
     }
 }
 

@@ -181,16 +181,35 @@ pub(crate) enum FieldValidation {
 }
 
 /// What a write asks for beside its body.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct WriteQuery {
     pub(crate) dry_run: bool,
     pub(crate) field_validation: FieldValidation,
+    /// Under which name the fields are owned that are written; empty for the name in the User-Agent.
+    pub(crate) field_manager: String,
+    /// Whether an apply takes fields from their managers; `None` when not given.
+    pub(crate) force: Option<bool>,
 }
 
+/// The longest name of a field manager, in bytes.
+pub(crate) const FIELD_MANAGER_MAX: usize = 128;
+
 impl WriteQuery {
-    /// `options` is the kind that errors name: `CreateOptions`, ….
+    /// `options` is the kind that errors name: `CreateOptions`, …; `ApplyOptions` for an apply patch.
     pub(crate) fn parse(query: &Query, options: &str) -> Result<Self> {
         let mut errors = Vec::new();
+        let field_manager = query.get("fieldManager").unwrap_or_default().to_owned();
+        let force = query.get("force").map(|_| query.flag("force"));
+        match options {
+            "ApplyOptions" if field_manager.is_empty() => {
+                errors.push(FieldError::required("fieldManager", "is required for apply patch"));
+            }
+            "PatchOptions" if force.is_some() => {
+                errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
+            }
+            _ => {}
+        }
+        check_field_manager(&field_manager, &mut errors);
         let mut dry_run = false;
         for value in query.all("dryRun") {
             if value == "All" {
@@ -213,11 +232,28 @@ impl WriteQuery {
             }
         };
         if errors.is_empty() {
-            Ok(Self { dry_run, field_validation })
+            Ok(Self { dry_run, field_validation, field_manager, force })
         } else {
+            let options = if options == "ApplyOptions" { "PatchOptions" } else { options };
             Err(Failure::invalid(options, "meta.k8s.io", "", errors))
         }
     }
+}
+
+/// Refuses names of field managers that are too long or cannot be printed.
+fn check_field_manager(name: &str, errors: &mut Vec<FieldError>) {
+    if name.len() > FIELD_MANAGER_MAX {
+        errors.push(FieldError::too_long("fieldManager", FIELD_MANAGER_MAX as u64));
+    }
+    for (position, c) in name.char_indices().filter(|(_, c)| !is_printable(*c)) {
+        let detail = format!("invalid character U+{:04X} (at position {position})", u32::from(c));
+        errors.push(FieldError::invalid("fieldManager", &Value::String(name.to_owned()), &detail));
+    }
+}
+
+/// Whether Go prints this character: of spaces only the plain one.
+pub(crate) fn is_printable(c: char) -> bool {
+    c == ' ' || !(c.is_control() || c.is_whitespace())
 }
 
 /// A dryRun that is not `All`.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::Context;
+use super::owners::Owners;
 use super::write::{Written, conform, strict};
 use crate::admission;
 use crate::failure::{Failure, Result};
@@ -26,13 +27,18 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     let parsed = read_document(&context.parts.headers, &bytes)?;
     let conformed = conform(&context.target.served, parsed, query.field_validation)?;
     strict(&context.target.served, &conformed.problems, query.field_validation)?;
-    let written = context.create(conformed.object, query).await?;
+    let written = context.create(conformed.object, Owners::Sent(conformed.managers), &query).await?;
     context.written(StatusCode::CREATED, &written, &conformed.problems)
 }
 
 impl Context {
     /// Stores a new object.
-    pub(super) async fn create(&self, mut object: Map<String, Value>, query: WriteQuery) -> Result<Written> {
+    pub(super) async fn create(
+        &self,
+        mut object: Map<String, Value>,
+        owners: Owners,
+        query: &WriteQuery,
+    ) -> Result<Written> {
         let kind = self.kind();
         if !metadata::text(&object, "resourceVersion").is_empty() {
             // The real server answers 500 here, which would be logged as our own error.
@@ -60,6 +66,7 @@ impl Context {
         let base = metadata::text(&object, "generateName").to_owned();
         let generate = metadata::text(&object, "name").is_empty() && !base.is_empty();
         let secrets = admission::take_secrets(kind, &mut object, None)?;
+        let managed = self.owners_of_new(&object, &owners, query).encode();
         let guard = self.neighbours(kind).await;
         for attempt in 1.. {
             let mut object = if generate { object.clone() } else { std::mem::take(&mut object) };
@@ -74,7 +81,7 @@ impl Context {
             self.fail_on(errors, &name)?;
             self.validate(None, &object).await?;
             let extra = secrets.store(&self.inner, kind, &mut object, None).await?;
-            let (plain, stored) = self.encode(object)?;
+            let (plain, stored) = self.encode(object, &managed)?;
             let key = self.target.key(&name)?;
             if query.dry_run {
                 return match self.inner.store.get(&key).await? {

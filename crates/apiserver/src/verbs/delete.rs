@@ -16,6 +16,7 @@ use super::list;
 use super::render::{Renderer, respond};
 use super::write::Written;
 use crate::admission;
+use crate::document;
 use crate::failure::{Failure, FieldError, Result};
 use crate::garbage;
 use crate::kinds::Builtin;
@@ -193,7 +194,7 @@ impl Context {
                 metadata::bump_generation(&mut object);
             }
         }
-        let (plain, stored) = self.encode(object)?;
+        let (plain, stored) = self.encode(object, document::split(&current.value).1)?;
         if marked || options.dry_run() {
             return Ok(Some(Deleted::Marked(Written { plain, revision: current.revision })));
         }

@@ -5,6 +5,7 @@ mod definition;
 mod delete;
 mod get;
 mod list;
+mod owners;
 mod patch;
 mod render;
 mod update;

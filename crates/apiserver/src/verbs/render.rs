@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::document::{self, Document};
 use crate::failure::{Failure, Result};
-use crate::kinds::{Kind, Served, ServedKind};
+use crate::kinds::{Kind, ServedKind};
 use crate::request::{Accept, Query, Shape};
 use crate::server::Inner;
 use crate::store::Object;
@@ -22,14 +22,15 @@ impl Inner {
         if !kind.sealed() {
             return Ok(Cow::Borrowed(value));
         }
-        let mut object = parse(value)?;
+        let (value, managed) = document::split(value);
+        let mut object = parse(&value)?;
         self.sealer.open(&mut object).map_err(|error| Failure::internal(&error))?;
-        Ok(Cow::Owned(document::encode(&kind.stored().head, &object)))
+        Ok(Cow::Owned(document::encode(&kind.stored().head, &object, managed)))
     }
 
-    /// A stored object, parsed and in the clear, in its stored version.
+    /// A stored object, parsed and in the clear, in its stored version and without its `managedFields`.
     pub(crate) fn load(&self, kind: &Kind, object: &Object) -> Result<Map<String, Value>> {
-        let mut map = parse(&object.value)?;
+        let mut map = parse(&document::split(&object.value).0)?;
         if kind.sealed() {
             self.sealer.open(&mut map).map_err(|error| Failure::internal(&error))?;
         }
@@ -127,27 +128,10 @@ pub(super) fn write_whole(served: &ServedKind, plain: &[u8], revision: u64, out:
         Document::new(plain).write(&version.head, revision, out);
         return;
     }
-    let mut object: Map<String, Value> = serde_json::from_slice(plain).unwrap_or_default();
-    to_served(version, &mut object);
-    Document::new(&document::encode(&version.head, &object)).write(&version.head, revision, out);
-}
-
-/// Gives fields the names that they have in this version.
-pub(super) fn to_served(version: &Served, object: &mut Map<String, Value>) {
-    for (stored, served) in version.renames {
-        if let Some(value) = object.remove(*stored) {
-            object.insert((*served).to_owned(), value);
-        }
-    }
-}
-
-/// Gives fields the names under which they are stored.
-pub(super) fn to_stored(version: &Served, object: &mut Map<String, Value>) {
-    for (stored, served) in version.renames {
-        if let Some(value) = object.remove(*served) {
-            object.insert((*stored).to_owned(), value);
-        }
-    }
+    let (plain, managed) = document::split(plain);
+    let mut object: Map<String, Value> = serde_json::from_slice(&plain).unwrap_or_default();
+    version.rename(&mut object);
+    Document::new(&document::encode(&version.head, &object, managed)).write(&version.head, revision, out);
 }
 
 /// An answer of JSON bytes, as YAML if that is what the client accepts.

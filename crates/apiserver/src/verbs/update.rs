@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::Context;
+use super::owners::Owners;
 use super::write::{Written, conform, strict};
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::Kind;
@@ -29,7 +30,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let Some(current) = context.find(&name).await? else {
             if context.kind().create_on_update() && !context.target.status {
                 metadata::of(&mut object).remove("resourceVersion");
-                let written = context.create(object, query).await?;
+                let written = context.create(object, Owners::Sent(conformed.managers), &query).await?;
                 return context.written(StatusCode::CREATED, &written, &conformed.problems);
             }
             return Err(Failure::not_found(context.kind(), &name));
@@ -37,7 +38,8 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let old = context.inner.load(context.kind(), &current)?;
         check_uid(context.kind(), &name, &old, &object)?;
         let version = check_version(context.kind(), &name, &object, current.revision)?;
-        if let Some(written) = context.replace(&current, &old, object.clone(), query).await? {
+        let owners = Owners::Sent(conformed.managers.clone());
+        if let Some(written) = context.replace(&current, &old, object.clone(), owners, &query).await? {
             return respond(&context, &written, &conformed.problems);
         }
         if version.is_some() {

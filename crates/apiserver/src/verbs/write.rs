@@ -9,9 +9,11 @@ use serde_json::{Map, Value};
 use axum::response::Response;
 
 use super::Context;
+use super::owners::{Owners, stored_owners};
 use super::render::{self, Renderer};
 use crate::admission;
 use crate::document;
+use crate::fields;
 use crate::failure::{Failure, FieldError, Result};
 use crate::json::Parsed;
 use crate::kinds::{Builtin, Kind, ServedKind, definition};
@@ -23,6 +25,8 @@ use crate::store::{Committed, Key, Object, Op, Precondition, StoreError, Write};
 pub(super) struct Conformed {
     pub(super) object: Map<String, Value>,
     pub(super) problems: Vec<String>,
+    /// The `managedFields` that it came with.
+    pub(super) managers: Option<Value>,
 }
 
 /// Reads an object of this kind: known fields only, defaults filled in, metadata in its stored form.
@@ -34,6 +38,7 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
     };
     check_type(served, &object)?;
     let mut unknown = Vec::new();
+    let managers = fields::take_sent(&mut object).filter(|managers| !managers.is_null());
     metadata::conform(version, kind, &mut object, &mut unknown)?;
     version.schema.prune(&mut object, &mut unknown);
     if kind.builtin == Some(Builtin::Definition) {
@@ -45,7 +50,10 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
         decode_typed(served, &mut object)?;
     }
     version.schema.apply_defaults(&mut object);
-    render::to_stored(version, &mut object);
+    version.rename_back(&mut object);
+    if let Some(builtin @ (Builtin::Secret | Builtin::Namespace)) = kind.builtin {
+        admission::fill_in_core(builtin, None, &mut object);
+    }
     object.insert("apiVersion".to_owned(), kind.stored().api_version.clone().into());
     object.insert("kind".to_owned(), kind.kind.clone().into());
     let mut problems = Vec::new();
@@ -54,7 +62,7 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
         problems.extend(parsed.duplicates.iter().map(|field| format!("duplicate field {field:?}")));
         problems.extend(unknown.iter().map(|field| format!("unknown field {field:?}")));
     }
-    Ok(Conformed { object, problems })
+    Ok(Conformed { object, problems, managers })
 }
 
 /// Core kinds are typed on a real server: null is absent, and a value of the wrong type is a 400 where a custom
@@ -143,14 +151,14 @@ impl Context {
         Ok(self.inner.store.get(&key).await?)
     }
 
-    /// The bytes of an object in the clear, and what is stored for it.
-    pub(super) fn encode(&self, object: Map<String, Value>) -> Result<(Bytes, Bytes)> {
+    /// The bytes of an object in the clear, and what is stored for it, with its encoded `managedFields`.
+    pub(super) fn encode(&self, object: Map<String, Value>, managed: &[u8]) -> Result<(Bytes, Bytes)> {
         let kind = self.kind();
-        let plain = Bytes::from(document::encode(&kind.stored().head, &object));
+        let plain = Bytes::from(document::encode(&kind.stored().head, &object, managed));
         if !kind.sealed() {
             return Ok((plain.clone(), plain));
         }
-        Ok((plain, Bytes::from(self.inner.seal(kind, object)?)))
+        Ok((plain, Bytes::from(self.inner.seal(kind, object, managed)?)))
     }
 
     /// Commits the write of one object with what admission adds to it. `None`: the object is not as expected.
@@ -203,17 +211,23 @@ impl Context {
         current: &Object,
         old: &Map<String, Value>,
         mut new: Map<String, Value>,
-        query: WriteQuery,
+        owners: Owners,
+        query: &WriteQuery,
     ) -> Result<Option<Written>> {
         let kind = self.kind();
         let separate_status = self.target.served.served().status_subresource;
+        let before = self.inner.plain(kind, &current.value)?;
+        let owners_before = stored_owners(&before);
+        let mut owners = owners;
         if self.target.status {
+            owners = Owners::Known(self.owners_of_changed(old, &new, &owners_before, owners, query));
             new = status_of(old, &new);
         } else if separate_status {
             copy_field(old, &mut new, "status");
         }
         metadata::carry_over(old, &mut new);
         let secrets = admission::take_secrets(kind, &mut new, Some(old))?;
+        let owners = self.owners_of_changed(old, &new, &owners_before, owners, query);
         let guard = self.neighbours(kind).await;
         if !self.target.status {
             self.admit(Some(old), &mut new)?;
@@ -232,11 +246,16 @@ impl Context {
         }
         let mut extra = secrets.store(&self.inner, kind, &mut new, Some(old)).await?;
         let removed = metadata::is_deleting(&new) && metadata::finalizers(&new).is_empty();
-        let (plain, stored) = self.encode(new)?;
+        // Times alone are no change.
+        let managed = if owners.same(&owners_before) && *old == new {
+            document::split(&before).1.to_vec()
+        } else {
+            owners.encode()
+        };
+        let (plain, stored) = self.encode(new, &managed)?;
         if plain.len() > BODY_LIMIT {
             return Err(Failure::too_large(BODY_LIMIT));
         }
-        let before = self.inner.plain(kind, &current.value)?;
         let unchanged = *plain == *before;
         drop(before);
         if query.dry_run || (unchanged && !removed) {

@@ -11,6 +11,7 @@ mod deletion;
 mod discovery;
 mod hostile;
 mod lists;
+mod managed_fields;
 mod patches;
 mod restart;
 mod store;

@@ -1,0 +1,258 @@
+//! What a write does to the managers of an object: an update takes what it changes, an apply owns what it names.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::compare::{Comparison, Mismatch, field_set};
+use super::element::Element;
+use super::managers::{Managers, Operation, Writer};
+use super::merge::{merge, without};
+use super::set::Set;
+use super::shape::Shape;
+
+type Object = Map<String, Value>;
+
+/// The versions of a kind, as managers name them.
+pub(crate) trait Versions {
+    /// The shape of objects in this version; `None` when it is not served any more.
+    fn shape(&self, api_version: &str) -> Option<&Shape>;
+
+    /// An object of the version in which objects are kept, in this version.
+    fn to_version<'a>(&self, object: &'a Object, api_version: &str) -> Cow<'a, Object>;
+
+    /// An object of this version, in the version in which objects are kept.
+    fn from_version(&self, object: Object, api_version: &str) -> Object;
+}
+
+/// Fields that a request cannot change, by the version through which they are named.
+#[derive(Debug, Default)]
+pub(crate) struct Ignored {
+    /// Top-level fields.
+    pub(crate) fields: &'static [&'static str],
+    /// Whether they are ignored in every version, or in that of the request only.
+    pub(crate) in_all_versions: bool,
+}
+
+impl Ignored {
+    fn set(&self, own_version: bool) -> Set {
+        let mut set = Set::default();
+        if own_version || self.in_all_versions {
+            for field in self.fields {
+                set.insert(&[Element::field(field)]);
+            }
+        }
+        set
+    }
+}
+
+/// Fields of an object that nobody owns, because the server sets them or a write could not be without them.
+fn unowned() -> Set {
+    const METADATA: [&str; 9] = [
+        "clusterName",
+        "creationTimestamp",
+        "generation",
+        "managedFields",
+        "name",
+        "namespace",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    ];
+    let mut set = Set::default();
+    for field in ["apiVersion", "kind", "metadata"] {
+        set.insert(&[Element::field(field)]);
+    }
+    for field in METADATA {
+        set.insert(&[Element::field("metadata"), Element::field(field)]);
+    }
+    set
+}
+
+/// A field that another manager owns, and that an apply would change.
+#[derive(Debug, Clone)]
+pub(crate) struct Conflict {
+    pub(crate) writer: Writer,
+    pub(crate) path: Vec<Element>,
+}
+
+/// Why an apply was refused.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    Conflicts(Vec<Conflict>),
+    Mismatch(Mismatch),
+}
+
+impl From<Mismatch> for Refused {
+    fn from(error: Mismatch) -> Self {
+        Self::Mismatch(error)
+    }
+}
+
+/// One write, with all that its managers depend on.
+pub(crate) struct Update<'a> {
+    pub(crate) versions: &'a dyn Versions,
+    pub(crate) writer: Writer,
+    pub(crate) ignored: Ignored,
+    /// Seconds since the epoch.
+    pub(crate) now: i64,
+}
+
+impl Update<'_> {
+    fn shape(&self) -> Result<&Shape, Mismatch> {
+        let missing = || Mismatch(format!("no corresponding type for {}", self.writer.api_version));
+        self.versions.shape(&self.writer.api_version).ok_or_else(missing)
+    }
+
+    /// How two objects differ in a version of theirs.
+    fn compare(&self, old: &Object, new: &Object, api_version: &str) -> Result<Option<Comparison>, Mismatch> {
+        let Some(shape) = self.versions.shape(api_version) else { return Ok(None) };
+        let old = self.versions.to_version(old, api_version);
+        let new = self.versions.to_version(new, api_version);
+        let ignored = self.ignored.set(api_version == self.writer.api_version);
+        Ok(Some(Comparison::of(shape, &old, &new)?.without(&ignored)))
+    }
+
+    /// Takes from the others what changed between two states. Without force, changing what is theirs is a conflict.
+    fn take_from_others(
+        &self,
+        old: &Object,
+        new: &Object,
+        managers: &mut Managers,
+        force: bool,
+    ) -> Result<Comparison, Refused> {
+        self.shape()?;
+        let own = self.compare(old, new, &self.writer.api_version)?.unwrap_or_default();
+        let mut others: Vec<(String, Option<Comparison>)> = Vec::new();
+        let mut conflicts = Vec::new();
+        let mut kept = Vec::with_capacity(managers.entries.len() + 1);
+        for mut entry in std::mem::take(&mut managers.entries) {
+            if self.writer.operation == Operation::Apply && entry.writer.is(&self.writer) {
+                kept.push(entry);
+                continue;
+            }
+            let version = &entry.writer.api_version;
+            let comparison = if *version == self.writer.api_version {
+                &own
+            } else {
+                if !others.iter().any(|(known, _)| known == version) {
+                    others.push((version.clone(), self.compare(old, new, version)?));
+                }
+                match others.iter().find(|(known, _)| known == version) {
+                    Some((_, Some(comparison))) => comparison,
+                    // Managers in a version that is gone are forgotten.
+                    _ => continue,
+                }
+            };
+            let taken = entry.set.intersection(&comparison.modified.union(&comparison.added));
+            if !force {
+                conflicts.extend(
+                    taken.paths().into_iter().map(|path| Conflict { writer: entry.writer.clone(), path }),
+                );
+            }
+            entry.set = entry.set.difference(&taken).difference(&comparison.removed);
+            if !entry.set.is_empty() {
+                kept.push(entry);
+            }
+        }
+        if !conflicts.is_empty() {
+            return Err(Refused::Conflicts(conflicts));
+        }
+        managers.entries = kept;
+        Ok(own)
+    }
+
+    /// The managers after a create, an update or a patch. `old` is empty for a create.
+    pub(crate) fn update(&self, old: &Object, new: &Object, mut managers: Managers) -> Result<Managers, Mismatch> {
+        let own = match self.take_from_others(old, new, &mut managers, true) {
+            Ok(own) => own,
+            Err(Refused::Mismatch(error)) => return Err(error),
+            Err(Refused::Conflicts(_)) => return Err(Mismatch("an update has no conflicts".to_owned())),
+        };
+        let set = own.modified.union(&own.added).difference(&unowned());
+        if !set.is_empty() {
+            let set = match managers.find(&self.writer) {
+                Some(before) => set.union(&before.set),
+                None => set,
+            };
+            managers.set(&self.writer, set, Some(self.now));
+        }
+        managers.cap();
+        Ok(managers)
+    }
+
+    /// The object and its managers after an apply. No object: it stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// Conflicts with other managers, unless forced; or an object that does not fit its schema.
+    pub(crate) fn apply(
+        &self,
+        live: &Object,
+        applied: &Object,
+        mut managers: Managers,
+        force: bool,
+    ) -> Result<(Option<Object>, Managers), Refused> {
+        let version = &self.writer.api_version;
+        let shape = self.shape()?;
+        let live_here = self.versions.to_version(live, version);
+        let merged = merge(shape, &live_here, applied)?;
+        let last = managers.find(&self.writer).cloned();
+        let set = field_set(shape, applied)?.difference_with_children(&self.ignored.set(true));
+        managers.set(&self.writer, set.clone(), None);
+        let merged = match &last {
+            Some(last) if !last.set.is_empty() => {
+                let merged = self.versions.from_version(merged, version);
+                self.prune(merged, &managers, &last.writer.api_version, &last.set)?
+            }
+            _ => self.versions.from_version(merged, version),
+        };
+        self.take_from_others(live, &merged, &mut managers, force)?;
+        let changed = !same_objects(live, &merged);
+        let time = if changed { Some(self.now) } else { last.and_then(|last| last.time) };
+        managers.set(&self.writer, set.difference(&unowned()), time);
+        Ok((changed.then_some(merged), managers))
+    }
+
+    /// Takes out what this manager applied before and does not now, and nobody else owns.
+    fn prune(&self, merged: Object, managers: &Managers, version: &str, last: &Set) -> Result<Object, Mismatch> {
+        let Some(shape) = self.versions.shape(version) else { return Ok(merged) };
+        let merged_then = self.versions.to_version(&merged, version).into_owned();
+        let last = last.with_named_fields(shape);
+        let mut pruned = self.versions.from_version(without(shape, &merged_then, &last), version);
+        // The version of the last apply comes first, as what it needs may be missing in others.
+        let mut versions = vec![version.to_owned()];
+        for entry in &managers.entries {
+            if !versions.contains(&entry.writer.api_version) {
+                versions.push(entry.writer.api_version.clone());
+            }
+        }
+        for version in &versions {
+            let Some(shape) = self.versions.shape(version) else { continue };
+            let mut owned = Set::default();
+            for entry in managers.entries.iter().filter(|entry| entry.writer.api_version == *version) {
+                owned = owned.union(&entry.set);
+            }
+            if owned.is_empty() {
+                continue;
+            }
+            let all = self.versions.to_version(&merged, version);
+            let kept = field_set(shape, &self.versions.to_version(&pruned, version))?.with_named_fields(shape);
+            let gone = field_set(shape, &all)?
+                .with_named_fields(shape)
+                .difference(&kept.union(&owned.with_named_fields(shape)));
+            pruned = self.versions.from_version(without(shape, &all, &gone), version);
+        }
+        // What this manager never owned stays, owned or not.
+        let kept = field_set(shape, &self.versions.to_version(&pruned, version))?.with_named_fields(shape);
+        let gone = field_set(shape, &merged_then)?.with_named_fields(shape).difference(&kept).intersection(&last);
+        Ok(self.versions.from_version(without(shape, &merged_then, &gone), version))
+    }
+}
+
+fn same_objects(a: &Object, b: &Object) -> bool {
+    a.len() == b.len()
+        && a.iter().zip(b).all(|((a_name, a_value), (b_name, b_value))| {
+            a_name == b_name && super::element::same(a_value, b_value)
+        })
+}

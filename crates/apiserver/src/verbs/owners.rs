@@ -1,0 +1,125 @@
+//! Who owns the fields of an object after a write.
+
+use http::header;
+use serde_json::{Map, Value, json};
+
+use super::Context;
+use crate::document;
+use crate::fields::{Ignored, Managers, Operation, Update, Writer, is_reset};
+use crate::kinds::Builtin;
+use crate::request::{FIELD_MANAGER_MAX, WriteQuery, is_printable};
+
+/// Where the managers of an object come from.
+pub(super) enum Owners {
+    /// From the ones that it has, or those that the client sent with it, and what the write changes.
+    Sent(Option<Value>),
+    /// They are known.
+    Known(Managers),
+}
+
+impl Context {
+    /// This write, as it is filed among the managers.
+    pub(super) fn update_of(&self, query: &WriteQuery, operation: Operation) -> Update<'_> {
+        let named = if query.field_manager.is_empty() { self.user_agent() } else { query.field_manager.clone() };
+        let writer = Writer {
+            manager: if named.is_empty() { "unknown".to_owned() } else { named },
+            operation,
+            api_version: self.target.served.served().api_version.clone(),
+            subresource: if self.target.status { "status".to_owned() } else { String::new() },
+        };
+        Update {
+            versions: &**self.kind(),
+            writer,
+            ignored: self.ignored(),
+            now: (self.inner.now)().as_second(),
+        }
+    }
+
+    /// The program that the User-Agent names, as far as it can be printed.
+    fn user_agent(&self) -> String {
+        let value = self.parts.headers.get(header::USER_AGENT);
+        let text = value.map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
+        let mut name = String::new();
+        for c in text.split('/').next().unwrap_or_default().chars().filter(|c| is_printable(*c)) {
+            if name.len() + c.len_utf8() > FIELD_MANAGER_MAX {
+                break;
+            }
+            name.push(c);
+        }
+        name
+    }
+
+    /// The fields that a request to this path cannot change.
+    fn ignored(&self) -> Ignored {
+        let served = self.target.served.served();
+        let (fields, in_all_versions): (&'static [&'static str], bool) = match (self.kind().builtin, self.target.status) {
+            (None, true) => (&["metadata", "spec"], true),
+            (None, false) if served.status_subresource => (&["status"], false),
+            (Some(Builtin::Namespace), true) => (&["spec"], false),
+            (Some(Builtin::Definition), true) => (&["metadata", "spec"], false),
+            (Some(Builtin::Namespace | Builtin::Definition), false) => (&["status"], false),
+            _ => (&[], false),
+        };
+        Ignored { fields, in_all_versions }
+    }
+
+    /// An object of this kind that holds nothing: what there is before a create.
+    pub(super) fn nothing(&self) -> Map<String, Value> {
+        let kind = self.kind();
+        Map::from_iter([
+            ("apiVersion".to_owned(), json!(kind.stored().api_version)),
+            ("kind".to_owned(), json!(kind.kind)),
+        ])
+    }
+
+    /// The managers of a new object.
+    pub(super) fn owners_of_new(&self, new: &Map<String, Value>, owners: &Owners, query: &WriteQuery) -> Managers {
+        let sent = match owners {
+            Owners::Known(managers) => return managers.clone(),
+            Owners::Sent(sent) => sent.as_ref().filter(|sent| !is_reset(sent)),
+        };
+        let base = sent.and_then(|sent| Managers::decode(sent).ok()).unwrap_or_default();
+        self.update_of(query, Operation::Update).update(&self.nothing(), new, base).unwrap_or_else(|error| {
+            tracing::debug!(%error, "the owners of an object's fields are not known");
+            Managers::default()
+        })
+    }
+
+    /// The managers of a changed object, which had these.
+    pub(super) fn owners_of_changed(
+        &self,
+        old: &Map<String, Value>,
+        new: &Map<String, Value>,
+        before: &Managers,
+        owners: Owners,
+        query: &WriteQuery,
+    ) -> Managers {
+        let sent = match owners {
+            Owners::Known(managers) => return managers,
+            // A sub-resource is no place to set the managers.
+            Owners::Sent(_) if self.target.status => None,
+            Owners::Sent(sent) => sent,
+        };
+        let base = match sent {
+            Some(sent) if is_reset(&sent) => Managers::default(),
+            Some(sent) => match Managers::decode(&sent) {
+                Ok(managers) if !managers.is_empty() => managers,
+                _ => before.clone(),
+            },
+            None => before.clone(),
+        };
+        // Of an object whose managers were forgotten, none are recorded until it is applied.
+        if base.is_empty() {
+            return base;
+        }
+        self.update_of(query, Operation::Update).update(old, new, base).unwrap_or_else(|error| {
+            tracing::debug!(%error, "the owners of an object's fields are not known");
+            Managers::default()
+        })
+    }
+}
+
+/// The managers in the stored bytes of an object.
+pub(super) fn stored_owners(value: &[u8]) -> Managers {
+    Managers::read(document::split(value).1)
+}
