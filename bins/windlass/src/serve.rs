@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use secrecy::SecretString;
 use windlass_api::repositories::RepositoryRules;
+use windlass_api::{GroupResource, ParseGroupResourceError};
 use windlass_git::{Git, GitConfig, UrlPolicy};
 use windlass_resources::repository::Sources;
 use windlass_runtime::{Supervisor, signals};
@@ -46,6 +47,10 @@ pub(crate) struct ServeArgs {
     /// A folder that `local` repositories may lie in, as `…/test` checks them; may be given again.
     #[arg(long, value_name = "DIR")]
     local_permitted_prefix: Vec<PathBuf>,
+    /// A kind that repositories may write beside folders and dashboards, such as `widgets.example.com`, as operators have
+    /// it in `resource_kinds`; may be given again.
+    #[arg(long, value_name = "PLURAL.GROUP", value_parser = allowed)]
+    resource_kind: Vec<GroupResource>,
     /// The level of the log, or directives such as `info,windlass_apiserver=debug`.
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log_level: String,
@@ -75,6 +80,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         system_tokens,
         names: args.tls_name,
         rules: RepositoryRules::default(),
+        resource_kinds: args.resource_kind,
     })
     .await?;
     let supervisor = Supervisor::new();
@@ -90,6 +96,15 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     server.start(Sources::new(git, None, args.local_permitted_prefix), &supervisor)?;
     supervisor.run(signals()?, &Health::new(), GRACE).await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A kind that repositories may write.
+fn allowed(text: &str) -> Result<GroupResource, String> {
+    let kind: GroupResource = text.parse().map_err(|error: ParseGroupResourceError| error.to_string())?;
+    match kind.refusal() {
+        None => Ok(kind),
+        Some(why) => Err(why.to_owned()),
+    }
 }
 
 /// A secret from a file, without the line's end.

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use windlass_api::GroupResource;
 use windlass_api::jobs::JobRules;
 use windlass_api::repositories::RepositoryRules;
 use windlass_apiserver::store::{self, Store, StoreOptions};
@@ -17,8 +18,8 @@ use windlass_auth::{
     plain, tls,
 };
 use windlass_repository_api::RepositoryApi;
-use windlass_resources::Clients;
 use windlass_resources::repository::Sources;
+use windlass_resources::{Clients, FurtherKinds};
 use windlass_runtime::Supervisor;
 
 /// Where to listen, and where things are kept.
@@ -37,6 +38,8 @@ pub(crate) struct ServerOptions {
     pub(crate) names: Vec<String>,
     /// What repositories may say.
     pub(crate) rules: RepositoryRules,
+    /// Kinds that repositories may write beside folders and dashboards.
+    pub(crate) resource_kinds: Vec<GroupResource>,
 }
 
 /// A server whose listeners are bound and whose store is open.
@@ -55,6 +58,7 @@ pub(crate) struct Server {
     issuer: Issuer,
     router: axum::Router,
     rules: RepositoryRules,
+    resource_kinds: Vec<GroupResource>,
     listeners: (TcpListener, TcpListener),
 }
 
@@ -98,6 +102,7 @@ impl Server {
             ca_file: keys.ca_file(),
             router: server.router(),
             rules: options.rules,
+            resource_kinds: options.resource_kinds,
             listeners: (api, exchange),
             keys,
             issuer,
@@ -112,6 +117,7 @@ impl Server {
             resources: Clients {
                 folders: self.clients.folders.clone(),
                 dashboards: self.clients.dashboards.clone(),
+                further: FurtherKinds::new(self.clients.further.clone(), self.resource_kinds),
             },
             sources,
             repository_rules: self.rules,

@@ -45,6 +45,9 @@ pub mod annotations {
     pub const SOURCE_CHECKSUM: &str = "grafana.app/sourceChecksum";
     /// Time of the source file.
     pub const SOURCE_TIMESTAMP: &str = "grafana.app/sourceTimestamp";
+    /// Labels and annotations that the source file set, so that those which it drops are taken off: `labels/KEY` and
+    /// `annotations/KEY`, separated by spaces.
+    pub const FILE_METADATA: &str = "windlass.dev/file-metadata";
     /// Name of the folder that holds the resource.
     pub const FOLDER: &str = "grafana.app/folder";
     /// Message of the last change, used as the commit's.

@@ -30,6 +30,7 @@ mod dashboard;
 mod duration;
 mod field_error;
 mod folder;
+mod group_resource;
 mod health;
 mod job;
 mod job_options;
@@ -61,6 +62,7 @@ pub use crate::{
     duration::{GoDuration, ParseDurationError},
     field_error::{FieldError, FieldErrorReason},
     folder::{Folder, FolderSpec},
+    group_resource::{GroupResource, ParseGroupResourceError},
     health::{ErrorDetails, HealthErrorKind, HealthStatus, TokenStatus},
     job::{HistoricJob, Job, JobAction, JobResourceSummary, JobSpec, JobState, JobStatus},
     job_options::{

@@ -12,7 +12,6 @@ use windlass_api::{Job, JobState, Repository};
 use windlass_launch::Context;
 use windlass_lease_queue::kube::KubeStore;
 use windlass_lease_queue::{ConfigError, Queue, QueueConfig};
-use windlass_resources::Clients;
 use windlass_runtime::{BoxError, Operator, Registry, Store, Watch, WatchConfig};
 use windlass_telemetry::ErrorChain;
 
@@ -143,10 +142,7 @@ fn workers(context: &Context, config: &JobsConfig) -> Workers {
     let pull = Pull {
         provisioning: context.clients.provisioning.clone(),
         core: context.clients.core.clone(),
-        clients: Clients {
-            folders: context.clients.folders.clone(),
-            dashboards: context.clients.dashboards.clone(),
-        },
+        clients: context.resources.clone(),
         sources: context.sources.clone(),
         clock: Arc::clone(&context.clock),
         workers: config.sync_workers,

@@ -10,6 +10,7 @@ use windlass_auth::{
 };
 use windlass_git::{Git, GitConfig, GitError, UrlPolicy};
 use windlass_resources::repository::Sources;
+use windlass_resources::{Clients, FurtherKinds};
 use windlass_runtime::{Clock, Scope, Supervisor, SystemClock};
 use windlass_settings::Settings;
 use windlass_telemetry::{Health, Metrics, MetricsError};
@@ -22,6 +23,8 @@ pub struct Context {
     pub clients: ApiClients,
     /// The namespaces that are watched and worked in.
     pub scope: Scope,
+    /// Where files become objects.
+    pub resources: Clients,
     /// Where repositories' files come from.
     pub sources: Sources,
     /// What a repository may say.
@@ -80,8 +83,14 @@ impl Context {
         let check_deadline = operator.git_timeout + Duration::from_secs(5);
         let min_sync_interval = provisioning.min_sync_interval;
         let scope = Scope::new(operator.namespace.clone());
+        let resources = Clients {
+            folders: clients.folders.clone(),
+            dashboards: clients.dashboards.clone(),
+            further: FurtherKinds::new(clients.further.clone(), provisioning.resource_kinds.clone()),
+        };
         Ok(Self {
             clients,
+            resources,
             scope,
             sources,
             repository_rules,
@@ -127,6 +136,12 @@ pub(crate) async fn connect(settings: &Settings) -> Result<ApiClients, ContextEr
         provisioning_url: operator.provisioning_server_url.clone(),
         folders_url: some(&operator.folders_server_url),
         dashboards_url: some(&operator.dashboards_server_url),
+        further_groups: settings
+            .provisioning()
+            .resource_kinds
+            .iter()
+            .map(|kind| kind.group.clone())
+            .collect(),
         exchange: Some(exchange),
         tls,
     })

@@ -10,7 +10,7 @@ use kube::api::{DeleteParams, ListParams, Preconditions};
 use serde_json::json;
 use windlass_api::{Job, Repository, finalizers, labels};
 use windlass_resources::finalize::{Finalize, release, remove};
-use windlass_resources::{Clients, ItemResult, ListError};
+use windlass_resources::{ItemResult, ListError};
 use windlass_runtime::{CallError, Part, deadline, merge_patch};
 
 use crate::reconcile::{CALL, Context};
@@ -89,7 +89,7 @@ impl FinalizeError {
 fn first(failures: &[ItemResult]) -> String {
     failures.first().map_or_else(String::new, |item| {
         let why = item.error.as_ref().map(ToString::to_string).unwrap_or_default();
-        format!("{} {:?} ({}): {why}", item.kind, item.name, item.path)
+        format!("{} {:?} ({}): {why}", item.kind_name(), item.name, item.path)
     })
 }
 
@@ -167,10 +167,7 @@ async fn let_go(
     finalizer: &'static str,
 ) -> Result<Finalized, FinalizeError> {
     let work = Finalize {
-        clients: Clients {
-            folders: context.clients.folders.clone(),
-            dashboards: context.clients.dashboards.clone(),
-        },
+        clients: context.resources.clone(),
         namespace: repository.metadata.namespace.clone().unwrap_or_default(),
         repository: repository.metadata.name.clone().unwrap_or_default(),
         workers: context.parallel,

@@ -39,6 +39,7 @@ impl Operator<windlass_launch::Context> for Repositories {
         let watch = Watch::new(api, config);
         let context = Arc::new(Context {
             clients: process.clients.clone(),
+            resources: process.resources.clone(),
             sources: process.sources.clone(),
             rules: process.repository_rules.clone(),
             clock: Arc::clone(&process.clock),

@@ -10,6 +10,7 @@ use windlass_api::repositories::RepositoryRules;
 use windlass_api::{Job, JobSpec, Repository};
 use windlass_auth::ApiClients;
 use windlass_lease_queue::kube::{InsertError, insert};
+use windlass_resources::Clients;
 use windlass_resources::check::check;
 use windlass_resources::repository::Sources;
 use windlass_runtime::{
@@ -35,6 +36,7 @@ const REFUSED: Duration = Duration::from_mins(5);
 /// What every pass uses.
 pub(crate) struct Context {
     pub(crate) clients: ApiClients,
+    pub(crate) resources: Clients,
     pub(crate) sources: Sources,
     pub(crate) rules: RepositoryRules,
     pub(crate) clock: Arc<dyn Clock>,

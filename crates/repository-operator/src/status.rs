@@ -81,8 +81,11 @@ pub(crate) async fn write_blocked(
                     detail: item.error.as_ref().map(ToString::to_string).unwrap_or_default(),
                     finalizer: error.finalizer().to_owned(),
                     target: Some(DeletionTarget {
-                        group: item.group.to_owned(),
-                        resource: item.kind.to_lowercase() + "s",
+                        group: item.group().to_owned(),
+                        resource: item
+                            .kind
+                            .as_ref()
+                            .map_or_else(String::new, |kind| kind.resource.to_string()),
                         name: item.name.clone(),
                     }),
                 })

@@ -251,14 +251,14 @@ impl Applier {
         if !self.may_go_on() {
             return;
         }
-        let Some(existing) = known_target(&deletion.target) else { return };
-        let item = ItemResult::new(Some(&FOLDER), &deletion.path, &existing.0, Action::Deleted);
+        let Some(Doomed { name, version, .. }) = known_target(&deletion.target) else { return };
+        let item = ItemResult::new(Some(&FOLDER), &deletion.path, &name, Action::Deleted);
         if self.state.has_failed_below(&deletion.path, skip_reason) {
             self.state.record_skipped(item, skip_reason);
             self.state.removal_failed(&deletion.path);
             return;
         }
-        let work = self.objects.delete(&FOLDER, &existing.0, &deletion.path, existing.1.as_deref());
+        let work = self.objects.delete(&FOLDER, &name, &deletion.path, version.as_deref());
         if !self.change(item, work, |removal, item| Some(removed(removal, item))).await {
             self.state.removal_failed(&deletion.path);
         }
@@ -268,32 +268,30 @@ impl Applier {
         let targets = match known_target(&deletion.target) {
             Some(target) => vec![target],
             None => match &deletion.target {
-                Target::FromContent(id) => self.names_from_content(&deletion.path, *id).await,
+                Target::FromContent(id) => self.objects_from_content(&deletion.path, *id).await,
                 _ => Vec::new(),
             },
         };
-        for (name, version) in targets {
-            let item = ItemResult::new(Some(&deletion.kind), &deletion.path, &name, Action::Deleted);
-            let work = self.objects.delete(&deletion.kind, &name, &deletion.path, version.as_deref());
+        for Doomed { kind, name, version } in targets {
+            let item = ItemResult::new(Some(&kind), &deletion.path, &name, Action::Deleted);
+            let work = self.objects.delete(&kind, &name, &deletion.path, version.as_deref());
             if !self.change(item, work, |removal, item| Some(removed(removal, item))).await {
                 self.state.removal_failed(&deletion.path);
             }
         }
     }
 
-    /// Names that the object of a file can have: what its former content says, or, where that says nothing, what
-    /// the API says about the path.
-    async fn names_from_content(
-        &self,
-        path: &str,
-        id: windlass_git::ObjectId,
-    ) -> Vec<(String, Option<String>)> {
-        if let Ok(content) = self.job.source.blob(id, &self.job.cancel).await
-            && let Ok(resource) = self.parse(path, &content, None, &id.to_string())
-        {
-            return vec![(resource.name, None)];
-        }
+    /// What the object of a file can be: what its former content says, or, where that says nothing, what the API says
+    /// about the path.
+    async fn objects_from_content(&self, path: &str, id: windlass_git::ObjectId) -> Vec<Doomed> {
         let context = &self.job.context;
+        if let Ok(content) = self.job.source.blob(id, &self.job.cancel).await {
+            let (kinds, checksum) = (self.job.clients.further.known().await, id.to_string());
+            let of = ParseContext { context, folder: None, checksum: &checksum, kinds: &kinds };
+            if let Ok(ParsedResource { kind, name, .. }) = parse::file(path, &content, &of) {
+                return vec![Doomed { kind, name, version: None }];
+            }
+        }
         let listed = self.listed.get_or_init(|| async {
             let found = managed::list(&self.job.clients, &context.namespace, &context.repository).await;
             found
@@ -301,20 +299,7 @@ impl Applier {
                 .ok()
         });
         let listed = listed.await.iter().flat_map(|managed| &managed.files);
-        listed
-            .filter(|item| item.path == path)
-            .map(|item| (item.name.clone(), Some(item.resource_version.clone())))
-            .collect()
-    }
-
-    fn parse(
-        &self,
-        path: &str,
-        content: &[u8],
-        folder: Option<&str>,
-        checksum: &str,
-    ) -> Result<ParsedResource, parse::FileError> {
-        parse::file(path, content, &ParseContext { context: &self.job.context, folder, checksum })
+        listed.filter(|item| item.path == path).map(|item| Doomed::from(&Existing::from(item))).collect()
     }
 
     /// Reads, parses and writes files. Parsing runs ahead of writing, in the files' order, which decides which of
@@ -368,8 +353,8 @@ impl Applier {
 
     async fn write_file(self: Arc<Self>, loaded: Loaded) {
         let item = loaded.item();
-        let Loaded { write, resource: Ok(resource), previous_name } = loaded else { return };
-        let (start, left_behind) = objects_of(&write, &resource, previous_name);
+        let Loaded { write, resource: Ok(resource), previous } = loaded else { return };
+        let (start, left_behind) = objects_of(&write, &resource, previous);
         let work = self.objects.put_resource(&resource, &write.path, start, &self.kept);
         let renamed = write.previous_path.is_some();
         let done = |action, mut item: ItemResult| {
@@ -381,15 +366,15 @@ impl Applier {
             return;
         }
         let path = write.previous_path.as_ref().unwrap_or(&write.path);
-        for existing in left_behind {
-            self.delete_left_behind(&resource.kind, path, existing).await;
+        for doomed in left_behind {
+            self.delete_left_behind(path, doomed).await;
         }
     }
 
-    /// Deletes the object of a name that a file no longer has, if the file was the last to write it.
-    async fn delete_left_behind(&self, kind: &Kind, path: &str, (name, version): (String, Option<String>)) {
-        let item = ItemResult::new(Some(kind), path, &name, Action::Deleted);
-        let work = self.objects.delete(kind, &name, path, version.as_deref());
+    /// Deletes the object of a name or kind that a file no longer has, if the file was the last to write it.
+    async fn delete_left_behind(&self, path: &str, Doomed { kind, name, version }: Doomed) {
+        let item = ItemResult::new(Some(&kind), path, &name, Action::Deleted);
+        let work = self.objects.delete(&kind, &name, path, version.as_deref());
         self.change(item, work, |removal, item| (removal == Removal::Gone).then_some(item)).await;
     }
 }
@@ -398,29 +383,43 @@ impl Applier {
 fn objects_of(
     write: &FileWrite,
     resource: &ParsedResource,
-    previous_name: Option<String>,
-) -> (Start, Vec<(String, Option<String>)>) {
+    previous: Option<(Kind, String)>,
+) -> (Start, Vec<Doomed>) {
+    let is_same = |kind: &Kind, name: &str| *kind == resource.kind && name == resource.name;
     match &write.known {
         Known::Listed(existing) => {
             let (same, others): (Vec<_>, Vec<_>) =
-                existing.iter().partition(|existing| existing.name == resource.name);
-            let start =
-                same.first().map_or(Start::Absent, |existing| Start::At(existing.resource_version.clone()));
-            let version = |existing: &Existing| Some(existing.resource_version.clone());
-            (start, others.into_iter().map(|existing| (existing.name.clone(), version(existing))).collect())
+                existing.iter().partition(|existing| is_same(&existing.kind, &existing.name));
+            let start = same.first().map_or(Start::Absent, |existing| Start::At((*existing).into()));
+            (start, others.into_iter().map(Doomed::from).collect())
         }
         Known::FromContent(None) => (Start::Absent, Vec::new()),
         Known::FromContent(Some(_)) => {
-            let other = previous_name.filter(|name| *name != resource.name);
-            (Start::Unknown, other.into_iter().map(|name| (name, None)).collect())
+            let other = previous.filter(|(kind, name)| !is_same(kind, name));
+            let other = other.map(|(kind, name)| Doomed { kind, name, version: None });
+            (Start::Unknown, other.into_iter().collect())
         }
     }
 }
 
-fn known_target(target: &Target) -> Option<(String, Option<String>)> {
+/// An object to be deleted.
+struct Doomed {
+    kind: Kind,
+    name: String,
+    version: Option<String>,
+}
+
+impl From<&Existing> for Doomed {
+    fn from(existing: &Existing) -> Self {
+        let Existing { kind, name, resource_version, .. } = existing.clone();
+        Self { kind, name, version: Some(resource_version) }
+    }
+}
+
+fn known_target(target: &Target) -> Option<Doomed> {
     match target {
-        Target::Listed(existing) => Some((existing.name.clone(), Some(existing.resource_version.clone()))),
-        Target::Named(name) => Some((name.clone(), None)),
+        Target::Listed(existing) => Some(existing.into()),
+        Target::Named(kind, name) => Some(Doomed { kind: kind.clone(), name: name.clone(), version: None }),
         Target::FromContent(_) => None,
     }
 }

@@ -5,21 +5,32 @@ use std::collections::BTreeMap;
 use kube::Client;
 use windlass_api::{Repository, SyncTarget, annotations, labels};
 
-use crate::names;
+use crate::{FOLDER, FurtherKinds, Kind, names};
 
-/// Clients of the two API groups that files become objects of; on one server both are the same client.
+/// Clients of the API groups that files become objects of; on one server all are the same client.
 #[derive(Clone)]
 pub struct Clients {
     /// Client of `folder.grafana.app`.
     pub folders: Client,
     /// Client of `dashboard.grafana.app`.
     pub dashboards: Client,
+    /// Whatever else the settings allow.
+    pub further: FurtherKinds,
 }
 
 impl Clients {
-    /// One client for both groups.
+    /// One client for folders and dashboards, and nothing else.
     pub fn same(client: Client) -> Self {
-        Self { folders: client.clone(), dashboards: client }
+        Self { folders: client.clone(), dashboards: client, further: FurtherKinds::none() }
+    }
+
+    /// The client for objects of this kind.
+    pub(crate) fn of(&self, kind: &Kind) -> &Client {
+        match self.further.client() {
+            _ if *kind == FOLDER => &self.folders,
+            Some(further) if kind.is_applied() => further,
+            _ => &self.dashboards,
+        }
     }
 }
 

@@ -16,6 +16,9 @@
 //! Every write to an existing object carries the resourceVersion that was looked at, and every create says that
 //! nothing may be there, so that a writer that was overtaken cannot undo what came after it.
 //!
+//! Folders and dashboards are always there; the settings may allow further kinds ([`FurtherKinds`]), which are looked
+//! up in the API server's discovery and written by server-side apply.
+//!
 //! Start reading at [`plan`](mod@plan); `names.rs` and `parse.rs` hold what must stay exactly as it is for objects
 //! to keep their identity.
 #![cfg_attr(
@@ -34,6 +37,7 @@ pub mod plan;
 pub mod repository;
 
 mod context;
+mod discovery;
 mod kinds;
 mod names;
 mod objects;
@@ -44,7 +48,8 @@ mod wire;
 mod test_source;
 
 pub use self::context::{Clients, Context};
-pub use self::kinds::{DASHBOARD, FOLDER, Kind};
+pub use self::discovery::{FurtherKinds, Kinds};
+pub use self::kinds::{DASHBOARD, FOLDER, Kind, KindNames};
 pub use self::managed::{ListError, Managed, ManagedItem, list_resources};
 pub use self::outcome::{Action, Failure, ItemResult, MayWrite, OnResult, Reason};
 pub use self::plan::Plan;

@@ -18,7 +18,7 @@ const RESTARTS: usize = 3;
 #[derive(Debug, thiserror::Error)]
 #[error("failed to list {resource} managed by repository {repository:?}: {detail}")]
 pub struct ListError {
-    resource: &'static str,
+    resource: String,
     repository: String,
     detail: String,
 }
@@ -26,7 +26,7 @@ pub struct ListError {
 impl ListError {
     pub(crate) fn timeout(repository: &str, limit: std::time::Duration) -> Self {
         let detail = format!("the API did not answer within {limit:?}");
-        Self { resource: "objects", repository: repository.to_owned(), detail }
+        Self { resource: "objects".to_owned(), repository: repository.to_owned(), detail }
     }
 }
 
@@ -45,6 +45,10 @@ pub struct ManagedItem {
     pub folder: Option<Arc<str>>,
     /// Its version when it was listed.
     pub resource_version: String,
+    /// Its UID; empty for kinds whose writes need none.
+    pub uid: String,
+    /// Labels and annotations that its file set ([`windlass_api::annotations::FILE_METADATA`]).
+    pub file_metadata: Option<String>,
 }
 
 /// Everything that a repository manages.
@@ -71,10 +75,31 @@ impl Managed {
 /// Lists what `repository` manages in `namespace`. Memory grows by what is kept of an object, not by its size:
 /// ten thousand take some three megabytes.
 pub async fn list(clients: &Clients, namespace: &str, repository: &str) -> Result<Managed, ListError> {
-    let folders = list_kind(&clients.folders, &FOLDER, namespace, repository);
-    let files = list_kind(&clients.dashboards, &DASHBOARD, namespace, repository);
-    let (folders, files) = futures::try_join!(folders, files)?;
+    let folders = list_kind(clients, &FOLDER, namespace, repository);
+    let files = list_kind(clients, &DASHBOARD, namespace, repository);
+    let further = list_further(clients, namespace, repository);
+    let (folders, mut files, further) = futures::try_join!(folders, files, further)?;
+    if !further.is_empty() {
+        files.extend(further);
+        files.sort_by(|a, b| (&a.path, &a.kind, &a.name).cmp(&(&b.path, &b.kind, &b.name)));
+    }
     Ok(Managed { folders, files })
+}
+
+/// What else the settings allow. A kind that is not served has no objects.
+async fn list_further(
+    clients: &Clients,
+    namespace: &str,
+    repository: &str,
+) -> Result<Vec<ManagedItem>, ListError> {
+    let kinds = clients.further.complete().await;
+    let kinds = kinds.served().map_err(|(resource, detail)| ListError {
+        resource,
+        repository: repository.to_owned(),
+        detail,
+    })?;
+    let lists = kinds.iter().map(|kind| list_kind(clients, kind, namespace, repository));
+    Ok(futures::future::try_join_all(lists).await?.into_iter().flatten().collect())
 }
 
 /// The answer of `GET …/repositories/{name}/resources`.
@@ -88,8 +113,8 @@ pub async fn list_resources(
     let mut items: Vec<ResourceListItem> = items
         .map(|item| ResourceListItem {
             path: item.path,
-            group: item.kind.group.to_owned(),
-            resource: item.kind.resource.to_owned(),
+            group: item.kind.group.to_string(),
+            resource: item.kind.resource.to_string(),
             name: item.name,
             hash: item.checksum.unwrap_or_default(),
             folder: item.folder.as_deref().unwrap_or_default().to_owned(),
@@ -126,24 +151,28 @@ struct ItemMetadata {
     #[serde(default)]
     resource_version: String,
     #[serde(default)]
+    uid: String,
+    #[serde(default)]
     annotations: Annotations,
 }
 
 async fn list_kind(
-    client: &kube::Client,
+    clients: &Clients,
     kind: &Kind,
     namespace: &str,
     repository: &str,
 ) -> Result<Vec<ManagedItem>, ListError> {
-    let collection = Collection { client, kind, version: kind.version, namespace, dry_run: false };
-    let failed =
-        |detail: String| ListError { resource: kind.resource, repository: repository.to_owned(), detail };
+    let client = clients.of(kind);
+    let collection = Collection { client, kind, version: &kind.version, namespace, dry_run: false };
+    let failed = |detail| ListError { resource: kind.plural(), repository: repository.to_owned(), detail };
     let mut restarts = 0;
     loop {
         match list_pages(&collection, repository).await {
             Ok(items) => return Ok(items),
             // The snapshot behind a continue token is gone: start over, nothing was done with the first pages.
             Err(error) if error.is(410) && restarts < RESTARTS => restarts += 1,
+            // The definition was deleted, and every object with it.
+            Err(error) if error.is(404) && kind.is_applied() => return Ok(Vec::new()),
             Err(error) => return Err(failed(error.to_string())),
         }
     }
@@ -173,12 +202,14 @@ async fn list_pages(collection: &Collection<'_>, repository: &str) -> Result<Vec
                 })
             });
             items.push(ManagedItem {
-                kind: *collection.kind,
+                kind: collection.kind.clone(),
                 name: metadata.name,
                 path: marks.source_path.unwrap_or_default().trim_end_matches('/').to_owned(),
                 checksum: marks.source_checksum.filter(|checksum| !checksum.is_empty()),
                 folder,
                 resource_version: metadata.resource_version,
+                uid: if collection.kind.is_applied() { metadata.uid } else { String::new() },
+                file_metadata: marks.file_metadata,
             });
         }
         token = page.metadata.token.filter(|token| !token.is_empty());

@@ -13,7 +13,7 @@ use windlass_api::annotations::MANAGER_KIND_REPO;
 
 use crate::folders::Folder;
 use crate::parse::ParsedResource;
-use crate::plan::FolderAction;
+use crate::plan::{Existing, FolderAction};
 use crate::wire::{Answer, CallError, Collection, PatchKind};
 use crate::{Action, Clients, Context, FOLDER, Failure, Kind, MayWrite, Reason};
 
@@ -35,6 +35,8 @@ pub(crate) struct Annotations {
     pub(crate) source_checksum: Option<String>,
     #[serde(rename = "grafana.app/folder")]
     pub(crate) folder: Option<String>,
+    #[serde(rename = "windlass.dev/file-metadata")]
+    pub(crate) file_metadata: Option<String>,
 }
 
 /// As much of an object as decisions need.
@@ -50,6 +52,8 @@ struct Head {
 struct HeadMetadata {
     #[serde(default)]
     resource_version: String,
+    #[serde(default)]
+    uid: String,
     #[serde(default)]
     annotations: Annotations,
     labels: Option<serde::de::IgnoredAny>,
@@ -92,8 +96,39 @@ impl From<Failure> for Halt {
 #[derive(Debug, Clone)]
 pub(crate) enum Start {
     Absent,
-    At(String),
+    At(At),
     Unknown,
+}
+
+/// An object as it was looked at.
+#[derive(Debug, Clone)]
+pub(crate) struct At {
+    pub(crate) version: String,
+    pub(crate) uid: String,
+    pub(crate) has_labels: bool,
+    pub(crate) file_metadata: Option<String>,
+}
+
+impl From<&Existing> for At {
+    fn from(existing: &Existing) -> Self {
+        Self {
+            version: existing.resource_version.clone(),
+            uid: existing.uid.clone(),
+            has_labels: true,
+            file_metadata: existing.file_metadata.clone(),
+        }
+    }
+}
+
+impl From<HeadMetadata> for At {
+    fn from(head: HeadMetadata) -> Self {
+        Self {
+            version: head.resource_version,
+            uid: head.uid,
+            has_labels: head.labels.is_some(),
+            file_metadata: head.annotations.file_metadata,
+        }
+    }
 }
 
 /// What became of a deletion.
@@ -117,7 +152,7 @@ pub(crate) struct Objects {
 
 impl Objects {
     fn collection<'a>(&'a self, kind: &'a Kind, version: &'a str) -> Collection<'a> {
-        let client = if *kind == FOLDER { &self.clients.folders } else { &self.clients.dashboards };
+        let client = self.clients.of(kind);
         Collection { client, kind, version, namespace: &self.context.namespace, dry_run: self.dry_run }
     }
 
@@ -137,27 +172,25 @@ impl Objects {
         kept: &HashSet<String>,
     ) -> Result<Action, Halt> {
         let kind = &resource.kind;
-        let collection = self.collection(kind, resource.version);
+        let collection = self.collection(kind, &resource.version);
         let failed = |error| failure(kind, &resource.name, "write", error);
         let mut next = start;
-        let mut has_labels = true;
         for _ in 0..ATTEMPTS {
             next = match next {
                 Start::Absent => {
                     self.gate()?;
-                    let body = body::create(resource, &self.context.namespace);
-                    match collection.create(body).await {
+                    match self.create(&collection, resource).await {
                         Ok(()) => return Ok(Action::Created),
                         Err(error) if error.is_already_exists() => Start::Unknown,
+                        Err(error) if kind.is_applied() && error.is(409) => Start::Unknown,
                         Err(error) => return Err(failed(error).into()),
                     }
                 }
-                Start::At(version) => {
+                Start::At(at) => {
                     self.gate()?;
-                    let body = body::patch(resource, &version, has_labels);
-                    match collection.patch(&resource.name, PatchKind::Json, body).await {
+                    match self.update(&collection, resource, &at).await {
                         Ok(()) => return Ok(Action::Updated),
-                        Err(error) if error.is(404) => Start::Absent,
+                        Err(error) if error.is(404) && !kind.is_applied() => Start::Absent,
                         Err(error) if error.is(409) => Start::Unknown,
                         Err(error) => return Err(failed(error).into()),
                     }
@@ -175,8 +208,7 @@ impl Objects {
                                 return Ok(Action::Ignored);
                             }
                         }
-                        has_labels = head.metadata.labels.is_some();
-                        Start::At(head.metadata.resource_version)
+                        Start::At(head.metadata.into())
                     }
                 },
             };
@@ -184,13 +216,35 @@ impl Objects {
         Err(busy(kind, &resource.name).into())
     }
 
+    async fn create(&self, collection: &Collection<'_>, resource: &ParsedResource) -> Result<(), CallError> {
+        let namespace = &self.context.namespace;
+        if resource.kind.is_applied() {
+            collection.apply(&resource.name, body::apply_new(resource, namespace)).await
+        } else {
+            collection.create(body::create(resource, namespace)).await
+        }
+    }
+
+    async fn update(
+        &self,
+        collection: &Collection<'_>,
+        resource: &ParsedResource,
+        at: &At,
+    ) -> Result<(), CallError> {
+        if resource.kind.is_applied() {
+            collection.apply(&resource.name, body::apply(resource, &self.context.namespace, at)).await
+        } else {
+            collection.patch(&resource.name, PatchKind::Json, body::patch(resource, at)).await
+        }
+    }
+
     /// Creates or updates a folder; `Ignored` means that it was as it should be.
     pub(crate) async fn put_folder(&self, folder: &Folder, action: &FolderAction) -> Result<Action, Halt> {
-        let collection = self.collection(&FOLDER, FOLDER.version);
+        let collection = self.collection(&FOLDER, &FOLDER.version);
         let failed = |error| failure(&FOLDER, &folder.id, "write", error);
         let mut next = match action {
             FolderAction::Create => Start::Absent,
-            FolderAction::Update(existing) => Start::At(existing.resource_version.clone()),
+            FolderAction::Update(existing) => Start::At(existing.into()),
             FolderAction::Ensure => Start::Unknown,
         };
         for _ in 0..ATTEMPTS {
@@ -203,9 +257,9 @@ impl Objects {
                         Err(error) => return Err(failed(error).into()),
                     }
                 }
-                Start::At(version) => {
+                Start::At(at) => {
                     self.gate()?;
-                    let body = body::patch_folder(folder, &version, &self.context);
+                    let body = body::patch_folder(folder, &at.version, &self.context);
                     match collection.patch(&folder.id, PatchKind::Merge, body).await {
                         Ok(()) => return Ok(Action::Updated),
                         Err(error) if error.is(404) => Start::Absent,
@@ -221,7 +275,7 @@ impl Objects {
                         if is_same_folder(&head, folder, &self.context) {
                             return Ok(Action::Ignored);
                         }
-                        Start::At(head.metadata.resource_version)
+                        Start::At(head.metadata.into())
                     }
                 },
             };
@@ -237,7 +291,7 @@ impl Objects {
         path: &str,
         resource_version: Option<&str>,
     ) -> Result<Removal, Halt> {
-        let collection = self.collection(kind, kind.version);
+        let collection = self.collection(kind, &kind.version);
         let failed = |error| failure(kind, name, "delete", error);
         let mut version = resource_version.map(str::to_owned);
         for _ in 0..ATTEMPTS {
@@ -271,7 +325,7 @@ impl Objects {
         name: &str,
         resource_version: &str,
     ) -> Result<Removal, Halt> {
-        let collection = self.collection(kind, kind.version);
+        let collection = self.collection(kind, &kind.version);
         let failed = |error| failure(kind, name, "release", error);
         let mut version = Some(resource_version.to_owned());
         for _ in 0..ATTEMPTS {

@@ -140,10 +140,8 @@ pub struct ItemResult {
     /// Where a renamed file was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous_path: Option<String>,
-    /// API group of the object; empty if the file could not be read so far as to know.
-    pub group: &'static str,
-    /// Kind of the object; empty as `group`.
-    pub kind: &'static str,
+    /// What the object is; nothing if the file could not be read so far as to know.
+    pub kind: Option<Kind>,
     /// Name of the object; empty if not known.
     pub name: String,
     /// What was done, or was to be done when there is an error.
@@ -158,12 +156,21 @@ impl ItemResult {
         Self {
             path: path.to_owned(),
             previous_path: None,
-            group: kind.map_or("", |kind| kind.group),
-            kind: kind.map_or("", |kind| kind.kind),
+            kind: kind.cloned(),
             name: name.to_owned(),
             action,
             error: None,
         }
+    }
+
+    /// API group of the object; empty if it is not known, and for the core group.
+    pub fn group(&self) -> &str {
+        self.kind.as_ref().map_or("", |kind| &kind.group)
+    }
+
+    /// Kind of the object; empty if it is not known.
+    pub fn kind_name(&self) -> &str {
+        self.kind.as_ref().map_or("", |kind| &kind.kind)
     }
 
     pub(crate) fn failed(mut self, failure: Failure) -> Self {

@@ -10,13 +10,13 @@ mod format;
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
-use windlass_api::annotations;
+use windlass_api::{annotations, labels};
 
 use self::document::RawObject;
 pub use self::error::FileError;
 pub use self::format::MAX_NESTING;
 use crate::paths::Format;
-use crate::{Context, DASHBOARD, FOLDER, Kind, names, paths};
+use crate::{Context, DASHBOARD, FOLDER, Kind, Kinds, names, paths};
 
 /// Label that Grafana keeps for its own use; it belongs to one instance and is never carried over.
 const INTERNAL_ID: &str = "grafana.app/deprecatedInternalID";
@@ -36,6 +36,8 @@ pub struct ParseContext<'a> {
     pub folder: Option<&'a str>,
     /// Hash of the file.
     pub checksum: &'a str,
+    /// What files can become.
+    pub kinds: &'a Kinds,
 }
 
 /// A file that was understood.
@@ -44,15 +46,24 @@ pub struct ParsedResource {
     /// What it is.
     pub kind: Kind,
     /// The version that the document names.
-    pub version: &'static str,
+    pub version: String,
     /// Name of the object: the document's, or one computed from its path.
     pub name: String,
     /// Labels of the document, and ours.
     pub labels: BTreeMap<String, String>,
     /// Annotations of the document, and the manager's.
     pub annotations: BTreeMap<String, String>,
-    /// The spec, as JSON.
-    pub spec: String,
+    /// What else the document says.
+    pub content: Content,
+}
+
+/// What a document says beside its type and metadata.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// The `spec`, as JSON: all that there is to a dashboard.
+    Spec(String),
+    /// Every member but the status, as JSON without the outermost braces: `"data":{…},"immutable":true`.
+    Members(String),
 }
 
 /// Reads one file. `path` is relative to the repository's path and decides the format by its extension.
@@ -69,10 +80,19 @@ pub fn file(path: &str, bytes: &[u8], of: &ParseContext<'_>) -> Result<ParsedRes
         None => classic(&document, path, of)?,
     };
     check_name(&resource.name)?;
+    let ours = of.context.annotations(path, Some(of.checksum), of.folder);
+    for key in [annotations::SOURCE_TIMESTAMP, annotations::FOLDER, annotations::FILE_METADATA] {
+        resource.annotations.remove(key);
+    }
+    resource.labels.remove(labels::MANAGED_BY_ID);
+    resource.annotations.retain(|key, _| !ours.contains_key(key));
+    let file_metadata = file_metadata(&resource);
     resource.labels.extend([of.context.label()]);
-    resource.annotations.remove(annotations::SOURCE_TIMESTAMP);
-    resource.annotations.remove(annotations::FOLDER);
-    resource.annotations.extend(of.context.annotations(path, Some(of.checksum), of.folder));
+    resource.annotations.extend(ours);
+    // Server-side apply remembers by itself.
+    if !file_metadata.is_empty() && !resource.kind.is_applied() {
+        resource.annotations.insert(annotations::FILE_METADATA.to_owned(), file_metadata);
+    }
     Ok(resource)
 }
 
@@ -86,18 +106,21 @@ fn object(
     if group == FOLDER.group && kind == FOLDER.kind {
         return Err(FileError::FolderDocument);
     }
-    if group != DASHBOARD.group || kind != DASHBOARD.kind {
-        return Err(FileError::UnsupportedKind { api_version: join(group, version), kind: kind.to_owned() });
-    }
-    let Some(version) = DASHBOARD.served(version) else {
+    let kind = of.kinds.find(group, version, kind)?;
+    if !kind.serves(version) {
         return Err(FileError::UnsupportedVersion {
+            resource: kind.plural(),
             version: version.to_owned(),
-            served: DASHBOARD.versions,
+            served: kind.versions.iter().map(ToString::to_string).collect(),
         });
-    };
+    }
     let metadata = document.metadata()?;
     check_namespace(metadata.namespace.as_deref(), of.context)?;
-    let spec: RawObject<'_> = document.spec()?;
+    let content = if kind.is_applied() {
+        Content::Members(members(document.fields(), &["apiVersion", "kind", "metadata", "status"]))
+    } else {
+        Content::Spec(spec_text(&document.spec()?))
+    };
     let given = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
     let name =
         given(metadata.name.as_ref()).unwrap_or_else(|| match given(metadata.generate_name.as_ref()) {
@@ -108,7 +131,7 @@ fn object(
     labels.remove(INTERNAL_ID);
     let mut annotations = metadata.annotations.unwrap_or_default();
     annotations.remove(LAST_APPLIED);
-    Ok(ParsedResource { kind: DASHBOARD, version, name, labels, annotations, spec: spec_text(&spec) })
+    Ok(ParsedResource { kind, version: version.to_owned(), name, labels, annotations, content })
 }
 
 /// A dashboard as Grafana exports it: no metadata, the name in `uid`.
@@ -127,20 +150,27 @@ fn classic(
     };
     Ok(ParsedResource {
         kind: DASHBOARD,
-        version: "v0alpha1",
+        version: "v0alpha1".to_owned(),
         name,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
-        spec: spec_text(document.fields()),
+        content: Content::Spec(spec_text(document.fields())),
     })
 }
 
 /// The JSON of a spec without the keys that belong to one instance.
 fn spec_text(spec: &RawObject<'_>) -> String {
-    let fields = || spec.0.iter().filter(|(key, _)| !INSTANCE_KEYS.contains(&key.as_ref()));
+    let mut out = members(spec, &INSTANCE_KEYS);
+    out.insert(0, '{');
+    out.push('}');
+    out
+}
+
+/// The members of a JSON object as text, without braces and without those of these names.
+fn members(object: &RawObject<'_>, without: &[&str]) -> String {
+    let fields = || object.0.iter().filter(|(key, _)| !without.contains(&key.as_ref()));
     let mut out =
         String::with_capacity(2 + fields().map(|(k, v)| k.len() + v.get().len() + 4).sum::<usize>());
-    out.push('{');
     for (index, (key, value)) in fields().enumerate() {
         if index > 0 {
             out.push(',');
@@ -149,8 +179,15 @@ fn spec_text(spec: &RawObject<'_>) -> String {
         out.push(':');
         out.push_str(value.get());
     }
-    out.push('}');
     out
+}
+
+/// The labels and annotations that a document sets, as [`annotations::FILE_METADATA`] keeps them.
+fn file_metadata(resource: &ParsedResource) -> String {
+    let labels = resource.labels.keys().map(|key| format!("labels/{key}"));
+    let keys: Vec<String> =
+        labels.chain(resource.annotations.keys().map(|key| format!("annotations/{key}"))).collect();
+    keys.join(" ")
 }
 
 fn push_json_string(out: &mut String, text: &str) {
@@ -200,6 +237,7 @@ pub(crate) fn folder(bytes: &[u8], context: &Context) -> Result<FolderDocument, 
             return Err(FileError::UnsupportedKind {
                 api_version: join(group, version),
                 kind: kind.to_owned(),
+                further: Vec::new(),
             });
         }
         None => return Err(FileError::UnknownFormat),

@@ -73,15 +73,29 @@ pub struct Notice {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Existing {
+    /// What it is.
+    pub kind: Kind,
     /// Its name.
     pub name: String,
     /// Its version when it was looked at.
     pub resource_version: String,
+    /// Its UID; empty for kinds whose writes need none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// Labels and annotations that its file set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_metadata: Option<String>,
 }
 
 impl From<&ManagedItem> for Existing {
     fn from(item: &ManagedItem) -> Self {
-        Self { name: item.name.clone(), resource_version: item.resource_version.clone() }
+        Self {
+            kind: item.kind.clone(),
+            name: item.name.clone(),
+            resource_version: item.resource_version.clone(),
+            uid: item.uid.clone(),
+            file_metadata: item.file_metadata.clone(),
+        }
     }
 }
 
@@ -153,8 +167,6 @@ pub struct FolderWrite {
 /// An object to be deleted, if it still comes from the path that it is deleted for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Deletion {
-    /// What it is.
-    pub kind: Kind,
     /// The file or directory.
     pub path: String,
     /// The object.
@@ -168,14 +180,14 @@ pub enum Target {
     /// This one.
     Listed(Existing),
     /// The one of this name, at whatever version.
-    Named(String),
+    Named(Kind, String),
     /// The one that this content describes.
     FromContent(ObjectId),
 }
 
 impl Deletion {
     fn listed(item: &ManagedItem) -> Self {
-        Self { kind: item.kind, path: item.path.clone(), target: Target::Listed(item.into()) }
+        Self { path: item.path.clone(), target: Target::Listed(item.into()) }
     }
 }
 
@@ -290,12 +302,13 @@ impl fmt::Display for FileWrite {
 
 impl fmt::Display for Deletion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} /{}", self.kind.kind.to_lowercase(), self.path)?;
-        match &self.target {
-            Target::Listed(existing) => write!(f, " = {}", existing.name),
-            Target::Named(name) => write!(f, " = {name}"),
-            Target::FromContent(_) => Ok(()),
-        }
+        let path = &self.path;
+        let (kind, name) = match &self.target {
+            Target::Listed(existing) => (&existing.kind, &existing.name),
+            Target::Named(kind, name) => (kind, name),
+            Target::FromContent(_) => return write!(f, "object of /{path}"),
+        };
+        write!(f, "{} /{path} = {name}", kind.kind.to_lowercase())
     }
 }
 

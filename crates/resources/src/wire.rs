@@ -93,10 +93,13 @@ pub(crate) struct Collection<'a> {
 
 impl Collection<'_> {
     fn path(&self, name: Option<&str>) -> String {
-        let mut path = format!("/apis/{}/{}/namespaces/", self.kind.group, self.version);
+        let mut path = match &*self.kind.group {
+            "" => format!("/api/{}/namespaces/", self.version),
+            group => format!("/apis/{group}/{}/namespaces/", self.version),
+        };
         push_encoded(&mut path, self.namespace);
         path.push('/');
-        path.push_str(self.kind.resource);
+        path.push_str(&self.kind.resource);
         if let Some(name) = name {
             path.push('/');
             push_encoded(&mut path, name);
@@ -115,11 +118,13 @@ impl Collection<'_> {
 
     pub(crate) async fn create(&self, body: Bytes) -> Result<(), CallError> {
         let path = self.write_path(None);
-        self.call(Method::POST, &path, Answer::Metadata, Some("application/json"), body).await.map(drop)
+        call(self.client, Method::POST, &path, Answer::Metadata, Some("application/json"), body)
+            .await
+            .map(drop)
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, name: &str, answer: Answer) -> Result<T, CallError> {
-        let body = self.call(Method::GET, &self.path(Some(name)), answer, None, Bytes::new()).await?;
+        let body = call(self.client, Method::GET, &self.path(Some(name)), answer, None, Bytes::new()).await?;
         parse(&body)
     }
 
@@ -129,7 +134,18 @@ impl Collection<'_> {
             PatchKind::Merge => "application/merge-patch+json",
         };
         let path = self.write_path(Some(name));
-        self.call(Method::PATCH, &path, Answer::Metadata, Some(content_type), body).await.map(drop)
+        call(self.client, Method::PATCH, &path, Answer::Metadata, Some(content_type), body).await.map(drop)
+    }
+
+    /// Server-side apply: whatever somebody else says of these fields.
+    pub(crate) async fn apply(&self, name: &str, body: Bytes) -> Result<(), CallError> {
+        let mut path = self.path(Some(name));
+        let _ = write!(path, "?fieldManager={FIELD_MANAGER}&force=true&fieldValidation=Strict");
+        if self.dry_run {
+            path.push_str("&dryRun=All");
+        }
+        let content_type = Some("application/apply-patch+yaml");
+        call(self.client, Method::PATCH, &path, Answer::Metadata, content_type, body).await.map(drop)
     }
 
     /// Deletes the object if it still has this resourceVersion.
@@ -145,7 +161,9 @@ impl Collection<'_> {
             options["dryRun"] = serde_json::json!(["All"]);
         }
         let body = Bytes::from(options.to_string());
-        self.call(Method::DELETE, &path, Answer::Metadata, Some("application/json"), body).await.map(drop)
+        call(self.client, Method::DELETE, &path, Answer::Metadata, Some("application/json"), body)
+            .await
+            .map(drop)
     }
 
     /// One page of what a label selects.
@@ -164,67 +182,72 @@ impl Collection<'_> {
             path.push_str("&continue=");
             push_encoded(&mut path, token);
         }
-        let body = self.call(Method::GET, &path, Answer::MetadataList, None, Bytes::new()).await?;
+        let body = call(self.client, Method::GET, &path, Answer::MetadataList, None, Bytes::new()).await?;
         parse(&body)
     }
+}
 
-    /// One request, tried again while the server is busy or cannot be reached. A write that is repeated although it was
-    /// made meets what it made: a create is told that the object exists, a patch or delete that it has changed or is
-    /// gone, and the caller looks at what is there.
-    async fn call(
-        &self,
-        method: Method,
-        path: &str,
-        answer: Answer,
-        content_type: Option<&'static str>,
-        body: Bytes,
-    ) -> Result<Bytes, CallError> {
-        let mut pause = FIRST_PAUSE;
-        let mut tries = 1;
-        loop {
-            match self.call_once(method.clone(), path, answer, content_type, body.clone()).await {
-                Err(error) if tries < error.tries() => {
-                    tries += 1;
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
-                other => return other,
+/// Reads what is no object, such as discovery.
+pub(crate) async fn get_json<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, CallError> {
+    let body = call(client, Method::GET, path, Answer::Whole, None, Bytes::new()).await?;
+    parse(&body)
+}
+
+/// One request, tried again while the server is busy or cannot be reached. A write that is repeated although it was
+/// made meets what it made: a create is told that the object exists, a patch or delete that it has changed or is
+/// gone, and the caller looks at what is there.
+async fn call(
+    client: &Client,
+    method: Method,
+    path: &str,
+    answer: Answer,
+    content_type: Option<&'static str>,
+    body: Bytes,
+) -> Result<Bytes, CallError> {
+    let mut pause = FIRST_PAUSE;
+    let mut tries = 1;
+    loop {
+        match call_once(client, method.clone(), path, answer, content_type, body.clone()).await {
+            Err(error) if tries < error.tries() => {
+                tries += 1;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
             }
+            other => return other,
         }
     }
+}
 
-    async fn call_once(
-        &self,
-        method: Method,
-        path: &str,
-        answer: Answer,
-        content_type: Option<&'static str>,
-        body: Bytes,
-    ) -> Result<Bytes, CallError> {
-        let unusable = |what| {
-            move |error: &dyn std::fmt::Display| CallError::Unusable { what, detail: error.to_string() }
-        };
-        let accept = match answer {
-            Answer::Metadata => METADATA_ONLY,
-            Answer::MetadataList => METADATA_LIST,
-            Answer::Whole => WHOLE,
-        };
-        let mut request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept);
-        if let Some(content_type) = content_type {
-            request = request.header(header::CONTENT_TYPE, content_type);
-        }
-        let request = request.body(Body::from(body)).map_err(|error| unusable("build a request")(&error))?;
-        let lost =
-            |what, error: &dyn std::fmt::Display| CallError::Unreachable { what, detail: error.to_string() };
-        let response = self.client.send(request).await.map_err(|error| lost("reach the API", &error))?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_ANSWER)
-            .collect()
-            .await
-            .map_err(|error| lost("read the API's answer", &error))?
-            .to_bytes();
-        if status.is_success() { Ok(body) } else { Err(refused(status.as_u16(), &body)) }
+async fn call_once(
+    client: &Client,
+    method: Method,
+    path: &str,
+    answer: Answer,
+    content_type: Option<&'static str>,
+    body: Bytes,
+) -> Result<Bytes, CallError> {
+    let unusable =
+        |what| move |error: &dyn std::fmt::Display| CallError::Unusable { what, detail: error.to_string() };
+    let accept = match answer {
+        Answer::Metadata => METADATA_ONLY,
+        Answer::MetadataList => METADATA_LIST,
+        Answer::Whole => WHOLE,
+    };
+    let mut request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept);
+    if let Some(content_type) = content_type {
+        request = request.header(header::CONTENT_TYPE, content_type);
     }
+    let request = request.body(Body::from(body)).map_err(|error| unusable("build a request")(&error))?;
+    let lost =
+        |what, error: &dyn std::fmt::Display| CallError::Unreachable { what, detail: error.to_string() };
+    let response = client.send(request).await.map_err(|error| lost("reach the API", &error))?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), MAX_ANSWER)
+        .collect()
+        .await
+        .map_err(|error| lost("read the API's answer", &error))?
+        .to_bytes();
+    if status.is_success() { Ok(body) } else { Err(refused(status.as_u16(), &body)) }
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, CallError> {

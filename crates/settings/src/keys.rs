@@ -70,6 +70,8 @@ pub enum Kind {
     Namespace,
     /// One of some words.
     Choice(&'static [&'static str]),
+    /// Resources with their groups that repositories may write, separated by `|`.
+    Resources,
     /// Some of some words, separated by `|`.
     Choices(&'static [&'static str]),
 }
@@ -370,6 +372,13 @@ pub const KEYS: &[Key] = &[
         Kind::Integer(0, MANY),
         "0",
         "Most repositories in a namespace; 0 for no limit.",
+    ),
+    key(
+        PROV,
+        "resource_kinds",
+        Kind::Resources,
+        "",
+        "Kinds that files may become beside folders and dashboards, such as `configmaps` or `widgets.example.com`. Both operators need the same list, and a rule for each kind in their Roles.",
     ),
     key(
         PROV,

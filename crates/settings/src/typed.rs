@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use secrecy::SecretString;
-use windlass_api::{RepositoryType, SyncTarget};
+use windlass_api::{GroupResource, RepositoryType, SyncTarget};
 
 use crate::{load::Values, value};
 
@@ -205,6 +205,8 @@ pub struct ProvisioningSettings {
     pub allowed_targets: Vec<SyncTarget>,
     /// Most repositories in a namespace; 0 for no limit.
     pub max_repositories: i64,
+    /// Kinds that files may become beside folders and dashboards.
+    pub resource_kinds: Vec<GroupResource>,
     /// Most resources that a repository may manage; 0 for no limit.
     pub max_resources_per_repository: i64,
     /// Changes beyond which a pull looks at everything; 0 for no limit.
@@ -231,6 +233,7 @@ impl ProvisioningSettings {
                 .filter(|target| named.iter().any(|name| name == target.as_str()))
                 .collect(),
             max_repositories: value::integer(text("max_repositories")),
+            resource_kinds: value::resources(text("resource_kinds")),
             max_resources_per_repository: value::integer(text("max_resources_per_repository")),
             max_incremental_changes: value::integer(text("max_incremental_changes")),
             min_sync_interval: value::duration(text("min_sync_interval")),

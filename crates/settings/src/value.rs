@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use url::Url;
-use windlass_api::GoDuration;
+use windlass_api::{GoDuration, GroupResource};
 
 use crate::keys::Kind;
 
@@ -51,6 +51,7 @@ pub(crate) fn check(kind: Kind, text: &str) -> Result<(), String> {
                     .to_owned())
             }
         }
+        Kind::Resources => list(text).iter().try_for_each(|item| resource(item).map(drop)),
         Kind::Choice(known) => {
             if known.contains(&text) {
                 Ok(())
@@ -89,6 +90,21 @@ pub(crate) fn duration(text: &str) -> Duration {
 /// The items of a list, each once, in the order in which they are given.
 pub(crate) fn list(text: &str) -> Vec<String> {
     split(text, &['|', ','])
+}
+
+/// A kind that repositories may write; otherwise what was expected.
+fn resource(item: &str) -> Result<GroupResource, String> {
+    let form = "plurals with their groups, such as `configmaps|widgets.example.com`";
+    let resource: GroupResource = item.parse().map_err(|_| format!("{form} ({item:?} is none)"))?;
+    match resource.refusal() {
+        None => Ok(resource),
+        Some(why) => Err(format!("{form} without {item:?}: {why}")),
+    }
+}
+
+/// Kinds that have been checked.
+pub(crate) fn resources(text: &str) -> Vec<GroupResource> {
+    list(text).iter().filter_map(|item| resource(item).ok()).collect()
 }
 
 /// The paths of a list; a path may have a comma in it.
@@ -169,6 +185,11 @@ mod tests {
                 Kind::Address,
                 &["", "a:1", ":3000", "[::1]:80", "0.0.0.0:0"],
                 &["a", "a:", "a:99999", "::1:80", "http://a:1", "a b:1"],
+            ),
+            (
+                Kind::Resources,
+                &["", "configmaps", "configmaps.|widgets.example.com"],
+                &["ConfigMap", "secrets", "roles.rbac.authorization.k8s.io", "v1/configmaps"],
             ),
             (Kind::Choice(&["json", "pretty"]), &["json"], &["", "xml", "JSON"]),
             (Kind::Choices(&["git", "local"]), &["", "git", "local | git | git"], &["svn", "git|svn"]),

@@ -147,6 +147,7 @@ async fn set_up(args: &DemoArgs, folder: &Path, origin: &Origin, screen: &Screen
         system_tokens: Vec::new(),
         names: Vec::new(),
         rules: RepositoryRules::default(),
+        resource_kinds: Vec::new(),
     })
     .await?;
     let flags = vec![("operator".to_owned(), "allowed_git_origins".to_owned(), origin.to_string())];

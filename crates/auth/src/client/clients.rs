@@ -30,6 +30,8 @@ pub struct ApiClients {
     pub dashboards: Client,
     /// Core kinds: secrets, events, leases.
     pub core: Client,
+    /// The further kinds that repositories may write.
+    pub further: Client,
 }
 
 impl std::fmt::Debug for ApiClients {
@@ -47,6 +49,8 @@ pub struct ConnectOptions {
     pub folders_url: Option<String>,
     /// The server of dashboards, if it is another.
     pub dashboards_url: Option<String>,
+    /// API groups of the further kinds that repositories may write, on the provisioning server.
+    pub further_groups: Vec<String>,
     /// Makes access tokens; without it requests carry none, and the client certificate must do.
     pub exchange: Option<TokenExchange>,
     /// Trust in these servers, and our certificate.
@@ -92,7 +96,8 @@ impl ApiClients {
             provisioning: client.clone(),
             folders: client.clone(),
             dashboards: client.clone(),
-            core: client,
+            core: client.clone(),
+            further: client,
         }
     }
 
@@ -130,12 +135,16 @@ impl ApiClients {
                 .service(http.clone());
             Client::new(service, "default")
         };
+        let mut further: Vec<&str> =
+            options.further_groups.iter().map(|group| audience::for_group(group)).collect();
+        further.push(GROUP);
         Ok(Self {
             provisioning: client(&provisioning, &[GROUP]),
             // The second audience lets these servers accept changes to manager annotations.
             folders: client(&folders, &[FOLDER_GROUP, GROUP]),
             dashboards: client(&dashboards, &[DASHBOARD_GROUP, GROUP]),
             core: client(&provisioning, &[audience::CORE]),
+            further: client(&provisioning, &further),
         })
     }
 

@@ -120,6 +120,7 @@ async fn each_group_has_its_client() {
         folders: client("folders"),
         dashboards: client("dashboards"),
         core: client("core"),
+        further: client("further"),
     };
     for (group, expected) in [
         ("provisioning.grafana.app", "provisioning"),

@@ -99,6 +99,7 @@ impl Servers {
             provisioning_url: format!("https://localhost:{}", self.api.port()),
             folders_url: None,
             dashboards_url: None,
+            further_groups: Vec::new(),
             exchange,
             tls,
         }
@@ -213,6 +214,7 @@ async fn a_server_that_is_not_there_is_named() {
         provisioning_url: format!("http://user:canary-5e1f@{address}"),
         folders_url: None,
         dashboards_url: None,
+        further_groups: Vec::new(),
         exchange: None,
         tls: TlsOptions { insecure: true, ..TlsOptions::default() },
     };

@@ -297,7 +297,8 @@ fn result(item: ItemResult) -> ResourceResult {
         Action::Renamed => ResourceAction::Renamed,
         Action::Ignored => ResourceAction::Ignored,
     };
-    let mut result = ResourceResult::new(item.path, item.group, item.kind, action).named(item.name);
+    let mut result =
+        ResourceResult::new(&*item.path, item.group(), item.kind_name(), action).named(&*item.name);
     result.previous_path = item.previous_path;
     match item.error {
         None => result,

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use windlass_api::conditions::{self, messages, reasons, types};
 use windlass_lease_queue::progress::{Failure, ResourceAction, ResourceResult};
 use windlass_resources::plan::{FileWrite, FolderAction, Known};
-use windlass_resources::{DASHBOARD, FOLDER, Kind, Plan};
+use windlass_resources::{FOLDER, Kind, Plan};
 
 /// The limit of one repository.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,8 @@ pub(super) struct Quota {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     path: String,
-    kind: Kind,
+    /// Nothing for a file: it is not read.
+    kind: Option<Kind>,
 }
 
 impl Quota {
@@ -55,7 +56,7 @@ impl Quota {
         plan.files.retain(|write| {
             let stays = !is_new(write) || room.admit(&write.path, 1);
             if !stays {
-                refused.push(Refused { path: write.path.clone(), kind: DASHBOARD });
+                refused.push(Refused { path: write.path.clone(), kind: None });
             }
             stays
         });
@@ -68,7 +69,7 @@ impl Quota {
                 || room.admitted.contains(path)
                 || (!waits() && room.admit(&inside, 0));
             if !stays {
-                refused.push(Refused { path: path.clone(), kind: FOLDER });
+                refused.push(Refused { path: path.clone(), kind: Some(FOLDER) });
             }
             stays
         });
@@ -81,7 +82,8 @@ impl Quota {
             "not created: the repository may manage {} resources; remove some, or raise max_resources_per_repository",
             self.limit
         );
-        ResourceResult::new(&*refused.path, refused.kind.group, refused.kind.kind, ResourceAction::Created)
+        let (group, kind) = refused.kind.as_ref().map_or(("", ""), |kind| (&*kind.group, &*kind.kind));
+        ResourceResult::new(&*refused.path, group, kind, ResourceAction::Created)
             .failed(Failure::warning(reasons::QUOTA_EXCEEDED, message))
     }
 

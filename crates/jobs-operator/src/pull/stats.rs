@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use windlass_api::{Repository, ResourceCount};
-use windlass_resources::{Action, DASHBOARD, FOLDER, ItemResult, Kind, Managed};
+use windlass_resources::{Action, ItemResult, Kind, Managed};
 
 /// Counts by group and resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,10 +19,8 @@ impl Stats {
     /// As a list of everything that is managed says.
     pub(super) fn of_managed(managed: &Managed) -> Self {
         let mut stats = Self::default();
-        for (kind, items) in [(&FOLDER, &managed.folders), (&DASHBOARD, &managed.files)] {
-            if let (Ok(count), false) = (i64::try_from(items.len()), items.is_empty()) {
-                stats.0.insert(key(kind), count);
-            }
+        for item in managed.folders.iter().chain(&managed.files) {
+            *stats.0.entry(key(&item.kind)).or_default() += 1;
         }
         stats
     }
@@ -35,9 +33,7 @@ impl Stats {
             Action::Deleted => -1,
             Action::Updated | Action::Renamed | Action::Ignored => return,
         };
-        let Some(kind) = [&FOLDER, &DASHBOARD].into_iter().find(|kind| kind.kind == item.kind) else {
-            return;
-        };
+        let Some(kind) = &item.kind else { return };
         let count = self.0.entry(key(kind)).or_default();
         *count = (*count + by).max(0);
     }
@@ -62,5 +58,5 @@ impl Stats {
 }
 
 fn key(kind: &Kind) -> (String, String) {
-    (kind.group.to_owned(), kind.resource.to_owned())
+    (kind.group.to_string(), kind.resource.to_string())
 }

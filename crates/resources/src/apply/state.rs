@@ -118,7 +118,7 @@ impl State {
     /// Gives an object to a file, or says which file has it.
     pub(super) fn claim(&self, kind: &Kind, name: &str, path: &str) -> Result<(), String> {
         let mut inner = self.inner();
-        match inner.claims.entry((*kind, name.to_owned())) {
+        match inner.claims.entry((kind.clone(), name.to_owned())) {
             Entry::Occupied(holder) => Err(holder.get().clone()),
             Entry::Vacant(free) => {
                 free.insert(path.to_owned());

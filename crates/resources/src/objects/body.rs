@@ -6,38 +6,60 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use windlass_api::{annotations, labels};
 
+use super::At;
 use crate::folders::Folder;
-use crate::parse::ParsedResource;
+use crate::parse::{Content, ParsedResource};
 use crate::{Context, FOLDER};
+
+/// A version that no object has: an apply that carries it creates the object or is refused.
+const NO_VERSION: &str = "9223372036854775807";
 
 /// A whole object.
 pub(super) fn create(resource: &ParsedResource, namespace: &str) -> Bytes {
-    let metadata = json!({
-        "name": resource.name,
-        "namespace": namespace,
-        "labels": resource.labels,
-        "annotations": resource.annotations,
-    });
+    whole(resource, namespace, json!({}))
+}
+
+/// A whole object to be applied, refused if there is one.
+pub(super) fn apply_new(resource: &ParsedResource, namespace: &str) -> Bytes {
+    whole(resource, namespace, json!({ "resourceVersion": NO_VERSION }))
+}
+
+/// A whole object to be applied, refused if it is not the one of this UID at this version any more.
+pub(super) fn apply(resource: &ParsedResource, namespace: &str, at: &At) -> Bytes {
+    whole(resource, namespace, json!({ "resourceVersion": at.version, "uid": at.uid }))
+}
+
+fn whole(resource: &ParsedResource, namespace: &str, mut metadata: Value) -> Bytes {
+    metadata["name"] = json!(resource.name);
+    metadata["namespace"] = json!(namespace);
+    metadata["labels"] = json!(resource.labels);
+    metadata["annotations"] = json!(resource.annotations);
+    let api_version = match &*resource.kind.group {
+        "" => resource.version.clone(),
+        group => format!("{group}/{}", resource.version),
+    };
     let head = json!({
-        "apiVersion": format!("{}/{}", resource.kind.group, resource.version),
+        "apiVersion": api_version,
         "kind": resource.kind.kind,
         "metadata": metadata,
     });
     let mut text = head.to_string();
-    text.reserve(resource.spec.len() + 10);
     text.pop();
-    text.push_str(",\"spec\":");
-    text.push_str(&resource.spec);
+    match &resource.content {
+        Content::Spec(spec) => text.extend([",\"spec\":", spec]),
+        Content::Members(members) if members.is_empty() => {}
+        Content::Members(members) => text.extend([",", members]),
+    }
     text.push('}');
     Bytes::from(text)
 }
 
-/// A JSON patch (RFC 6902) that replaces the spec, sets the document's and our labels and annotations, leaves all
-/// others alone, and is refused if the object is no longer at `version`.
-pub(super) fn patch(resource: &ParsedResource, version: &str, has_labels: bool) -> Bytes {
+/// A JSON patch (RFC 6902) that replaces the spec, sets the document's and our labels and annotations, takes off those
+/// that the document no longer sets, leaves all others alone, and is refused if the object is no longer at its version.
+pub(super) fn patch(resource: &ParsedResource, at: &At) -> Bytes {
     let mut operations =
-        vec![json!({ "op": "replace", "path": "/metadata/resourceVersion", "value": version })];
-    if !has_labels {
+        vec![json!({ "op": "replace", "path": "/metadata/resourceVersion", "value": at.version })];
+    if !at.has_labels {
         operations.push(json!({ "op": "add", "path": "/metadata/labels", "value": {} }));
     }
     let mut set = |map: &str, entries: &BTreeMap<String, String>| {
@@ -47,18 +69,29 @@ pub(super) fn patch(resource: &ParsedResource, version: &str, has_labels: bool) 
     };
     set("labels", &resource.labels);
     set("annotations", &resource.annotations);
-    if !resource.annotations.contains_key(annotations::FOLDER) {
-        // Removing needs something to remove.
-        let path = pointer("annotations", annotations::FOLDER);
-        operations.push(json!({ "op": "add", "path": path, "value": "" }));
-        operations.push(json!({ "op": "remove", "path": path }));
+    let mut dropped = vec![("annotations", annotations::FOLDER)];
+    if let Some(former) = &at.file_metadata {
+        dropped.push(("annotations", annotations::FILE_METADATA));
+        dropped.extend(
+            former.split(' ').filter_map(|entry| entry.split_once('/')).filter(|(map, key)| {
+                *map == "labels" && *key != labels::MANAGED_BY_ID || *map == "annotations"
+            }),
+        );
+    }
+    for (map, key) in dropped {
+        let kept = if map == "labels" { &resource.labels } else { &resource.annotations };
+        if !kept.contains_key(key) {
+            // Removing needs something to remove.
+            let path = pointer(map, key);
+            operations.push(json!({ "op": "add", "path": path, "value": "" }));
+            operations.push(json!({ "op": "remove", "path": path }));
+        }
     }
     let mut text = Value::Array(operations).to_string();
-    text.reserve(resource.spec.len() + 48);
-    text.pop();
-    text.push_str(",{\"op\":\"add\",\"path\":\"/spec\",\"value\":");
-    text.push_str(&resource.spec);
-    text.push_str("}]");
+    if let Content::Spec(spec) = &resource.content {
+        text.pop();
+        text.extend([",{\"op\":\"add\",\"path\":\"/spec\",\"value\":", spec, "}]"]);
+    }
     Bytes::from(text)
 }
 
@@ -118,6 +151,7 @@ pub(super) fn release(version: &str) -> Bytes {
                 annotations::MANAGER_ID: null,
                 annotations::SOURCE_PATH: null,
                 annotations::SOURCE_CHECKSUM: null,
+                annotations::FILE_METADATA: null,
             },
         },
     });

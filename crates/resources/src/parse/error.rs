@@ -2,7 +2,7 @@
 
 use crate::{Failure, Reason};
 
-/// Why a file did not become an object. Every one of these is mended by changing the file, and so is a warning.
+/// Why a file did not become an object. Nearly all are mended by changing the file, and so are warnings.
 ///
 /// Messages do not name the file: whoever prints them does.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -58,21 +58,61 @@ pub enum FileError {
     UnknownFormat,
     /// A kind that repositories do not manage.
     #[error(
-        "resources of kind {kind:?} in {api_version:?} are not supported; a repository manages dashboards and folders"
+        "resources of kind {kind:?} in {api_version:?} are not supported; a repository manages dashboards and folders{}",
+        also(further)
     )]
     UnsupportedKind {
         /// The document's apiVersion.
         api_version: String,
         /// The document's kind.
         kind: String,
+        /// What the settings allow beside dashboards and folders.
+        further: Vec<String>,
+    },
+    /// The settings allow something in this group that the API server does not serve.
+    #[error(
+        "resources of kind {kind:?} in {api_version:?} cannot be written: the settings allow {}, which the API server does not serve; install its definition, and the next sync tries again",
+        allowed.join(", ")
+    )]
+    NotServed {
+        /// The document's apiVersion.
+        api_version: String,
+        /// The document's kind.
+        kind: String,
+        /// What is allowed in this group and not served.
+        allowed: Vec<String>,
+    },
+    /// A kind whose objects are in no namespace.
+    #[error(
+        "{resource} are in no namespace, and a repository manages only what is in its own; apply the file by other means"
+    )]
+    ClusterScoped {
+        /// The plural with its group.
+        resource: String,
+    },
+    /// A kind that is served without a verb that syncing needs.
+    #[error("{resource} cannot be synced: the API server does not let them be listed, patched and deleted")]
+    NotManageable {
+        /// The plural with its group.
+        resource: String,
+    },
+    /// The API server did not say whether it serves a kind.
+    #[error("failed to ask the API server about {resource}: {detail}")]
+    Discovery {
+        /// The plural with its group.
+        resource: String,
+        /// What happened.
+        detail: String,
     },
     /// A version that is not served.
-    #[error("dashboards of version {version:?} are not supported; use one of {}", served.join(", "))]
+    #[error("{resource} of version {version:?} are not supported; use one of {}", served.join(", "))]
     UnsupportedVersion {
+        /// The plural with its group.
+        resource: String,
         /// The document's version.
         version: String,
         /// Those that are.
-        served: &'static [&'static str],
+        served: Vec<String>,
     },
     /// A folder outside `_folder.json`.
     #[error(
@@ -119,9 +159,15 @@ impl FileError {
         match self {
             Self::TooLarge { .. } => Reason::ResourceTooLarge,
             Self::FolderNameTooLong { .. } => Reason::FolderUidTooLong,
+            // The only one that changing the file does not mend.
+            Self::Discovery { .. } => Reason::ApiError,
             _ => Reason::ResourceInvalid,
         }
     }
+}
+
+fn also(further: &[String]) -> String {
+    if further.is_empty() { String::new() } else { format!(", and {}", further.join(", ")) }
 }
 
 impl From<FileError> for Failure {

@@ -19,12 +19,18 @@ fn read(path: &str, content: impl AsRef<[u8]>) -> Result<ParsedResource, FileErr
     file(
         path,
         content.as_ref(),
-        &ParseContext { context: &repository, folder: Some("apps-1"), checksum: "abc" },
+        &ParseContext {
+            context: &repository,
+            folder: Some("apps-1"),
+            checksum: "abc",
+            kinds: &Kinds::default(),
+        },
     )
 }
 
 fn spec(resource: &ParsedResource) -> Value {
-    serde_json::from_str(&resource.spec).expect("a spec is JSON")
+    let Content::Spec(spec) = &resource.content else { panic!("a dashboard has a spec") };
+    serde_json::from_str(spec).expect("a spec is JSON")
 }
 
 fn dashboard(metadata: Value) -> String {
@@ -42,7 +48,7 @@ fn a_classic_dashboard_is_named_by_its_uid() {
     let content =
         r#"{"uid":"cpu","id":3,"version":9,"title":"CPU","panels":[{"id":1}],"schemaVersion":39,"tags":[]}"#;
     let resource = read("apps/cpu.json", content).unwrap();
-    assert_eq!((resource.kind, resource.version, resource.name.as_str()), (DASHBOARD, "v0alpha1", "cpu"));
+    assert_eq!((&resource.kind, &*resource.version, &*resource.name), (&DASHBOARD, "v0alpha1", "cpu"));
     // Panels keep their ids; the dashboard loses what belongs to one instance.
     assert_eq!(
         spec(&resource),
@@ -61,7 +67,7 @@ fn an_object_keeps_its_metadata_and_gains_the_managers() {
         },
     }));
     let resource = read("apps/cpu.json", content).unwrap();
-    assert_eq!((resource.name.as_str(), resource.version), ("cpu", "v1beta1"));
+    assert_eq!((&*resource.name, &*resource.version), ("cpu", "v1beta1"));
     assert_eq!(spec(&resource), json!({ "title": "CPU" }));
     assert_eq!(json!(resource.labels), json!({ "team": "a", labels::MANAGED_BY_ID: "test6" }));
     assert_eq!(
@@ -73,6 +79,7 @@ fn an_object_keeps_its_metadata_and_gains_the_managers() {
             "grafana.app/sourcePath": "apps/cpu.json",
             "grafana.app/sourceChecksum": "abc",
             "grafana.app/folder": "apps-1",
+            "windlass.dev/file-metadata": "labels/team annotations/note",
         })
     );
 }
@@ -115,8 +122,11 @@ fn a_spec_is_carried_digit_by_digit() {
     let content = r#"{"uid":"n","panels":[],"schemaVersion":1,"tags":[],"big":12345678901234567890123,"exact":1.10,"e":1E5}"#;
     let resource = read("x.json", content).unwrap();
     assert_eq!(
-        resource.spec,
-        r#"{"panels":[],"schemaVersion":1,"tags":[],"big":12345678901234567890123,"exact":1.10,"e":1E5}"#
+        resource.content,
+        Content::Spec(
+            r#"{"panels":[],"schemaVersion":1,"tags":[],"big":12345678901234567890123,"exact":1.10,"e":1E5}"#
+                .to_owned()
+        )
     );
 }
 

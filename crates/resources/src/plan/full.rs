@@ -9,7 +9,7 @@ use super::{
 };
 use crate::folders::{self, Folders, Metadata};
 use crate::paths::{Class, ancestors, classify, depth};
-use crate::{Context, Managed, ManagedItem};
+use crate::{Context, Kind, Managed, ManagedItem};
 
 /// Compares a tree with what is managed.
 ///
@@ -100,7 +100,8 @@ fn plan_files(plan: &mut Plan, files: &[&Entry], folders: &Folders, managed: &Ma
         let known = match same {
             Some(same) => {
                 // Left over from a change of name that was cut short.
-                let surplus = items.iter().filter(|item| item.name != same.name);
+                let surplus =
+                    items.iter().filter(|item| (&item.kind, &item.name) != (&same.kind, &same.name));
                 plan.delete_files.extend(surplus.map(|item| Deletion::listed(item)));
                 if same.folder.as_deref() == folder {
                     plan.kept.insert(entry.path.clone());
@@ -125,10 +126,12 @@ fn plan_files(plan: &mut Plan, files: &[&Entry], folders: &Folders, managed: &Ma
 
 /// One file gone, one file new, the same content, and no other of either: it moved, and its object stays.
 fn collapse_renames(plan: &mut Plan, managed: &Managed) {
-    let checksums: HashMap<(&str, &str), &str> = managed
+    let checksums: HashMap<(&Kind, &str, &str), &str> = managed
         .files
         .iter()
-        .filter_map(|item| Some(((item.name.as_str(), item.path.as_str()), item.checksum.as_deref()?)))
+        .filter_map(|item| {
+            Some(((&item.kind, item.name.as_str(), item.path.as_str()), item.checksum.as_deref()?))
+        })
         .collect();
     let live: HashSet<&str> = plan.files.iter().map(|write| write.path.as_str()).collect();
     let mut pairs: HashMap<String, (Vec<usize>, Vec<usize>)> = HashMap::new();
@@ -138,7 +141,9 @@ fn collapse_renames(plan: &mut Plan, managed: &Managed) {
         if live.contains(deletion.path.as_str()) || plan.kept.contains(&deletion.path) {
             continue;
         }
-        if let Some(checksum) = checksums.get(&(existing.name.as_str(), deletion.path.as_str())) {
+        if let Some(checksum) =
+            checksums.get(&(&existing.kind, existing.name.as_str(), deletion.path.as_str()))
+        {
             pairs.entry((*checksum).to_owned()).or_default().0.push(index);
         }
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::folders::{self, Folders, Metadata};
 use crate::paths::{Class, ancestors, classify, depth, parent};
-use crate::{Context, DASHBOARD, FOLDER, Failure, Managed, Reason, names};
+use crate::{Context, FOLDER, Failure, Managed, Reason, names};
 
 /// A plan, or why only a full comparison will do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,9 +55,8 @@ pub fn incremental(diff: &Diff, tree: &Tree, metadata: &Metadata, context: &Cont
     plan.delete_folders = lost
         .difference(&directories)
         .map(|path| Deletion {
-            kind: FOLDER,
             path: path.clone(),
-            target: Target::Named(names::folder_id(&context.repository, path)),
+            target: Target::Named(FOLDER, names::folder_id(&context.repository, path)),
         })
         .collect();
     plan.delete_folders.sort_by(|a, b| depth(&b.path).cmp(&depth(&a.path)).then_with(|| a.path.cmp(&b.path)));
@@ -105,11 +104,9 @@ fn plan_change(
         (change.kind != ChangeKind::Deleted && class == Class::Resource).then_some(change.id).flatten();
     match (content, old) {
         (None, None) => {}
-        (None, Some((path, id))) => plan.delete_files.push(Deletion {
-            kind: DASHBOARD,
-            path: path.to_owned(),
-            target: Target::FromContent(id),
-        }),
+        (None, Some((path, id))) => {
+            plan.delete_files.push(Deletion { path: path.to_owned(), target: Target::FromContent(id) });
+        }
         (Some(id), old) => {
             plan.kept.remove(&change.path);
             let renamed = change.kind == ChangeKind::Renamed && old.is_some();

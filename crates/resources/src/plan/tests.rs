@@ -106,6 +106,8 @@ fn item(kind: Kind, name: &str, path: &str, id: Option<ObjectId>, folder: Option
         checksum: id.map(|id| id.to_string()),
         folder: folder.map(Into::into),
         resource_version: "1".to_owned(),
+        uid: String::new(),
+        file_metadata: None,
     }
 }
 
@@ -328,7 +330,7 @@ fn a_difference_touches_what_it_names_and_the_folders_that_it_empties() {
     let Incremental::Plan(plan) = plan else { panic!("{plan:?}") };
     assert_eq!(plan.kept.iter().collect::<Vec<_>>(), ["a/kept.json"]);
     assert_snapshot!(plan, @r##"
-    delete dashboard /gone/away/y.json
+    delete object of /gone/away/y.json
     ensure folder /m = m-pzdk304cfyolpajr4sl8nituv-m9llmco5cvgi "m"
     ensure folder /n = n-90csgotysbfz3veezct2tilnuaegpbourmjqug "n"
     rename old/moved.json -> m/moved.json in m-pzdk304cfyolpajr4sl8nituv-m9llmco5cvgi
@@ -348,7 +350,7 @@ fn a_file_that_becomes_a_link_loses_its_object() {
     let Incremental::Plan(plan) = world.incremental(&diff(vec![changed])) else { panic!("a plan") };
     assert_snapshot!(plan, @r##"
     notice x.json: symbolic links are not followed; replace the link by the file itself (ResourceInvalid)
-    delete dashboard /x.json
+    delete object of /x.json
     "##);
 }
 

@@ -75,6 +75,40 @@ async fn a_changed_file_costs_one_request_and_replaces_the_spec_only() {
 }
 
 #[tokio::test]
+async fn a_label_that_a_file_drops_goes_and_one_of_somebody_else_stays() {
+    let file = |metadata: serde_json::Value| {
+        json!({
+            "apiVersion": "dashboard.grafana.app/v1beta1", "kind": "Dashboard",
+            "metadata": metadata, "spec": { "title": "X" },
+        })
+        .to_string()
+    };
+    let mut world = World::new();
+    let labels = json!({ "team": "a", "tier": "gold" });
+    world.write("x.json", &file(json!({ "name": "x", "labels": labels, "annotations": { "a/note": "n" } })));
+    world.sync().await;
+    let by_hand = json!({ "metadata": { "labels": { "starred": "yes" }, "annotations": { "theirs": "1" } } });
+    world.dashboards().patch("x", &PatchParams::default(), &Patch::Merge(by_hand)).await.unwrap();
+
+    world.write("x.json", &file(json!({ "name": "x", "labels": { "tier": "silver" } })));
+    assert_eq!(world.sync().await.requests, ["PATCH dashboards/x"]);
+    let metadata = world.dashboards().get("x").await.unwrap().metadata;
+    let labels = json!({ "tier": "silver", "starred": "yes", "windlass.dev/managed-by": "test6" });
+    assert_eq!(json!(metadata.labels), labels);
+    let annotations = metadata.annotations.unwrap();
+    assert!(!annotations.contains_key("a/note"), "{annotations:?}");
+    assert_eq!(annotations["theirs"], "1");
+
+    // The same where only the difference is known.
+    let before = world.files.clone();
+    world.write("x.json", &file(json!({ "name": "x" })));
+    world.sync_from(&before).await;
+    let metadata = world.dashboards().get("x").await.unwrap().metadata;
+    assert_eq!(json!(metadata.labels), json!({ "starred": "yes", "windlass.dev/managed-by": "test6" }));
+    assert!(!metadata.annotations.unwrap().contains_key("windlass.dev/file-metadata"));
+}
+
+#[tokio::test]
 async fn a_moved_file_keeps_its_object() {
     let mut world = World::with(SAMPLE);
     world.sync().await;

@@ -1,4 +1,5 @@
 use windlass_git::ObjectId;
+use windlass_resources::DASHBOARD;
 use windlass_resources::folders::Folder;
 use windlass_resources::plan::{Deletion, Existing, FolderWrite, Target};
 
@@ -15,7 +16,13 @@ fn new_file(path: &str) -> FileWrite {
 }
 
 fn existing() -> Existing {
-    Existing { name: "it".to_owned(), resource_version: "1".to_owned() }
+    Existing {
+        kind: DASHBOARD,
+        name: "it".to_owned(),
+        resource_version: "1".to_owned(),
+        uid: String::new(),
+        file_metadata: None,
+    }
 }
 
 fn changed_file(path: &str) -> FileWrite {
@@ -29,7 +36,7 @@ fn folder(path: &str, action: FolderAction) -> FolderWrite {
 }
 
 fn deletion(path: &str) -> Deletion {
-    Deletion { kind: DASHBOARD, path: path.to_owned(), target: Target::Listed(existing()) }
+    Deletion { path: path.to_owned(), target: Target::Listed(existing()) }
 }
 
 /// What is let in, folders first, and what is refused.

@@ -1,0 +1,254 @@
+//! Which of the kinds that the settings allow the API server serves, and how.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube::Client;
+use serde::Deserialize;
+use tokio::sync::Mutex;
+use windlass_api::GroupResource;
+
+use crate::kinds::KindNames;
+use crate::parse::FileError;
+use crate::wire::{self, CallError};
+use crate::{DASHBOARD, Kind};
+
+/// The kinds that the settings allow beside folders and dashboards. Clones share what was found.
+///
+/// The server is asked once, and again when a document names what was not served then.
+#[derive(Clone)]
+pub struct FurtherKinds {
+    client: Option<Client>,
+    allowed: Arc<[GroupResource]>,
+    found: Arc<Mutex<Option<Kinds>>>,
+}
+
+/// What files can become, as the API server serves it at one time.
+#[derive(Debug, Clone, Default)]
+pub struct Kinds(Arc<BTreeMap<GroupResource, Found>>);
+
+#[derive(Debug, Clone)]
+enum Found {
+    Served(Kind),
+    /// Its objects are in no namespace.
+    ClusterScoped(String),
+    /// Its objects cannot be listed, written or deleted.
+    Fixed(String),
+    Absent,
+    /// The server could not be asked.
+    Unknown(String),
+}
+
+/// What keeping objects in step needs.
+const VERBS: [&str; 5] = ["get", "list", "create", "patch", "delete"];
+
+impl FurtherKinds {
+    /// Folders and dashboards only.
+    pub fn none() -> Self {
+        Self { client: None, allowed: Arc::default(), found: Arc::default() }
+    }
+
+    /// What `allowed` names, where `client` leads.
+    pub fn new(client: Client, allowed: Vec<GroupResource>) -> Self {
+        Self { client: Some(client), allowed: allowed.into(), found: Arc::default() }
+    }
+
+    /// Whether there is nothing but folders and dashboards.
+    pub fn is_empty(&self) -> bool {
+        self.allowed.is_empty()
+    }
+
+    pub(crate) fn client(&self) -> Option<&Client> {
+        self.client.as_ref()
+    }
+
+    /// What is known; the server is asked if nothing is.
+    pub(crate) async fn known(&self) -> Kinds {
+        self.look(|_| true).await
+    }
+
+    /// What is known if that is everything that is allowed; otherwise the server is asked again.
+    pub(crate) async fn complete(&self) -> Kinds {
+        self.look(|kinds| kinds.0.values().all(|found| !matches!(found, Found::Absent | Found::Unknown(_))))
+            .await
+    }
+
+    /// What the server serves now, given that `old` does not do.
+    pub(crate) async fn newer_than(&self, old: &Kinds) -> Kinds {
+        self.look(|kinds| !Arc::ptr_eq(&kinds.0, &old.0)).await
+    }
+
+    async fn look(&self, will_do: impl Fn(&Kinds) -> bool) -> Kinds {
+        let Some(client) = self.client.as_ref().filter(|_| !self.is_empty()) else {
+            return Kinds::default();
+        };
+        // Held while the server is asked, so that it is asked once however many want to know.
+        let mut found = self.found.lock().await;
+        if let Some(kinds) = found.as_ref().filter(|kinds| will_do(kinds)) {
+            return kinds.clone();
+        }
+        let kinds = discover(client, &self.allowed).await;
+        *found = Some(kinds.clone());
+        kinds
+    }
+}
+
+impl Kinds {
+    /// The kind that a document names.
+    pub(crate) fn find(&self, group: &str, version: &str, kind: &str) -> Result<Kind, FileError> {
+        let api_version = || if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        if group == DASHBOARD.group && kind == DASHBOARD.kind {
+            return Ok(DASHBOARD);
+        }
+        let of_group = || self.0.iter().filter(|(allowed, _)| allowed.group == group);
+        for (resource, found) in of_group() {
+            match found {
+                Found::Served(served) if served.kind == kind => return Ok(served.clone()),
+                Found::ClusterScoped(name) if name == kind => {
+                    return Err(FileError::ClusterScoped { resource: resource.to_string() });
+                }
+                Found::Fixed(name) if name == kind => {
+                    return Err(FileError::NotManageable { resource: resource.to_string() });
+                }
+                Found::Unknown(detail) => {
+                    return Err(FileError::Discovery {
+                        resource: resource.to_string(),
+                        detail: detail.clone(),
+                    });
+                }
+                _ => {}
+            }
+        }
+        // One of these may be the plural of this kind: only the server knows.
+        let absent: Vec<String> = of_group()
+            .filter(|(_, found)| matches!(found, Found::Absent))
+            .map(|(resource, _)| resource.to_string())
+            .collect();
+        let kind = kind.to_owned();
+        if absent.is_empty() {
+            let further = self.0.keys().map(ToString::to_string).collect();
+            Err(FileError::UnsupportedKind { api_version: api_version(), kind, further })
+        } else {
+            Err(FileError::NotServed { api_version: api_version(), kind, allowed: absent })
+        }
+    }
+
+    /// Every kind that can have objects, or what is not known.
+    pub(crate) fn served(&self) -> Result<Vec<Kind>, (String, String)> {
+        let mut kinds = Vec::new();
+        for (resource, found) in self.0.iter() {
+            match found {
+                Found::Served(kind) => kinds.push(kind.clone()),
+                Found::Unknown(detail) => return Err((resource.to_string(), detail.clone())),
+                Found::ClusterScoped(_) | Found::Fixed(_) | Found::Absent => {}
+            }
+        }
+        Ok(kinds)
+    }
+
+    /// Whether another look at the server could mend this.
+    pub(crate) fn may_be_outdated(error: &FileError) -> bool {
+        matches!(
+            error,
+            FileError::NotServed { .. } | FileError::Discovery { .. } | FileError::UnsupportedVersion { .. }
+        )
+    }
+}
+
+#[derive(Deserialize)]
+struct Group {
+    versions: Vec<Version>,
+    #[serde(default, rename = "preferredVersion")]
+    preferred: Option<Version>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct ResourceList {
+    resources: Vec<Resource>,
+}
+
+#[derive(Deserialize)]
+struct Resource {
+    name: String,
+    kind: String,
+    namespaced: bool,
+    #[serde(default)]
+    verbs: Vec<String>,
+}
+
+async fn discover(client: &Client, allowed: &[GroupResource]) -> Kinds {
+    let groups: BTreeSet<&str> = allowed.iter().map(|resource| resource.group.as_str()).collect();
+    let groups = futures::future::join_all(
+        groups.into_iter().map(|group| async move { (group, versions_of(client, group).await) }),
+    );
+    let groups: BTreeMap<&str, Result<Versions, CallError>> = groups.await.into_iter().collect();
+    let find = |resource: &GroupResource| match &groups[resource.group.as_str()] {
+        Ok(versions) => find(resource, versions),
+        Err(error) => Found::Unknown(error.to_string()),
+    };
+    Kinds(Arc::new(allowed.iter().map(|resource| (resource.clone(), find(resource))).collect()))
+}
+
+/// The versions of a group, the preferred one first, with what each serves.
+type Versions = Vec<(String, Vec<Resource>)>;
+
+async fn versions_of(client: &Client, group: &str) -> Result<Versions, CallError> {
+    let root = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+    let names = if group.is_empty() {
+        vec!["v1".to_owned()]
+    } else {
+        let Some(Group { mut versions, preferred }) = found(wire::get_json(client, &root).await)? else {
+            return Ok(Vec::new());
+        };
+        if let Some(preferred) = preferred {
+            // Stable: the others keep the server's order.
+            versions.sort_by_key(|version| version.version != preferred.version);
+        }
+        versions.into_iter().map(|version| version.version).collect()
+    };
+    let mut versions = Vec::with_capacity(names.len());
+    for name in names {
+        if let Some(list) = found(wire::get_json::<ResourceList>(client, &format!("{root}/{name}")).await)? {
+            versions.push((name, list.resources));
+        }
+    }
+    Ok(versions)
+}
+
+fn found<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is(404) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn find(wanted: &GroupResource, versions: &Versions) -> Found {
+    let serving: Vec<(&String, &Resource)> = versions
+        .iter()
+        .filter_map(|(version, resources)| {
+            Some((version, resources.iter().find(|resource| resource.name == wanted.resource)?))
+        })
+        .collect();
+    let Some((preferred, resource)) = serving.first() else { return Found::Absent };
+    let kind = resource.kind.clone();
+    if !resource.namespaced {
+        return Found::ClusterScoped(kind);
+    }
+    if !VERBS.iter().all(|verb| resource.verbs.iter().any(|served| served == verb)) {
+        return Found::Fixed(kind);
+    }
+    let versions: Vec<_> = serving.iter().map(|(version, _)| (*version).clone().into()).collect();
+    Found::Served(Kind::discovered(KindNames {
+        group: wanted.group.clone().into(),
+        kind: kind.into(),
+        resource: wanted.resource.clone().into(),
+        version: (*preferred).clone().into(),
+        versions: versions.into(),
+    }))
+}
