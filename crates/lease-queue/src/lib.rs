@@ -28,6 +28,7 @@ mod archive;
 mod config;
 mod lease;
 mod observer;
+mod peers;
 mod queue;
 mod ready;
 mod schedule;

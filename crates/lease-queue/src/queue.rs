@@ -9,13 +9,13 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
-use uuid::Uuid;
 use windlass_api::{JobState, JobStatus, labels};
 
 use crate::archive;
 use crate::config::{ConfigError, QueueConfig};
 use crate::lease::{Hold, Lease, LeaseError};
 use crate::observer::{Observer, Unobserved};
+use crate::peers::Peers;
 use crate::schedule::{Candidate, Pick, Schedule};
 use crate::status;
 use crate::store::{Change, Clock, Key, Record, Store, StoreError};
@@ -189,7 +189,7 @@ impl Queue {
             return None;
         }
 
-        let owner = Uuid::new_v4().simple().to_string();
+        let owner = Peers::token(&inner.config.replica);
         let number = if candidate.unanswered {
             record.attempts().max(1)
         } else {
@@ -304,7 +304,7 @@ impl Queue {
     /// Takes the job over, so that its last owner can write to it no more, files it, removes it.
     async fn reap_one(&self, record: &Record) -> Result<bool, LeaseError> {
         let inner = &self.inner;
-        let owner = Uuid::new_v4().simple().to_string();
+        let owner = Peers::token(&inner.config.replica);
         let now = inner.now().as_millisecond();
         let mut failed = status::typed(&record.status);
         failed.state = JobState::Error;

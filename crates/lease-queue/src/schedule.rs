@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::QueueConfig;
+use crate::peers::{Peers, Turn};
 use crate::ready::Ready;
 use crate::spread::{self, Window};
 use crate::store::{Key, Record};
@@ -30,6 +32,7 @@ pub(crate) struct Schedule {
     /// By job uid, tokens of claims whose answer never came. They may have been granted, and nobody runs under them.
     unanswered: HashMap<String, HashSet<String>>,
     window: Window,
+    peers: Peers,
 }
 
 #[derive(Debug)]
@@ -85,6 +88,7 @@ pub(crate) struct Candidate {
 impl Schedule {
     pub(crate) fn new(config: Arc<QueueConfig>) -> Self {
         let window = Window::new(config.widest_window);
+        let peers = Peers::new(&config.replica);
         Self {
             config,
             jobs: HashMap::new(),
@@ -94,6 +98,7 @@ impl Schedule {
             claiming: HashSet::new(),
             unanswered: HashMap::new(),
             window,
+            peers,
         }
     }
 
@@ -107,6 +112,7 @@ impl Schedule {
         if known.is_some_and(|known| known.record.older_than(&record)) {
             self.end_lost_hold(&record);
         }
+        self.acquaint(&record);
         let known = self.jobs.get(&key);
         let same_job = known.filter(|known| known.record.uid == record.uid);
         let changed = same_job.is_none_or(|known| known.record.version != record.version);
@@ -126,6 +132,26 @@ impl Schedule {
         let record = Arc::new(record);
         self.jobs.insert(key.clone(), Entry { record, since, place, stale, failures, not_before });
         self.place(&key, now);
+    }
+
+    /// Learns who claims.
+    fn acquaint(&mut self, record: &Record) {
+        let Some(owner) = record.owner().filter(|_| record.claimed()) else { return };
+        let known = self.jobs.get(&record.key).filter(|known| known.record.uid == record.uid);
+        let Some(known) = known else { return self.peers.seen(owner) };
+        match known.record.owner().filter(|_| known.record.claimed()) {
+            Some(before) if before == owner => {}
+            Some(before) => {
+                self.peers.lapsed(before);
+                self.peers.seen(owner);
+            }
+            None => {
+                self.peers.claimed(owner, &record.uid);
+                if !self.claiming.contains(&record.key) {
+                    self.window.peace();
+                }
+            }
+        }
     }
 
     /// Takes in a version that was read because ours was stale.
@@ -219,7 +245,7 @@ impl Schedule {
 
     /// The claim was won: the job is ours until [`Schedule::unhold`].
     pub(crate) fn hold(&mut self, record: Record, owner: &str, lost: CancellationToken, now: Instant) {
-        self.window.won();
+        self.window.peace();
         let held = Held { key: record.key.clone(), owner: owner.to_owned(), lost };
         self.held.insert(record.uid.clone(), held);
         self.applied(record, now);
@@ -315,15 +341,13 @@ impl Schedule {
         if busy || record.deleting || entry.failures >= self.config.claim_tries {
             return;
         }
-        let width = self.window.width();
-        let delay = |width| spread::delay(&self.config.replica, &record.uid, width);
         let from = if !record.claimed() {
-            entry.since + delay(width)
+            entry.since + self.delay(record, Duration::ZERO)
         } else if self.is_unanswered(record) {
             entry.since
         } else if record.attempts() < self.config.max_attempts {
             // Every replica sees a lease lapse at about the same time.
-            self.lapses_at(entry) + delay(width.max(self.config.lease_expiry / 50))
+            self.lapses_at(entry) + self.delay(record, self.config.lease_expiry / 50)
         } else {
             return;
         };
@@ -337,6 +361,18 @@ impl Schedule {
         }
         if let Some(entry) = self.jobs.get_mut(key) {
             entry.place = place;
+        }
+    }
+
+    /// How long this replica leaves a job to others that may claim it as well. Those that know nothing of each other
+    /// spread over at least `width`.
+    fn delay(&self, record: &Record, width: Duration) -> Duration {
+        let step = self.window.step();
+        let spread = |width| spread::delay(&self.config.replica, &record.uid, width);
+        match self.peers.turn(&record.uid) {
+            Turn::Open => spread(self.window.width().max(width)),
+            Turn::After(before) => step.saturating_mul(before),
+            Turn::Behind(known) => step.saturating_mul(known) + spread(step.max(width)),
         }
     }
 
