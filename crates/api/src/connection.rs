@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     consts::{GROUP, VERSION},
     health::{ErrorDetails, HealthStatus, TokenStatus},
-    secure::InlineSecureValue,
+    rules::Rule,
+    secure::{InlineSecureValue, secure_rules},
     wire::is_zero,
 };
 
@@ -38,6 +39,13 @@ root_object!(Connection {
     always: [spec, status],
     unless_zero: [secure]
 });
+
+/// What is asked of a connection by both servers.
+pub(crate) const RULES: &[&[Rule<Connection>]] = &[&secure_rules!(
+    "privateKey" "raw-private-key" "private-key-twice" private_key,
+    "clientSecret" "raw-client-secret" "client-secret-twice" client_secret,
+    "token" "raw-token" "token-twice" token,
+)];
 
 /// What a connection should be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -4,6 +4,7 @@
 //! documents. Schemas come from the types and their doc comments.
 
 mod columns;
+mod extras;
 mod structural;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -15,6 +16,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use schemars::JsonSchema;
+use serde_json::Value;
 
 use crate::{Connection, Dashboard, Folder, HistoricJob, Job, Repository};
 
@@ -25,24 +27,28 @@ pub fn all() -> Vec<CustomResourceDefinition> {
             short_names: &["repo"],
             status: true,
             columns: columns::repository(),
+            extras: extras::repository,
             selectable: &[".spec.connection.name", ".spec.type"],
             ..Definition::default()
         }),
         define::<Connection>(Definition {
             status: true,
             columns: columns::connection(),
+            extras: extras::connection,
             selectable: &[".spec.type"],
             ..Definition::default()
         }),
         define::<Job>(Definition {
             short_names: &["pjob"],
             columns: columns::job(),
+            extras: extras::job,
             selectable: &[".spec.action", ".spec.repository", ".status.state"],
             ..Definition::default()
         }),
         define::<HistoricJob>(Definition {
             short_names: &["hjob"],
             columns: columns::job(),
+            extras: extras::historic_job,
             selectable: &[".spec.action", ".spec.repository", ".status.state"],
             ..Definition::default()
         }),
@@ -68,7 +74,6 @@ pub fn yaml(crd: &CustomResourceDefinition) -> Result<String, crate::yaml::Error
 }
 
 /// What a kind has beside its type.
-#[derive(Default)]
 struct Definition {
     short_names: &'static [&'static str],
     status: bool,
@@ -76,6 +81,21 @@ struct Definition {
     selectable: &'static [&'static str],
     /// Versions that are served, all of one shape; the type's own when empty.
     served: &'static [&'static str],
+    /// What the schema has beyond the type.
+    extras: fn(&mut Value),
+}
+
+impl Default for Definition {
+    fn default() -> Self {
+        Self {
+            short_names: &[],
+            status: false,
+            columns: Vec::new(),
+            selectable: &[],
+            served: &[],
+            extras: extras::none,
+        }
+    }
 }
 
 fn define<K>(definition: Definition) -> CustomResourceDefinition
@@ -85,7 +105,7 @@ where
     let kind = K::kind(&()).into_owned();
     let plural = K::plural(&()).into_owned();
     let storage = K::version(&()).into_owned();
-    let schema = structural::schema_of::<K>();
+    let schema = structural::schema_of::<K>(definition.extras);
     let own = [storage.as_str()];
     let served = if definition.served.is_empty() { &own } else { definition.served };
     let versions = served

@@ -20,6 +20,7 @@ pub struct PullOptions {
 pub struct PullRequestJobOptions {
     /// Branch of the pull request.
     #[serde(rename = "ref", default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 255))]
     pub reference: String,
     /// Number of the pull request.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -50,12 +51,15 @@ pub struct PushOptions {
     pub folder: String,
     /// Branch that is written to; the repository's when empty.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 255))]
     pub branch: String,
     /// Path under which files are written.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 1024))]
     pub path: String,
     /// Resources that are pushed; all unmanaged ones when empty.
     #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
+    #[schemars(length(max = 100))]
     pub resources: Vec<ResourceRef>,
     /// Whether folders get new identities.
     #[serde(rename = "generateNewFolderIDs", default, skip_serializing_if = "is_zero")]
@@ -71,9 +75,11 @@ pub struct MigrateOptions {
     pub message: String,
     /// Branch that is written to; the repository's when empty.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 255))]
     pub branch: String,
     /// Resources that are migrated; all unmanaged ones when empty.
     #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
+    #[schemars(length(max = 100))]
     pub resources: Vec<ResourceRef>,
     /// Whether folders get new identities.
     #[serde(rename = "generateNewFolderIDs", default, skip_serializing_if = "is_zero")]
@@ -89,12 +95,15 @@ pub struct MigrateOptions {
 pub struct DeleteOptions {
     /// Branch that is written to; the repository's when empty.
     #[serde(rename = "ref", default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 255))]
     pub reference: String,
     /// Files and folders that are deleted.
     #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
+    #[schemars(length(max = 1000), inner(length(max = 1024)))]
     pub paths: Vec<String>,
     /// Resources whose files are deleted.
     #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
+    #[schemars(length(max = 100))]
     pub resources: Vec<ResourceRef>,
 }
 
@@ -104,15 +113,19 @@ pub struct DeleteOptions {
 pub struct MoveOptions {
     /// Branch that is written to; the repository's when empty.
     #[serde(rename = "ref", default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 255))]
     pub reference: String,
     /// Files and folders that are moved.
     #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
+    #[schemars(length(max = 1000), inner(length(max = 1024)))]
     pub paths: Vec<String>,
     /// Folder that they are moved to.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 1024))]
     pub target_path: String,
     /// Resources whose files are moved.
     #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
+    #[schemars(length(max = 100))]
     pub resources: Vec<ResourceRef>,
 }
 
@@ -122,6 +135,7 @@ pub struct MoveOptions {
 pub struct FixFolderMetadataOptions {
     /// Branch that is written to; the repository's when empty.
     #[serde(rename = "ref", default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 255))]
     pub reference: String,
 }
 
@@ -134,6 +148,7 @@ pub struct TestOptions {
     pub duration: GoDuration,
     /// How often progress is reported; 10 when 0.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 1000))]
     pub progress_updates: i64,
 }
 
@@ -143,9 +158,11 @@ pub struct TestOptions {
 pub struct ResourceRef {
     /// Name of the object.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// Kind, for example `Dashboard`.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(min = 1, max = 63))]
     pub kind: String,
     /// API group, for example `dashboard.grafana.app`.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -5,9 +5,12 @@ use crate::{
     duration::GoDuration,
     field_error::FieldError,
     job::{JobAction, JobSpec, JobState},
-    job_options::{ResourceRef, TestOptions},
-    paths,
+    job_options::ResourceRef,
 };
+
+mod table;
+
+pub(crate) use table::RULES;
 
 /// Most resources that one job may name.
 pub const MAX_RESOURCES: usize = 100;
@@ -83,8 +86,13 @@ pub fn has_unique_name(action: &JobAction) -> bool {
     matches!(action, JobAction::Test)
 }
 
-/// Everything that is wrong with a job.
-pub fn validate(spec: &JobSpec, rules: &JobRules) -> Vec<FieldError> {
+/// Everything that is wrong with a job. `old` is what it said before an update.
+///
+/// What a schema refuses is refused here too, for jobs that come in without one.
+pub fn validate(spec: &JobSpec, old: Option<&JobSpec>, rules: &JobRules) -> Vec<FieldError> {
+    if old == Some(spec) {
+        return Vec::new();
+    }
     if spec.action.is_empty() {
         return vec![FieldError::required("spec.action", "a job needs an action")];
     }
@@ -97,119 +105,39 @@ pub fn validate(spec: &JobSpec, rules: &JobRules) -> Vec<FieldError> {
     if spec.repository.is_empty() {
         errors.push(FieldError::required("spec.repository", "a job needs the name of its repository"));
     }
-    own_options(spec, &mut errors);
-    foreign_options(spec, &mut errors);
-    match &spec.action {
-        JobAction::Push => {
-            if let Some(push) = &spec.push {
-                optional_branch("spec.push.branch", &push.branch, &mut errors);
-                safe("spec.push.path", &push.path, &mut errors);
-                resources("spec.push.resources", &push.resources, rules, &mut errors);
-            }
-        }
-        JobAction::Migrate => {
-            if let Some(migrate) = &spec.migrate {
-                optional_branch("spec.migrate.branch", &migrate.branch, &mut errors);
-                resources("spec.migrate.resources", &migrate.resources, rules, &mut errors);
-            }
-        }
-        JobAction::Delete => {
-            if let Some(delete) = &spec.delete {
-                optional_branch("spec.delete.ref", &delete.reference, &mut errors);
-                selection("spec.delete", &delete.paths, &delete.resources, &mut errors);
-            }
-        }
-        JobAction::Move => {
-            if let Some(options) = &spec.move_ {
-                optional_branch("spec.move.ref", &options.reference, &mut errors);
-                selection("spec.move", &options.paths, &options.resources, &mut errors);
-                if options.target_path.is_empty() {
-                    errors.push(FieldError::required("spec.move.targetPath", "say where the files go"));
-                }
-                safe("spec.move.targetPath", &options.target_path, &mut errors);
-            }
-        }
-        JobAction::FixFolderMetadata => {
-            if let Some(options) = &spec.fix_folder_metadata {
-                optional_branch("spec.fixFolderMetadata.ref", &options.reference, &mut errors);
-            }
-        }
-        JobAction::Test => {
-            if let Some(options) = &spec.test {
-                check_test_options(options, &mut errors);
-            }
-        }
-        _ => {}
+    errors.extend(broken_rules(spec, old));
+    errors.extend(offered(spec, rules));
+    if let Some(test) = &spec.test
+        && !(0..=MAX_TEST_UPDATES).contains(&test.progress_updates)
+    {
+        let message = format!("must be between 0 and {MAX_TEST_UPDATES}");
+        errors.push(FieldError::invalid("spec.test.progressUpdates", test.progress_updates, message));
     }
     errors
 }
 
-/// The little that is asked of a historic job.
-pub fn validate_historic(spec: &JobSpec) -> Vec<FieldError> {
+/// Every rule of the definition that a job breaks.
+pub fn broken_rules(spec: &JobSpec, old: Option<&JobSpec>) -> Vec<FieldError> {
+    crate::rules::broken(RULES, "spec", spec, old)
+}
+
+/// What a job names that this server does not offer.
+pub fn offered(spec: &JobSpec, rules: &JobRules) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if spec.action.is_empty() {
-        errors.push(FieldError::required("spec.action", "a job needs an action"));
-    }
-    if spec.repository.is_empty() {
-        errors.push(FieldError::required("spec.repository", "a job needs the name of its repository"));
+    let lists: [(&str, &[ResourceRef], bool); 4] = [
+        ("spec.push.resources", spec.push.as_ref().map_or(&[], |push| &push.resources), true),
+        ("spec.migrate.resources", spec.migrate.as_ref().map_or(&[], |migrate| &migrate.resources), true),
+        ("spec.delete.resources", spec.delete.as_ref().map_or(&[], |delete| &delete.resources), false),
+        ("spec.move.resources", spec.move_.as_ref().map_or(&[], |options| &options.resources), false),
+    ];
+    for (field, list, known_kinds) in lists {
+        resources(field, list, known_kinds.then_some(rules), &mut errors);
     }
     errors
 }
 
-/// Each options member, the action that it belongs to, and whether it is there.
-fn options(spec: &JobSpec) -> [(&'static str, JobAction, bool); 8] {
-    [
-        ("pr", JobAction::PullRequest, spec.pr.is_some()),
-        ("push", JobAction::Push, spec.push.is_some()),
-        ("pull", JobAction::Pull, spec.pull.is_some()),
-        ("migrate", JobAction::Migrate, spec.migrate.is_some()),
-        ("delete", JobAction::Delete, spec.delete.is_some()),
-        ("move", JobAction::Move, spec.move_.is_some()),
-        ("fixFolderMetadata", JobAction::FixFolderMetadata, spec.fix_folder_metadata.is_some()),
-        ("test", JobAction::Test, spec.test.is_some()),
-    ]
-}
-
-fn own_options(spec: &JobSpec, errors: &mut Vec<FieldError>) {
-    for (name, action, present) in options(spec) {
-        let optional = action == JobAction::FixFolderMetadata;
-        if action == spec.action && !present && !optional {
-            errors.push(FieldError::required(
-                &format!("spec.{name}"),
-                format!("the action {name} needs its options, for example {{\"{name}\": {{}}}}"),
-            ));
-        }
-    }
-}
-
-fn foreign_options(spec: &JobSpec, errors: &mut Vec<FieldError>) {
-    for (name, action, present) in options(spec) {
-        if present && action != spec.action {
-            errors.push(FieldError::forbidden(
-                &format!("spec.{name}"),
-                format!("these options belong to the action {name}, and the action is {}", spec.action),
-            ));
-        }
-    }
-}
-
-fn optional_branch(field: &str, branch: &str, errors: &mut Vec<FieldError>) {
-    if branch.is_empty() {
-        return;
-    }
-    if let Err(why) = paths::branch_name(branch) {
-        errors.push(FieldError::invalid(field, branch, why));
-    }
-}
-
-fn safe(field: &str, path: &str, errors: &mut Vec<FieldError>) {
-    if let Err(why) = paths::safe_path(path) {
-        errors.push(FieldError::invalid(field, path, why));
-    }
-}
-
-/// Resources of push and migrate: not too many, named, and of a kind that can be managed.
-fn resources(field: &str, resources: &[ResourceRef], rules: &JobRules, errors: &mut Vec<FieldError>) {
+/// Resources: not too many, named, and of a kind that can be managed where `rules` say which.
+fn resources(field: &str, resources: &[ResourceRef], rules: Option<&JobRules>, errors: &mut Vec<FieldError>) {
     if resources.len() > MAX_RESOURCES {
         errors.push(FieldError::too_many(field, resources.len(), MAX_RESOURCES));
         return;
@@ -217,9 +145,7 @@ fn resources(field: &str, resources: &[ResourceRef], rules: &JobRules, errors: &
     for (index, resource) in resources.iter().enumerate() {
         let field = format!("{field}[{index}]");
         named(&field, resource, errors);
-        if resource.kind.is_empty() {
-            continue;
-        }
+        let Some(rules) = rules.filter(|_| !resource.kind.is_empty()) else { continue };
         let mut groups = rules.kinds.iter().filter(|(_, kind)| *kind == resource.kind).peekable();
         if groups.peek().is_none() {
             let known: Vec<&str> = rules.kinds.iter().map(|(_, kind)| kind.as_str()).collect();
@@ -237,42 +163,6 @@ fn named(field: &str, resource: &ResourceRef, errors: &mut Vec<FieldError>) {
     }
     if resource.kind.is_empty() {
         errors.push(FieldError::required(&format!("{field}.kind"), "a resource needs a kind"));
-    }
-}
-
-/// What delete and move work on: at least one path or resource.
-fn selection(field: &str, paths: &[String], resources: &[ResourceRef], errors: &mut Vec<FieldError>) {
-    if paths.is_empty() && resources.is_empty() {
-        errors
-            .push(FieldError::required(&format!("{field}.paths"), "at least one path or resource is needed"));
-    }
-    for (index, path) in paths.iter().enumerate() {
-        let field = format!("{field}.paths[{index}]");
-        if path.is_empty() {
-            errors.push(FieldError::required(&field, "the root cannot be meant"));
-        }
-        safe(&field, path, errors);
-    }
-    for (index, resource) in resources.iter().enumerate() {
-        named(&format!("{field}.resources[{index}]"), resource, errors);
-    }
-}
-
-fn check_test_options(options: &TestOptions, errors: &mut Vec<FieldError>) {
-    let duration = options.duration;
-    if duration <= GoDuration::ZERO || duration > MAX_TEST_DURATION {
-        let message = format!("must be above 0s and at most {MAX_TEST_DURATION}");
-        errors.push(FieldError::invalid("spec.test.duration", duration.to_string(), message));
-        return;
-    }
-    let updates = options.progress_updates;
-    if !(0..=MAX_TEST_UPDATES).contains(&updates) {
-        let message = format!("must be between 0 and {MAX_TEST_UPDATES}");
-        errors.push(FieldError::invalid("spec.test.progressUpdates", updates, message));
-    } else if updates > 0 && duration.as_nanos() / updates < MIN_TEST_UPDATE_INTERVAL.as_nanos() {
-        let message =
-            format!("updates must be at least {MIN_TEST_UPDATE_INTERVAL} apart: fewer, or a longer duration");
-        errors.push(FieldError::invalid("spec.test.progressUpdates", updates, message));
     }
 }
 

@@ -48,6 +48,7 @@ pub mod jobs;
 pub mod patch;
 pub mod paths;
 pub mod repositories;
+pub mod rules;
 pub mod status;
 pub mod yaml;
 
@@ -81,7 +82,7 @@ pub use crate::{
         DeletionError, DeletionStatus, DeletionTarget, QuotaStatus, RepositoryStatus, ResourceCount,
         SyncStatus, WebhookStatus,
     },
-    secure::{InlineSecureValue, SecureValues},
+    secure::{InlineSecureValue, ONE_OF as ONE_SECRET, SecureValues},
     views::{
         AvailableResource, FileItem, FileList, HistoryAuthor, HistoryItem, HistoryList, ManagedStats,
         RefItem, RefList, RepositoryUrls, RepositoryView, RepositoryViewList, ResourceAction, ResourceList,

@@ -5,6 +5,36 @@ pub const MAX_PATH_LENGTH: usize = 1024;
 /// Most segments of a file's path that is synced.
 pub const MAX_PATH_DEPTH: usize = 8;
 
+/// What is wrong with a path that [`safe_path`] refuses, or that begins with a slash, in one sentence for every case.
+pub(crate) const PATH_MESSAGE: &str = "expected a relative path inside the repository: letters, digits, spaces and \
+    / _ . - only, at most 1024 of them, no leading slash, no empty part and none that begins with a dot";
+/// What is wrong with a path that [`safe_path`] refuses.
+pub(crate) const SAFE_PATH_MESSAGE: &str = "expected a path inside the repository: letters, digits, spaces and \
+    / _ . - only, at most 1024 of them, no empty part and none that begins with a dot";
+/// What is wrong with a branch that [`branch_name`] refuses.
+pub(crate) const BRANCH_MESSAGE: &str = "expected the name of a branch: letters, digits and - _ / . only, no leading \
+    dash or slash, no slash or dot at the end, no two dots or slashes in a row, and no part that begins with a dot or \
+    ends with .lock";
+
+/// [`safe_path`] in CEL; the schema bounds the length.
+macro_rules! path_cel {
+    ($($path:literal)+) => {
+        concat!("(", $($path,)+ ".matches('^[A-Za-z0-9 /_.-]*$') && !", $($path,)+ ".matches('//|(^|/)[.]'))")
+    };
+}
+pub(crate) use path_cel;
+
+/// [`branch_name`] in CEL, for a name that is not empty.
+macro_rules! branch_cel {
+    ($($branch:literal)+) => {
+        concat!(
+            "(", $($branch,)+ ".matches('^[A-Za-z0-9/_.-]+$') && !", $($branch,)+
+            ".matches('^[-/]|[/.]$|[.][.]|//|(^|/)[.]|[.][lL][oO][cC][kK](/|$)'))"
+        )
+    };
+}
+pub(crate) use branch_cel;
+
 /// Checks a path in a request: relative, plain characters, no way out of the repository.
 ///
 /// The empty path is the root. The error says what is wrong, for a reader.

@@ -7,6 +7,7 @@
 mod fill_in;
 mod overlap;
 mod rules;
+mod table;
 
 use crate::{
     consts::labels,
@@ -17,6 +18,7 @@ use crate::{
 
 pub use fill_in::{mutate, mutate_value};
 pub use overlap::{Overlap, overlap};
+pub(crate) use table::RULES;
 
 /// Names that mean something else in a repository's place.
 pub const RESERVED_NAMES: [&str; 14] = [
@@ -71,11 +73,25 @@ pub fn validate(
     if new.metadata.deletion_timestamp.is_some() {
         return Vec::new();
     }
-    let stages: [Stage<'_>; 5] = [
+    let errors = broken_rules(new, old);
+    if errors.is_empty() { offered(new, old, others, rules) } else { errors }
+}
+
+/// Every rule of the definition that a repository breaks.
+pub fn broken_rules(new: &Repository, old: Option<&Repository>) -> Vec<FieldError> {
+    crate::rules::broken(RULES, "", new, old)
+}
+
+/// What depends on this server's settings, on metadata and on the other repositories of the namespace, in stages.
+pub fn offered(
+    new: &Repository,
+    old: Option<&Repository>,
+    others: &[Repository],
+    rules: &RepositoryRules,
+) -> Vec<FieldError> {
+    let stages: [Stage<'_>; 3] = [
         &|errors| rules::pending_delete(new, old, errors),
-        &|errors| rules::change(new, old, rules, errors),
-        &|errors| rules::structure(new, rules, errors),
-        &|errors| rules::provider(new, old, errors),
+        &|errors| rules::offered(new, old, rules, errors),
         &|errors| rules::neighbours(new, old, others, rules, errors),
     ];
     let mut errors = Vec::new();
@@ -84,6 +100,15 @@ pub fn validate(
         if !errors.is_empty() {
             break;
         }
+    }
+    errors
+}
+
+/// What is wrong with a repository that is stored, by itself: [`validate`] without what only writes are asked.
+pub fn review(stored: &Repository, rules: &RepositoryRules) -> Vec<FieldError> {
+    let mut errors = crate::rules::standing(RULES, "", stored);
+    if errors.is_empty() {
+        rules::offered(stored, Some(stored), rules, &mut errors);
     }
     errors
 }

@@ -46,6 +46,7 @@ root_object!(Repository {
 pub struct RepositorySpec {
     /// Name that people read.
     #[serde(default)]
+    #[schemars(length(max = 256))]
     pub title: String,
     /// What the repository is for.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -61,6 +62,7 @@ pub struct RepositorySpec {
     pub pull_request: Option<PullRequestOptions>,
     /// Ways in which changes may be written, the preferred one first; empty for read-only.
     #[serde(default, deserialize_with = "crate::wire::null_as_zero")]
+    #[schemars(length(max = 10))]
     pub workflows: Vec<Workflow>,
     /// When and into what the repository is pulled.
     #[serde(default, deserialize_with = "crate::wire::null_as_zero")]
@@ -228,6 +230,7 @@ impl std::fmt::Display for RepositoryType {
 pub struct LocalRepository {
     /// Path of the folder; it has to be under a permitted prefix.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 1024))]
     pub path: String,
 }
 
@@ -237,15 +240,18 @@ pub struct LocalRepository {
 pub struct GithubRepository {
     /// URL of the repository, for example `https://github.com/example/dashboards`.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 2048))]
     pub url: String,
     /// Branch that is read; the repository's default when empty. Always written.
     #[serde(default)]
+    #[schemars(length(max = 255))]
     pub branch: String,
     /// Whether pull requests get pictures of the dashboards that they change.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub generate_dashboard_previews: bool,
     /// Folder inside the repository; the root when empty.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 1024))]
     pub path: String,
     /// Numeric identity of the repository at the provider, resolved by the server.
     #[serde(rename = "repoID", default, skip_serializing_if = "is_zero")]
@@ -258,15 +264,19 @@ pub struct GithubRepository {
 pub struct GithubEnterpriseRepository {
     /// URL of the server.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 2048))]
     pub server_url: String,
     /// URL of the repository.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 2048))]
     pub url: String,
     /// Branch that is read; the repository's default when empty. Always written.
     #[serde(default)]
+    #[schemars(length(max = 255))]
     pub branch: String,
     /// Folder inside the repository; the root when empty.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 1024))]
     pub path: String,
 }
 
@@ -276,15 +286,18 @@ pub struct GithubEnterpriseRepository {
 pub struct GitRepository {
     /// URL of the repository, https (http where the settings allow that origin).
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 2048))]
     pub url: String,
     /// Branch that is read; the repository's default when empty. Always written.
     #[serde(default)]
+    #[schemars(length(max = 255))]
     pub branch: String,
     /// User name that goes with the token; `git` when empty.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub token_user: String,
     /// Folder inside the repository; the root when empty.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 1024))]
     pub path: String,
 }
 
@@ -294,9 +307,11 @@ pub struct GitRepository {
 pub struct BitbucketRepository {
     /// URL of the repository.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 2048))]
     pub url: String,
     /// Branch that is read; the repository's default when empty. Always written.
     #[serde(default)]
+    #[schemars(length(max = 255))]
     pub branch: String,
     /// User name that goes with the token; `x-token-auth` when empty.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -306,6 +321,7 @@ pub struct BitbucketRepository {
     pub email: String,
     /// Folder inside the repository; the root when empty.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 1024))]
     pub path: String,
 }
 
@@ -315,12 +331,15 @@ pub struct BitbucketRepository {
 pub struct GitlabRepository {
     /// URL of the repository.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 2048))]
     pub url: String,
     /// Branch that is read; the repository's default when empty. Always written.
     #[serde(default)]
+    #[schemars(length(max = 255))]
     pub branch: String,
     /// Folder inside the repository; the root when empty.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 1024))]
     pub path: String,
 }
 
@@ -330,5 +349,6 @@ pub struct GitlabRepository {
 pub struct ConnectionRef {
     /// Name of the connection.
     #[serde(default)]
+    #[schemars(length(max = 253))]
     pub name: String,
 }

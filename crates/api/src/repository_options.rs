@@ -17,6 +17,7 @@ pub struct SyncOptions {
     pub target: Option<SyncTarget>,
     /// Seconds between two looks at the remote; raised to the server's minimum.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0))]
     pub interval_seconds: i64,
 }
 
@@ -59,6 +60,7 @@ pub enum Workflow {
 pub struct WebhookConfig {
     /// Public URL of this server, instead of the configured one; http or https.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 2048))]
     pub base_url: String,
     /// Whether the remote is only polled.
     #[serde(default, skip_serializing_if = "is_zero")]

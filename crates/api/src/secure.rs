@@ -15,7 +15,8 @@ use crate::wire::is_zero;
 #[derive(Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InlineSecureValue {
-    /// The raw secret, to be stored. Accepted on create and update, never returned.
+    /// The raw secret. Windlass's own API server seals it and keeps a reference; on Kubernetes it is refused: create a
+    /// Secret, and give its name.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -24,8 +25,9 @@ pub struct InlineSecureValue {
     )]
     #[schemars(with = "String", length(min = 1, max = 24576))]
     pub create: Option<SecretString>,
-    /// Name of the stored secret that holds the value.
+    /// Name of the Secret in the same namespace that holds the value.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(length(max = 253))]
     pub name: String,
     /// Asks for the removal of the stored secret.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -78,6 +80,38 @@ fn expose<S: Serializer>(value: &Option<SecretString>, serializer: S) -> Result<
 fn conceal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretString>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.map(SecretString::from))
 }
+
+/// Refuses a secret that is given in more than one way.
+pub const ONE_OF: &str = "only one of create, name and remove may be set";
+
+/// The rules of secret values: the field under `secure`, the names of its two rules, and the member.
+macro_rules! secure_rules {
+    ($($field:literal $raw:literal $twice:literal $member:ident),* $(,)?) => {
+        [$(
+            // On the secret's own object, and as a refusal that prints no value: no server repeats the secret.
+            $crate::rules::Rule::forbidden(
+                ($raw, concat!("secure.", $field), "create"),
+                concat!(
+                    "a raw value would be stored in the clear: create a Secret with the value under the key ", $field,
+                    ", and name it in secure.", $field, ".name"
+                ),
+                "!has(self.create)",
+                $crate::rules::Check::Elsewhere,
+            ),
+            $crate::rules::Rule::forbidden(
+                ($twice, concat!("secure.", $field), ""),
+                $crate::secure::ONE_OF,
+                "!(has(self.name) && self.name != '' && has(self.remove) && self.remove)",
+                $crate::rules::Check::Object(|new| {
+                    let value = &new.secure.$member;
+                    let given = [value.create.is_some(), !value.name.is_empty(), value.remove];
+                    given.into_iter().filter(|given| *given).count() > 1
+                }),
+            ),
+        )*]
+    };
+}
+pub(crate) use secure_rules;
 
 /// The secrets of a repository.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]

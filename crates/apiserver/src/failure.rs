@@ -59,6 +59,25 @@ impl FieldError {
         Some((&self.field, self.body.split('"').nth(1).unwrap_or_default()))
     }
 
+    /// Whether rules are not looked at after this error.
+    pub(crate) fn blocks_rules(&self) -> bool {
+        let blocking = [
+            "FieldValueNotSupported",
+            "FieldValueRequired",
+            "FieldValueTooLong",
+            "FieldValueTooMany",
+            "FieldValueTypeInvalid",
+        ];
+        blocking.contains(&self.reason.as_str())
+    }
+
+    /// What stands for the rules after such an error.
+    pub(crate) fn rules_not_checked() -> Self {
+        let detail = "some validation rules were not checked because the object was invalid; correct the existing \
+            errors to complete validation";
+        Self::invalid("<nil>", &Value::Null, detail)
+    }
+
     pub(crate) fn not_supported(field: impl Into<String>, value: &Value, allowed: &[String]) -> Self {
         let allowed: Vec<String> = allowed.iter().map(|value| format!("{value:?}")).collect();
         let mut body = format!("Unsupported value: {}", show(value));

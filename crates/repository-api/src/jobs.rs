@@ -43,7 +43,7 @@ pub(crate) async fn create(
     if spec.action == JobAction::PullRequest {
         return Err(status::bad_request("pull request jobs are created by webhooks only").into());
     }
-    let errors = jobs::validate(&spec, &state.job_rules);
+    let errors = jobs::validate(&spec, None, &state.job_rules);
     if !errors.is_empty() {
         return Err(invalid(&spec, errors));
     }

@@ -42,7 +42,7 @@ pub async fn check(
     rules: &RepositoryRules,
     cancel: &CancellationToken,
 ) -> Checked {
-    let invalid = repositories::validate(repository, Some(repository), &[], rules);
+    let invalid = repositories::review(repository, rules);
     if !invalid.is_empty() {
         let errors = invalid
             .into_iter()

@@ -4,8 +4,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSche
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-/// The schema of a root type.
-pub(super) fn schema_of<K: JsonSchema>() -> JSONSchemaProps {
+/// The schema of a root type; `finish` adds what its Rust type does not say.
+pub(super) fn schema_of<K: JsonSchema>(finish: impl FnOnce(&mut Value)) -> JSONSchemaProps {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
@@ -13,6 +13,7 @@ pub(super) fn schema_of<K: JsonSchema>() -> JSONSchemaProps {
     let mut schema = settings.into_generator().into_root_schema_for::<K>().to_value();
     rewrite(&mut schema);
     add_type_meta(&mut schema);
+    finish(&mut schema);
     // The document is ours and small; if it were no schema, the tests over every definition would say so.
     serde_json::from_value(schema).unwrap_or_default()
 }
@@ -34,7 +35,14 @@ fn rewrite(schema: &mut Value) {
     object.remove("title");
     // A default in a definition is written into every object; absent and zero are the same on this wire.
     object.remove("default");
+    if let Some(Value::String(text)) = object.get_mut("description") {
+        *text = unwrapped(text);
+    }
     collapse_optional(object);
+    // Lists are replaced as a whole unless they say otherwise: `x-kubernetes-list-type: map` is for conditions.
+    if object.get("type").is_some_and(is_array) {
+        object.entry("x-kubernetes-list-type").or_insert_with(|| "atomic".into());
+    }
     collapse_enum(object);
     collapse_nullable_type(object);
     if let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) {
@@ -45,6 +53,19 @@ fn rewrite(schema: &mut Value) {
             rewrite(child);
         }
     }
+}
+
+/// A doc comment without its line breaks, which `kubectl explain` would show beside its own; paragraphs stay.
+fn unwrapped(text: &str) -> String {
+    let joined = |paragraph: &str| paragraph.split('\n').map(str::trim).collect::<Vec<_>>().join(" ");
+    let paragraphs = text.split("\n\n").map(|paragraph| {
+        if paragraph.trim_start().starts_with("* ") { paragraph.to_owned() } else { joined(paragraph) }
+    });
+    paragraphs.collect::<Vec<_>>().join("\n\n")
+}
+
+fn is_array(kind: &Value) -> bool {
+    kind == "array" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "array"))
 }
 
 /// `anyOf: [X, null]` becomes X that may be null; the description of the field wins over that of the type.

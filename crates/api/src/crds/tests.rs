@@ -32,8 +32,7 @@ fn every_field_is_described() {
         fields += 1;
         let described = schema["description"].as_str().is_some_and(|text| !text.trim().is_empty());
         // The server describes metadata itself.
-        let described =
-            described || path.ends_with("/v0alpha1.metadata") || path.ends_with("/v1beta1.metadata");
+        let described = described || path.ends_with(".metadata") || path.ends_with(".metadata.name");
         assert!(described || path.ends_with("[]"), "{path} has no description");
     });
     assert!(fields > 200, "only {fields} fields were looked at");
@@ -47,7 +46,7 @@ fn every_schema_is_structural() {
         let free = object.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true));
         let kind = object.get("type").and_then(Value::as_str);
         assert!(kind.is_some() || free, "{path} has no type");
-        for keyword in ["$ref", "anyOf", "oneOf", "allOf", "not", "default", "definitions"] {
+        for keyword in ["$ref", "anyOf", "oneOf", "allOf", "not", "definitions"] {
             assert!(!object.contains_key(keyword), "{path} has {keyword}");
         }
         if kind == Some("object") {
@@ -63,6 +62,32 @@ fn every_schema_is_structural() {
             assert!(!object.contains_key("nullable"), "{path} may be null and has an enum without null");
         }
     });
+}
+
+/// A default is written into every object, and read back by clients that took absence for zero: each is a decision.
+#[test]
+fn defaults_are_what_the_wire_always_writes() {
+    let mut defaults = Vec::new();
+    every_schema(|path, schema| {
+        if let Some(default) = schema.get("default") {
+            defaults.push(format!("{path} = {default}"));
+        }
+    });
+    let branch = |kind: &str| format!("Repository/v0alpha1.spec.{kind}.branch = \"\"");
+    let mut expected = ["bitbucket", "git", "github", "githubEnterprise", "gitlab"].map(branch).to_vec();
+    for other in [
+        "HistoricJob/v0alpha1.spec.pull.incremental = false",
+        "Job/v0alpha1.spec.pull.incremental = false",
+        "Repository/v0alpha1.spec.sync = {}",
+        "Repository/v0alpha1.spec.sync.enabled = false",
+        "Repository/v0alpha1.spec.sync.intervalSeconds = 60",
+        "Repository/v0alpha1.spec.workflows = []",
+    ] {
+        expected.push(other.to_owned());
+    }
+    expected.sort();
+    defaults.sort();
+    assert_eq!(defaults, expected);
 }
 
 #[test]

@@ -9,7 +9,7 @@ fn spec(value: serde_json::Value) -> JobSpec {
 /// The fields that are refused.
 #[track_caller]
 fn check(value: serde_json::Value, fields: &[&str]) {
-    let errors = validate(&spec(value), &JobRules::default());
+    let errors = validate(&spec(value), None, &JobRules::default());
     let refused: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
     assert_eq!(refused, fields, "{errors:?}");
 }
@@ -35,7 +35,7 @@ fn complete_jobs_are_accepted() {
 
 #[test]
 fn an_unknown_action_is_refused_by_name_and_the_known_ones_are_listed() {
-    let errors = validate(&spec(json!({ "action": "fly", "repository": "r" })), &JobRules::default());
+    let errors = validate(&spec(json!({ "action": "fly", "repository": "r" })), None, &JobRules::default());
     let text = errors[0].to_string();
     assert!(text.starts_with("spec.action: Unsupported value: \"fly\""), "{text}");
     assert!(text.contains("\"pull\"") && text.contains("\"test\""), "{text}");
@@ -68,7 +68,7 @@ fn unsafe_paths_and_branches_are_refused() {
     );
     check(
         json!({ "action": "delete", "repository": "r", "delete": { "ref": "-x", "paths": ["ok", ".git", ""] } }),
-        &["spec.delete.ref", "spec.delete.paths[1]", "spec.delete.paths[2]"],
+        &["spec.delete.ref", "spec.delete.paths[2]", "spec.delete.paths[1]"],
     );
     check(
         json!({ "action": "move", "repository": "r", "move": { "targetPath": "/../" } }),
@@ -76,7 +76,7 @@ fn unsafe_paths_and_branches_are_refused() {
     );
     check(
         json!({ "action": "move", "repository": "r", "move": { "resources": [{}] } }),
-        &["spec.move.resources[0].name", "spec.move.resources[0].kind", "spec.move.targetPath"],
+        &["spec.move.targetPath", "spec.move.resources[0].name", "spec.move.resources[0].kind"],
     );
 }
 

@@ -16,7 +16,10 @@ use crate::{
 pub fn mutate(new: &mut Repository, old: Option<&Repository>, rules: &RepositoryRules) {
     seed_finalizers(new, old.is_none());
     let spec = &mut new.spec;
-    spec.sync.interval_seconds = spec.sync.interval_seconds.max(rules.min_interval_seconds);
+    // What is below zero is refused by the schema.
+    if spec.sync.interval_seconds >= 0 {
+        spec.sync.interval_seconds = spec.sync.interval_seconds.max(rules.min_interval_seconds);
+    }
     if let Some(webhook) = &mut spec.webhook {
         trim_end(&mut webhook.base_url, "/");
     }

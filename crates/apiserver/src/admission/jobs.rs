@@ -67,11 +67,7 @@ fn settle_author(caller: &Caller, old: Option<&Object>, new: &mut Object) {
 }
 
 pub(super) fn validate(rules: &JobRules, new: &Object) -> Result<Vec<FieldError>> {
-    Ok(jobs::validate(&read(new)?, rules))
-}
-
-pub(super) fn validate_historic(new: &Object) -> Result<Vec<FieldError>> {
-    Ok(jobs::validate_historic(&read(new)?))
+    Ok(jobs::offered(&read(new)?, rules))
 }
 
 fn read(object: &Object) -> Result<JobSpec> {

@@ -40,7 +40,7 @@ pub(super) async fn validate(
         .filter(|object| Some(object.key.name()) != new.metadata.name.as_deref())
         .filter_map(|object| serde_json::from_slice(&object.value).ok())
         .collect();
-    Ok(repositories::validate(&new, old.as_ref(), &others, &inner.rules.repositories))
+    Ok(repositories::offered(&new, old.as_ref(), &others, &inner.rules.repositories))
 }
 
 fn typed(object: &Object) -> Result<Repository, serde_json::Error> {

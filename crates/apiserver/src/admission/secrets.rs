@@ -9,6 +9,7 @@ use bytes::Bytes;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use uuid::Uuid;
+use windlass_api::ONE_SECRET;
 
 use super::Object;
 use crate::document;
@@ -91,22 +92,24 @@ pub(crate) fn take(kind: &Kind, new: &mut Object, old: Option<&Object>) -> Resul
         // Anything but an object or null was refused by `check_types`; null is judged by the schema.
         let Value::Object(value) = value else { return true };
         let removed = value.remove("remove") == Some(json!(true));
+        // A patch of `remove` or `create` alone still has the old name beside it.
+        let renamed = name_in(value).is_some_and(|name| Some(name) != old_name);
+        let mut twice = removed && renamed;
         let raw = match value.remove("create") {
             Some(Value::String(raw)) => raw,
             _ => String::new(),
         };
         if !raw.is_empty() {
-            let given = name_in(value);
-            if given.is_some_and(|name| Some(name) != old_name) || removed {
-                let detail = "only one of create, name and remove may be set";
-                errors.push(FieldError::forbidden(format!("secure.{field}"), detail));
-            }
+            twice |= renamed || removed;
             if raw.chars().count() > LONGEST {
                 errors.push(FieldError::too_long(format!("secure.{field}.create"), LONGEST as u64));
             }
             // Who writes a raw value owns the name that takes its place.
             value.insert("name".to_owned(), json!(TAKEN));
             secrets.taken.push((field.clone(), SecretString::from(raw)));
+        }
+        if twice {
+            errors.push(FieldError::forbidden(format!("secure.{field}"), ONE_SECRET));
         }
         let kept = !removed && !value.is_empty();
         let name = name_in(value);

@@ -56,6 +56,8 @@ pub(crate) struct Schema {
     /// Whether a default stands here or below: most of a schema has none and is skipped.
     has_defaults: bool,
     rules: Rules,
+    /// Of a whole object: whether CEL rules stand anywhere in it.
+    has_rules: bool,
 }
 
 /// What `validate` checks beside types.
@@ -94,8 +96,14 @@ impl Schema {
     pub(crate) fn root(document: &JSONSchemaProps) -> Result<Self, String> {
         let mut schema = Self::compile(document, "")?;
         schema.embedded = true;
+        schema.has_rules = has_rules(document);
         schema.properties.remove("metadata");
         Ok(schema)
+    }
+
+    /// Whether CEL rules stand anywhere in the schema of a whole object.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.has_rules
     }
 
     /// Whether the object has this field at its top.
@@ -156,8 +164,18 @@ impl Schema {
             default,
             has_defaults,
             rules: Rules::compile(document, path)?,
+            has_rules: false,
         })
     }
+}
+
+/// Whether CEL rules stand in a schema or below.
+fn has_rules(document: &JSONSchemaProps) -> bool {
+    let below = |schema: &JSONSchemaProps| has_rules(schema);
+    document.x_kubernetes_validations.as_ref().is_some_and(|rules| !rules.is_empty())
+        || document.properties.iter().flatten().any(|(_name, property)| below(property))
+        || matches!(&document.items, Some(JSONSchemaPropsOrArray::Schema(items)) if below(items))
+        || matches!(&document.additional_properties, Some(JSONSchemaPropsOrBool::Schema(values)) if below(values))
 }
 
 impl Rules {

@@ -78,6 +78,7 @@ impl Context {
             let mut errors = metadata::validate(kind, &object);
             errors.extend(kind.stored().schema.validate(&object));
             errors.extend(admission::validate_core(kind, &object, None));
+            self.check_rules(None, &object, &mut errors);
             self.fail_on(errors, &name)?;
             self.validate(None, &object).await?;
             let extra = secrets.store(&self.inner, kind, &mut object, None).await?;

@@ -240,6 +240,7 @@ impl Context {
         errors.extend(metadata::validate(kind, &new));
         errors.extend(kind.stored().schema.validate(&new));
         errors.extend(admission::validate_core(kind, &new, Some(old)));
+        self.check_rules(Some(old), &new, &mut errors);
         self.fail_on(errors, current.key.name())?;
         if !self.target.status {
             self.validate(Some(old), &new).await?;

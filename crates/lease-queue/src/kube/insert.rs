@@ -40,7 +40,7 @@ pub async fn insert(
 ) -> Result<Job, InsertError> {
     repository.clone_into(&mut spec.repository);
     jobs::normalise(&mut spec).map_err(|error| InsertError::Invalid(vec![error]))?;
-    let errors = jobs::validate(&spec, &JobRules::default());
+    let errors = jobs::validate(&spec, None, &JobRules::default());
     if !errors.is_empty() {
         return Err(InsertError::Invalid(errors));
     }
