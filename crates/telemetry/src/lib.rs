@@ -1,6 +1,7 @@
 //! What a Windlass process tells the world about itself: logs, metrics, health.
 //!
-//! - [`init`] sets the process's logs up: JSON lines for machines, a readable form for terminals.
+//! - [`Telemetry`] sets a process's logs, traces and metrics up as a [`TelemetryMode`] says, and ends them in order;
+//!   [`init`] sets up logs alone.
 //! - [`Metrics`] makes OpenTelemetry meters whose instruments are read as Prometheus text.
 //! - [`Health`] collects readiness by component and liveness by progress; [`router`] serves all of it.
 //! - [`ErrorChain`] is the one printer of an error with its causes.
@@ -19,16 +20,21 @@ mod health;
 mod http;
 mod log;
 mod metrics;
-mod modes;
+mod mode;
+mod push;
 mod redact;
+mod telemetry;
 
 pub use error_chain::ErrorChain;
 pub use health::{ComponentHandle, Failing, Health, ProgressHandle};
 pub use http::router;
 pub use log::{InitLogsError, LogFormat, LogOutput, ParseLogFormatError, init, subscriber};
 pub use metrics::{Metrics, MetricsError};
+pub use mode::{ParseTelemetryModeError, TelemetryMode};
+pub use push::otlp::{Collector, CollectorError};
 pub use redact::redact_url;
 pub use secrecy::ExposeSecret;
+pub use telemetry::{Telemetry, TelemetryError, TelemetryOptions};
 /// A string that is never printed: its `Debug` is redacted, and it has no `Display`.
 ///
 /// Read it with [`ExposeSecret::expose_secret`], as late as possible.

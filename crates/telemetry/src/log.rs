@@ -7,6 +7,7 @@ mod tests;
 
 use std::io;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use tracing::Subscriber;
 use tracing::subscriber::SetGlobalDefaultError;
@@ -14,7 +15,7 @@ use tracing_subscriber::filter::{EnvFilter, LevelFilter, ParseError};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::{Layer as _, Registry};
+use tracing_subscriber::{Layer, Registry};
 
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,11 +84,11 @@ pub enum InitLogsError {
 ///
 /// `filter` is a level, or comma-separated directives of levels by target: `info,windlass_git=debug`.
 pub fn init(format: LogFormat, filter: &str, output: LogOutput) -> Result<(), InitLogsError> {
-    let writer = match output {
-        LogOutput::Stdout => BoxMakeWriter::new(io::stdout),
-        LogOutput::Stderr => BoxMakeWriter::new(io::stderr),
-    };
-    let subscriber = subscriber(format, filter, writer)?;
+    install(subscriber(format, filter, Output::from(output))?)
+}
+
+/// Makes a subscriber this process's, and reports panics to it.
+pub(crate) fn install(subscriber: impl Subscriber + Send + Sync + 'static) -> Result<(), InitLogsError> {
     tracing::subscriber::set_global_default(subscriber).map_err(InitLogsError::Install)?;
     std::panic::set_hook(Box::new(log_panic));
     Ok(())
@@ -102,17 +103,56 @@ pub fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let filter = EnvFilter::builder()
+    let filter = self::filter(filter)?;
+    Ok(Registry::default().with(layer(format, writer)).with(filter))
+}
+
+/// The process's output, for all who write lines to it.
+#[derive(Clone)]
+pub(crate) struct Output(Arc<BoxMakeWriter>);
+
+impl Output {
+    pub(crate) fn new(writer: BoxMakeWriter) -> Self {
+        Self(Arc::new(writer))
+    }
+}
+
+impl From<LogOutput> for Output {
+    fn from(output: LogOutput) -> Self {
+        Self::new(match output {
+            LogOutput::Stdout => BoxMakeWriter::new(io::stdout),
+            LogOutput::Stderr => BoxMakeWriter::new(io::stderr),
+        })
+    }
+}
+
+impl<'a> MakeWriter<'a> for Output {
+    type Writer = <BoxMakeWriter as MakeWriter<'a>>::Writer;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self.0.make_writer()
+    }
+}
+
+/// Reads a level or directives; `info` where they say nothing.
+pub(crate) fn filter(text: &str) -> Result<EnvFilter, InitLogsError> {
+    EnvFilter::builder()
         .with_default_directive(LevelFilter::INFO.into())
-        .parse(filter)
-        .map_err(|source| InitLogsError::ParseFilter { filter: filter.to_owned(), source })?;
-    let layer = match format {
+        .parse(text)
+        .map_err(|source| InitLogsError::ParseFilter { filter: text.to_owned(), source })
+}
+
+/// Writes log lines of this form.
+pub(crate) fn layer<W>(format: LogFormat, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    match format {
         LogFormat::Json => json::JsonLayer::new(writer).boxed(),
         LogFormat::Pretty { ansi } => {
             tracing_subscriber::fmt::layer().with_ansi(ansi).with_writer(writer).boxed()
         }
-    };
-    Ok(Registry::default().with(filter).with(layer))
+    }
 }
 
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {

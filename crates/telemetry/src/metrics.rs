@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use opentelemetry::metrics::{Meter, MeterProvider};
-use opentelemetry_sdk::metrics::SdkMeterProvider;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::metrics::{MeterProviderBuilder, SdkMeterProvider};
 use prometheus::{Registry, TextEncoder};
 
 /// The instruments of one process (or of one test: there is no global registry).
@@ -34,8 +35,15 @@ pub enum MetricsError {
 }
 
 impl Metrics {
-    /// Makes an empty set.
+    /// Makes an empty set that is only scraped.
     pub fn new() -> Result<Self, MetricsError> {
+        Self::build(|builder| builder)
+    }
+
+    /// Makes an empty set with what `configure` adds: readers that push, a resource, views.
+    pub(crate) fn build(
+        configure: impl FnOnce(MeterProviderBuilder) -> MeterProviderBuilder,
+    ) -> Result<Self, MetricsError> {
         let registry = Registry::new();
         let exporter = opentelemetry_prometheus::exporter()
             .with_registry(registry.clone())
@@ -45,13 +53,18 @@ impl Metrics {
             .scope_info_enabled(false)
             .build()
             .map_err(MetricsError::Register)?;
-        let provider = SdkMeterProvider::builder().with_reader(exporter).build();
+        let provider = configure(SdkMeterProvider::builder().with_reader(exporter)).build();
         Ok(Self { inner: Arc::new(Inner { registry, provider }) })
     }
 
     /// The meter of one component; instruments are made once, and kept by their owner.
     pub fn meter(&self, name: &'static str) -> Meter {
         self.inner.provider.meter(name)
+    }
+
+    /// Pushes the last values, where they are pushed, and ends.
+    pub(crate) fn shutdown(&self) -> OTelSdkResult {
+        self.inner.provider.shutdown()
     }
 
     /// The current values in the Prometheus text format.
