@@ -13,7 +13,7 @@ use windlass_resources::repository::Sources;
 use windlass_resources::{Clients, FurtherKinds};
 use windlass_runtime::{Clock, Scope, Supervisor, SystemClock};
 use windlass_settings::Settings;
-use windlass_telemetry::{Health, Metrics, MetricsError};
+use windlass_telemetry::{Health, Metrics};
 
 /// The process as its operators see it.
 pub struct Context {
@@ -57,14 +57,16 @@ pub enum ContextError {
     /// Git access could not be set up.
     #[error("failed to set up Git access")]
     Git(#[source] GitError),
-    /// An instrument could not be made.
-    #[error("failed to set up metrics")]
-    Metrics(#[source] MetricsError),
 }
 
 impl Context {
     /// A context from settings, over clients that are there already.
-    pub fn new(settings: Settings, clients: ApiClients, default_cache: &Path) -> Result<Self, ContextError> {
+    pub fn new(
+        settings: Settings,
+        clients: ApiClients,
+        default_cache: &Path,
+        metrics: Metrics,
+    ) -> Result<Self, ContextError> {
         let operator = settings.operator();
         let provisioning = settings.provisioning();
         let cache = operator.git_cache_dir.clone().unwrap_or_else(|| default_cache.to_path_buf());
@@ -96,7 +98,7 @@ impl Context {
             repository_rules,
             clock: Arc::new(SystemClock),
             health: Health::new(),
-            metrics: Metrics::new().map_err(ContextError::Metrics)?,
+            metrics,
             supervisor: Supervisor::new(),
             replica: uuid::Uuid::new_v4().simple().to_string(),
             check_deadline,

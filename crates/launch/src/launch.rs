@@ -15,7 +15,9 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use windlass_runtime::{BoxError, Registry, RunError, signals};
 use windlass_settings::{SettingError, Settings, Sources};
-use windlass_telemetry::{ErrorChain, LogFormat, LogOutput};
+use windlass_telemetry::{
+    Collector, ErrorChain, LogFormat, LogOutput, Metrics, Telemetry, TelemetryError, TelemetryOptions,
+};
 
 use crate::args::OperatorArgs;
 use crate::context::{self, Context};
@@ -24,6 +26,8 @@ use crate::context::{self, Context};
 const USAGE: u8 = 2;
 /// How long tasks may take to end beyond the longest job.
 const GRACE: Duration = Duration::from_secs(30);
+/// How long telemetry that is still waiting may take to reach its collector at the end.
+const FLUSH: Duration = Duration::from_secs(5);
 
 /// What has to be set for a whole process before its first thread: libgit2's options, the TLS provider; then the
 /// threads.
@@ -84,20 +88,25 @@ impl Launch {
         if let Err(errors) = settings.require_for(&name) {
             return refused_settings(&errors);
         }
-        if let Err(why) = start_logs(&settings) {
-            return refused(&why);
-        }
+        // Connections to a collector live on the runtime.
+        let entered = runtime.enter();
+        let telemetry = match start_telemetry(&settings, &name) {
+            Ok(telemetry) => telemetry,
+            Err(error) => return refused(&ErrorChain(&error).to_string()),
+        };
+        drop(entered);
+        let metrics = telemetry.metrics();
         for notice in settings.notices() {
             tracing::info!(notice, "settings");
         }
         let ended = runtime.block_on(async {
-            let context = Arc::new(connect(settings).await?);
+            let context = Arc::new(connect(settings, metrics).await?);
             serve_health(&context).await?;
             tracing::info!(operator = name, version = env!("CARGO_PKG_VERSION"), "starting");
             context.supervisor.spawn(name, operator.run(Arc::clone(&context)));
             context.supervisor.run(signals()?, &context.health, GRACE).await.map_err(BoxError::from)
         });
-        match ended {
+        let code = match ended {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 if !error.is::<RunError>() {
@@ -106,7 +115,9 @@ impl Launch {
                 tracing::error!(error = %ErrorChain(&*error), "ended");
                 ExitCode::FAILURE
             }
-        }
+        };
+        runtime.block_on(telemetry.shutdown(FLUSH));
+        code
     }
 
     /// The operator that is asked for: by `GF_OPERATOR_NAME`, with `GF_DEFAULT_TARGET` saying that one is.
@@ -148,19 +159,31 @@ fn refused_settings(errors: &[SettingError]) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-fn start_logs(settings: &Settings) -> Result<(), String> {
+fn start_telemetry(settings: &Settings, service: &str) -> Result<Telemetry, TelemetryError> {
     let operator = settings.operator();
     let format = match operator.log_format {
         windlass_settings::LogFormat::Json => LogFormat::Json,
         windlass_settings::LogFormat::Pretty => LogFormat::Pretty { ansi: std::io::stdout().is_terminal() },
     };
-    windlass_telemetry::init(format, &operator.log_level, LogOutput::Stdout)
-        .map_err(|error| ErrorChain(&error).to_string())
+    Telemetry::start(&TelemetryOptions {
+        // Settings take the names of the modes only; a test holds that they are the same.
+        mode: operator.telemetry_mode.parse().unwrap_or_default(),
+        format,
+        filter: operator.log_level.clone(),
+        output: LogOutput::Stdout,
+        collector: Collector {
+            endpoint: operator.telemetry_endpoint.clone(),
+            insecure: operator.telemetry_insecure,
+        },
+        service: service.to_owned(),
+        version: env!("CARGO_PKG_VERSION"),
+        exponential: &[],
+    })
 }
 
-async fn connect(settings: Settings) -> Result<Context, BoxError> {
+async fn connect(settings: Settings, metrics: Metrics) -> Result<Context, BoxError> {
     let clients = context::connect(&settings).await?;
-    Ok(Context::new(settings, clients, &default_cache())?)
+    Ok(Context::new(settings, clients, &default_cache(), metrics)?)
 }
 
 /// Where Git objects are cached when no setting says: in the user's cache folder, or else among temporary files.
@@ -187,4 +210,14 @@ async fn serve_health(context: &Context) -> Result<(), BoxError> {
     let stop = context.supervisor.token().clone();
     context.supervisor.spawn("metrics and health", windlass_auth::plain::serve(listener, router, stop));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_telemetry::TelemetryMode;
+
+    #[test]
+    fn settings_take_the_names_of_the_telemetry_modes() {
+        assert_eq!(windlass_settings::TELEMETRY_MODES, TelemetryMode::NAMES);
+    }
 }

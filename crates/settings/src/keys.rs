@@ -109,6 +109,10 @@ const fn unused(section: &'static str, name: &'static str, kind: Kind, default: 
     key
 }
 
+/// The telemetry modes, as the telemetry crate names them.
+pub const TELEMETRY_MODES: [&str; 5] =
+    ["stdout-logs", "stdout-all", "stdout-logs+otlp", "stdout-all+otlp", "otlp"];
+
 /// Types of repositories, as the wire names them.
 pub(crate) const REPOSITORY_TYPES: &[&str] =
     &["local", "github", "githubEnterprise", "git", "bitbucket", "gitlab"];
@@ -350,6 +354,27 @@ pub const KEYS: &[Key] = &[
         Kind::Text,
         "info",
         "Least level that is logged: `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,windlass_git=debug`.",
+    ),
+    key(
+        OP,
+        "telemetry_mode",
+        Kind::Choice(&TELEMETRY_MODES),
+        "stdout-logs",
+        "Where logs, traces and metrics go beside `/metrics`: `stdout-logs` (logs on standard output), `stdout-all` (all three there), `otlp` (all three to a collector), `stdout-logs+otlp`, `stdout-all+otlp`.",
+    ),
+    key(
+        OP,
+        "telemetry_endpoint",
+        Kind::Text,
+        "",
+        "Collector that speaks OTLP over gRPC, `host:port` or URL; `OTEL_EXPORTER_OTLP_ENDPOINT` when empty, or else `localhost:4317`.",
+    ),
+    key(
+        OP,
+        "telemetry_insecure",
+        Kind::Bool,
+        "true",
+        "Whether a collector whose address has no scheme is spoken to without TLS. `OTEL_EXPORTER_OTLP_CERTIFICATE` names its authorities, PEM.",
     ),
     // What repositories may be.
     key(

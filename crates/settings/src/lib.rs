@@ -22,7 +22,7 @@ mod value;
 
 pub use crate::{
     error::SettingError,
-    keys::{KEYS, Key, Kind, OWNED_SECTIONS},
+    keys::{KEYS, Key, Kind, OWNED_SECTIONS, TELEMETRY_MODES},
     load::{Origin, Settings, Sources},
     print::reference_markdown,
     typed::{AuthSettings, LogFormat, OperatorSettings, ProvisioningSettings},

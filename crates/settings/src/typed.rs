@@ -120,6 +120,12 @@ pub struct OperatorSettings {
     pub log_format: LogFormat,
     /// Least level that is logged, or directives.
     pub log_level: String,
+    /// One of [`TELEMETRY_MODES`](crate::TELEMETRY_MODES).
+    pub telemetry_mode: String,
+    /// The collector; empty for the one that `OTEL_…` variables name.
+    pub telemetry_endpoint: String,
+    /// Whether a collector without a scheme is spoken to without TLS.
+    pub telemetry_insecure: bool,
 }
 
 impl OperatorSettings {
@@ -174,6 +180,9 @@ impl OperatorSettings {
             metrics_address: value::address(text("metrics_address")).unwrap_or_default(),
             log_format: if text("log_format") == "pretty" { LogFormat::Pretty } else { LogFormat::Json },
             log_level: string("log_level"),
+            telemetry_mode: string("telemetry_mode"),
+            telemetry_endpoint: string("telemetry_endpoint"),
+            telemetry_insecure: boolean("telemetry_insecure"),
         }
     }
 }

@@ -34,8 +34,8 @@ pub use mode::{ParseTelemetryModeError, TelemetryMode};
 pub use push::otlp::{Collector, CollectorError};
 pub use redact::redact_url;
 pub use secrecy::ExposeSecret;
-pub use telemetry::{Telemetry, TelemetryError, TelemetryOptions};
 /// A string that is never printed: its `Debug` is redacted, and it has no `Display`.
 ///
 /// Read it with [`ExposeSecret::expose_secret`], as late as possible.
 pub use secrecy::SecretString as Secret;
+pub use telemetry::{Telemetry, TelemetryError, TelemetryOptions};

@@ -37,6 +37,9 @@ const SPAN_QUEUE: usize = 2048;
 /// Crates whose own events and spans come from exporting: exported, they would breed.
 const EXPORTERS: [&str; 7] = ["h2", "hyper", "hyper_util", "opentelemetry", "reqwest", "tonic", "tower"];
 
+/// What a process's subscriber is made of.
+type Layers = Vec<Box<dyn Layer<Registry> + Send + Sync>>;
+
 /// How a process speaks of itself.
 #[derive(Debug)]
 pub struct TelemetryOptions {
@@ -51,7 +54,7 @@ pub struct TelemetryOptions {
     /// The collector of the modes that have one.
     pub collector: Collector,
     /// `service.name`.
-    pub service: &'static str,
+    pub service: String,
     /// `service.version`.
     pub version: &'static str,
     /// Scopes whose histograms are pushed with exponential buckets (base 2) in place of their own.
@@ -99,14 +102,14 @@ impl Telemetry {
     pub(crate) fn build(
         options: &TelemetryOptions,
         output: &Output,
-    ) -> Result<(Self, Vec<Box<dyn Layer<Registry> + Send + Sync>>), TelemetryError> {
+    ) -> Result<(Self, Layers), TelemetryError> {
         let mode = options.mode;
         let mut layers = Vec::new();
         if mode.stdout_logs() {
             let filter = log::filter(&options.filter)?;
             layers.push(log::layer(options.format, output.clone()).with_filter(filter).boxed());
         }
-        let resource = resource(options.service, options.version);
+        let resource = resource(&options.service, options.version);
         let outcomes = Outcomes::new(&options.collector.shown());
         let exporters = if mode.otlp() {
             tokio::runtime::Handle::try_current().map_err(|_none| TelemetryError::NoRuntime)?;
@@ -141,7 +144,7 @@ impl Telemetry {
         });
         if let Some(tracers) = &tracers {
             let filter = log::filter(&options.filter)?.and(filter_fn(is_ours));
-            let layer = tracing_opentelemetry::layer().with_tracer(tracers.tracer(options.service));
+            let layer = tracing_opentelemetry::layer().with_tracer(tracers.tracer(options.service.clone()));
             layers.push(layer.with_filter(filter).boxed());
         }
 
@@ -152,10 +155,12 @@ impl Telemetry {
                 builder = builder.with_view(move |instrument: &Instrument| buckets(instrument, exponential));
             }
             if let Some(exporter) = metric_exporter {
-                builder = builder.with_reader(PeriodicReader::builder(exporter).with_interval(interval()).build());
+                builder =
+                    builder.with_reader(PeriodicReader::builder(exporter).with_interval(interval()).build());
             }
             if let Some(lines) = lines {
-                builder = builder.with_reader(PeriodicReader::builder(lines).with_interval(interval()).build());
+                builder =
+                    builder.with_reader(PeriodicReader::builder(lines).with_interval(interval()).build());
             }
             builder
         })?;
@@ -223,7 +228,8 @@ fn batched<E: opentelemetry_sdk::trace::SpanExporter + 'static>(exporter: E) -> 
 fn is_ours(metadata: &Metadata<'_>) -> bool {
     let target = metadata.target();
     let krate = target.split("::").next().unwrap_or(target);
-    target != TARGET && !EXPORTERS.iter().any(|exporter| krate == *exporter || krate.starts_with("opentelemetry"))
+    target != TARGET
+        && !EXPORTERS.iter().any(|exporter| krate == *exporter || krate.starts_with("opentelemetry"))
 }
 
 /// Exponential buckets for the histograms of these scopes, without the extremes of the whole life.
@@ -255,7 +261,7 @@ fn interval() -> Duration {
 /// Who speaks: `service.*`, the process and the host, and what `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` say.
 ///
 /// The command line is left out: it may carry tokens.
-fn resource(service: &'static str, version: &'static str) -> Resource {
+fn resource(service: &str, version: &'static str) -> Resource {
     let executable = std::env::current_exe().ok();
     let name = executable.as_ref().and_then(|path| path.file_name()).and_then(|name| name.to_str());
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
@@ -271,7 +277,7 @@ fn resource(service: &'static str, version: &'static str) -> Resource {
     attributes.extend(host.map(|name| KeyValue::new("host.name", name.trim().to_owned())));
     let named = std::env::var("OTEL_SERVICE_NAME").is_ok_and(|name| !name.is_empty());
     let builder = Resource::builder().with_attributes(attributes);
-    if named { builder.build() } else { builder.with_service_name(service).build() }
+    if named { builder.build() } else { builder.with_service_name(service.to_owned()).build() }
 }
 
 /// A random identity of this process.

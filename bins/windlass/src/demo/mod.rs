@@ -19,7 +19,7 @@ use windlass_git::Origin;
 use windlass_launch::Context;
 use windlass_runtime::signals;
 use windlass_settings::{Settings, Sources};
-use windlass_telemetry::{LogFormat, LogOutput};
+use windlass_telemetry::{LogFormat, LogOutput, Metrics};
 
 use self::remote::Remote;
 use self::sample::Sample;
@@ -154,7 +154,8 @@ async fn set_up(args: &DemoArgs, folder: &Path, origin: &Origin, screen: &Screen
     let settings = Settings::load(Sources { config: None, env: Vec::new(), flags }).map_err(|errors| {
         anyhow::anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     })?;
-    let context = Arc::new(Context::new(settings, server.clients.clone(), &folder.join("git"))?);
+    let context =
+        Arc::new(Context::new(settings, server.clients.clone(), &folder.join("git"), Metrics::new()?)?);
     screen.done("API server", &format!("https://localhost:{}", server.api.port()));
     screen.done("token exchange", &format!("http://localhost:{}/sign/access-token", server.exchange.port()));
     server.start(context.sources.clone(), &context.supervisor)?;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use opentelemetry_otlp::tonic_types::transport::{Certificate, ClientTlsConfig};
 use opentelemetry_otlp::{
-    ExporterBuildError, LogExporter, MetricExporter, SpanExporter, WithExportConfig as _, WithTonicConfig as _,
+    ExporterBuildError, LogExporter, MetricExporter, SpanExporter, WithExportConfig as _,
+    WithTonicConfig as _,
 };
 
 use super::watched::{Outcomes, Watched};
@@ -38,7 +39,8 @@ impl Collector {
     /// The endpoint as log lines name it.
     pub(crate) fn shown(&self) -> String {
         self.url().unwrap_or_else(|| {
-            std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_else(|_| "http://localhost:4317".to_owned())
+            std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT")
+                .unwrap_or_else(|_| "http://localhost:4317".to_owned())
         })
     }
 }
@@ -77,8 +79,7 @@ pub(crate) struct Exporters {
 impl Exporters {
     pub(crate) fn new(collector: &Collector, outcomes: &Arc<Outcomes>) -> Result<Self, CollectorError> {
         let url = collector.url();
-        let failed =
-            |source| CollectorError::Build { endpoint: redact_url(&collector.shown()), source };
+        let failed = |source| CollectorError::Build { endpoint: redact_url(&collector.shown()), source };
         let tls = if collector.shown().starts_with("https://") { Some(tls()?) } else { None };
         macro_rules! exporter {
             ($exporter:ty) => {{

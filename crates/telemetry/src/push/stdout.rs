@@ -9,7 +9,9 @@ use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanId, Status};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::Temporality;
-use opentelemetry_sdk::metrics::data::{AggregatedMetrics, Metric, MetricData, ResourceMetrics};
+use opentelemetry_sdk::metrics::data::{
+    AggregatedMetrics, Metric, MetricData, ResourceMetrics, ScopeMetrics,
+};
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use serde_json::{Map, Value, json};
@@ -34,7 +36,9 @@ impl Lines {
         });
         let mut all = Map::new();
         for part in [&head, line] {
-            all.extend(part.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
+            all.extend(
+                part.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())),
+            );
         }
         let text = format!("{}\n", Value::from(all));
         // An output that cannot be written has nowhere to say so.
@@ -59,7 +63,7 @@ impl SpanExporter for Lines {
 
 impl PushMetricExporter for Lines {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
-        for metric in metrics.scope_metrics().flat_map(|scope| scope.metrics()) {
+        for metric in metrics.scope_metrics().flat_map(ScopeMetrics::metrics) {
             self.write("metric", &metric_line(metric));
         }
         Ok(())

@@ -12,12 +12,17 @@ use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
-use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+    TraceService, TraceServiceServer,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::resource::v1::Resource as WireResource;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 use tracing::subscriber::DefaultGuard;
@@ -35,6 +40,8 @@ struct Received {
     traces: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
     logs: Arc<Mutex<Vec<ExportLogsServiceRequest>>>,
     metrics: Arc<Mutex<Vec<ExportMetricsServiceRequest>>>,
+    /// While this has no permit and is open, nothing of traces is answered.
+    gate: Option<Arc<Semaphore>>,
 }
 
 #[tonic::async_trait]
@@ -43,6 +50,10 @@ impl TraceService for Received {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        if let Some(gate) = &self.gate {
+            // Opened by closing it.
+            let _ = gate.acquire().await;
+        }
         self.traces.lock().unwrap().push(request.into_inner());
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
@@ -72,7 +83,10 @@ impl MetricsService for Received {
 
 /// A collector on a free port.
 async fn collector() -> (Received, SocketAddr) {
-    let received = Received::default();
+    serve(Received::default()).await
+}
+
+async fn serve(received: Received) -> (Received, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = tonic::transport::Server::builder()
@@ -118,7 +132,7 @@ fn start(mode: TelemetryMode, endpoint: &str) -> (Telemetry, Written, DefaultGua
         filter: "info".to_owned(),
         output: LogOutput::Stdout,
         collector: Collector { endpoint: endpoint.to_owned(), insecure: true },
-        service: "windlass-test",
+        service: "windlass-test".to_owned(),
         version: "1.2.3",
         exponential: &["tracker"],
     };
@@ -209,8 +223,11 @@ async fn a_lost_collector_is_counted_and_said_once() {
         opentelemetry_sdk::trace::SpanExporter::export(&exporters.spans, Vec::new()).await.unwrap_err();
     }
     assert_eq!(outcomes.failures(), 3);
-    let said: Vec<_> =
-        written.lines().into_iter().filter(|line| line["msg"].as_str().unwrap().contains("collector")).collect();
+    let said: Vec<_> = written
+        .lines()
+        .into_iter()
+        .filter(|line| line["msg"].as_str().unwrap().contains("collector"))
+        .collect();
     assert_eq!(said.len(), 1, "{}", written.text());
     assert_eq!(said[0]["endpoint"], format!("http://{nobody}"));
     assert_eq!(said[0]["level"], "warn");
@@ -227,21 +244,36 @@ async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn spans_beyond_the_queue_are_dropped_while_a_collector_is_silent() {
-    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (telemetry, _written, _guard) =
-        start(TelemetryMode::Otlp, &silent.local_addr().unwrap().to_string());
-    // More than any queue holds: each of these returns although nobody takes it.
-    for number in 0..20 * SPAN_QUEUE {
-        tracing::info_span!("flood", number).in_scope(|| tracing::info!(number, "flood"));
+async fn spans_beyond_the_queue_are_dropped_while_a_collector_does_not_answer() {
+    const FLOOD: usize = 20 * SPAN_QUEUE;
+    let gate = Arc::new(Semaphore::new(0));
+    let (received, address) = serve(Received { gate: Some(Arc::clone(&gate)), ..Received::default() }).await;
+    let (telemetry, _written, _guard) = start(TelemetryMode::Otlp, &address.to_string());
+    for number in 0..FLOOD {
+        tracing::info_span!("flood", number).in_scope(|| ());
     }
-    telemetry.shutdown(Duration::from_millis(100)).await;
+    gate.close();
+    telemetry.shutdown(DEADLINE).await;
+    let traces = received.traces.lock().unwrap();
+    let spans: usize = traces
+        .iter()
+        .flat_map(|request| &request.resource_spans)
+        .flat_map(|resource| &resource.scope_spans)
+        .map(|scope| scope.spans.len())
+        .sum();
+    // What was queued, and the batch that was under way.
+    assert!((1..=2 * SPAN_QUEUE).contains(&spans), "{spans} of {FLOOD} spans were kept");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn traces_and_metrics_can_be_lines_of_output() {
     let (telemetry, written, _guard) = start(TelemetryMode::StdoutAll, "");
-    telemetry.metrics().meter("jobs").u64_counter("jobs_total").build().add(2, &[KeyValue::new("action", "pull")]);
+    telemetry
+        .metrics()
+        .meter("jobs")
+        .u64_counter("jobs_total")
+        .build()
+        .add(2, &[KeyValue::new("action", "pull")]);
     tracing::info_span!("reconcile", name = "apps").in_scope(|| tracing::info!("measured"));
     telemetry.shutdown(DEADLINE).await;
 
@@ -262,7 +294,7 @@ fn a_collector_needs_a_runtime() {
         filter: "info".to_owned(),
         output: LogOutput::Stdout,
         collector: Collector { endpoint: String::new(), insecure: true },
-        service: "windlass-test",
+        service: "windlass-test".to_owned(),
         version: "1.2.3",
         exponential: &[],
     };

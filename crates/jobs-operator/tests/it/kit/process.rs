@@ -11,6 +11,7 @@ use windlass_auth::{ApiClients, Caller};
 use windlass_launch::Context;
 use windlass_runtime::{Clock, Registry};
 use windlass_settings::{Settings, Sources};
+use windlass_telemetry::Metrics;
 
 use super::World;
 
@@ -78,7 +79,8 @@ impl World {
         }));
         let client = client_of(router, Caller::system(name));
         let cache = self.folder.path().join("cache");
-        let mut context = Context::new(settings, ApiClients::same(client), &cache).unwrap();
+        let mut context =
+            Context::new(settings, ApiClients::same(client), &cache, Metrics::new().unwrap()).unwrap();
         change(&mut context);
         let context = Arc::new(context);
         let operator = registry(Registry::new()).make(name).unwrap();
