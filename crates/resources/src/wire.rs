@@ -25,11 +25,9 @@ const WHOLE: &str = "application/json";
 const MAX_ANSWER: usize = 64 << 20;
 /// Characters of a server's message that are kept: it ends up in a job's status.
 const MAX_MESSAGE: usize = 1_000;
-/// Tries of a request that a busy server turned away.
-const TRIES: u32 = 4;
-/// Tries of a request that did not reach the server, or whose answer was lost: some ten seconds, as long as a server
-/// takes to be started again.
-const TRIES_TO_REACH: u32 = 9;
+/// Tries of a request that did not reach the server, whose answer was lost, or that a server turned away which is busy or
+/// not ready: some ten seconds, as long as a server takes to be started again.
+const TRIES: u32 = 9;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -59,8 +57,7 @@ impl CallError {
     /// How often a request that failed so is tried.
     fn tries(&self) -> u32 {
         match self {
-            Self::Refused { code: 429 | 503, .. } => TRIES,
-            Self::Unreachable { .. } => TRIES_TO_REACH,
+            Self::Refused { code: 429 | 503, .. } | Self::Unreachable { .. } => TRIES,
             Self::Refused { .. } | Self::Unusable { .. } => 1,
         }
     }

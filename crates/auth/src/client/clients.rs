@@ -15,6 +15,7 @@ use windlass_telemetry::redact_url;
 use super::{
     TlsError, TlsOptions,
     exchange::TokenExchange,
+    starting::patient,
     token_layer::AccessTokenLayer,
     transport::{ExplainLayer, http_client},
 };
@@ -182,7 +183,7 @@ impl ApiClients {
         config.connect_timeout = Some(std::time::Duration::from_secs(10));
         config.read_timeout = Some(std::time::Duration::from_mins(5));
         config.reset_reader_on_write = true;
-        Client::try_from(config).map(Self::same)
+        Ok(Self::same(patient(Client::try_from(config)?)))
     }
 
     /// The client for an API group; `""` is core, an unknown group is taken for the provisioning server's.

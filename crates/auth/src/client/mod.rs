@@ -4,6 +4,7 @@ mod clients;
 mod exchange;
 mod exchange_call;
 mod exchange_error;
+mod starting;
 mod tls_options;
 mod token_layer;
 mod transport;
