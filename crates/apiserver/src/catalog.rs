@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::discovery::OpenApi;
 use crate::document;
 use crate::failure::{Failure, Result};
+use crate::garbage;
 use crate::kinds::definition::names::{Used, accept};
 use crate::kinds::definition::{self, is_true};
 use crate::kinds::{self, Builtin, Kind, KindError, Registry};
@@ -64,6 +65,7 @@ pub(crate) struct Catalog {
     /// Held while names are settled and the kinds swapped. Kinds by the name of their definition, with what they were
     /// made of.
     settling: tokio::sync::Mutex<HashMap<String, (Value, Arc<Kind>)>>,
+    changed: tokio::sync::watch::Sender<()>,
 }
 
 impl Catalog {
@@ -76,6 +78,7 @@ impl Catalog {
             own,
             own_names,
             settling: tokio::sync::Mutex::default(),
+            changed: tokio::sync::watch::Sender::new(()),
         })
     }
 
@@ -89,9 +92,15 @@ impl Catalog {
         self.own_names.contains(name)
     }
 
+    /// Told whenever something else is served.
+    pub(crate) fn changes(&self) -> tokio::sync::watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
     fn swap(&self, registry: Registry) {
         let snapshot = Arc::new(Snapshot::new(registry));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
+        self.changed.send_replace(());
     }
 }
 
@@ -103,7 +112,10 @@ impl Inner {
         self.started
             .get_or_try_init(|| async {
                 self.store_own().await?;
-                self.settle().await
+                self.settle().await?;
+                self.read_terminating().await?;
+                garbage::spawn(self);
+                Ok(())
             })
             .await
             .copied()

@@ -33,6 +33,12 @@ impl<'a> Document<'a> {
         &self.tail[..end_of_object(self.tail)]
     }
 
+    /// As [`Self::metadata`], without `managedFields`.
+    pub(crate) fn own_metadata(&self) -> &'a [u8] {
+        let (_, rest) = self.managed();
+        &rest[..end_of_object(rest)]
+    }
+
     /// Appends the whole object under this head.
     pub(crate) fn write(&self, head: &str, revision: u64, out: &mut Vec<u8>) {
         out.reserve(head.len() + self.tail.len() + 48);
@@ -67,8 +73,7 @@ impl<'a> Document<'a> {
             #[serde(default)]
             labels: Map<String, Value>,
         }
-        let (_, rest) = self.managed();
-        let metadata = &rest[..end_of_object(rest)];
+        let metadata = self.own_metadata();
         let mut object = Vec::with_capacity(metadata.len() + 1);
         object.push(b'{');
         object.extend_from_slice(metadata);

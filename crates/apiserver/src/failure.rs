@@ -196,6 +196,11 @@ impl Failure {
         status::conflict(&kind.group, &kind.plural, name, why).into()
     }
 
+    /// As [`Self::conflict`], naming the kind instead of the resource, as deletions do.
+    pub(crate) fn conflict_of_kind(kind: &Kind, name: &str, why: &str) -> Self {
+        status::conflict(&kind.group, &kind.kind, name, why).into()
+    }
+
     /// A write that carried a resourceVersion which is no longer the latest.
     pub(crate) fn modified(kind: &Kind, name: &str) -> Self {
         Self::conflict(
@@ -210,6 +215,19 @@ impl Failure {
         if name.is_empty() {
             failure.0.message = Some(format!("{} is forbidden: {why}", kind.qualified()));
         }
+        failure
+    }
+
+    /// Nothing new is created in a namespace that is being deleted.
+    pub(crate) fn namespace_terminating(kind: &Kind, name: &str, namespace: &str) -> Self {
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let mut failure = Self::forbidden(kind, name, &why);
+        failure.0.details.get_or_insert_default().causes = Some(vec![StatusCause {
+            reason: Some("NamespaceTerminating".to_owned()),
+            message: Some(format!("namespace {namespace} is being terminated")),
+            field: Some("metadata.namespace".to_owned()),
+        }]);
         failure
     }
 

@@ -1,7 +1,7 @@
 //! The server: what it is built from, its router and its in-process client.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
 use axum::body::Body;
@@ -11,11 +11,13 @@ use http::{HeaderValue, Request, header};
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use secrecy::{ExposeSecret, SecretBox};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use windlass_auth::Caller;
 
 use crate::admission::AdmissionRules;
 use crate::catalog::Catalog;
+use crate::garbage::Terminating;
 use crate::kinds::KindError;
 use crate::seal::{SealError, Sealer};
 use crate::store::Store;
@@ -34,14 +36,40 @@ pub(crate) struct Inner {
     pub(crate) catalog: Catalog,
     /// Set when the stored definitions were read.
     pub(crate) started: tokio::sync::OnceCell<()>,
-    /// Definitions whose objects are being removed.
+    /// Definitions and namespaces whose objects are being removed, by UID.
     pub(crate) cleaning: Mutex<HashSet<String>>,
     pub(crate) sealer: Sealer,
     pub(crate) rules: AdmissionRules,
     pub(crate) now: Box<dyn Fn() -> Timestamp + Send + Sync>,
     pub(crate) shutdown: CancellationToken,
+    /// Cancelled at shutdown and when the server is dropped: its own tasks end.
+    pub(crate) stop: CancellationToken,
+    /// The server's own tasks.
+    pub(crate) tasks: Mutex<JoinSet<()>>,
+    /// Namespaces that are being deleted.
+    pub(crate) terminating: Terminating,
     /// Held from admission to commit by writes that are judged beside other objects of their kind.
     pub(crate) neighbours: tokio::sync::Mutex<()>,
+}
+
+impl Inner {
+    /// Starts a task of the server's own, which ends with it.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks();
+        // Those that have ended are forgotten.
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
 }
 
 impl std::fmt::Debug for ApiServer {
@@ -146,6 +174,9 @@ impl Builder {
                 sealer,
                 rules: self.rules,
                 now: self.now,
+                stop: self.shutdown.child_token(),
+                tasks: Mutex::default(),
+                terminating: Terminating::default(),
                 shutdown: self.shutdown,
                 neighbours: tokio::sync::Mutex::default(),
             }),
@@ -190,6 +221,14 @@ impl ApiServer {
     /// Needs a tokio runtime.
     pub async fn start(&self) -> Result<(), StartError> {
         self.inner.start().await.map_err(|failure| StartError { reason: failure.message().to_owned() })
+    }
+
+    /// Ends what the server does on its own. When this returns, and requests are answered, the store is free: a file
+    /// may be opened again.
+    pub async fn close(self) {
+        self.inner.stop.cancel();
+        let mut tasks = std::mem::take(&mut *self.inner.tasks());
+        while tasks.join_next().await.is_some() {}
     }
 
     /// The store's latest revision, for whoever measures progress.

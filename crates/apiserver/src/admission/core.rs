@@ -34,12 +34,31 @@ pub(crate) fn fill_in(builtin: Builtin, old: Option<&Object>, object: &mut Objec
             {
                 labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
             }
-            if let Value::Object(status) = object.entry("status").or_insert_with(|| json!({})) {
-                status.entry("phase").or_insert_with(|| json!("Active"));
-            }
+            fill_in_namespace(old, object);
         }
         Builtin::Definition => definition::fill_in(old, object),
         Builtin::ConfigMap | Builtin::Event | Builtin::Lease => {}
+    }
+}
+
+/// What the server says of a Namespace, whatever a client says: where it is in its life, and that its content holds
+/// it.
+fn fill_in_namespace(old: Option<&Object>, object: &mut Object) {
+    let Some(old) = old else {
+        object.insert("status".to_owned(), json!({ "phase": "Active" }));
+        if let Value::Object(spec) = object.entry("spec").or_insert_with(|| json!({}))
+            && let Value::Array(finalizers) = spec.entry("finalizers").or_insert_with(|| json!([]))
+            && !finalizers.contains(&json!("kubernetes"))
+        {
+            finalizers.push(json!("kubernetes"));
+        }
+        return;
+    };
+    for field in ["spec", "status"] {
+        match old.get(field) {
+            Some(value) => object.insert(field.to_owned(), value.clone()),
+            None => object.remove(field),
+        };
     }
 }
 

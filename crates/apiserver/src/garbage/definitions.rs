@@ -16,10 +16,8 @@ use crate::failure::{Failure, Result};
 use crate::kinds::definition::{CLEANUP, is_true, set_condition};
 use crate::kinds::{Builtin, Kind, ServedKind};
 use crate::metadata;
-use crate::request::Target;
 use crate::server::Inner;
 use crate::store::{Key, Object, Page, Range, StoreError, Write};
-use crate::verbs::{Context, DeleteOptions};
 
 /// How often a write that meets another one is tried again.
 const TRIES: usize = 10;
@@ -36,7 +34,7 @@ impl Inner {
             let uid = metadata::text(document, "uid").to_owned();
             let mut cleaning = self.cleaning.lock().unwrap_or_else(PoisonError::into_inner);
             if cleaning.insert(uid.clone()) {
-                tokio::spawn(clean(Arc::downgrade(self), object.key.clone(), uid));
+                self.spawn(clean(Arc::downgrade(self), object.key.clone(), uid));
             }
         }
     }
@@ -115,19 +113,12 @@ async fn remove_objects(inner: &Weak<Inner>, document: &Document, range: &Range)
         let Some(served) = strong.served_of(document) else {
             return Err(Failure::bad_request("its kind is not served"));
         };
-        for object in &listed.objects {
-            let context = Context::internal(&strong, Target::object(&served, &object.key));
-            match context.delete(object.key.name(), &DeleteOptions::default()).await {
-                Ok(_) => {}
-                Err(failure) if failure.is_not_found() => {}
-                Err(failure) => return Err(failure),
-            }
-        }
-        let shutdown = strong.shutdown.clone();
+        super::delete_all(&strong, &served, &listed.objects).await?;
+        let stop = strong.stop.clone();
         // The server may be dropped while this waits.
         drop(strong);
         tokio::select! {
-            () = shutdown.cancelled() => return Err(Failure::bad_request("the server is shutting down")),
+            () = stop.cancelled() => return Err(Failure::bad_request("the server is shutting down")),
             event = events.next() => { event?; }
         }
     }

@@ -1,5 +1,49 @@
-//! What is removed because something else was: the objects of a kind whose definition is deleted.
+//! What is removed because something else was: dependants by owner reference, the content of namespaces, the objects
+//! of a kind whose definition is deleted.
+//!
+//! One task ([`collector`]) follows the events of every kind and keeps in memory who belongs to whom ([`graph`]): only
+//! objects that have owners, or that wait for their dependants, are in it. What is to be done is done through the same
+//! code as a client's request, a bounded number at a time, and may be done twice: after a crash the task looks at all
+//! of them anew.
 
+mod collector;
 mod definitions;
+mod graph;
+mod item;
+mod namespaces;
 
+pub(crate) use collector::spawn;
 pub(crate) use definitions::mark as mark_definition;
+pub(crate) use namespaces::{Terminating, holds_content, mark as mark_namespace};
+
+use std::sync::Arc;
+
+use futures::{TryStreamExt as _, stream};
+
+use crate::failure::Result;
+use crate::kinds::ServedKind;
+use crate::request::Target;
+use crate::server::Inner;
+use crate::store::Object;
+use crate::verbs::{Context, DeleteOptions};
+
+/// Waits for the owner's dependants to be deleted.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// Waits for the owner's dependants to be let go.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// How many objects are worked on at a time. Commits that wait together share a sync to disk.
+const PARALLEL: usize = 32;
+
+/// Asks for the deletion of these objects, as a client would. Those that are gone already are no error.
+async fn delete_all(inner: &Arc<Inner>, served: &ServedKind, objects: &[Object]) -> Result<()> {
+    stream::iter(objects.iter().map(Ok))
+        .try_for_each_concurrent(PARALLEL, |object| async move {
+            let context = Context::internal(inner, Target::object(served, &object.key));
+            match Box::pin(context.delete(object.key.name(), &DeleteOptions::default())).await {
+                Err(failure) if !failure.is_not_found() => Err(failure),
+                _ => Ok(()),
+            }
+        })
+        .await
+}

@@ -311,6 +311,12 @@ impl Registry {
         Some(ServedKind { kind: kind.clone(), version: kind.storage })
     }
 
+    /// The kind that `apiVersion` and `kind` of an object name.
+    pub(crate) fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<ServedKind> {
+        let resources = self.resources(group, version)?;
+        resources.values().find(|served| served.kind.kind == kind).cloned()
+    }
+
     /// The built-in kind.
     pub(crate) fn builtin(&self, builtin: Builtin) -> Option<&Arc<Kind>> {
         self.kinds.iter().find(|kind| kind.builtin == Some(builtin))

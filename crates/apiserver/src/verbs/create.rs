@@ -56,6 +56,9 @@ impl Context {
         }
         let now = now_text(self);
         metadata::fill_new(kind, namespace, &now, &Uuid::new_v4().to_string(), &mut object);
+        if let Some(namespace) = namespace.filter(|namespace| self.inner.terminating.contains(namespace)) {
+            return Err(Failure::namespace_terminating(kind, metadata::text(&object, "name"), namespace));
+        }
         if kind.terminating {
             let why = "create not allowed while custom resource definition is terminating";
             return Err(Failure::forbidden(kind, metadata::text(&object, "name"), why));

@@ -1,24 +1,24 @@
 //! DELETE of one object or of a collection.
 //!
-//! An object with finalizers is marked and stays until they are gone. `propagationPolicy` is read and judged;
-//! deleting dependants by owner reference has its room here, after the removal of their owner.
+//! An object with finalizers is marked and stays until they are gone. What becomes of its dependants is said by
+//! `propagationPolicy`: `Foreground` and `Orphan` are finalizers that the garbage collector ([`crate::garbage`]) takes
+//! off, `Background` is nothing at all, since the collector sees the object go.
 
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use windlass_api::status;
 
 use super::Context;
-use super::create::now_text;
 use super::list;
 use super::render::{Renderer, respond};
 use super::write::Written;
 use crate::admission;
 use crate::document;
 use crate::failure::{Failure, FieldError, Result};
-use crate::garbage;
+use crate::garbage::{self, FOREGROUND, ORPHAN};
 use crate::kinds::Builtin;
 use crate::metadata;
 use crate::request::{Accept, ListQuery, Query, dry_run_error, read_bytes, read_document};
@@ -33,6 +33,8 @@ const TRIES: usize = 10;
 pub(crate) struct DeleteOptions {
     preconditions: Preconditions,
     propagation_policy: Option<String>,
+    /// The older way of saying `Orphan` (true) or `Background` (false).
+    orphan_dependents: Option<bool>,
     dry_run: Vec<String>,
 }
 
@@ -44,6 +46,15 @@ struct Preconditions {
 }
 
 impl DeleteOptions {
+    /// Of the object with this UID.
+    pub(crate) fn of(uid: &str, policy: &str) -> Self {
+        Self {
+            preconditions: Preconditions { uid: Some(uid.to_owned()), resource_version: None },
+            propagation_policy: Some(policy.to_owned()),
+            ..Self::default()
+        }
+    }
+
     async fn read(context: &Context, body: Body) -> Result<Self> {
         let bytes = read_bytes(body).await?;
         let options = if bytes.is_empty() {
@@ -66,6 +77,7 @@ impl DeleteOptions {
         Self {
             preconditions: Preconditions::default(),
             propagation_policy: query.get("propagationPolicy").map(str::to_owned),
+            orphan_dependents: query.get("orphanDependents").map(|_| query.flag("orphanDependents")),
             dry_run: query.all("dryRun").map(str::to_owned).collect(),
         }
     }
@@ -73,6 +85,10 @@ impl DeleteOptions {
     fn check(&self) -> Result<()> {
         let mut errors: Vec<FieldError> =
             self.dry_run.iter().filter(|value| *value != "All").map(|value| dry_run_error(value)).collect();
+        if let (Some(policy), Some(_)) = (&self.propagation_policy, self.orphan_dependents) {
+            let detail = "orphanDependents and deletionPropagation cannot be both set";
+            errors.insert(0, FieldError::invalid("propagationPolicy", &json!(policy), detail));
+        }
         if let Some(policy) = &self.propagation_policy
             && !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan")
         {
@@ -84,6 +100,25 @@ impl DeleteOptions {
         } else {
             Err(Failure::invalid("DeleteOptions", "meta.k8s.io", "", errors))
         }
+    }
+
+    /// The finalizers of an object once its deletion is asked for like this.
+    fn finalizers(&self, object: &Map<String, Value>) -> Vec<String> {
+        let before = metadata::finalizers(object);
+        let has = |finalizer: &str| before.contains(&finalizer);
+        let (orphan, foreground) = match (self.orphan_dependents, self.propagation_policy.as_deref()) {
+            (Some(orphan), _) => (orphan, false),
+            (None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
+            (None, None) => (has(ORPHAN), has(FOREGROUND) && !has(ORPHAN)),
+        };
+        let mut finalizers: Vec<String> = before
+            .iter()
+            .filter(|one| !matches!(**one, ORPHAN | FOREGROUND))
+            .map(|one| (*one).to_owned())
+            .collect();
+        finalizers.extend(orphan.then(|| ORPHAN.to_owned()));
+        finalizers.extend(foreground.then(|| FOREGROUND.to_owned()));
+        finalizers
     }
 
     fn dry_run(&self) -> bool {
@@ -151,30 +186,44 @@ impl Context {
     }
 
     /// As [`Self::delete`], of this state of the object; `None` when it has changed meanwhile.
-    async fn delete_state(&self, current: &Object, options: &DeleteOptions) -> Result<Option<Deleted>> {
+    pub(crate) async fn delete_state(
+        &self,
+        current: &Object,
+        options: &DeleteOptions,
+    ) -> Result<Option<Deleted>> {
         let kind = self.kind();
-        let name = current.key.name();
         let mut object = self.inner.load(kind, current)?;
         let uid = metadata::text(&object, "uid").to_owned();
-        let failed = |what: &str, wanted: &str, found: &str| {
-            let why = format!(
-                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
-            );
-            Err(Failure::conflict(kind, name, &why))
+        self.check_preconditions(current, &uid, options)?;
+        let before = object.clone();
+        let marked = metadata::is_deleting(&object);
+        // Events have no dependants.
+        if kind.builtin != Some(Builtin::Event) {
+            let finalizers = options.finalizers(&object);
+            if finalizers.iter().map(String::as_str).ne(metadata::finalizers(&object)) {
+                set_finalizers(&mut object, finalizers);
+            }
+        }
+        let now = self.inner.now_text();
+        let held = match kind.builtin {
+            Some(Builtin::Definition) if !marked => {
+                object.clone_from(&before);
+                garbage::mark_definition(&mut object, &now);
+                true
+            }
+            Some(Builtin::Namespace) if !marked => {
+                garbage::mark_namespace(&mut object, &now);
+                true
+            }
+            Some(Builtin::Namespace) if garbage::holds_content(&object) => {
+                object.clone_from(&before);
+                true
+            }
+            _ => !metadata::finalizers(&object).is_empty(),
         };
-        if let Some(wanted) = options.preconditions.uid.as_deref().filter(|wanted| *wanted != uid) {
-            return failed("UID", wanted, &uid);
-        }
-        let version = current.revision.to_string();
-        if let Some(wanted) =
-            options.preconditions.resource_version.as_deref().filter(|wanted| *wanted != version)
-        {
-            return failed("ResourceVersion", wanted, &version);
-        }
         let expect = Precondition::Revision(current.revision);
-        let definition = kind.builtin == Some(Builtin::Definition);
-        if metadata::finalizers(&object).is_empty() && (!definition || metadata::is_deleting(&object)) {
-            let extra = admission::owned_secrets(&self.inner, kind, &object).await?;
+        if !held {
+            let extra = admission::owned_secrets(&self.inner, kind, &before).await?;
             if !options.dry_run()
                 && self.commit(current.key.clone(), expect, Op::Delete, extra).await?.is_none()
             {
@@ -182,20 +231,18 @@ impl Context {
             }
             return Ok(Some(Deleted::Removed { uid }));
         }
-        let marked = metadata::is_deleting(&object);
-        if !marked && definition {
-            garbage::mark_definition(&mut object, &now_text(self));
-        } else if !marked {
-            let now = now_text(self);
-            let fields = metadata::of(&mut object);
-            fields.insert("deletionTimestamp".to_owned(), json!(now));
-            fields.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
-            if metadata::generation(&object) > 0 {
-                metadata::bump_generation(&mut object);
+        if !matches!(kind.builtin, Some(Builtin::Definition | Builtin::Namespace)) {
+            if !marked {
+                if metadata::generation(&object) > 0 {
+                    metadata::bump_generation(&mut object);
+                }
+                metadata::of(&mut object).insert("deletionTimestamp".to_owned(), json!(now));
             }
+            metadata::of(&mut object).insert("deletionGracePeriodSeconds".to_owned(), json!(0));
         }
+        let unchanged = object == before;
         let (plain, stored) = self.encode(object, document::split(&current.value).1)?;
-        if marked || options.dry_run() {
+        if unchanged || options.dry_run() {
             return Ok(Some(Deleted::Marked(Written { plain, revision: current.revision })));
         }
         let committed = self.commit(current.key.clone(), expect, Op::Put(stored), Vec::new()).await?;
@@ -203,5 +250,65 @@ impl Context {
             let revision = committed.events.first().map_or(committed.revision, |event| event.revision);
             Deleted::Marked(Written { plain, revision })
         }))
+    }
+
+    fn check_preconditions(&self, current: &Object, uid: &str, options: &DeleteOptions) -> Result<()> {
+        let kind = self.kind();
+        let name = current.key.name();
+        // Two kinds have a way of deleting of their own, with words of its own.
+        let own = matches!(kind.builtin, Some(Builtin::Definition | Builtin::Namespace));
+        let wanted = &options.preconditions;
+        let version = current.revision.to_string();
+        for (what, wanted, found, why) in [
+            ("UID", &wanted.uid, uid, "deleted and then recreated"),
+            ("ResourceVersion", &wanted.resource_version, &version, "modified"),
+        ] {
+            let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) else { continue };
+            if own {
+                let why = format!(
+                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+                );
+                return Err(Failure::conflict(kind, name, &why));
+            }
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object \
+                 might have been {why}"
+            );
+            return Err(Failure::conflict_of_kind(kind, name, &why));
+        }
+        Ok(())
+    }
+
+    /// Stores other metadata for this state of an object, or removes it when that was the last thing that held it.
+    /// False: it was changed meanwhile.
+    pub(crate) async fn store_metadata(&self, current: &Object, new: Map<String, Value>) -> Result<bool> {
+        let kind = self.kind();
+        let old = self.inner.load(kind, current)?;
+        if old == new {
+            return Ok(true);
+        }
+        let removed = self.is_over(&new);
+        let (op, extra) = if removed {
+            (Op::Delete, admission::owned_secrets(&self.inner, kind, &old).await?)
+        } else {
+            (Op::Put(self.encode(new, document::split(&current.value).1)?.1), Vec::new())
+        };
+        let expect = Precondition::Revision(current.revision);
+        Ok(self.commit(current.key.clone(), expect, op, extra).await?.is_some())
+    }
+
+    /// Whether an object is being deleted and nothing holds it any more.
+    pub(crate) fn is_over(&self, object: &Map<String, Value>) -> bool {
+        let content = self.kind().builtin == Some(Builtin::Namespace) && garbage::holds_content(object);
+        metadata::is_deleting(object) && metadata::finalizers(object).is_empty() && !content
+    }
+}
+
+fn set_finalizers(object: &mut Map<String, Value>, finalizers: Vec<String>) {
+    let fields = metadata::of(object);
+    if finalizers.is_empty() {
+        fields.remove("finalizers");
+    } else {
+        fields.insert("finalizers".to_owned(), json!(finalizers));
     }
 }

@@ -36,7 +36,25 @@ pub(crate) struct Context {
 
 pub(crate) use delete::DeleteOptions;
 
+/// The namespaces that cannot be deleted.
+const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
+
 impl Context {
+    /// Refuses to delete the namespaces that are always there.
+    fn check_immortal(&self, method: &Method) -> Result<()> {
+        let kind = &self.target.served.kind;
+        match self.target.name.as_deref() {
+            Some(name)
+                if method == Method::DELETE
+                    && kind.builtin == Some(Builtin::Namespace)
+                    && IMMORTAL.contains(&name) =>
+            {
+                Err(Failure::forbidden(kind, name, "this namespace may not be deleted"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A request of the server's own.
     pub(crate) fn internal(inner: &Arc<Inner>, target: Target) -> Self {
         let (parts, ()) = Request::new(()).into_parts();
@@ -85,6 +103,7 @@ pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result
     if context.target.served.kind.builtin == Some(Builtin::Definition) && method != Method::GET {
         context.check_own_definition(&method)?;
     }
+    context.check_immortal(&method)?;
     let deprecation = context.target.served.served().deprecation.clone();
     let answer = dispatch(context, &method, body).await;
     answer.map(|mut response| {

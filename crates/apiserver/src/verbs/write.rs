@@ -19,7 +19,7 @@ use crate::json::Parsed;
 use crate::kinds::{Builtin, Kind, ServedKind, definition};
 use crate::metadata;
 use crate::request::{BODY_LIMIT, FieldValidation, WriteQuery};
-use crate::store::{Committed, Key, Object, Op, Precondition, StoreError, Write};
+use crate::store::{Committed, EventKind, Key, Object, Op, Precondition, StoreError, Write};
 
 /// An object that was read from a body, in its stored version, and what is to be warned about.
 pub(super) struct Conformed {
@@ -175,8 +175,14 @@ impl Context {
         writes.append(&mut extra);
         match self.inner.store.commit(writes).await {
             Ok(committed) => {
-                if self.kind().builtin == Some(Builtin::Definition) {
-                    self.inner.definitions_changed().await;
+                match self.kind().builtin {
+                    Some(Builtin::Definition) => self.inner.definitions_changed().await,
+                    Some(Builtin::Namespace) => {
+                        let event = committed.events.first();
+                        let stored = event.filter(|event| event.kind != EventKind::Deleted);
+                        self.inner.namespace_written(key.name(), stored.map(|event| &event.object));
+                    }
+                    _ => {}
                 }
                 Ok(Some(committed))
             }
@@ -246,7 +252,7 @@ impl Context {
             self.validate(Some(old), &new).await?;
         }
         let mut extra = secrets.store(&self.inner, kind, &mut new, Some(old)).await?;
-        let removed = metadata::is_deleting(&new) && metadata::finalizers(&new).is_empty();
+        let removed = self.is_over(&new);
         // Times alone are no change.
         let managed = if owners.same(&owners_before) && *old == new {
             document::split(&before).1.to_vec()

@@ -56,7 +56,7 @@ async fn preconditions_are_held() {
     let options = |preconditions: serde_json::Value| json!({ "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions });
     let other = raw(Method::DELETE, &path).json(&options(json!({ "uid": "other" }))).send(&server).await;
     assert!(
-        other.message().contains("Precondition failed: UID in precondition: other"),
+        other.message().contains("the UID in the precondition (other) does not match the UID in record ("),
         "{}",
         other.message()
     );

@@ -9,6 +9,7 @@ mod crds;
 mod crud;
 mod deletion;
 mod discovery;
+mod garbage;
 mod hostile;
 mod lists;
 mod managed_fields;

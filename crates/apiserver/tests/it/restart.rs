@@ -28,7 +28,7 @@ async fn objects_versions_and_secrets_are_there_after_a_restart() {
     let created = post(&server, WIDGETS, &widget("a")).await.expect(201);
     post(&server, SECRETS, &secret()).await.expect(201);
     let list = get(&server, WIDGETS).await.expect(200);
-    drop(server);
+    server.close().await;
 
     let server = server_on(&path, 1);
     assert_eq!(get(&server, &format!("{WIDGETS}/a")).await.expect(200), created);
@@ -38,7 +38,7 @@ async fn objects_versions_and_secrets_are_there_after_a_restart() {
     for raw in [&b"hunter2"[..], b"aHVudGVyMg"] {
         assert!(!bytes.windows(raw.len()).any(|window| window == raw), "secrets are sealed in the file");
     }
-    drop(server);
+    server.close().await;
 
     let server = server_on(&path, 2);
     get(&server, &format!("{SECRETS}/s")).await.expect(500);
@@ -52,7 +52,7 @@ async fn a_watch_goes_on_from_the_latest_version_and_older_ones_are_gone() {
     let server = server_on(&path, 1);
     let old = version(&post(&server, WIDGETS, &widget("a")).await.expect(201));
     let last = version(&post(&server, WIDGETS, &widget("b")).await.expect(201));
-    drop(server);
+    server.close().await;
 
     let server = server_on(&path, 1);
     let from = |version: u64| raw(Method::GET, &format!("{WIDGETS}?watch=true&resourceVersion={version}"));
@@ -75,7 +75,7 @@ async fn the_next_page_of_a_list_is_served_if_nothing_changed_and_gone_otherwise
     }
     let first = get(&server, &format!("{WIDGETS}?limit=1")).await.expect(200);
     let next = format!("{WIDGETS}?limit=5&continue={}", first["metadata"]["continue"].as_str().unwrap());
-    drop(server);
+    server.close().await;
 
     let server = server_on(&path, 1);
     assert_eq!(names(&get(&server, &next).await.expect(200)), ["b", "c"]);

@@ -1,0 +1,226 @@
+//! What becomes of one object whose owners, or whose dependants, have changed.
+//!
+//! The rules are those of kube-controller-manager's garbage collector: an object stays while one of its owners exists;
+//! references to owners that are gone, or that wait for it, are then taken off; without such an owner it is deleted, in
+//! the foreground if an owner waits for it and it has dependants itself.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::graph::{Dependant, Meta, Node, Owner};
+use super::{FOREGROUND, ORPHAN};
+use crate::failure::Result;
+use crate::kinds::ServedKind;
+use crate::metadata;
+use crate::request::Target;
+use crate::server::Inner;
+use crate::store::{Key, Object};
+use crate::verbs::{Context, DeleteOptions};
+
+/// How often a write that meets another one is tried again.
+const TRIES: usize = 10;
+
+/// An object to look at, with what the graph knows of it.
+pub(super) struct Item {
+    pub(super) uid: String,
+    pub(super) node: Node,
+    pub(super) dependants: Vec<Dependant>,
+}
+
+/// What follows from having looked at an object.
+pub(super) enum Outcome {
+    Done,
+    /// It was changed meanwhile.
+    Again,
+    /// These are to be looked at.
+    LookAt(Vec<String>),
+    /// An owner is of a kind that is not served: nothing is known of it until other kinds are.
+    Unresolved,
+}
+
+type Document = Map<String, Value>;
+
+/// Does with an object what its owners and its own deletion ask for.
+pub(super) async fn look_at(inner: &Arc<Inner>, item: Item) -> Result<Outcome> {
+    let Some((served, object)) = find(inner, &item.node.key, &item.uid).await? else {
+        return Ok(Outcome::Done);
+    };
+    let meta = Meta::of(&object);
+    if meta.deletion_timestamp.is_some() {
+        return if item.node.orphaning {
+            orphan(inner, &served, &item).await
+        } else if meta.is_foreground() {
+            wait_for_dependants(inner, &served, &item).await
+        } else {
+            // It goes when its finalizers are gone, and then its dependants are looked at.
+            Ok(Outcome::Done)
+        };
+    }
+    if meta.owner_references.is_empty() {
+        return Ok(Outcome::Done);
+    }
+    let Some(owners) = classify(inner, &object, &meta).await? else { return Ok(Outcome::Unresolved) };
+    if owners.solid {
+        if owners.absent.is_empty() && owners.waiting.is_empty() {
+            return Ok(Outcome::Done);
+        }
+        let useless = [owners.absent, owners.waiting].concat();
+        let context = Context::internal(inner, Target::object(&served, &object.key));
+        return change(&context, &object, |document| drop_owners(document, &useless)).await;
+    }
+    let context = Context::internal(inner, Target::object(&served, &object.key));
+    let policy = if owners.waiting.is_empty() || item.dependants.is_empty() {
+        let has = |finalizer: &str| meta.finalizers.iter().any(|one| one == finalizer);
+        match () {
+            () if has(ORPHAN) => "Orphan",
+            () if has(FOREGROUND) => "Foreground",
+            () => "Background",
+        }
+    } else {
+        // A circle: the owner waits for this one, which would wait for a dependant that waits already.
+        if item.dependants.iter().any(|dependant| dependant.foreground)
+            && let Outcome::Again = change(&context, &object, unblock).await?
+        {
+            return Ok(Outcome::Again);
+        }
+        "Foreground"
+    };
+    delete(&context, &object, &item.uid, &meta.owner_references, policy).await
+}
+
+/// The object that is stored under this key, if it is still the one with this UID and its kind is served.
+async fn find(inner: &Arc<Inner>, key: &Key, uid: &str) -> Result<Option<(ServedKind, Object)>> {
+    let Some(served) = inner.catalog.current().stored(key.group(), key.resource()) else { return Ok(None) };
+    let found = inner.store.get(key).await?;
+    Ok(found.filter(|object| Meta::of(object).uid == uid).map(|object| (served, object)))
+}
+
+/// The owners of an object, by what is known of them.
+#[derive(Default)]
+struct Owners {
+    /// One exists and does not wait for its dependants.
+    solid: bool,
+    absent: Vec<String>,
+    waiting: Vec<String>,
+}
+
+/// `None`: the kind of one is not served, or one cannot be an owner at all.
+async fn classify(inner: &Arc<Inner>, object: &Object, meta: &Meta) -> Result<Option<Owners>> {
+    let mut owners = Owners::default();
+    let registry = inner.catalog.current();
+    for reference in &meta.owner_references {
+        let (group, version) = reference.api_version.rsplit_once('/').unwrap_or(("", &reference.api_version));
+        let Some(served) = registry.by_kind(group, version, &reference.kind) else { return Ok(None) };
+        let kind = &served.kind;
+        let namespace = object.key.namespace();
+        if kind.namespaced && namespace.is_empty() {
+            return Ok(None);
+        }
+        let namespace = if kind.namespaced { namespace } else { "" };
+        let found = match Key::new(&kind.group, &kind.plural, namespace, &reference.name) {
+            Ok(key) => inner.store.get(&key).await?,
+            Err(_) => None,
+        };
+        match found.map(|owner| Meta::of(&owner)).filter(|owner| owner.uid == reference.uid) {
+            None => owners.absent.push(reference.uid.clone()),
+            Some(owner) if owner.is_foreground() => owners.waiting.push(reference.uid.clone()),
+            Some(_) => owners.solid = true,
+        }
+    }
+    Ok(Some(owners))
+}
+
+/// An owner that is deleted in the foreground goes when no dependant holds it any more.
+async fn wait_for_dependants(inner: &Arc<Inner>, served: &ServedKind, item: &Item) -> Result<Outcome> {
+    let blocking = item.dependants.iter().filter(|dependant| dependant.blocks);
+    let (waiting, idle): (Vec<_>, Vec<_>) = blocking.partition(|dependant| dependant.foreground);
+    if waiting.is_empty() && idle.is_empty() {
+        return drop_finalizer(inner, served, item, FOREGROUND).await;
+    }
+    Ok(Outcome::LookAt(idle.into_iter().map(|dependant| dependant.uid.clone()).collect()))
+}
+
+/// Takes the references to an owner off its dependants, then lets it go.
+async fn orphan(inner: &Arc<Inner>, served: &ServedKind, item: &Item) -> Result<Outcome> {
+    for dependant in &item.dependants {
+        for attempt in 1.. {
+            let Some((kind, object)) = find(inner, &dependant.key, &dependant.uid).await? else { break };
+            let context = Context::internal(inner, Target::object(&kind, &object.key));
+            let uids = [item.uid.clone()];
+            match change(&context, &object, |document| drop_owners(document, &uids)).await? {
+                Outcome::Again if attempt < TRIES => {}
+                Outcome::Again => return Ok(Outcome::Again),
+                _ => break,
+            }
+        }
+    }
+    drop_finalizer(inner, served, item, ORPHAN).await
+}
+
+async fn drop_finalizer(
+    inner: &Arc<Inner>,
+    served: &ServedKind,
+    item: &Item,
+    finalizer: &str,
+) -> Result<Outcome> {
+    let Some((_, object)) = find(inner, &item.node.key, &item.uid).await? else { return Ok(Outcome::Done) };
+    let context = Context::internal(inner, Target::object(served, &object.key));
+    change(&context, &object, |document| {
+        let fields = metadata::of(document);
+        if let Some(Value::Array(finalizers)) = fields.get_mut("finalizers") {
+            finalizers.retain(|one| one != finalizer);
+            if finalizers.is_empty() {
+                fields.remove("finalizers");
+            }
+        }
+    })
+    .await
+}
+
+fn drop_owners(document: &mut Document, uids: &[String]) {
+    let fields = metadata::of(document);
+    if let Some(Value::Array(owners)) = fields.get_mut("ownerReferences") {
+        owners.retain(|owner| !uids.iter().any(|uid| owner["uid"] == **uid));
+        if owners.is_empty() {
+            fields.remove("ownerReferences");
+        }
+    }
+}
+
+fn unblock(document: &mut Document) {
+    if let Some(Value::Array(owners)) = metadata::of(document).get_mut("ownerReferences") {
+        for owner in owners.iter_mut().filter(|owner| owner["blockOwnerDeletion"] == true) {
+            owner["blockOwnerDeletion"] = json!(false);
+        }
+    }
+}
+
+/// Stores a change of the metadata of this state of an object.
+async fn change(context: &Context, object: &Object, change: impl FnOnce(&mut Document)) -> Result<Outcome> {
+    let mut document = context.inner.load(&context.target.served.kind, object)?;
+    change(&mut document);
+    let stored = Box::pin(context.store_metadata(object, document)).await?;
+    Ok(if stored { Outcome::Done } else { Outcome::Again })
+}
+
+/// Deletes the object, if its owners are still those that were judged.
+async fn delete(
+    context: &Context,
+    object: &Object,
+    uid: &str,
+    owners: &[Owner],
+    policy: &str,
+) -> Result<Outcome> {
+    let options = DeleteOptions::of(uid, policy);
+    let Some(current) = context.inner.store.get(&object.key).await? else { return Ok(Outcome::Done) };
+    if Meta::of(&current).owner_references != owners {
+        return Ok(Outcome::Again);
+    }
+    match Box::pin(context.delete_state(&current, &options)).await {
+        Ok(Some(_)) => Ok(Outcome::Done),
+        Ok(None) => Ok(Outcome::Again),
+        Err(failure) if failure.is_not_found() => Ok(Outcome::Done),
+        Err(failure) => Err(failure),
+    }
+}
