@@ -11,6 +11,7 @@
 
 mod args;
 mod context;
+mod election;
 mod launch;
 
 pub use self::args::{LegacyFlags, OperatorArgs};

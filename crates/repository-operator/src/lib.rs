@@ -12,6 +12,7 @@
 )]
 
 mod finalize;
+mod lead;
 mod metrics;
 mod operator;
 mod plan;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kube::Api;
+use tokio_util::sync::CancellationToken;
 use windlass_api::Repository;
-use windlass_runtime::{
-    BackoffPolicy, BoxError, Event, KeyedQueue, ObjectKey, Operator, Registry, Watch, WatchConfig, run_keyed,
-};
+use windlass_runtime::{BoxError, LeaderElection, Leadership, Operator, Registry, Watch, WatchConfig};
 
-use crate::metrics::RepositoryMetrics;
+use crate::lead::{Current, Work};
+use crate::metrics::{RepositoryMetrics, observe_leadership};
 use crate::queued::Queued;
-use crate::reconcile::{Context, reconcile};
+use crate::reconcile::Context;
 
 /// Health, syncs and clean-up of repositories.
 pub const PROVISIONING_REPO: &str = "provisioning-repo";
@@ -37,47 +37,48 @@ impl Operator<windlass_launch::Context> for Repositories {
         let config =
             WatchConfig { resync: Some(settings.resync_interval), ..WatchConfig::new("repositories") };
         let watch = Watch::new(api, config);
-        let context = Arc::new(Context {
+        let election = process.election()?;
+        let leadership = election.as_ref().map_or_else(Leadership::always, LeaderElection::leadership);
+        let meter = process.metrics.meter("repositories");
+        if election.is_some() {
+            observe_leadership(&meter, &settings.leader_election_name, &leadership);
+        }
+        let context = Context {
             clients: process.clients.clone(),
             resources: process.resources.clone(),
             sources: process.sources.clone(),
             rules: process.repository_rules.clone(),
             clock: Arc::clone(&process.clock),
-            metrics: RepositoryMetrics::new(&process.metrics.meter("repositories"), &watch.store()),
+            metrics: RepositoryMetrics::new(&meter, &watch.store()),
             store: watch.store(),
-            queued: Queued::default(),
+            queued: Arc::new(Queued::default()),
             check_deadline: process.check_deadline,
             min_sync_interval: process.min_sync_interval,
             parallel: settings.parallel_operations,
             cancel: shutdown.clone(),
-        });
-        let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
-        let changed = queue.clone();
-        let gone_from = Arc::clone(&context);
-        let follow = watch.run(process.health.clone(), shutdown.clone(), move |event| match event {
-            Event::Applied { old, new } => {
-                // Told again by a resync: whether anything is due is a question of time, which the queue keeps.
-                if !old.is_some_and(|old| Arc::ptr_eq(&old, &new)) {
-                    changed.add(ObjectKey::of(&*new));
-                }
-            }
-            Event::Deleted(gone) => {
-                let key = ObjectKey::of(&*gone);
-                changed.forget(&key);
-                gone_from.queued.forget(&key);
-            }
-            Event::Synced => {}
-        });
-        let work = run_keyed(queue, settings.worker_count, shutdown, move |key| {
-            reconcile(Arc::clone(&context), key)
-        });
+        };
+        let work = Work { context, leadership, workers: settings.worker_count, current: Current::default() };
+        let told = work.teller();
+        let follow = watch.run(process.health.clone(), shutdown.clone(), move |event| told.tell(event));
         tracing::info!(
             logger = "provisioning-repository-controller",
             workers = settings.worker_count,
             scope = %process.scope,
+            leader_election = election.is_some(),
             "repository operator started"
         );
-        tokio::join!(follow, work);
+        // The Lease is kept until the last pass has ended.
+        let finished = CancellationToken::new();
+        let stand = async {
+            if let Some(election) = election {
+                election.run(process.health.clone(), finished.clone()).await;
+            }
+        };
+        let lead = async {
+            work.run(&shutdown).await;
+            finished.cancel();
+        };
+        tokio::join!(follow, lead, stand);
         Ok(())
     }
 }

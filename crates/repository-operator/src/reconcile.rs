@@ -34,7 +34,9 @@ const ENDING_JOB: Duration = Duration::from_secs(2);
 const REFUSED: Duration = Duration::from_mins(5);
 
 /// What every pass uses.
+#[derive(Clone)]
 pub(crate) struct Context {
+    /// They write while this process leads only.
     pub(crate) clients: ApiClients,
     pub(crate) resources: Clients,
     pub(crate) sources: Sources,
@@ -45,7 +47,7 @@ pub(crate) struct Context {
     /// The most time that a check may take.
     pub(crate) check_deadline: Duration,
     /// Syncs that were queued and that the watch has not told of yet.
-    pub(crate) queued: Queued,
+    pub(crate) queued: Arc<Queued>,
     /// The least time between two syncs.
     pub(crate) min_sync_interval: Duration,
     /// Requests at a time while resources are removed or released.

@@ -4,6 +4,7 @@
 //! - [`Supervisor`]: owns every task; one that ends unasked ends the process with its name.
 //! - [`Watch`] and [`Store`]: the one way to follow a collection of API objects.
 //! - [`Scope`]: one namespace, or all of them.
+//! - [`LeaderElection`] and [`Term`]: of several replicas, one writes.
 //! - [`KeyedQueue`] and [`run_keyed`]: reconciling object by object, with back-off.
 //! - [`deadline`], [`merge_patch`], [`json_patch()`]: calls that end, and writes that overwrite nothing newer.
 //! - [`Clock`] and [`Backoff`]: time that tests can hold.
@@ -18,9 +19,11 @@
 mod backoff;
 mod call;
 mod clock;
+mod leader;
 mod operator;
 mod patch;
 mod queue;
+mod said;
 mod scope;
 mod signals;
 mod supervisor;
@@ -31,6 +34,7 @@ mod watch;
 pub use backoff::{Backoff, BackoffPolicy};
 pub use call::{CallError, Disposition, deadline};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use leader::{LeaderConfig, LeaderConfigError, LeaderElection, Leadership, NotLeading, Term};
 pub use operator::{Operator, Registry, UnknownOperator};
 pub use patch::{Part, json_patch, merge_patch};
 pub use queue::{Action, KeyedQueue, run_keyed};

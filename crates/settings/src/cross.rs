@@ -23,6 +23,9 @@ pub(crate) fn check(values: &Values) -> Vec<SettingError> {
     if let Err(message) = client_certificate(values) {
         errors.push(SettingError::Combine { message });
     }
+    if let Err(message) = leader_election(values) {
+        errors.push(SettingError::Combine { message });
+    }
     errors
 }
 
@@ -78,6 +81,30 @@ pub(crate) fn lease_renewal(values: &Values) -> Result<Duration, String> {
         GoDuration::from(most),
         GoDuration::from(renewal * 3),
     ))
+}
+
+/// A leader stops before another one begins, and may miss a renewal.
+fn leader_election(values: &Values) -> Result<(), String> {
+    let value = |key| values.get(SECTION, key);
+    let lease = value("leader_election_lease_duration");
+    let deadline = value("leader_election_renew_deadline");
+    let retry = value("leader_election_retry_period");
+    let of = |effective: &crate::load::Effective| value::duration(&effective.text);
+    if of(deadline) >= of(lease) {
+        return Err(format!(
+            "{}: `leader_election_renew_deadline` in [{SECTION}] section is {}, which is not less than \
+             `leader_election_lease_duration` ({}, {}): two replicas could lead at a time",
+            deadline.origin, deadline.text, lease.text, lease.origin,
+        ));
+    }
+    if of(retry) * 2 > of(deadline) {
+        return Err(format!(
+            "{}: `leader_election_retry_period` in [{SECTION}] section is {}, more than half of \
+             `leader_election_renew_deadline` ({}, {}): one lost renewal would cost the leadership",
+            retry.origin, retry.text, deadline.text, deadline.origin,
+        ));
+    }
+    Ok(())
 }
 
 /// A client certificate has a key, and a key a certificate.

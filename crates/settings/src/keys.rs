@@ -66,6 +66,8 @@ pub enum Kind {
     Origins,
     /// `host:port`; empty for none.
     Address,
+    /// `auto`, or a truth value.
+    Switch,
     /// A name that Kubernetes takes for a namespace; empty for none.
     Namespace,
     /// One of some words.
@@ -232,6 +234,42 @@ pub const KEYS: &[Key] = &[
         Kind::Integer(1, 1024),
         "10",
         "Resources that finalizers work on at a time.",
+    ),
+    // Leader election.
+    key(
+        OP,
+        "leader_election_namespace",
+        Kind::Namespace,
+        "",
+        "Namespace of the Lease; when empty `namespace`, or else the one of the pod or of the kubeconfig's context.",
+    ),
+    key(
+        OP,
+        "leader_election_name",
+        Kind::Text,
+        "windlass-provisioning-repo",
+        "Name of the Lease. Processes that watch the same namespaces need the same one.",
+    ),
+    key(
+        OP,
+        "leader_election_lease_duration",
+        Kind::PositiveDuration,
+        "15s",
+        "How long a Lease that is not seen to change is respected. Another replica takes over after that time at the latest.",
+    ),
+    key(
+        OP,
+        "leader_election_renew_deadline",
+        Kind::PositiveDuration,
+        "10s",
+        "How long after its last renewal a leader writes: less than `leader_election_lease_duration`.",
+    ),
+    key(
+        OP,
+        "leader_election_retry_period",
+        Kind::PositiveDuration,
+        "2s",
+        "How often the Lease is renewed and looked at: at most half of `leader_election_renew_deadline`.",
     ),
     // Jobs.
     unused(OP, "jobs_enabled", Kind::Bool, "true"),
@@ -440,7 +478,13 @@ pub const KEYS: &[Key] = &[
         "false",
         "Whether repositories may ask for pictures of dashboards.",
     ),
-    unused(PROV, "leader_election", Kind::Bool, "false"),
+    key(
+        PROV,
+        "leader_election",
+        Kind::Switch,
+        "auto",
+        "Whether one replica of `provisioning-repo` works at a time and the others stand by. `auto`: on a Kubernetes API server (a kubeconfig, or the pod's service account), and not over a token exchange, where one process is all that runs.",
+    ),
     unused(PROV, "disable_controllers", Kind::Bool, "false"),
     unused(PROV, "loki_url", Kind::Text, ""),
     unused(PROV, "loki_user", Kind::Text, ""),

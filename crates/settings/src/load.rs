@@ -185,6 +185,12 @@ impl Settings {
         self.in_cluster
     }
 
+    /// Whether one replica of an operator works at a time: as set, or else where the API server is a Kubernetes one.
+    pub fn leader_election(&self) -> bool {
+        let kubernetes = self.in_cluster || self.operator.kubeconfig.is_some();
+        self.provisioning.leader_election.unwrap_or(kubernetes)
+    }
+
     /// What a reader of the log should know: sections and variables that were left alone, and the like.
     pub fn notices(&self) -> &[String] {
         &self.notices

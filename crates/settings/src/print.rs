@@ -108,6 +108,7 @@ fn kind(kind: Kind) -> String {
         Kind::Origins => "origins, separated by `\\|`".to_owned(),
         Kind::Address => "`host:port`".to_owned(),
         Kind::Resources => "plurals with their groups, separated by `\\|`".to_owned(),
+        Kind::Switch => "`auto`, `true` or `false`".to_owned(),
         Kind::Namespace => "namespace".to_owned(),
         Kind::Choice(known) => known.iter().map(|name| code(name)).collect::<Vec<_>>().join(" or "),
         Kind::Choices(known) => {

@@ -65,6 +65,17 @@ pub struct OperatorSettings {
     /// Resources that finalizers work on at a time.
     pub parallel_operations: usize,
 
+    /// Namespace of the Lease; worked out when not set.
+    pub leader_election_namespace: Option<String>,
+    /// Name of the Lease.
+    pub leader_election_name: String,
+    /// How long a Lease that does not change is respected.
+    pub leader_election_lease_duration: Duration,
+    /// How long after its last renewal a leader writes.
+    pub leader_election_renew_deadline: Duration,
+    /// How often the Lease is renewed and looked at.
+    pub leader_election_retry_period: Duration,
+
     /// Whether `provisioning-jobs` claims and runs jobs.
     pub jobs_processing_enabled: bool,
     /// How often the queue is looked through.
@@ -154,6 +165,11 @@ impl OperatorSettings {
             resync_interval: duration("resync_interval"),
             worker_count: count("worker_count"),
             parallel_operations: count("parallel_operations"),
+            leader_election_namespace: some("leader_election_namespace"),
+            leader_election_name: string("leader_election_name"),
+            leader_election_lease_duration: duration("leader_election_lease_duration"),
+            leader_election_renew_deadline: duration("leader_election_renew_deadline"),
+            leader_election_retry_period: duration("leader_election_retry_period"),
             jobs_processing_enabled: boolean("jobs_processing_enabled"),
             job_interval: duration("job_interval"),
             concurrent_drivers: count("concurrent_drivers"),
@@ -224,6 +240,8 @@ pub struct ProvisioningSettings {
     pub min_sync_interval: Duration,
     /// Whether repositories may ask for pictures of dashboards.
     pub allow_image_rendering: bool,
+    /// Whether one replica works at a time; where the process runs decides when not set.
+    pub leader_election: Option<bool>,
 }
 
 impl ProvisioningSettings {
@@ -246,6 +264,7 @@ impl ProvisioningSettings {
             max_resources_per_repository: value::integer(text("max_resources_per_repository")),
             max_incremental_changes: value::integer(text("max_incremental_changes")),
             min_sync_interval: value::duration(text("min_sync_interval")),
+            leader_election: value::switch(text("leader_election")).flatten(),
             allow_image_rendering: value::boolean(text("allow_image_rendering")).unwrap_or_default(),
         }
     }

@@ -43,6 +43,10 @@ pub(crate) fn check(kind: Kind, text: &str) -> Result<(), String> {
         Kind::Address => {
             address(text).map(drop).ok_or_else(|| "host:port, such as 127.0.0.1:3000, or nothing".to_owned())
         }
+        Kind::Switch => match switch(text) {
+            Some(_) => Ok(()),
+            None => Err("auto, true or false".to_owned()),
+        },
         Kind::Namespace => {
             if text.is_empty() || is_namespace(text) {
                 Ok(())
@@ -75,6 +79,12 @@ pub(crate) fn boolean(text: &str) -> Option<bool> {
         "0" | "f" | "false" | "n" | "no" | "off" => Some(false),
         _ => None,
     }
+}
+
+/// A truth value, or `auto`, which is neither.
+#[expect(clippy::option_option, reason = "whether it can be read, and whether it says")]
+pub(crate) fn switch(text: &str) -> Option<Option<bool>> {
+    if text.eq_ignore_ascii_case("auto") { Some(None) } else { boolean(text).map(Some) }
 }
 
 /// A number that has been checked.

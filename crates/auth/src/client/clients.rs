@@ -186,6 +186,18 @@ impl ApiClients {
         Ok(Self::same(patient(Client::try_from(config)?)))
     }
 
+    /// The same clients, each as `change` makes it.
+    #[must_use]
+    pub fn map(&self, change: impl Fn(&Client) -> Client) -> Self {
+        Self {
+            provisioning: change(&self.provisioning),
+            folders: change(&self.folders),
+            dashboards: change(&self.dashboards),
+            core: change(&self.core),
+            further: change(&self.further),
+        }
+    }
+
     /// The client for an API group; `""` is core, an unknown group is taken for the provisioning server's.
     pub fn for_group(&self, group: &str) -> &Client {
         match group {

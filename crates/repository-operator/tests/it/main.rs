@@ -6,6 +6,7 @@ mod kit;
 
 mod deletion;
 mod health;
+mod leader;
 mod metrics;
 mod scope;
 mod syncs;

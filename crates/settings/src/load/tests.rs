@@ -327,3 +327,24 @@ fn without_a_server_the_environment_says_where_one_is() {
     let file = load("[operator]\nkubeconfig = mine\n", &[("KUBECONFIG", "/a/config"), pod]);
     assert_eq!(file.operator().kubeconfig.as_deref(), Some("mine".as_ref()));
 }
+
+#[test]
+fn leader_election_is_on_where_the_api_server_is_a_kubernetes_one_unless_it_is_said() {
+    let pod = ("KUBERNETES_SERVICE_HOST", "10.0.0.1");
+    let url = "[operator]\nprovisioning_server_url = http://a\n";
+    assert!(load("", &[pod]).leader_election());
+    assert!(load("[operator]\nkubeconfig = k\n", &[]).leader_election());
+    assert!(!load(url, &[pod]).leader_election());
+    let said = |word: &str| format!("{url}[provisioning]\nleader_election = {word}\n");
+    assert!(load(&said("on"), &[]).leader_election());
+    assert!(!load("[provisioning]\nleader_election = false\n", &[pod]).leader_election());
+    assert!(error(&said("maybe"), &[]).contains("auto, true or false"));
+}
+
+#[test]
+fn times_of_an_election_that_would_let_two_lead_are_refused() {
+    let text = error("[operator]\nleader_election_renew_deadline = 15s\n", &[]);
+    assert!(text.contains("operator.ini:2") && text.contains("two replicas could lead"), "{text}");
+    let text = error("[operator]\nleader_election_retry_period = 6s\n", &[]);
+    assert!(text.contains("operator.ini:2") && text.contains("more than half"), "{text}");
+}
