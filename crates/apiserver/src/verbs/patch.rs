@@ -44,12 +44,14 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let mut document = served_document(&context, &current.value, current.revision)?;
         patch.apply(&mut document)?;
         let parsed = Parsed { value: document, duplicates: duplicates.clone() };
-        let Conformed { object, problems, managers } = conform(&context.target.served, parsed, query.field_validation)?;
+        let Conformed { object, problems, managers } =
+            conform(&context.target.served, parsed, query.field_validation)?;
         if query.field_validation == FieldValidation::Strict && !problems.is_empty() {
             return Err(strict_failure(&bytes, &context, &problems));
         }
         let version = check_version(context.kind(), &name, &object, current.revision)?;
-        if let Some(written) = context.replace(&current, &old, object, Owners::Sent(managers), &query).await? {
+        if let Some(written) = context.replace(&current, &old, object, Owners::Sent(managers), &query).await?
+        {
             return context.written(StatusCode::OK, &written, &problems);
         }
         // The version was the current one; whether the patch itself named it is what decides.
