@@ -115,7 +115,9 @@ mod tests {
     fn acquainted(names: &[String]) -> Vec<Peers> {
         let mut all: Vec<Peers> = names.iter().map(|name| Peers::new(name)).collect();
         for peers in &mut all {
-            names.iter().for_each(|name| peers.seen(&Peers::token(name)));
+            for name in names {
+                peers.seen(&Peers::token(name));
+            }
         }
         all
     }
