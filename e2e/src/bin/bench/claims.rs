@@ -1,6 +1,6 @@
 //! From a job's creation to its claim, and the writes that a job costs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -61,25 +61,30 @@ pub(crate) async fn paced(api: &Api, count: usize, every: Duration) -> Result<La
         posted.push(post??);
     }
     let seen = seen.await??;
-    let since = |from: fn(&(String, Instant, Instant)) -> Instant| {
-        let took = |post| Some(seen.get(&post.0)?.saturating_duration_since(from(post)));
-        Samples::millis(posted.iter().filter_map(took).collect::<Vec<_>>())
-    };
-    Ok(Latencies { whole: since(|post| post.1), after: since(|post| post.2) })
+    let (mut whole, mut after) = (Vec::new(), Vec::new());
+    for (uid, asked, answered) in posted {
+        let at = seen.get(&uid).context("a job was never claimed")?;
+        whole.push(at.saturating_duration_since(asked));
+        after.push(at.saturating_duration_since(answered));
+    }
+    Ok(Latencies { whole: Samples::millis(whole), after: Samples::millis(after) })
 }
 
 fn short_job() -> Value {
     json!({"action": "test", "test": {"duration": "1ms"}})
 }
 
-/// When the claim of each of so many jobs was seen.
+/// When the claim of each of so many jobs was seen that were created after the watch began.
 async fn claimed(mut watch: Watch, count: usize) -> Result<HashMap<String, Instant>> {
-    let mut seen = HashMap::new();
+    let (mut created, mut seen) = (HashSet::new(), HashMap::new());
     while seen.len() < count {
         let event = watch.next().await?;
         let job = &event["object"];
-        if job["status"]["state"] == "working" {
-            let uid = job["metadata"]["uid"].as_str().context("a job has no UID")?;
+        let uid = job["metadata"]["uid"].as_str().context("a job has no UID")?;
+        if event["type"] == "ADDED" {
+            created.insert(uid.to_owned());
+        }
+        if job["status"]["state"] == "working" && created.contains(uid) {
             seen.entry(uid.to_owned()).or_insert_with(Instant::now);
         }
     }
