@@ -114,6 +114,9 @@ impl Normaliser {
             {
                 *value = Value::String("<continue>".to_owned());
             } else {
+                if let ("managedFields", Value::Array(entries)) = (name.as_str(), &mut *value) {
+                    sort_managers(entries);
+                }
                 self.value(value, if field == "cells" { field } else { &name });
             }
         }
@@ -159,6 +162,14 @@ impl Normaliser {
 
 fn text<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a str> {
     object.get(field).and_then(Value::as_str)
+}
+
+/// Managers stand in the order of their times, in seconds, and by name within one: which second it is differs.
+fn sort_managers(entries: &mut [Value]) {
+    entries.sort_by_key(|entry| {
+        ["operation", "manager", "apiVersion", "subresource"]
+            .map(|field| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned())
+    });
 }
 
 fn hide_version(object: &mut Map<String, Value>) {

@@ -100,7 +100,11 @@ pub(crate) fn split(value: &[u8]) -> (Cow<'_, [u8]>, &[u8]) {
 pub(crate) const PARTIAL_HEAD: &str =
     r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"#;
 
+/// What was never stored, a new object of a dry run, has no version.
 fn write_version(revision: u64, out: &mut Vec<u8>) {
+    if revision == 0 {
+        return;
+    }
     out.extend_from_slice(br#""resourceVersion":""#);
     out.extend_from_slice(revision.to_string().as_bytes());
     out.extend_from_slice(br#"","#);
@@ -210,9 +214,7 @@ mod tests {
 
     #[test]
     fn managers_are_cut_out_and_put_back() {
-        let Value::Object(object) =
-            json!({ "metadata": { "name": "a", "labels": { "x": "[{" } }, "data": {} })
-        else {
+        let Value::Object(object) = json!({ "metadata": { "name": "a", "labels": { "x": "[{" } }, "data": {} }) else {
             unreachable!()
         };
         let managed = br#"[{"manager":"]}\"","fieldsV1":{"f:data":{}}}]"#;

@@ -128,9 +128,37 @@ fn with_detail(what: &str, detail: &str) -> String {
 /// A value as it stands in an error: strings quoted, anything else as JSON.
 fn show(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("{text:?}"),
+        Value::String(text) => quoted(text),
         other => other.to_string(),
     }
+}
+
+/// A string in quotes, as Go writes it.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{b}' => out.push_str("\\v"),
+            c if u32::from(c) < 0x20 || u32::from(c) == 0x7f => {
+                out.push_str(&format!("\\x{:02x}", u32::from(c)));
+            }
+            c if c.is_control() || (c.is_whitespace() && c != ' ') => {
+                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
 }
 
 impl From<Status> for Failure {
@@ -156,16 +184,26 @@ impl Failure {
         self
     }
 
-    /// Adds what to do about it.
-    pub(crate) fn explained(mut self, hint: &str) -> Self {
-        let message = self.0.message.get_or_insert_default();
-        message.push_str(": ");
-        message.push_str(hint);
-        self
-    }
-
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         status::bad_request(message).into()
+    }
+
+    /// An error that a real server does not classify either.
+    pub(crate) fn unclassified(message: String) -> Self {
+        let mut status = status::error(500, "", message);
+        status.reason = None;
+        status.into()
+    }
+
+    /// Fields of an applied object belong to others: the path of each and with whom it is in conflict.
+    pub(crate) fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
+        let causes = causes.into_iter().map(|(field, message)| StatusCause {
+            reason: Some("FieldManagerConflict".to_owned()),
+            message: Some(message),
+            field: Some(field),
+        });
+        Self::from(status::error(409, "Conflict", message))
+            .with_details(StatusDetails { causes: Some(causes.collect()), ..StatusDetails::default() })
     }
 
     /// The path names nothing that is served.
@@ -261,6 +299,12 @@ impl Failure {
         status::error(415, "UnsupportedMediaType", message).into()
     }
 
+    /// A patch of a core kind whose media type names no kind of patch.
+    pub(crate) fn unsupported_patch() -> Self {
+        Self::from(status::error(415, "UnsupportedMediaType", "415: Unsupported Media Type"))
+            .with_details(StatusDetails::default())
+    }
+
     pub(crate) fn too_large(limit: usize) -> Self {
         status::error(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
             .into()
@@ -352,6 +396,10 @@ impl Failure {
     /// What the client is told.
     pub(crate) fn message(&self) -> &str {
         self.0.message.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn is_already_exists(&self) -> bool {
+        self.0.reason.as_deref() == Some("AlreadyExists")
     }
 
     /// The `Status` as it goes to the client.

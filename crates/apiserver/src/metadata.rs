@@ -25,6 +25,9 @@ const FIELDS: [(&str, &str); 15] = [
     ("uid", "string"),
 ];
 
+/// Where `kubectl apply` records what it applied.
+pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// The metadata of an object; an object without any gets an empty one.
 pub(crate) fn of(object: &mut Map<String, Value>) -> &mut Map<String, Value> {
     let metadata = object.entry("metadata").or_insert_with(|| json!({}));

@@ -14,7 +14,7 @@ use windlass_api::repositories::RepositoryRules;
 
 pub(crate) use self::core::{fill_in as fill_in_core, validate as validate_core};
 pub(crate) use self::secrets::{
-    check_types as check_secret_types, owned as owned_secrets, take as take_secrets,
+    Withheld, check_types as check_secret_types, owned as owned_secrets, take as take_secrets, withhold,
 };
 use crate::failure::Result;
 use crate::kinds::{Builtin, Kind};

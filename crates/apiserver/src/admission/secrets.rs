@@ -15,7 +15,7 @@ use super::Object;
 use crate::document;
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::{Builtin, Kind};
-use crate::metadata;
+use crate::metadata::{self, LAST_APPLIED};
 use crate::names;
 use crate::schema;
 use crate::server::Inner;
@@ -27,7 +27,6 @@ const TYPE: &str = "windlass.dev/secure-value";
 const TAKEN: &str = "[taken]";
 /// At most this many characters in a value.
 const LONGEST: usize = 24_576;
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The raw values of one write, by field.
 #[derive(Debug)]
@@ -125,6 +124,69 @@ pub(crate) fn take(kind: &Kind, new: &mut Object, old: Option<&Object>) -> Resul
     }
     refuse(kind, new, errors)?;
     Ok(secrets)
+}
+
+/// Raw values that were taken out of a document to apply, by field. While owners are worked out, a name stands for
+/// each of them.
+#[derive(Debug, Default)]
+pub(crate) struct Withheld {
+    values: Vec<(String, SecretString)>,
+    holds_secrets: bool,
+}
+
+/// Takes the raw values out of a document to apply.
+pub(crate) fn withhold(kind: &Kind, applied: &mut Object) -> Withheld {
+    let mut withheld = Withheld { values: Vec::new(), holds_secrets: holds_secrets(kind) };
+    if !withheld.holds_secrets {
+        return withheld;
+    }
+    for (field, value) in applied.get_mut("secure").and_then(Value::as_object_mut).into_iter().flatten() {
+        let Some(value) = value.as_object_mut() else { continue };
+        match value.remove("create") {
+            Some(Value::String(raw)) if !raw.is_empty() => {
+                value.insert("name".to_owned(), json!(TAKEN));
+                withheld.values.push((field.clone(), SecretString::from(raw)));
+            }
+            _ => {}
+        }
+    }
+    withheld
+}
+
+impl Withheld {
+    /// Puts the values back where their names stand in the merged object.
+    pub(crate) fn put_back(&self, object: &mut Object) {
+        let Some(Value::Object(fields)) = object.get_mut("secure") else { return };
+        for (field, raw) in &self.values {
+            if let Some(Value::Object(value)) = fields.get_mut(field)
+                && name_in(value) == Some(TAKEN)
+            {
+                value.remove("name");
+                value.insert("create".to_owned(), json!(raw.expose_secret()));
+            }
+        }
+    }
+
+    /// Removes what stands for the values.
+    pub(crate) fn leave_out(&self, object: &mut Object) {
+        let Some(Value::Object(fields)) = object.get_mut("secure") else { return };
+        for (field, _) in &self.values {
+            if let Some(Value::Object(value)) = fields.get_mut(field) {
+                value.remove("name");
+            }
+        }
+    }
+
+    /// What an apply has taken out of an object is to be removed, where other writes would leave it.
+    pub(crate) fn drop_missing(&self, old: &Object, new: &mut Object) {
+        let Some(Value::Object(before)) = old.get("secure").filter(|_| self.holds_secrets) else { return };
+        for field in before.keys() {
+            let Value::Object(fields) = new.entry("secure").or_insert_with(|| json!({})) else { return };
+            if fields.get(field).is_none_or(Value::is_null) {
+                fields.insert(field.clone(), json!({ "remove": true }));
+            }
+        }
+    }
 }
 
 fn holds_secrets(kind: &Kind) -> bool {

@@ -161,9 +161,7 @@ impl fmt::Display for Shown<'_> {
                 }
                 f.write_str("]")
             }
-            Value::Object(map) => {
-                map.iter().try_for_each(|(name, value)| write!(f, "{name}={}", Shown(value)))
-            }
+            Value::Object(map) => map.iter().try_for_each(|(name, value)| write!(f, "{name}={}", Shown(value))),
         }
     }
 }

@@ -38,10 +38,6 @@ impl Set {
         self.nodes.is_empty()
     }
 
-    pub(super) fn nodes(&self) -> &[Node] {
-        &self.nodes
-    }
-
     /// Adds a node that comes after all others, or somewhere among them. Nothing is added for an empty one.
     pub(super) fn push(&mut self, element: Element, member: bool, children: Self) {
         if !member && children.is_empty() {
@@ -168,11 +164,7 @@ impl Set {
                 Some(below) => node.children.with_named_fields(below),
                 None => node.children.clone(),
             };
-            Node {
-                element: node.element.clone(),
-                member: node.member || (named && !node.children.is_empty()),
-                children,
-            }
+            Node { element: node.element.clone(), member: node.member || (named && !node.children.is_empty()), children }
         });
         Self { nodes: nodes.collect() }
     }

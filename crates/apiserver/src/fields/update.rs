@@ -163,12 +163,7 @@ impl Update<'_> {
     }
 
     /// The managers after a create, an update or a patch. `old` is empty for a create.
-    pub(crate) fn update(
-        &self,
-        old: &Object,
-        new: &Object,
-        mut managers: Managers,
-    ) -> Result<Managers, Mismatch> {
+    pub(crate) fn update(&self, old: &Object, new: &Object, mut managers: Managers) -> Result<Managers, Mismatch> {
         let own = match self.take_from_others(old, new, &mut managers, true) {
             Ok(own) => own,
             Err(Refused::Mismatch(error)) => return Err(error),
@@ -219,14 +214,21 @@ impl Update<'_> {
         Ok((changed.then_some(merged), managers))
     }
 
+    /// The fields of a document that are in an object as they are in the document.
+    pub(crate) fn still_as(&self, document: &Object, live: &Object) -> Result<Set, Mismatch> {
+        let version = &self.writer.api_version;
+        if document.get("apiVersion").and_then(Value::as_str) != Some(version) {
+            return Err(Mismatch(format!("expected version {version}")));
+        }
+        let shape = self.shape()?;
+        let live = self.versions.to_version(live, version);
+        let differ = Comparison::of(shape, document, &live)?;
+        let set = field_set(shape, document)?;
+        Ok(set.difference(&differ.modified).difference(&differ.added).difference(&differ.removed))
+    }
+
     /// Takes out what this manager applied before and does not now, and nobody else owns.
-    fn prune(
-        &self,
-        merged: Object,
-        managers: &Managers,
-        version: &str,
-        last: &Set,
-    ) -> Result<Object, Mismatch> {
+    fn prune(&self, merged: Object, managers: &Managers, version: &str, last: &Set) -> Result<Object, Mismatch> {
         let Some(shape) = self.versions.shape(version) else { return Ok(merged) };
         let merged_then = self.versions.to_version(&merged, version).into_owned();
         let last = last.with_named_fields(shape);
@@ -248,8 +250,7 @@ impl Update<'_> {
                 continue;
             }
             let all = self.versions.to_version(&merged, version);
-            let kept =
-                field_set(shape, &self.versions.to_version(&pruned, version))?.with_named_fields(shape);
+            let kept = field_set(shape, &self.versions.to_version(&pruned, version))?.with_named_fields(shape);
             let gone = field_set(shape, &all)?
                 .with_named_fields(shape)
                 .difference(&kept.union(&owned.with_named_fields(shape)));
@@ -257,8 +258,7 @@ impl Update<'_> {
         }
         // What this manager never owned stays, owned or not.
         let kept = field_set(shape, &self.versions.to_version(&pruned, version))?.with_named_fields(shape);
-        let gone =
-            field_set(shape, &merged_then)?.with_named_fields(shape).difference(&kept).intersection(&last);
+        let gone = field_set(shape, &merged_then)?.with_named_fields(shape).difference(&kept).intersection(&last);
         Ok(self.versions.from_version(without(shape, &merged_then, &gone), version))
     }
 }

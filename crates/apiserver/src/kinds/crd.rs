@@ -33,6 +33,10 @@ pub(super) fn kind(document: &CustomResourceDefinition) -> Result<Kind, KindErro
     }
     versions.sort_by(|a, b| version_priority(&b.version).cmp(&version_priority(&a.version)));
     let storage = versions.iter().position(|version| version.version == stored.name).unwrap_or_default();
+    let shared = versions.get(storage).map(|version| version.openapi.clone()).unwrap_or_default();
+    for version in &mut versions {
+        version.prunes = version.openapi != shared;
+    }
     Ok(Kind {
         group: spec.group.clone(),
         kind: names.kind.clone(),

@@ -75,6 +75,8 @@ pub(crate) struct Served {
     pub(crate) selectable: Vec<String>,
     /// Top-level fields by their stored name and their name in this version.
     pub(crate) renames: &'static [(&'static str, &'static str)],
+    /// Whether the schema is not that of the stored version, so that fields may be stored that it does not know.
+    pub(crate) prunes: bool,
     /// Whether clients may ask for this version; a storage version may be for storing only.
     pub(crate) offered: bool,
     /// What everybody is told who uses this version, when it is deprecated.
@@ -159,13 +161,27 @@ impl Served {
             columns: Vec::new(),
             selectable: Vec::new(),
             renames: &[],
+            prunes: false,
             offered: true,
             deprecation: None,
         }
     }
 
+    /// Whether objects of this version look otherwise than they are stored, beside their `apiVersion`.
+    pub(crate) fn is_converted(&self) -> bool {
+        self.prunes || !self.renames.is_empty()
+    }
+
+    /// Makes a stored object one of this version, but for its `apiVersion`.
+    pub(crate) fn convert(&self, object: &mut Map<String, Value>) {
+        if self.prunes {
+            self.schema.prune(object, &mut Vec::new());
+        }
+        self.rename(object);
+    }
+
     /// Gives fields the names that they have in this version.
-    pub(crate) fn rename(&self, object: &mut Map<String, Value>) {
+    fn rename(&self, object: &mut Map<String, Value>) {
         for (stored, served) in self.renames {
             if let Some(value) = object.remove(*stored) {
                 object.insert((*served).to_owned(), value);
@@ -188,19 +204,15 @@ impl fields::Versions for Kind {
         self.version(api_version).map(|served| &served.shape)
     }
 
-    fn to_version<'a>(
-        &self,
-        object: &'a Map<String, Value>,
-        api_version: &str,
-    ) -> Cow<'a, Map<String, Value>> {
+    fn to_version<'a>(&self, object: &'a Map<String, Value>, api_version: &str) -> Cow<'a, Map<String, Value>> {
         let structs = self.structs();
         match self.version(api_version) {
-            Some(served) if !served.renames.is_empty() || !structs.is_empty() => {
+            Some(served) if served.is_converted() || !structs.is_empty() => {
                 let mut object = object.clone();
                 for path in structs {
                     fill_in(&mut object, path);
                 }
-                served.rename(&mut object);
+                served.convert(&mut object);
                 Cow::Owned(object)
             }
             _ => Cow::Borrowed(object),

@@ -211,12 +211,11 @@ impl WriteQuery {
         }
         check_field_manager(&field_manager, &mut errors);
         let mut dry_run = false;
-        for value in query.all("dryRun") {
-            if value == "All" {
-                dry_run = true;
-            } else {
-                errors.push(dry_run_error(value));
-            }
+        let values: Vec<&str> = query.all("dryRun").filter(|value| !value.is_empty()).collect();
+        if values.iter().all(|value| *value == "All") {
+            dry_run = !values.is_empty();
+        } else {
+            errors.push(dry_run_error(&values));
         }
         let field_validation = match query.get("fieldValidation") {
             Some("Strict") => FieldValidation::Strict,
@@ -256,7 +255,7 @@ pub(crate) fn is_printable(c: char) -> bool {
     c == ' ' || !(c.is_control() || c.is_whitespace())
 }
 
-/// A dryRun that is not `All`.
-pub(crate) fn dry_run_error(value: &str) -> FieldError {
-    FieldError::not_supported("dryRun", &Value::String(value.to_owned()), &["All".to_owned()])
+/// A dryRun that is not only `All`.
+pub(crate) fn dry_run_error(values: &[&str]) -> FieldError {
+    FieldError::not_supported("dryRun", &values.iter().copied().collect(), &["All".to_owned()])
 }

@@ -27,7 +27,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     let parsed = read_document(&context.parts.headers, &bytes)?;
     let conformed = conform(&context.target.served, parsed, query.field_validation)?;
     strict(&context.target.served, &conformed.problems, query.field_validation)?;
-    let written = context.create(conformed.object, Owners::Sent(conformed.managers), &query).await?;
+    let written = context.create(conformed.object, Owners::Sent(conformed.sent), &query).await?;
     context.written(StatusCode::CREATED, &written, &conformed.problems)
 }
 

@@ -83,8 +83,11 @@ impl DeleteOptions {
     }
 
     fn check(&self) -> Result<()> {
-        let mut errors: Vec<FieldError> =
-            self.dry_run.iter().filter(|value| *value != "All").map(|value| dry_run_error(value)).collect();
+        let mut errors: Vec<FieldError> = Vec::new();
+        if self.dry_run.iter().any(|value| value != "All") {
+            let values: Vec<&str> = self.dry_run.iter().map(String::as_str).collect();
+            errors.push(dry_run_error(&values));
+        }
         if let (Some(policy), Some(_)) = (&self.propagation_policy, self.orphan_dependents) {
             let detail = "orphanDependents and deletionPropagation cannot be both set";
             errors.insert(0, FieldError::invalid("propagationPolicy", &json!(policy), detail));

@@ -1,5 +1,6 @@
 //! What is done for each request.
 
+mod apply;
 mod create;
 mod definition;
 mod delete;

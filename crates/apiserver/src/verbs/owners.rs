@@ -12,16 +12,25 @@ use crate::request::{FIELD_MANAGER_MAX, WriteQuery, is_printable};
 /// Where the managers of an object come from.
 pub(super) enum Owners {
     /// From the ones that it has, or those that the client sent with it, and what the write changes.
-    Sent(Option<Value>),
+    Sent(Sent),
     /// They are known.
     Known(Managers),
+}
+
+/// What a written object says of its managers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sent {
+    /// The `managedFields` in it.
+    pub(super) managers: Option<Value>,
+    /// Whether it has fields that the stored version does not know. A real server then cannot say what that means to
+    /// managers in other versions, and forgets them all.
+    pub(super) lossy: bool,
 }
 
 impl Context {
     /// This write, as it is filed among the managers.
     pub(super) fn update_of(&self, query: &WriteQuery, operation: Operation) -> Update<'_> {
-        let named =
-            if query.field_manager.is_empty() { self.user_agent() } else { query.field_manager.clone() };
+        let named = if query.field_manager.is_empty() { self.user_agent() } else { query.field_manager.clone() };
         let writer = Writer {
             manager: if named.is_empty() { "unknown".to_owned() } else { named },
             operation,
@@ -53,15 +62,14 @@ impl Context {
     /// The fields that a request to this path cannot change.
     fn ignored(&self) -> Ignored {
         let served = self.target.served.served();
-        let (fields, in_all_versions): (&'static [&'static str], bool) =
-            match (self.kind().builtin, self.target.status) {
-                (None, true) => (&["metadata", "spec"], true),
-                (None, false) if served.status_subresource => (&["status"], false),
-                (Some(Builtin::Namespace), true) => (&["spec"], false),
-                (Some(Builtin::Definition), true) => (&["metadata", "spec"], false),
-                (Some(Builtin::Namespace | Builtin::Definition), false) => (&["status"], false),
-                _ => (&[], false),
-            };
+        let (fields, in_all_versions): (&'static [&'static str], bool) = match (self.kind().builtin, self.target.status) {
+            (None, true) => (&["metadata", "spec"], true),
+            (None, false) if served.status_subresource => (&["status"], false),
+            (Some(Builtin::Namespace), true) => (&["spec"], false),
+            (Some(Builtin::Definition), true) => (&["metadata", "spec"], false),
+            (Some(Builtin::Namespace | Builtin::Definition), false) => (&["status"], false),
+            _ => (&[], false),
+        };
         Ignored { fields, in_all_versions }
     }
 
@@ -75,15 +83,10 @@ impl Context {
     }
 
     /// The managers of a new object.
-    pub(super) fn owners_of_new(
-        &self,
-        new: &Map<String, Value>,
-        owners: &Owners,
-        query: &WriteQuery,
-    ) -> Managers {
+    pub(super) fn owners_of_new(&self, new: &Map<String, Value>, owners: &Owners, query: &WriteQuery) -> Managers {
         let sent = match owners {
             Owners::Known(managers) => return managers.clone(),
-            Owners::Sent(sent) => sent.as_ref().filter(|sent| !is_reset(sent)),
+            Owners::Sent(sent) => sent.managers.as_ref().filter(|sent| !is_reset(sent)),
         };
         let base = sent.and_then(|sent| Managers::decode(sent).ok()).unwrap_or_default();
         self.update_of(query, Operation::Update).update(&self.nothing(), new, base).unwrap_or_else(|error| {
@@ -104,10 +107,10 @@ impl Context {
         let sent = match owners {
             Owners::Known(managers) => return managers,
             // A sub-resource is no place to set the managers.
-            Owners::Sent(_) if self.target.status => None,
+            Owners::Sent(sent) if self.target.status => Sent { managers: None, ..sent },
             Owners::Sent(sent) => sent,
         };
-        let base = match sent {
+        let base = match sent.managers {
             Some(sent) if is_reset(&sent) => Managers::default(),
             Some(sent) => match Managers::decode(&sent) {
                 Ok(managers) if !managers.is_empty() => managers,
@@ -118,6 +121,9 @@ impl Context {
         // Of an object whose managers were forgotten, none are recorded until it is applied.
         if base.is_empty() {
             return base;
+        }
+        if sent.lossy && !base.all_in(&self.target.served.served().api_version) {
+            return Managers::default();
         }
         self.update_of(query, Operation::Update).update(old, new, base).unwrap_or_else(|error| {
             tracing::debug!(%error, "the owners of an object's fields are not known");

@@ -1,7 +1,6 @@
 //! PATCH: JSON patch, merge patch, and for core kinds strategic merge patch.
 //!
-//! Server-side apply has its room here: a fourth [`PatchKind`], which reads and writes `metadata.managedFields`.
-//! Until it moves in, its media type is answered 415.
+//! Server-side apply, which is a PATCH as well, is in [`super::apply`].
 
 use axum::body::Body;
 use axum::response::Response;
@@ -30,7 +29,18 @@ enum PatchKind {
     Strategic(Value),
 }
 
+/// The media types of patches, in the order in which errors name them. Custom kinds take no strategic ones.
+const JSON: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+/// Known to the real server, but switched off.
+const APPLY_CBOR: &str = "application/apply-patch+cbor";
+const APPLY: &str = "application/apply-patch+yaml";
+
 pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
+    if media_type(&context) == APPLY {
+        return super::apply::answer(context, body).await;
+    }
     context.accept()?;
     let query = WriteQuery::parse(&context.query, "PatchOptions")?;
     let bytes = read_bytes(body).await?;
@@ -44,14 +54,12 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let mut document = served_document(&context, &current.value, current.revision)?;
         patch.apply(&mut document)?;
         let parsed = Parsed { value: document, duplicates: duplicates.clone() };
-        let Conformed { object, problems, managers } =
-            conform(&context.target.served, parsed, query.field_validation)?;
+        let Conformed { object, problems, sent } = conform(&context.target.served, parsed, query.field_validation)?;
         if query.field_validation == FieldValidation::Strict && !problems.is_empty() {
             return Err(strict_failure(&bytes, &context, &problems));
         }
         let version = check_version(context.kind(), &name, &object, current.revision)?;
-        if let Some(written) = context.replace(&current, &old, object, Owners::Sent(managers), &query).await?
-        {
+        if let Some(written) = context.replace(&current, &old, object, Owners::Sent(sent), &query).await? {
             return context.written(StatusCode::OK, &written, &problems);
         }
         // The version was the current one; whether the patch itself named it is what decides.
@@ -60,6 +68,13 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         }
     }
     Err(Failure::modified(context.kind(), &name))
+}
+
+/// The media type of the body, without parameters.
+fn media_type(context: &Context) -> &str {
+    let value = context.parts.headers.get(header::CONTENT_TYPE);
+    let text = value.map_or(Ok(""), |value| value.to_str()).unwrap_or_default();
+    text.split(';').next().unwrap_or_default().trim()
 }
 
 /// The object as a client would read it: the document that patches are about.
@@ -71,9 +86,6 @@ fn served_document(context: &Context, value: &bytes::Bytes, revision: u64) -> Re
 }
 
 fn read(context: &Context, bytes: &[u8]) -> Result<(PatchKind, Vec<String>)> {
-    let value = context.parts.headers.get(header::CONTENT_TYPE);
-    let kind = value.map_or(Ok(""), |value| value.to_str()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
     let core = context.kind().builtin.is_some();
     let document = |bytes: &[u8]| -> Result<Parsed> {
         let parsed = json::parse(bytes)
@@ -83,8 +95,8 @@ fn read(context: &Context, bytes: &[u8]) -> Result<(PatchKind, Vec<String>)> {
         }
         Ok(parsed)
     };
-    match kind {
-        "application/json-patch+json" => {
+    match media_type(context) {
+        JSON => {
             let patch: json_patch::Patch = serde_json::from_slice(bytes)
                 .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
             if patch.0.len() > MAX_OPERATIONS {
@@ -92,28 +104,17 @@ fn read(context: &Context, bytes: &[u8]) -> Result<(PatchKind, Vec<String>)> {
             }
             Ok((PatchKind::Json(patch), Vec::new()))
         }
-        "application/merge-patch+json" => {
+        MERGE => {
             let parsed = document(bytes)?;
             Ok((PatchKind::Merge(parsed.value), parsed.duplicates))
         }
-        "application/strategic-merge-patch+json" if core => {
+        STRATEGIC if core => {
             let parsed = document(bytes)?;
             Ok((PatchKind::Strategic(parsed.value), parsed.duplicates))
         }
-        "application/apply-patch+yaml" => Err(Failure::unsupported_media_type(&[
-            "application/json-patch+json",
-            "application/merge-patch+json",
-        ])
-        .explained("server-side apply is not served yet; apply without --server-side")),
-        _ if core => Err(Failure::unsupported_media_type(&[
-            "application/json-patch+json",
-            "application/merge-patch+json",
-            "application/strategic-merge-patch+json",
-        ])),
-        _ => Err(Failure::unsupported_media_type(&[
-            "application/json-patch+json",
-            "application/merge-patch+json",
-        ])),
+        APPLY_CBOR if core => Err(Failure::unsupported_media_type(&[JSON, MERGE, STRATEGIC, APPLY])),
+        _ if core => Err(Failure::unsupported_patch()),
+        _ => Err(Failure::unsupported_media_type(&[JSON, MERGE, APPLY])),
     }
 }
 

@@ -124,13 +124,13 @@ impl<'a> Renderer<'a> {
 /// Appends an object in the version that was asked for.
 pub(super) fn write_whole(served: &ServedKind, plain: &[u8], revision: u64, out: &mut Vec<u8>) {
     let version = served.served();
-    if version.renames.is_empty() {
+    if !version.is_converted() {
         Document::new(plain).write(&version.head, revision, out);
         return;
     }
     let (plain, managed) = document::split(plain);
     let mut object: Map<String, Value> = serde_json::from_slice(&plain).unwrap_or_default();
-    version.rename(&mut object);
+    version.convert(&mut object);
     Document::new(&document::encode(&version.head, &object, managed)).write(&version.head, revision, out);
 }
 

@@ -30,7 +30,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let Some(current) = context.find(&name).await? else {
             if context.kind().create_on_update() && !context.target.status {
                 metadata::of(&mut object).remove("resourceVersion");
-                let written = context.create(object, Owners::Sent(conformed.managers), &query).await?;
+                let written = context.create(object, Owners::Sent(conformed.sent), &query).await?;
                 return context.written(StatusCode::CREATED, &written, &conformed.problems);
             }
             return Err(Failure::not_found(context.kind(), &name));
@@ -38,7 +38,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let old = context.inner.load(context.kind(), &current)?;
         check_uid(context.kind(), &name, &old, &object)?;
         let version = check_version(context.kind(), &name, &object, current.revision)?;
-        let owners = Owners::Sent(conformed.managers.clone());
+        let owners = Owners::Sent(conformed.sent.clone());
         if let Some(written) = context.replace(&current, &old, object.clone(), owners, &query).await? {
             return respond(&context, &written, &conformed.problems);
         }
@@ -56,10 +56,12 @@ fn respond(context: &Context, written: &Written, problems: &[String]) -> Result<
 /// The body must be about the object in the path.
 fn check_place(context: &Context, object: &mut Map<String, Value>, name: &str) -> Result<()> {
     let given = metadata::text(object, "name");
-    if given.is_empty() && context.kind().builtin.is_none() {
-        return Err(Failure::bad_request("name must be provided"));
+    if given.is_empty() {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
     }
-    if !given.is_empty() && given != name {
+    if given != name {
         return Err(Failure::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({name})"
         )));
@@ -107,7 +109,7 @@ pub(super) fn check_version(
     match version {
         None if !kind.unconditional_update() => {
             let detail = "must be specified for an update";
-            let error = FieldError::invalid_shown("metadata.resourceVersion", "0x0", detail);
+            let error = FieldError::invalid_shown("metadata.resourceVersion", "0", detail);
             // The real server names the resource here, not the kind.
             Err(Failure::invalid(&kind.plural, &kind.group, name, vec![error]))
         }

@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use axum::response::Response;
 
 use super::Context;
-use super::owners::{Owners, stored_owners};
+use super::owners::{Owners, Sent, stored_owners};
 use super::render::{self, Renderer};
 use crate::admission;
 use crate::document;
-use crate::failure::{Failure, FieldError, Result};
 use crate::fields;
+use crate::failure::{Failure, FieldError, Result};
 use crate::json::Parsed;
 use crate::kinds::{Builtin, Kind, ServedKind, definition};
 use crate::metadata;
@@ -25,8 +25,8 @@ use crate::store::{Committed, EventKind, Key, Object, Op, Precondition, StoreErr
 pub(super) struct Conformed {
     pub(super) object: Map<String, Value>,
     pub(super) problems: Vec<String>,
-    /// The `managedFields` that it came with.
-    pub(super) managers: Option<Value>,
+    /// What it says of its managers.
+    pub(super) sent: Sent,
 }
 
 /// Reads an object of this kind: known fields only, defaults filled in, metadata in its stored form.
@@ -51,6 +51,13 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
     }
     version.schema.apply_defaults(&mut object);
     version.rename_back(&mut object);
+    let mut lost = Vec::new();
+    if version.prunes {
+        // What is stored is of the stored version, whose defaults every read would fill in.
+        let stored = &kind.stored().schema;
+        stored.prune(&mut object, &mut lost);
+        stored.apply_defaults(&mut object);
+    }
     if let Some(builtin @ (Builtin::Secret | Builtin::Namespace)) = kind.builtin {
         admission::fill_in_core(builtin, None, &mut object);
     }
@@ -62,7 +69,7 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
         problems.extend(parsed.duplicates.iter().map(|field| format!("duplicate field {field:?}")));
         problems.extend(unknown.iter().map(|field| format!("unknown field {field:?}")));
     }
-    Ok(Conformed { object, problems, managers })
+    Ok(Conformed { object, problems, sent: Sent { managers, lossy: !lost.is_empty() } })
 }
 
 /// Core kinds are typed on a real server: null is absent, and a value of the wrong type is a 400 where a custom
@@ -242,7 +249,9 @@ impl Context {
         if kind.has_generation() && metadata::desired_state_differs(old, &new, with_status) {
             metadata::bump_generation(&mut new);
         }
+        // A real server looks twice: at any object, and at one of this kind.
         let mut errors = metadata::validate_update(old, &new);
+        errors.extend(errors.clone());
         errors.extend(metadata::validate(kind, &new));
         errors.extend(kind.stored().schema.validate(&new));
         errors.extend(admission::validate_core(kind, &new, Some(old)));

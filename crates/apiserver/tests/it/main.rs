@@ -3,6 +3,7 @@
 
 mod access;
 mod admission;
+mod apply;
 mod common;
 mod concurrency;
 mod crds;

@@ -92,16 +92,13 @@ async fn the_status_sub_resource_takes_patches() {
 }
 
 #[tokio::test]
-async fn strategic_merge_is_for_core_kinds_and_apply_is_not_served() {
+async fn strategic_merge_is_for_core_kinds() {
     let server = server();
     post(&server, WIDGETS, &widget("a")).await.expect(201);
     let path = format!("{WIDGETS}/a");
     let refused = patch(&server, &path, STRATEGIC, &json!({})).await;
     assert!(refused.message().contains("application/merge-patch+json"), "{}", refused.message());
     refused.expect(415);
-    let apply = patch(&server, &path, "application/apply-patch+yaml", &widget("a")).await;
-    assert!(apply.message().contains("without --server-side"), "{}", apply.message());
-    apply.expect(415);
     let body =
         json!({ "metadata": { "name": "s", "finalizers": ["example.dev/a"] }, "stringData": { "k": "v" } });
     post(&server, SECRETS, &body).await.expect(201);

@@ -6,7 +6,6 @@
 
 mod api;
 mod claims;
-mod kube;
 mod kubectl;
 mod machine;
 mod pull;
@@ -41,8 +40,6 @@ enum Part {
     Writes,
     /// The size of the store's file after many changes.
     Store,
-    /// A real kube-apiserver with etcd and the embedded server, in one run.
-    Kube,
 }
 
 /// Measures the release build against its targets.
@@ -96,7 +93,6 @@ async fn measure(part: Part, large: bool, table: &mut Table) -> Result<()> {
         Part::Claims => claims::measure(table).await,
         Part::Writes => writes::measure(table).await,
         Part::Store => store::measure(table).await,
-        Part::Kube => Box::pin(kube::measure(table)).await,
     }
 }
 

@@ -1,0 +1,323 @@
+//! Server-side apply: PATCH with what a manager wants of an object, which it then owns.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::Context;
+use super::owners::{Owners, stored_owners};
+use super::update::check_version;
+use super::write::conform;
+use crate::admission;
+use crate::failure::{Failure, Result};
+use crate::fields::{self, Conflict, Managers, Mismatch, Operation, Refused, Update, Versions as _};
+use crate::json::{self, Parsed};
+use crate::metadata;
+use crate::request::{FieldValidation, WriteQuery, read_bytes};
+
+type Object = Map<String, Value>;
+
+/// How often an apply is tried anew on a newer state.
+const TRIES: usize = 10;
+/// Who owns what was there before anybody was recorded.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+/// The manager whose objects may come from client-side apply.
+const KUBECTL: &str = "kubectl";
+
+/// What is to be applied.
+struct Applied {
+    /// In the version of the request; raw secret values are taken out of it.
+    object: Object,
+    secrets: admission::Withheld,
+    /// What is wrong with the text, which only strict decoding minds.
+    problem: Option<String>,
+}
+
+pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
+    context.accept()?;
+    let query = WriteQuery::parse(&context.query, "ApplyOptions")?;
+    let bytes = read_bytes(body).await?;
+    let applied = context.read_applied(&bytes)?;
+    let name = context.name()?.to_owned();
+    let warnings: Vec<String> = match query.field_validation {
+        FieldValidation::Warn => applied.problem.iter().cloned().collect(),
+        FieldValidation::Strict | FieldValidation::Ignore => Vec::new(),
+    };
+    for _ in 0..TRIES {
+        let current = context.find(&name).await?;
+        let Some(current) = current else {
+            let (object, managers) = context.apply(None, &applied, Managers::default(), &query)?;
+            context.check_created(&object, &name)?;
+            let mut object = context.finish(object)?;
+            metadata::of(&mut object).remove("resourceVersion");
+            return match context.create(object, Owners::Known(managers), &query).await {
+                Ok(written) => context.written(StatusCode::CREATED, &written, &warnings),
+                // Somebody else was quicker: apply to what there is now.
+                Err(failure) if failure.is_already_exists() => continue,
+                Err(failure) => Err(failure),
+            };
+        };
+        let old = context.inner.load(context.kind(), &current)?;
+        let mut live = old.clone();
+        metadata::of(&mut live).insert("resourceVersion".to_owned(), json!(current.revision.to_string()));
+        let (object, managers) = context.apply(Some(live), &applied, stored_owners(&current.value), &query)?;
+        let mut object = context.finish(object)?;
+        context.check_place(&object, &name)?;
+        check_version(context.kind(), &name, &object, current.revision)?;
+        applied.secrets.drop_missing(&old, &mut object);
+        let owners = Owners::Known(managers);
+        if let Some(written) = context.replace(&current, &old, object, owners, &query).await? {
+            return context.written(StatusCode::OK, &written, &warnings);
+        }
+        if !metadata::text(&applied.object, "resourceVersion").is_empty() {
+            break;
+        }
+    }
+    Err(Failure::modified(context.kind(), &name))
+}
+
+impl Context {
+    fn read_applied(&self, bytes: &[u8]) -> Result<Applied> {
+        let (value, problem) = decode(bytes)?;
+        let Value::Object(mut object) = value else {
+            let found = match value {
+                Value::Null => return Err(Failure::bad_request("invalid object type: /, Kind=")),
+                Value::Array(_) => "array",
+                Value::String(_) => "string",
+                Value::Bool(_) => "bool",
+                Value::Number(_) | Value::Object(_) => "number",
+            };
+            return Err(Failure::bad_request(format!(
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} \
+                 into Go value of type map[string]interface {{}}"
+            )));
+        };
+        admission::check_secret_types(self.kind(), &object)?;
+        let secrets = admission::withhold(self.kind(), &mut object);
+        Ok(Applied { object, secrets, problem })
+    }
+
+    /// The object with what is applied, and its managers. `live` carries its resourceVersion.
+    fn apply(
+        &self,
+        live: Option<Object>,
+        applied: &Applied,
+        managers: Managers,
+        query: &WriteQuery,
+    ) -> Result<(Object, Managers)> {
+        self.check_applied(&applied.object)?;
+        let update = self.update_of(query, Operation::Apply);
+        let version = &update.writer.api_version;
+        let shape = self.kind().shape(version).ok_or_else(Failure::unknown_path)?;
+        let exists = live.is_some();
+        let live = live.unwrap_or_else(|| self.nothing());
+        let mut managers = managers;
+        if managers.is_empty() && exists {
+            let mut before = self.update_of(query, Operation::Update);
+            before.writer.manager = BEFORE_FIRST_APPLY.to_owned();
+            managers = before.update(&self.nothing(), &live, managers).unwrap_or_default();
+        }
+        fields::check(shape, &applied.object).map_err(|error| self.mismatch(&applied.object, &error))?;
+        let force = query.force == Some(true);
+        let done = match update.apply(&live, &applied.object, managers.clone(), force) {
+            Err(Refused::Conflicts(conflicts)) if update.writer.manager == KUBECTL => {
+                self.upgrade(&update, &live, applied, managers, conflicts)
+            }
+            done => done,
+        };
+        let (object, managers) = done.map_err(|refused| match refused {
+            Refused::Conflicts(conflicts) => conflict(&conflicts),
+            Refused::Mismatch(error) => self.mismatch(&applied.object, &error),
+        })?;
+        let mut object = object.unwrap_or(live);
+        if update.writer.manager == KUBECTL {
+            self.follow_last_applied(&mut object, applied);
+        }
+        applied.secrets.put_back(&mut object);
+        if query.field_validation == FieldValidation::Strict
+            && let Some(problem) = &applied.problem
+        {
+            return Err(Failure::bad_request(format!(
+                "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {problem}"
+            )));
+        }
+        Ok((object, managers))
+    }
+
+    /// The kind and the managers in what is to be applied.
+    fn check_applied(&self, object: &Object) -> Result<()> {
+        let served = self.target.served.served();
+        let field = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+        if field("apiVersion") != served.api_version || field("kind") != self.kind().kind {
+            let shown = match field("apiVersion") {
+                "" => "/".to_owned(),
+                version if version.contains('/') => version.to_owned(),
+                version => format!("/{version}"),
+            };
+            return Err(Failure::bad_request(format!("invalid object type: {shown}, Kind={}", field("kind"))));
+        }
+        let metadata = object.get("metadata").and_then(Value::as_object);
+        if metadata.and_then(|metadata| metadata.get("managedFields")).is_some_and(|sent| !sent.is_null()) {
+            return Err(Failure::bad_request("metadata.managedFields must be nil"));
+        }
+        Ok(())
+    }
+
+    /// An object that does not fit its schema.
+    fn mismatch(&self, object: &Object, error: &Mismatch) -> Failure {
+        let served = self.target.served.served();
+        let version = &served.api_version;
+        let shown = if version.contains('/') { version.clone() } else { format!("/{version}") };
+        let namespace = metadata::text(object, "namespace");
+        let name = metadata::text(object, "name");
+        Failure::unclassified(format!(
+            "failed to create typed patch object ({namespace}/{name}; {shown}, Kind={}): {error}",
+            self.kind().kind
+        ))
+    }
+
+    /// Conflicts about fields that client-side apply set, and that are still as it set them, are none.
+    fn upgrade(
+        &self,
+        update: &Update<'_>,
+        live: &Object,
+        applied: &Applied,
+        managers: Managers,
+        conflicts: Vec<Conflict>,
+    ) -> Result<(Option<Object>, Managers), Refused> {
+        let Some(allowed) = last_applied(live)
+            .and_then(|last| update.still_as(&last, live).ok())
+        else {
+            return Err(Refused::Conflicts(conflicts));
+        };
+        let left: Vec<Conflict> =
+            conflicts.into_iter().filter(|conflict| !allowed.has(&conflict.path)).collect();
+        if !left.is_empty() {
+            return Err(Refused::Conflicts(left));
+        }
+        update.apply(live, &applied.object, managers, true)
+    }
+
+    /// Keeps the record of client-side apply up to date, where there is one.
+    fn follow_last_applied(&self, object: &mut Object, applied: &Applied) {
+        let Some(annotation) = metadata::of(object)
+            .get_mut("annotations")
+            .and_then(Value::as_object_mut)
+            .and_then(|annotations| annotations.get_mut(metadata::LAST_APPLIED))
+            .filter(|value| value.as_str().is_some_and(|text| !text.is_empty()))
+        else {
+            return;
+        };
+        let mut record = applied.object.clone();
+        applied.secrets.leave_out(&mut record);
+        if let Some(annotations) = metadata::of(&mut record).get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove(metadata::LAST_APPLIED);
+        }
+        *annotation = json!(format!("{}\n", Value::Object(record)));
+    }
+
+    /// The object as it is written: defaults filled in, unknown fields gone.
+    fn finish(&self, object: Object) -> Result<Object> {
+        let served = &self.target.served;
+        let version = &served.served().api_version;
+        let mut object = self.kind().to_version(&object, version).into_owned();
+        object.insert("apiVersion".to_owned(), json!(version));
+        let parsed = Parsed { value: Value::Object(object), duplicates: Vec::new() };
+        Ok(conform(served, parsed, FieldValidation::Ignore)?.object)
+    }
+
+    /// What an object may not say that is created by an apply.
+    fn check_created(&self, object: &Object, name: &str) -> Result<()> {
+        if self.target.status {
+            return Err(Failure::not_found(self.kind(), name));
+        }
+        let uid = metadata::text(object, "uid");
+        if !uid.is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            return Err(Failure::conflict(self.kind(), name, &why));
+        }
+        self.check_place(object, name)
+    }
+
+    /// The object must be the one of the path.
+    fn check_place(&self, object: &Object, name: &str) -> Result<()> {
+        let namespace = metadata::text(object, "namespace");
+        if !namespace.is_empty() && Some(namespace) != self.target.namespace.as_deref() {
+            return Err(Failure::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        let given = metadata::text(object, "name");
+        if given.is_empty() {
+            return Err(Failure::bad_request(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )));
+        }
+        if given != name {
+            return Err(Failure::bad_request(format!(
+                "the name of the object ({given}) does not match the name on the URL ({name})"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// A document from YAML or JSON. A key that stands twice is a problem, and the last of them counts.
+fn decode(bytes: &[u8]) -> Result<(Value, Option<String>)> {
+    let twice = |line: usize, key: &str| {
+        format!("line {line}: key {key:?} already set in map")
+    };
+    if let Ok(parsed) = json::parse(bytes) {
+        let key = parsed.duplicates.first().and_then(|path| path.rsplit('.').next());
+        return Ok((parsed.value, key.map(|key| twice(1, key))));
+    }
+    let refuse = |why: &str| Failure::bad_request(format!("error decoding YAML: {why}"));
+    let text = std::str::from_utf8(bytes).map_err(|_| refuse("yaml: invalid UTF-8"))?;
+    let value = windlass_api::yaml::parse(text)
+        .map_err(|error| refuse(&format!("error converting YAML to JSON: {error}")))?;
+    Ok((value, None))
+}
+
+/// What client-side apply recorded.
+fn last_applied(live: &Object) -> Option<Object> {
+    let text = live.get("metadata")?.get("annotations")?.get(metadata::LAST_APPLIED)?.as_str()?;
+    serde_json::from_str(text).ok()
+}
+
+fn conflict(conflicts: &[Conflict]) -> Failure {
+    let mut conflicts = conflicts.to_vec();
+    conflicts.sort_by(|a, b| a.writer.cmp(&b.writer));
+    let shown = |conflict: &Conflict| {
+        let writer = &conflict.writer;
+        let mut text = format!("{:?}", writer.manager);
+        if !writer.subresource.is_empty() {
+            text.push_str(&format!(" with subresource {:?}", writer.subresource));
+        }
+        if writer.operation == Operation::Update {
+            text.push_str(&format!(" using {}", writer.api_version));
+        }
+        text
+    };
+    let path = |conflict: &Conflict| conflict.path.iter().map(ToString::to_string).collect::<String>();
+    let message = match conflicts.as_slice() {
+        [one] => format!("Apply failed with 1 conflict: conflict with {}: {}", shown(one), path(one)),
+        many => {
+            let mut lines = Vec::new();
+            let mut last = None;
+            for conflict in many {
+                if last != Some(&conflict.writer) {
+                    lines.push(format!("conflicts with {}:", shown(conflict)));
+                    last = Some(&conflict.writer);
+                }
+                lines.push(format!("- {}", path(conflict)));
+            }
+            format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
+        }
+    };
+    let causes =
+        conflicts.iter().map(|conflict| (path(conflict), format!("conflict with {}", shown(conflict)))).collect();
+    Failure::apply_conflict(message, causes)
+}
