@@ -20,7 +20,7 @@ use windlass_telemetry::{
 };
 
 use crate::args::OperatorArgs;
-use crate::context::{self, Context};
+use crate::context::{self, Context, ContextError};
 
 /// The exit code for settings and flags that make no sense.
 const USAGE: u8 = 2;
@@ -113,7 +113,11 @@ impl Launch {
                     eprintln!("error: {}", ErrorChain(&*error));
                 }
                 tracing::error!(error = %ErrorChain(&*error), "ended");
-                ExitCode::FAILURE
+                match error.downcast_ref::<ContextError>() {
+                    // Nothing was sent yet: what was said about the server makes no sense.
+                    Some(ContextError::Connect(_)) => ExitCode::from(USAGE),
+                    _ => ExitCode::FAILURE,
+                }
             }
         };
         runtime.block_on(telemetry.shutdown(FLUSH));

@@ -82,6 +82,27 @@ pub enum ConnectError {
     /// A kubeconfig cannot be used.
     #[error("failed to use the kubeconfig")]
     ReadKubeconfig(#[source] BoxError),
+    /// A kubeconfig says neither by itself nor by a setting which of its contexts is meant.
+    #[error(
+        "the kubeconfig {file} names no current-context: run `kubectl config use-context NAME`, or set --context to one \
+         of: {known}"
+    )]
+    NoContext {
+        /// The file.
+        file: String,
+        /// The contexts that there are.
+        known: String,
+    },
+    /// A kubeconfig has no context of that name.
+    #[error("the kubeconfig {file} has no context {name:?}: set --context to one of: {known}")]
+    UnknownContext {
+        /// The file.
+        file: String,
+        /// The context that was asked for.
+        name: String,
+        /// The contexts that there are.
+        known: String,
+    },
     /// The pod's service account cannot be used.
     #[error("failed to use the service account of this pod")]
     ReadServiceAccount(#[source] BoxError),
@@ -153,7 +174,7 @@ impl ApiClients {
     /// does) and its current context, or the one of that name.
     ///
     /// # Errors
-    /// [`ConnectError::ReadKubeconfig`].
+    /// [`ConnectError::ReadKubeconfig`], [`ConnectError::NoContext`] and [`ConnectError::UnknownContext`].
     pub async fn from_kubeconfig(path: &Path, context: Option<&str>) -> Result<Self, ConnectError> {
         let failed = |error: BoxError| ConnectError::ReadKubeconfig(error);
         let mut kubeconfig = Kubeconfig::default();
@@ -161,8 +182,8 @@ impl ApiClients {
             let next = Kubeconfig::read_from(path).map_err(|error| failed(error.into()))?;
             kubeconfig = kubeconfig.merge(next).map_err(|error| failed(error.into()))?;
         }
-        let options =
-            KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+        let context = chosen_context(&kubeconfig, path, context)?;
+        let options = KubeConfigOptions { context: Some(context), ..KubeConfigOptions::default() };
         let config = Config::from_custom_kubeconfig(kubeconfig, &options);
         Self::of(config.await.map_err(|error| failed(error.into()))?).map_err(|error| failed(error.into()))
     }
@@ -183,7 +204,8 @@ impl ApiClients {
         config.connect_timeout = Some(std::time::Duration::from_secs(10));
         config.read_timeout = Some(std::time::Duration::from_mins(5));
         config.reset_reader_on_write = true;
-        Ok(Self::same(patient(Client::try_from(config)?)))
+        let url = config.cluster_url.to_string();
+        Ok(Self::same(patient(Client::try_from(config)?, url.trim_end_matches('/'))))
     }
 
     /// The same clients, each as `change` makes it.
@@ -206,6 +228,18 @@ impl ApiClients {
             _ if audience::for_group(group) == audience::CORE => &self.core,
             _ => &self.provisioning,
         }
+    }
+}
+
+/// The context that is meant: the one that was named, or else the current one.
+fn chosen_context(kubeconfig: &Kubeconfig, file: &Path, named: Option<&str>) -> Result<String, ConnectError> {
+    let file = file.display().to_string();
+    let mut contexts = kubeconfig.contexts.iter().map(|context| context.name.as_str());
+    let known = contexts.clone().collect::<Vec<_>>().join(", ");
+    match named.or(kubeconfig.current_context.as_deref()).filter(|name| !name.is_empty()) {
+        None => Err(ConnectError::NoContext { file, known }),
+        Some(name) if contexts.any(|context| context == name) => Ok(name.to_owned()),
+        Some(name) => Err(ConnectError::UnknownContext { file, name: name.to_owned(), known }),
     }
 }
 

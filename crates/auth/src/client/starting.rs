@@ -1,7 +1,8 @@
-//! Refusals of an API server that is still starting.
+//! Answers of an API server that is still starting, or not there.
 //!
 //! A kube-apiserver answers before it has read the cluster's roles, and until then forbids everything to everybody. Such
-//! a refusal says nothing about rights, so it becomes a 503, which every caller tries again.
+//! a refusal says nothing about rights, so it becomes a 503, which every caller tries again. A server that cannot be
+//! connected to is named.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +14,9 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
-use tower::Service;
+use tower::{BoxError, Service};
+
+use super::ApiTransportError;
 
 /// How long the question whether the server is ready may take.
 const ASK: Duration = Duration::from_secs(5);
@@ -26,14 +29,15 @@ const MAX_REFUSAL: usize = 1 << 20;
 #[derive(Clone)]
 pub(super) struct Starting {
     client: Client,
+    url: Arc<str>,
     /// Since when the server has not said that it is ready, although it was asked.
     doubted: Arc<Mutex<Option<Instant>>>,
 }
 
-/// Wraps a client of a Kubernetes API server.
-pub(super) fn patient(client: Client) -> Client {
+/// Wraps a client of the Kubernetes API server at `url`.
+pub(super) fn patient(client: Client, url: &str) -> Client {
     let (namespace, valid_until) = (client.default_namespace().to_owned(), *client.valid_until());
-    let service = Starting { client, doubted: Arc::default() };
+    let service = Starting { client, url: url.into(), doubted: Arc::default() };
     Client::new(service, namespace).with_valid_until(valid_until)
 }
 
@@ -55,13 +59,25 @@ impl Starting {
     async fn answer(self, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
         let (parts, body) = request.into_parts();
         let again = body.try_clone().map(|body| Request::from_parts(parts.clone(), body));
-        let answer = self.client.send(Request::from_parts(parts, body)).await?;
+        let answer = self.client.send(Request::from_parts(parts, body)).await;
+        let answer = answer.map_err(|error| self.explain(error))?;
         let (StatusCode::FORBIDDEN, Some(again)) = (answer.status(), again) else { return Ok(answer) };
         if self.is_ready().await {
             // It may have become so between the two questions.
             return self.client.send(again).await;
         }
         Ok(unavailable(answer).await)
+    }
+
+    /// Says which server it is that could not be connected to.
+    fn explain(&self, error: kube::Error) -> kube::Error {
+        match error {
+            kube::Error::Service(source) if is_connect(&source) => {
+                let url = self.url.to_string();
+                kube::Error::Service(ApiTransportError::Connect { url, source }.into())
+            }
+            other => other,
+        }
     }
 
     async fn is_ready(&self) -> bool {
@@ -75,6 +91,18 @@ impl Starting {
         }
         ready || doubted.get_or_insert_with(Instant::now).elapsed() >= BELIEVED_AFTER
     }
+}
+
+/// Whether there was no connection, for a reason of TCP or TLS.
+fn is_connect(error: &BoxError) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
+            return found.is_connect();
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// The refusal as an answer that is not final. What it said stays part of it.
@@ -98,7 +126,7 @@ async fn unavailable(refusal: Response<Body>) -> Response<Body> {
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::Api;
-    use tower::{BoxError, service_fn};
+    use tower::service_fn;
 
     use super::*;
 
@@ -122,7 +150,7 @@ mod tests {
             *answer.status_mut() = StatusCode::from_u16(code).unwrap();
             async { Ok::<_, BoxError>(answer) }
         });
-        (patient(Client::new(service, "default")), asked)
+        (patient(Client::new(service, "default"), "https://test"), asked)
     }
 
     async fn code(client: &Client) -> u16 {

@@ -1,8 +1,11 @@
 //! A real kube-apiserver, with our operators under exactly the Roles of `deploy/`.
 
+mod faults;
 mod jobs;
+mod leader;
 mod main_job;
 mod many_jobs;
+mod refused;
 
 use std::collections::BTreeMap;
 
