@@ -14,8 +14,8 @@ use windlass_api::repositories::RepositoryRules;
 use windlass_apiserver::store::{self, Store, StoreOptions};
 use windlass_apiserver::{AdmissionRules, ApiServer};
 use windlass_auth::{
-    ApiClients, Authenticator, Caller, Issuer, IssuerOptions, Keys, SystemToken, exchange_router, kubeconfig,
-    plain, tls,
+    ApiClients, Authenticator, Caller, CallerAccess, Issuer, IssuerOptions, Keys, SystemToken,
+    exchange_router, kubeconfig, plain, tls,
 };
 use windlass_repository_api::RepositoryApi;
 use windlass_resources::repository::Sources;
@@ -122,6 +122,8 @@ impl Server {
             sources,
             repository_rules: self.rules,
             job_rules: JobRules::default(),
+            access: Arc::new(CallerAccess),
+            namespace: None,
         });
         let router = sub_resources.fallback_service(self.router);
         let router = Authenticator::new(self.issuer.verifier()).protect(router);

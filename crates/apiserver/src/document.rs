@@ -214,7 +214,9 @@ mod tests {
 
     #[test]
     fn managers_are_cut_out_and_put_back() {
-        let Value::Object(object) = json!({ "metadata": { "name": "a", "labels": { "x": "[{" } }, "data": {} }) else {
+        let Value::Object(object) =
+            json!({ "metadata": { "name": "a", "labels": { "x": "[{" } }, "data": {} })
+        else {
             unreachable!()
         };
         let managed = br#"[{"manager":"]}\"","fieldsV1":{"f:data":{}}}]"#;

@@ -6,7 +6,8 @@
 //!
 //! **Server side.** [`Keys`] are made at the first start and re-used; [`Issuer`] and [`exchange_router`] answer
 //! `POST /sign/access-token`; [`Authenticator`] turns a request into a [`Caller`] or a 401; [`Caller::may_use`]
-//! decides between an answer and a 403. [`tls::serve`] and [`plain::serve`] carry it all over sockets.
+//! decides between an answer and a 403. Beside a
+//! Kubernetes API server, [`TokenReviews`] and [`AccessReviews`] ask it instead; [`Authorizer`] is what both are. [`tls::serve`] and [`plain::serve`] carry it all over sockets.
 //!
 //! This crate knows no resource kinds and no storage. Start reading at [`Caller`] (what is decided) and
 //! [`TokenExchange::token`] (what is sent).
@@ -29,9 +30,10 @@ pub use client::{
 pub use listen::{PeerIdentity, ServeOptions, plain, tls};
 pub use provider::{ProviderError, install_crypto_provider};
 pub use server::{
-    Audiences, Authenticator, Caller, CertificatePair, Denied, GrantError, Issuer, IssuerError,
-    IssuerOptions, Keys, KeysError, Namespaces, RequestScope, SystemToken, TokenError, TokenRequest,
-    Verifier, exchange_router,
+    Access, AccessError, AccessReviews, Audiences, Authenticator, Authorizer, Caller, CallerAccess,
+    CertificatePair, Denied, GrantError, Issuer, IssuerError, IssuerOptions, Keys, KeysError, Namespaces,
+    RequestScope, ReviewError, SystemToken, TokenError, TokenRequest, TokenReviews, Verifier,
+    exchange_router,
 };
 
 /// Reads the wall clock. The default is [`jiff::Timestamp::now`]; tests pass their own.

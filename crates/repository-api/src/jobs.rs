@@ -26,7 +26,7 @@ pub(crate) async fn create(
     caller: Option<Extension<Caller>>,
     body: Body,
 ) -> Result<Response, Refusal> {
-    target.admit(caller.as_ref())?;
+    target.admit(&state, caller.as_ref(), ("create", "jobs")).await?;
     let body = read(body).await?;
     let mut spec: JobSpec = object(&body).map_err(|error| {
         status::bad_request(format!("error decoding provisioning.Job from request: {error}"))
@@ -60,7 +60,7 @@ pub(crate) async fn list(
     Path(target): Path<Target>,
     caller: Option<Extension<Caller>>,
 ) -> Result<Response, Refusal> {
-    target.admit(caller.as_ref())?;
+    target.admit(&state, caller.as_ref(), ("get", "jobs")).await?;
     let mut ended = history(&state.provisioning, &target, labels::REPOSITORY, &target.name).await?;
     ended
         .sort_by_key(|job| std::cmp::Reverse((job.status.finished, job.metadata.creation_timestamp.clone())));
@@ -74,7 +74,7 @@ pub(crate) async fn read_by_uid(
     Path(target): Path<Target>,
     caller: Option<Extension<Caller>>,
 ) -> Result<Response, Refusal> {
-    target.admit(caller.as_ref())?;
+    target.admit(&state, caller.as_ref(), ("get", "jobs")).await?;
     let well_formed = !target.uid.is_empty()
         && target.uid.len() <= 63
         && target.uid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -91,10 +91,11 @@ pub(crate) async fn read_by_uid(
 
 /// `POST …/jobs/{uid}` means nothing.
 pub(crate) async fn refuse_post(
+    State(state): State<Arc<RepositoryApi>>,
     Path(target): Path<Target>,
     caller: Option<Extension<Caller>>,
 ) -> Result<Response, Refusal> {
-    target.admit(caller.as_ref())?;
+    target.admit(&state, caller.as_ref(), ("create", "jobs")).await?;
     Err(status::bad_request("can not post to a job UID").into())
 }
 

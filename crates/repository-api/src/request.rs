@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use windlass_api::{GROUP, Repository, VERSION, status};
-use windlass_auth::Caller;
+use windlass_auth::{Access, AccessError, Caller};
 
 use crate::answer::Refusal;
-use crate::state::BODY_LIMIT;
+use crate::state::{BODY_LIMIT, RepositoryApi};
 
 /// The variables of a path.
 #[derive(Deserialize)]
@@ -25,18 +25,35 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Checks that the path is one that is served and that the caller may use it.
-    pub(crate) fn admit(&self, caller: Option<&Extension<Caller>>) -> Result<Caller, Refusal> {
+    /// Checks that the path is one that is served and that the caller may do this to the sub-resource.
+    pub(crate) async fn admit(
+        &self,
+        state: &RepositoryApi,
+        caller: Option<&Extension<Caller>>,
+        (verb, subresource): (&'static str, &'static str),
+    ) -> Result<(), Refusal> {
         if self.version != VERSION {
             return Err(status::no_such_path(&format!("/apis/{GROUP}/{}", self.version)).into());
         }
         let Some(Extension(caller)) = caller else {
             return Err(status::unauthorized("the request carries no identity").into());
         };
-        caller
-            .may_use(GROUP, &self.namespace)
-            .map_err(|denied| status::forbidden(GROUP, "repositories", &self.name, &denied.to_string()))?;
-        Ok(caller.clone())
+        let access = Access {
+            verb,
+            group: GROUP,
+            resource: "repositories",
+            subresource,
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        };
+        state.access.authorize(caller, &access).await.map_err(|error| match error {
+            AccessError::Denied(why) => status::forbidden(GROUP, "repositories", &self.name, &why),
+            other => status::service_unavailable(other.to_string(), 1),
+        })?;
+        if state.namespace.as_ref().is_some_and(|served| *served != self.namespace) {
+            return Err(self.missing());
+        }
+        Ok(())
     }
 
     /// The stored repository; nothing when there is none.

@@ -18,7 +18,7 @@ pub(crate) async fn list(
     Path(target): Path<Target>,
     caller: Option<Extension<Caller>>,
 ) -> Result<Response, Refusal> {
-    target.admit(caller.as_ref())?;
+    target.admit(&state, caller.as_ref(), ("get", "resources")).await?;
     let found = list_resources(&state.resources, &target.namespace, &target.name)
         .await
         .map_err(|error| status::service_unavailable(error.to_string(), 1))?;

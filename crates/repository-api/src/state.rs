@@ -1,8 +1,11 @@
 //! What the handlers share.
 
+use std::sync::Arc;
+
 use kube::Client;
 use windlass_api::jobs::JobRules;
 use windlass_api::repositories::RepositoryRules;
+use windlass_auth::Authorizer;
 use windlass_resources::Clients;
 use windlass_resources::repository::Sources;
 
@@ -24,4 +27,8 @@ pub struct RepositoryApi {
     pub repository_rules: RepositoryRules,
     /// What a job may say.
     pub job_rules: JobRules,
+    /// What callers may do.
+    pub access: Arc<dyn Authorizer>,
+    /// The one namespace that is answered for; all of them when there is none.
+    pub namespace: Option<String>,
 }

@@ -30,7 +30,7 @@ pub(crate) async fn run(
     caller: Option<Extension<Caller>>,
     body: Body,
 ) -> Result<Response, Refusal> {
-    target.admit(caller.as_ref())?;
+    target.admit(&state, caller.as_ref(), ("create", "test")).await?;
     let body = read(body).await?;
     let stored = target.repository(&state.provisioning).await?;
     let repository = if body.is_empty() {

@@ -11,6 +11,7 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
 )]
 
+mod api;
 mod finalize;
 mod lead;
 mod metrics;

@@ -31,6 +31,7 @@ impl Operator<windlass_launch::Context> for Repositories {
     }
 
     async fn run(self: Box<Self>, process: Arc<windlass_launch::Context>) -> Result<(), BoxError> {
+        crate::api::serve(&process).await?;
         let settings = process.settings.operator();
         let shutdown = process.supervisor.token().clone();
         let api: Api<Repository> = process.scope.api(process.clients.provisioning.clone());

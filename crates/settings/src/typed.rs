@@ -127,6 +127,16 @@ pub struct OperatorSettings {
 
     /// Address of metrics and probes; empty for none.
     pub metrics_address: String,
+    /// Address of the sub-resources of repositories; empty for none.
+    pub repository_api_address: String,
+    /// Certificate of that address.
+    pub repository_api_cert_file: Option<PathBuf>,
+    /// Key of that certificate.
+    pub repository_api_key_file: Option<PathBuf>,
+    /// Whether that address may go without TLS beyond loopback.
+    pub repository_api_plain_http: bool,
+    /// Audiences that callers' tokens have to be for.
+    pub repository_api_audiences: Vec<String>,
     /// Form of the log lines.
     pub log_format: LogFormat,
     /// Least level that is logged, or directives.
@@ -194,6 +204,11 @@ impl OperatorSettings {
             git_timeout: duration("git_timeout"),
             git_fetch_timeout: duration("git_fetch_timeout"),
             metrics_address: value::address(text("metrics_address")).unwrap_or_default(),
+            repository_api_address: value::address(text("repository_api_address")).unwrap_or_default(),
+            repository_api_cert_file: path("repository_api_cert_file"),
+            repository_api_key_file: path("repository_api_key_file"),
+            repository_api_plain_http: boolean("repository_api_plain_http"),
+            repository_api_audiences: value::list(text("repository_api_audiences")),
             log_format: if text("log_format") == "pretty" { LogFormat::Pretty } else { LogFormat::Json },
             log_level: string("log_level"),
             telemetry_mode: string("telemetry_mode"),

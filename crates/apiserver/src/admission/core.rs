@@ -30,7 +30,8 @@ pub(crate) fn fill_in(builtin: Builtin, old: Option<&Object>, object: &mut Objec
             let name = metadata::text(object, "name").to_owned();
             // A name that is generated is not there yet.
             if !name.is_empty()
-                && let Value::Object(labels) = metadata::of(object).entry("labels").or_insert_with(|| json!({}))
+                && let Value::Object(labels) =
+                    metadata::of(object).entry("labels").or_insert_with(|| json!({}))
             {
                 labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
             }

@@ -57,9 +57,13 @@ fn value(shape: &Shape, value: &Value, path: &mut String, problems: &mut Problem
                 at(&element, path, |path| self::value(items, item, path, problems));
             }
         }
-        (Atom::List { .. }, other) => problems.push((path.clone(), format!("expected list, got &{{{}}}", go(other)))),
+        (Atom::List { .. }, other) => {
+            problems.push((path.clone(), format!("expected list, got &{{{}}}", go(other))))
+        }
         (Atom::Map(atom), Value::Object(map)) => fields(atom, map, path, problems),
-        (Atom::Map(_), other) => problems.push((path.clone(), format!("expected map, got &{{{}}}", go(other)))),
+        (Atom::Map(_), other) => {
+            problems.push((path.clone(), format!("expected map, got &{{{}}}", go(other))))
+        }
     }
 }
 
@@ -67,7 +71,9 @@ fn fields(atom: MapAtom<'_>, map: &Map<String, Value>, path: &mut String, proble
     for (name, field) in map {
         let element = Element::field(name);
         let Some(shape) = atom.field(name) else {
-            at(&element, path, |path| problems.push((path.clone(), "field not declared in schema".to_owned())));
+            at(&element, path, |path| {
+                problems.push((path.clone(), "field not declared in schema".to_owned()))
+            });
             return;
         };
         at(&element, path, |path| value(shape, field, path, problems));
@@ -93,7 +99,9 @@ fn wrong_scalar(expected: Scalar, found: &Value) -> String {
             };
             format!("expected numeric (int or float), got {found}")
         }
-        Scalar::String => format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(found)),
+        Scalar::String => {
+            format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(found))
+        }
         Scalar::Boolean => format!("expected boolean, got &{{{}}}", go(found)),
         Scalar::Any => format!("expected any scalar, got &{{{}}}", go(found)),
     }
@@ -106,7 +114,8 @@ fn go(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(items) => format!("[{}]", items.iter().map(go).collect::<Vec<_>>().join(" ")),
         Value::Object(map) => {
-            let fields: Vec<String> = map.iter().map(|(name, value)| format!("{name}:{}", go(value))).collect();
+            let fields: Vec<String> =
+                map.iter().map(|(name, value)| format!("{name}:{}", go(value))).collect();
             format!("map[{}]", fields.join(" "))
         }
         other => other.to_string(),
@@ -138,9 +147,11 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_told_with_its_path() {
-        let shape = Shape::root(&json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": {
+        let shape = Shape::root(
+            &json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": {
             "size": { "type": "integer" }, "name": { "type": "string" },
-            "set": { "type": "array", "items": { "type": "string" }, "x-kubernetes-list-type": "set" } } } } }));
+            "set": { "type": "array", "items": { "type": "string" }, "x-kubernetes-list-type": "set" } } } } }),
+        );
         for (spec, why) in [
             (json!({ "size": 1, "name": "x", "set": ["a"] }), ""),
             (json!({ "other": 1 }), ".spec.other: field not declared in schema"),

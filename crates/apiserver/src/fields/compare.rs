@@ -31,7 +31,11 @@ enum Mark {
 }
 
 impl Comparison {
-    pub(super) fn of(shape: &Shape, old: &Map<String, Value>, new: &Map<String, Value>) -> Result<Self, Mismatch> {
+    pub(super) fn of(
+        shape: &Shape,
+        old: &Map<String, Value>,
+        new: &Map<String, Value>,
+    ) -> Result<Self, Mismatch> {
         let mut comparison = Self::default();
         if let Atom::Map(atom) = shape.atom(Some(&Value::Object(Map::new()))) {
             fields(atom, Some(old), Some(new), &mut comparison)?;
@@ -201,9 +205,7 @@ fn list_items(
     for (element, (before, after)) in items {
         let mut below = Comparison::default();
         let mark = match (before.as_slice(), after.as_slice()) {
-            ([] | [_], [] | [_]) => {
-                walk(shape, before.first().copied(), after.first().copied(), &mut below)?
-            }
+            ([] | [_], [] | [_]) => walk(shape, before.first().copied(), after.first().copied(), &mut below)?,
             // Items that stand several times are compared as a whole.
             ([_, _, ..], [_, _, ..]) => {
                 let equal = before.len() == after.len() && before.iter().zip(&after).all(|(a, b)| same(a, b));

@@ -161,7 +161,9 @@ impl fmt::Display for Shown<'_> {
                 }
                 f.write_str("]")
             }
-            Value::Object(map) => map.iter().try_for_each(|(name, value)| write!(f, "{name}={}", Shown(value))),
+            Value::Object(map) => {
+                map.iter().try_for_each(|(name, value)| write!(f, "{name}={}", Shown(value)))
+            }
         }
     }
 }

@@ -96,7 +96,10 @@ impl Managers {
         if stored.is_empty() {
             return Self::default();
         }
-        serde_json::from_slice(stored).map_err(|error| error.to_string()).and_then(|value| Self::decode(&value)).unwrap_or_default()
+        serde_json::from_slice(stored)
+            .map_err(|error| error.to_string())
+            .and_then(|value| Self::decode(&value))
+            .unwrap_or_default()
     }
 
     /// The form on the wire and in the store; empty when there are none.
@@ -109,7 +112,11 @@ impl Managers {
         sorted.sort_by(|a, b| {
             let key = |entry: &Entry| (entry.writer.operation, entry.time.unwrap_or_default());
             let name = |entry: &'_ Entry| {
-                (entry.writer.manager.clone(), entry.writer.api_version.clone(), entry.writer.subresource.clone())
+                (
+                    entry.writer.manager.clone(),
+                    entry.writer.api_version.clone(),
+                    entry.writer.subresource.clone(),
+                )
             };
             key(a).cmp(&key(b)).then_with(|| name(a).cmp(&name(b)))
         });
@@ -147,7 +154,8 @@ impl Managers {
 
     /// Puts the oldest updates of each version together, until there are few enough.
     pub(super) fn cap(&mut self) {
-        let updaters = self.entries.iter().filter(|entry| entry.writer.operation == Operation::Update).count();
+        let updaters =
+            self.entries.iter().filter(|entry| entry.writer.operation == Operation::Update).count();
         if updaters <= MAX_UPDATERS {
             return;
         }
@@ -167,7 +175,8 @@ impl Managers {
             if left <= MAX_UPDATERS {
                 return;
             }
-            let Some(first) = first_of_version.iter().find(|first| first.api_version == writer.api_version).cloned()
+            let Some(first) =
+                first_of_version.iter().find(|first| first.api_version == writer.api_version).cloned()
             else {
                 first_of_version.push(writer);
                 continue;
@@ -217,7 +226,8 @@ impl Entry {
             }
         };
         let set = entry.get("fieldsV1").map_or_else(|| Ok(Set::default()), Set::parse)?;
-        let writer = Writer { manager: text("manager"), operation, api_version, subresource: text("subresource") };
+        let writer =
+            Writer { manager: text("manager"), operation, api_version, subresource: text("subresource") };
         Ok(Self { writer, time, set })
     }
 
@@ -283,7 +293,8 @@ mod tests {
         managers.set(&writer("c", Operation::Apply), set("y"), Some(3));
         let encoded = managers.encode();
         let value: Value = serde_json::from_slice(&encoded).unwrap();
-        let names: Vec<&str> = value.as_array().unwrap().iter().map(|entry| entry["manager"].as_str().unwrap()).collect();
+        let names: Vec<&str> =
+            value.as_array().unwrap().iter().map(|entry| entry["manager"].as_str().unwrap()).collect();
         assert_eq!(names, ["c", "z", "a", "b"]);
         assert_eq!(
             value[0],
@@ -297,7 +308,11 @@ mod tests {
     fn the_oldest_of_many_updates_are_put_together() {
         let mut managers = Managers::default();
         for number in 0..12 {
-            managers.set(&writer(&format!("m{number:02}"), Operation::Update), set(&format!("f{number}")), Some(number));
+            managers.set(
+                &writer(&format!("m{number:02}"), Operation::Update),
+                set(&format!("f{number}")),
+                Some(number),
+            );
         }
         managers.set(&writer("applies", Operation::Apply), set("y"), Some(0));
         managers.cap();
@@ -313,10 +328,18 @@ mod tests {
         for (entry, why) in [
             (json!({}), "operation must be `Apply` or `Update`"),
             (json!({ "operation": "Update" }), "apiVersion must not be empty"),
-            (json!({ "operation": "Update", "apiVersion": "v1" }), "missing fieldsType in managed fields entry 0"),
+            (
+                json!({ "operation": "Update", "apiVersion": "v1" }),
+                "missing fieldsType in managed fields entry 0",
+            ),
         ] {
             assert_eq!(Managers::decode(&json!([entry])).unwrap_err(), why);
         }
-        assert!(is_reset(&json!([])) && is_reset(&json!([{}])) && !is_reset(&json!([{}, {}])) && !is_reset(&Value::Null));
+        assert!(
+            is_reset(&json!([]))
+                && is_reset(&json!([{}]))
+                && !is_reset(&json!([{}, {}]))
+                && !is_reset(&Value::Null)
+        );
     }
 }

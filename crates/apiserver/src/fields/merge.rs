@@ -197,8 +197,16 @@ mod tests {
 
     #[test]
     fn lists_merge_as_their_type_says() {
-        check(json!({ "set": ["a", "b", "c"] }), json!({ "set": ["c", "d"] }), &json!({ "set": ["a", "b", "c", "d"] }));
-        check(json!({ "set": ["a", "b", "c"] }), json!({ "set": ["c", "a"] }), &json!({ "set": ["b", "c", "a"] }));
+        check(
+            json!({ "set": ["a", "b", "c"] }),
+            json!({ "set": ["c", "d"] }),
+            &json!({ "set": ["a", "b", "c", "d"] }),
+        );
+        check(
+            json!({ "set": ["a", "b", "c"] }),
+            json!({ "set": ["c", "a"] }),
+            &json!({ "set": ["b", "c", "a"] }),
+        );
         check(json!({ "list": ["a", "b"] }), json!({ "list": ["c"] }), &json!({ "list": ["c"] }));
         check(
             json!({ "keyed": [{ "name": "a", "port": 80, "note": "x" }, { "name": "b" }] }),
@@ -209,8 +217,16 @@ mod tests {
 
     #[test]
     fn maps_merge_as_their_type_says() {
-        check(json!({ "map": { "a": "1", "b": "2" } }), json!({ "map": { "b": "3" } }), &json!({ "map": { "a": "1", "b": "3" } }));
-        check(json!({ "whole": { "a": "1" } }), json!({ "whole": { "b": "3" } }), &json!({ "whole": { "b": "3" } }));
+        check(
+            json!({ "map": { "a": "1", "b": "2" } }),
+            json!({ "map": { "b": "3" } }),
+            &json!({ "map": { "a": "1", "b": "3" } }),
+        );
+        check(
+            json!({ "whole": { "a": "1" } }),
+            json!({ "whole": { "b": "3" } }),
+            &json!({ "whole": { "b": "3" } }),
+        );
         check(
             json!({ "free": { "a": { "b": 1 }, "l": [1] } }),
             json!({ "free": { "a": { "c": 2 }, "l": [2] } }),

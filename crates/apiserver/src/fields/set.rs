@@ -164,7 +164,11 @@ impl Set {
                 Some(below) => node.children.with_named_fields(below),
                 None => node.children.clone(),
             };
-            Node { element: node.element.clone(), member: node.member || (named && !node.children.is_empty()), children }
+            Node {
+                element: node.element.clone(),
+                member: node.member || (named && !node.children.is_empty()),
+                children,
+            }
         });
         Self { nodes: nodes.collect() }
     }

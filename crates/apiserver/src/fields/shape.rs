@@ -209,9 +209,9 @@ fn list(document: &Value, preserve: bool) -> (ListKind, Shape) {
     let keys = document.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
     let kind = match document.get("x-kubernetes-list-type").and_then(Value::as_str) {
         Some("set") => ListKind::Set,
-        Some("map") => ListKind::Keyed(
-            keys.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
-        ),
+        Some("map") => {
+            ListKind::Keyed(keys.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect())
+        }
         _ => ListKind::Atomic,
     };
     let items = document.get("items").map_or(Shape::Untyped, |items| Shape::compile(items, preserve));

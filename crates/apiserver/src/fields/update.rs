@@ -163,7 +163,12 @@ impl Update<'_> {
     }
 
     /// The managers after a create, an update or a patch. `old` is empty for a create.
-    pub(crate) fn update(&self, old: &Object, new: &Object, mut managers: Managers) -> Result<Managers, Mismatch> {
+    pub(crate) fn update(
+        &self,
+        old: &Object,
+        new: &Object,
+        mut managers: Managers,
+    ) -> Result<Managers, Mismatch> {
         let own = match self.take_from_others(old, new, &mut managers, true) {
             Ok(own) => own,
             Err(Refused::Mismatch(error)) => return Err(error),
@@ -228,7 +233,13 @@ impl Update<'_> {
     }
 
     /// Takes out what this manager applied before and does not now, and nobody else owns.
-    fn prune(&self, merged: Object, managers: &Managers, version: &str, last: &Set) -> Result<Object, Mismatch> {
+    fn prune(
+        &self,
+        merged: Object,
+        managers: &Managers,
+        version: &str,
+        last: &Set,
+    ) -> Result<Object, Mismatch> {
         let Some(shape) = self.versions.shape(version) else { return Ok(merged) };
         let merged_then = self.versions.to_version(&merged, version).into_owned();
         let last = last.with_named_fields(shape);
@@ -250,7 +261,8 @@ impl Update<'_> {
                 continue;
             }
             let all = self.versions.to_version(&merged, version);
-            let kept = field_set(shape, &self.versions.to_version(&pruned, version))?.with_named_fields(shape);
+            let kept =
+                field_set(shape, &self.versions.to_version(&pruned, version))?.with_named_fields(shape);
             let gone = field_set(shape, &all)?
                 .with_named_fields(shape)
                 .difference(&kept.union(&owned.with_named_fields(shape)));
@@ -258,7 +270,8 @@ impl Update<'_> {
         }
         // What this manager never owned stays, owned or not.
         let kept = field_set(shape, &self.versions.to_version(&pruned, version))?.with_named_fields(shape);
-        let gone = field_set(shape, &merged_then)?.with_named_fields(shape).difference(&kept).intersection(&last);
+        let gone =
+            field_set(shape, &merged_then)?.with_named_fields(shape).difference(&kept).intersection(&last);
         Ok(self.versions.from_version(without(shape, &merged_then, &gone), version))
     }
 }

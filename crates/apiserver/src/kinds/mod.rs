@@ -204,7 +204,11 @@ impl fields::Versions for Kind {
         self.version(api_version).map(|served| &served.shape)
     }
 
-    fn to_version<'a>(&self, object: &'a Map<String, Value>, api_version: &str) -> Cow<'a, Map<String, Value>> {
+    fn to_version<'a>(
+        &self,
+        object: &'a Map<String, Value>,
+        api_version: &str,
+    ) -> Cow<'a, Map<String, Value>> {
         let structs = self.structs();
         match self.version(api_version) {
             Some(served) if served.is_converted() || !structs.is_empty() => {

@@ -30,7 +30,8 @@ pub(super) struct Sent {
 impl Context {
     /// This write, as it is filed among the managers.
     pub(super) fn update_of(&self, query: &WriteQuery, operation: Operation) -> Update<'_> {
-        let named = if query.field_manager.is_empty() { self.user_agent() } else { query.field_manager.clone() };
+        let named =
+            if query.field_manager.is_empty() { self.user_agent() } else { query.field_manager.clone() };
         let writer = Writer {
             manager: if named.is_empty() { "unknown".to_owned() } else { named },
             operation,
@@ -62,14 +63,15 @@ impl Context {
     /// The fields that a request to this path cannot change.
     fn ignored(&self) -> Ignored {
         let served = self.target.served.served();
-        let (fields, in_all_versions): (&'static [&'static str], bool) = match (self.kind().builtin, self.target.status) {
-            (None, true) => (&["metadata", "spec"], true),
-            (None, false) if served.status_subresource => (&["status"], false),
-            (Some(Builtin::Namespace), true) => (&["spec"], false),
-            (Some(Builtin::Definition), true) => (&["metadata", "spec"], false),
-            (Some(Builtin::Namespace | Builtin::Definition), false) => (&["status"], false),
-            _ => (&[], false),
-        };
+        let (fields, in_all_versions): (&'static [&'static str], bool) =
+            match (self.kind().builtin, self.target.status) {
+                (None, true) => (&["metadata", "spec"], true),
+                (None, false) if served.status_subresource => (&["status"], false),
+                (Some(Builtin::Namespace), true) => (&["spec"], false),
+                (Some(Builtin::Definition), true) => (&["metadata", "spec"], false),
+                (Some(Builtin::Namespace | Builtin::Definition), false) => (&["status"], false),
+                _ => (&[], false),
+            };
         Ignored { fields, in_all_versions }
     }
 
@@ -83,7 +85,12 @@ impl Context {
     }
 
     /// The managers of a new object.
-    pub(super) fn owners_of_new(&self, new: &Map<String, Value>, owners: &Owners, query: &WriteQuery) -> Managers {
+    pub(super) fn owners_of_new(
+        &self,
+        new: &Map<String, Value>,
+        owners: &Owners,
+        query: &WriteQuery,
+    ) -> Managers {
         let sent = match owners {
             Owners::Known(managers) => return managers.clone(),
             Owners::Sent(sent) => sent.managers.as_ref().filter(|sent| !is_reset(sent)),

@@ -10,7 +10,10 @@ fn owners(object: &Value) -> Vec<(String, Value)> {
         .iter()
         .map(|entry| {
             let text = |name: &str| entry[name].as_str().unwrap_or_default();
-            (format!("{} {} {}", text("manager"), text("operation"), text("subresource")), entry["fieldsV1"].clone())
+            (
+                format!("{} {} {}", text("manager"), text("operation"), text("subresource")),
+                entry["fieldsV1"].clone(),
+            )
         })
         .collect()
 }
@@ -51,7 +54,8 @@ async fn fields_move_to_who_changes_them() {
     let server = server();
     let path = format!("{WIDGETS}/a?fieldManager=second");
     post(&server, &format!("{WIDGETS}?fieldManager=first"), &widget("a")).await.expect(201);
-    let changed = patch(&server, &path, MERGE, &json!({ "spec": { "size": 4, "tags": ["x"] } })).await.expect(200);
+    let changed =
+        patch(&server, &path, MERGE, &json!({ "spec": { "size": 4, "tags": ["x"] } })).await.expect(200);
     assert_eq!(
         owners(&changed),
         [
@@ -102,7 +106,8 @@ async fn clients_can_forget_the_managers_but_not_spoil_them() {
     let invalid = json!({ "metadata": { "managedFields": [{ "manager": "x", "operation": "Steal" }] } });
     let kept = patch(&server, &path, MERGE, &invalid).await.expect(200);
     assert_eq!(owners(&kept)[0].0, "first Update ");
-    let forgotten = patch(&server, &path, MERGE, &json!({ "metadata": { "managedFields": [{}] } })).await.expect(200);
+    let forgotten =
+        patch(&server, &path, MERGE, &json!({ "metadata": { "managedFields": [{}] } })).await.expect(200);
     assert_eq!(forgotten["metadata"].get("managedFields"), None);
     let untracked = patch(&server, &path, MERGE, &json!({ "spec": { "size": 4 } })).await.expect(200);
     assert_eq!(untracked["metadata"].get("managedFields"), None);
@@ -113,12 +118,18 @@ async fn names_of_managers_are_judged() {
     let server = server();
     let long = "x".repeat(129);
     let answer = post(&server, &format!("{WIDGETS}?fieldManager={long}"), &widget("a")).await;
-    assert!(answer.message().contains("fieldManager: Too long: may not be more than 128 bytes"), "{answer:?}");
+    assert!(
+        answer.message().contains("fieldManager: Too long: may not be more than 128 bytes"),
+        "{answer:?}"
+    );
     answer.expect(422);
     let answer = post(&server, &format!("{WIDGETS}?fieldManager=a%07"), &widget("a")).await;
     assert!(answer.message().contains("invalid character U+0007 (at position 1)"), "{answer:?}");
     let answer = patch(&server, &format!("{WIDGETS}/a?force=true"), MERGE, &json!({})).await;
-    assert!(answer.message().contains("force: Forbidden: may not be specified for non-apply patch"), "{answer:?}");
+    assert!(
+        answer.message().contains("force: Forbidden: may not be specified for non-apply patch"),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod connection;
 mod leftover;
 pub mod plain;
+mod reload;
 pub mod tls;
 
 use std::time::Duration;

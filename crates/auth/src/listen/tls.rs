@@ -13,14 +13,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+pub use super::reload::config_of_files;
 use super::{
     ServeOptions,
     connection::{Protocol, accept_loop, serve_connection},
 };
 use crate::server::{CertificatePair, Keys, identity};
 
-const HTTP2: &[u8] = b"h2";
-const HTTP1: &[u8] = b"http/1.1";
+pub(super) const HTTP2: &[u8] = b"h2";
+pub(super) const HTTP1: &[u8] = b"http/1.1";
 
 /// Why a server's TLS could not be set up.
 #[derive(Debug, thiserror::Error)]

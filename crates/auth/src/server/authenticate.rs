@@ -86,7 +86,7 @@ async fn authenticate(
     next.run(request).await
 }
 
-fn respond(status: &Status) -> Response {
+pub(crate) fn respond(status: &Status) -> Response {
     let code = StatusCode::from_u16(status::code(status)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     (code, axum::Json(status)).into_response()
 }

@@ -1,14 +1,20 @@
 //! Server side: keys, tokens, and who may do what.
 
+mod access;
+mod access_review;
 mod authenticate;
 mod caller;
 mod certificates;
 mod exchange;
 mod issuer;
 mod keys;
+mod recent;
 mod scope;
+mod token_review;
 mod verify;
 
+pub use access::{Access, AccessError, Authorizer, CallerAccess};
+pub use access_review::AccessReviews;
 pub use authenticate::Authenticator;
 pub use caller::{Audiences, Caller, Denied, Namespaces};
 pub(crate) use certificates::identity;
@@ -17,4 +23,5 @@ pub use issuer::{GrantError, Issuer, IssuerError, IssuerOptions, SystemToken, To
 pub(crate) use keys::write_private;
 pub use keys::{CertificatePair, Keys, KeysError};
 pub use scope::RequestScope;
+pub use token_review::{ReviewError, TokenReviews};
 pub use verify::{TokenError, Verifier};

@@ -81,6 +81,8 @@ impl World {
             sources: Sources::new(Git::new(config).unwrap(), None, vec![folder.path().to_path_buf()]),
             repository_rules: windlass_api::repositories::RepositoryRules::default(),
             job_rules: windlass_api::jobs::JobRules::default(),
+            access: std::sync::Arc::new(windlass_auth::CallerAccess),
+            namespace: None,
         };
         let router = windlass_repository_api::router(state).merge(watched);
         let permitted = folder.path().display().to_string();
