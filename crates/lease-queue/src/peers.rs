@@ -2,8 +2,8 @@
 //!
 //! A claim's owner token begins with a tag of the replica, so that whoever watches the queue sees who claims. For each
 //! job a hash puts all known replicas, oneself included, in an order that is the same for everybody. The first claims at
-//! once, each next one a step later, by when it has seen whether the one before it did. A replica whose claims nobody has
-//! seen yet stands behind all others. One that lets its turn pass several times in a row, because it is busy or gone, is
+//! once, each next one a step later, by when it has seen whether the one before it did, and when all had their turn it goes
+//! round again. A replica whose claims nobody has seen yet stands behind all others. One that lets its turn pass several times in a row, because it is busy or gone, is
 //! forgotten until it claims again.
 //!
 //! All of it only saves conflicts: two that claim at once are told apart by the store.
@@ -73,15 +73,20 @@ impl Peers {
         }
     }
 
+    /// How many replicas are known.
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.known.len()).unwrap_or(u32::MAX)
+    }
+
     pub(crate) fn turn(&self, uid: &str) -> Turn {
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         if self.known.is_empty() {
             Turn::Open
         } else if self.known.contains_key(&self.me) {
             let mine = place(self.me, uid);
-            Turn::After(count(self.known.keys().filter(|peer| place(**peer, uid) < mine).count()))
+            let before = self.known.keys().filter(|peer| place(**peer, uid) < mine).count();
+            Turn::After(u32::try_from(before).unwrap_or(u32::MAX))
         } else {
-            Turn::Behind(count(self.known.len()))
+            Turn::Behind(self.count())
         }
     }
 }
@@ -115,7 +120,9 @@ mod tests {
     fn acquainted(names: &[String]) -> Vec<Peers> {
         let mut all: Vec<Peers> = names.iter().map(|name| Peers::new(name)).collect();
         for peers in &mut all {
-            names.iter().for_each(|name| peers.seen(&Peers::token(name)));
+            for name in names {
+                peers.seen(&Peers::token(name));
+            }
         }
         all
     }

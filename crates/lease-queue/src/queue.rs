@@ -103,7 +103,11 @@ impl Queue {
     /// Takes in what a watch has seen. Late, repeated and missing events cost time, never correctness.
     pub fn observe(&self, event: Event) {
         match event {
-            Event::Applied(record) => self.inner.schedule().applied(record, Instant::now()),
+            Event::Applied(record) => {
+                let (mut schedule, now) = (self.inner.schedule(), Instant::now());
+                schedule.told(&record, now);
+                schedule.applied(record, now);
+            }
             Event::Deleted { key, uid } => self.inner.schedule().deleted(&key, &uid),
         }
         self.inner.changed.notify_waiters();
@@ -197,6 +201,7 @@ impl Queue {
         };
         let change = self.claim_change(record, &owner, number);
         let sent = Instant::now();
+        inner.schedule().sending(&owner, sent);
         attempt.sent = Some(owner.clone());
         let answer = inner.store.patch(&record.key, &record.precondition(), &change).await;
         match answer {

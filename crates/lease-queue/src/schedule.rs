@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::QueueConfig;
 use crate::peers::{Peers, Turn};
 use crate::ready::Ready;
-use crate::spread::{self, Window};
+use crate::spread::{self, Step, Window};
 use crate::store::{Key, Record};
 
 #[cfg(test)]
@@ -33,6 +33,9 @@ pub(crate) struct Schedule {
     unanswered: HashMap<String, HashSet<String>>,
     window: Window,
     peers: Peers,
+    step: Step,
+    /// When claims were sent that the watch has not told of yet, by their tokens.
+    sent: HashMap<String, Instant>,
 }
 
 #[derive(Debug)]
@@ -99,6 +102,8 @@ impl Schedule {
             unanswered: HashMap::new(),
             window,
             peers,
+            step: Step::default(),
+            sent: HashMap::new(),
         }
     }
 
@@ -145,12 +150,7 @@ impl Schedule {
                 self.peers.lapsed(before);
                 self.peers.seen(owner);
             }
-            None => {
-                self.peers.claimed(owner, &record.uid);
-                if !self.claiming.contains(&record.key) {
-                    self.window.peace();
-                }
-            }
+            None => self.peers.claimed(owner, &record.uid),
         }
     }
 
@@ -217,7 +217,13 @@ impl Schedule {
             self.unplace(&key);
             self.place(&key, now);
         }
-        if let Some(key) = self.ready.next() {
+        while let Some(key) = self.ready.next() {
+            // Its turn may be over: no driver was free.
+            self.unplace(&key);
+            self.place(&key, now);
+            if self.jobs.get(&key).is_none_or(|entry| entry.place != Place::Ready) {
+                continue;
+            }
             self.unplace(&key);
             if let Some(entry) = self.jobs.get(&key) {
                 self.claiming.insert(key);
@@ -245,7 +251,7 @@ impl Schedule {
 
     /// The claim was won: the job is ours until [`Schedule::unhold`].
     pub(crate) fn hold(&mut self, record: Record, owner: &str, lost: CancellationToken, now: Instant) {
-        self.window.peace();
+        self.window.won();
         let held = Held { key: record.key.clone(), owner: owner.to_owned(), lost };
         self.held.insert(record.uid.clone(), held);
         self.applied(record, now);
@@ -341,17 +347,19 @@ impl Schedule {
         if busy || record.deleting || entry.failures >= self.config.claim_tries {
             return;
         }
-        let from = if !record.claimed() {
-            entry.since + self.delay(record, Duration::ZERO)
+        let at = if !record.claimed() {
+            let from = entry.not_before.unwrap_or(entry.since);
+            self.turn(record, entry.since, from.max(now))
         } else if self.is_unanswered(record) {
             entry.since
         } else if record.attempts() < self.config.max_attempts {
             // Every replica sees a lease lapse at about the same time.
-            self.lapses_at(entry) + self.delay(record, self.config.lease_expiry / 50)
+            let lapses = self.lapses_at(entry);
+            self.turn(record, lapses, lapses) + self.spread(record, self.config.lease_expiry / 50)
         } else {
             return;
         };
-        let at = entry.not_before.map_or(from, |not_before| from.max(not_before));
+        let at = entry.not_before.map_or(at, |not_before| at.max(not_before));
         let place = if at <= now { Place::Ready } else { Place::Timer(at) };
         match place {
             Place::Ready => self.ready.insert(record),
@@ -364,15 +372,41 @@ impl Schedule {
         }
     }
 
-    /// How long this replica leaves a job to others that may claim it as well. Those that know nothing of each other
-    /// spread over at least `width`.
-    fn delay(&self, record: &Record, width: Duration) -> Duration {
-        let step = self.window.step();
-        let spread = |width| spread::delay(&self.config.replica, &record.uid, width);
-        match self.peers.turn(&record.uid) {
-            Turn::Open => spread(self.window.width().max(width)),
-            Turn::After(before) => step.saturating_mul(before),
-            Turn::Behind(known) => step.saturating_mul(known) + spread(step.max(width)),
+    /// When this replica may claim a job that became free at `since`: its turn that is not over at `now`.
+    fn turn(&self, record: &Record, since: Instant, now: Instant) -> Instant {
+        let step = self.step.length(self.config.widest_window);
+        let (offset, length) = match self.peers.turn(&record.uid) {
+            Turn::Open => return since + self.spread(record, self.window.width()),
+            // Nobody else claims.
+            Turn::After(_) if self.peers.count() == 1 => return since,
+            Turn::After(before) => (step.saturating_mul(before), step / 2),
+            Turn::Behind(known) => (step.saturating_mul(known) + self.spread(record, step / 2), step / 4),
+        };
+        // The last turn of each round is for those that are not known.
+        let round = step.saturating_mul(self.peers.count().saturating_add(1));
+        let passed = now.saturating_duration_since(since + offset + length);
+        let rounds = u32::try_from(passed.as_micros().div_ceil(round.as_micros().max(1))).unwrap_or(u32::MAX);
+        since + offset + round.saturating_mul(rounds)
+    }
+
+    fn spread(&self, record: &Record, width: Duration) -> Duration {
+        spread::delay(&self.config.replica, &record.uid, width)
+    }
+
+    /// A claim is being sent.
+    pub(crate) fn sending(&mut self, owner: &str, now: Instant) {
+        /// Those whose events never came.
+        const MOST: usize = 1000;
+        if self.sent.len() >= MOST {
+            self.sent.clear();
+        }
+        self.sent.insert(owner.to_owned(), now);
+    }
+
+    /// The watch, unlike an answer of ours, told of a job.
+    pub(crate) fn told(&mut self, record: &Record, now: Instant) {
+        if let Some(sent) = record.owner().and_then(|owner| self.sent.remove(owner)) {
+            self.step.seen_after(now.saturating_duration_since(sent));
         }
     }
 

@@ -6,9 +6,8 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(50);
 const SMALLEST: Duration = Duration::from_millis(2);
 
-/// The time over which replicas that know nothing of each other spread their claims of one job, and by which those that
-/// do know each other wait for the one before them. Each conflict doubles it, each claim without one takes an eighth off,
-/// so that a replica that is alone, or has become so, does not wait.
+/// The time over which replicas that know nothing of each other spread their claims of one job. Each conflict doubles it,
+/// each claim without one takes an eighth off, so that a replica that is alone, or has become so, does not wait.
 #[derive(Debug)]
 pub(crate) struct Window {
     width: Duration,
@@ -28,17 +27,34 @@ impl Window {
         self.width = (self.width * 2).max(FIRST).min(self.widest);
     }
 
-    /// How long a replica waits for the one before it: enough for a claim to be granted and seen.
-    pub(crate) fn step(&self) -> Duration {
-        self.width.max(FIRST)
-    }
-
-    /// A claim was granted, to this replica or to another that it was not in the way of.
-    pub(crate) fn peace(&mut self) {
+    pub(crate) fn won(&mut self) {
         self.width = self.width * 7 / 8;
         if self.width < SMALLEST {
             self.width = Duration::ZERO;
         }
+    }
+}
+
+/// How long replicas that take turns leave to each: enough for a claim to be granted and seen by the others, as this
+/// replica measures it on its own claims. A power of two times 50 ms, so that replicas mostly agree.
+#[derive(Debug, Default)]
+pub(crate) struct Step {
+    /// The longest that was measured lately.
+    lag: Duration,
+}
+
+impl Step {
+    /// So long after it was sent, a claim was seen by the watch.
+    pub(crate) fn seen_after(&mut self, lag: Duration) {
+        self.lag = (self.lag * 31 / 32).max(lag);
+    }
+
+    pub(crate) fn length(&self, widest: Duration) -> Duration {
+        let mut length = FIRST;
+        while length < self.lag * 2 && length < widest {
+            length *= 2;
+        }
+        length
     }
 }
 
@@ -60,7 +76,7 @@ mod tests {
     #[test]
     fn a_replica_that_meets_no_conflict_never_waits() {
         let mut window = Window::new(Duration::from_secs(2));
-        window.peace();
+        window.won();
         assert_eq!(delay("one", "uid", window.width()), Duration::ZERO);
     }
 
@@ -74,9 +90,25 @@ mod tests {
         }
         assert_eq!(widths, [50, 100, 200, 400, 800, 1600, 2000]);
         for _ in 0..60 {
-            window.peace();
+            window.won();
         }
         assert_eq!(window.width(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_step_is_longer_than_what_claims_took_to_be_seen_and_shortens_again() {
+        let widest = Duration::from_secs(2);
+        let mut step = Step::default();
+        step.seen_after(Duration::from_millis(20));
+        assert_eq!(step.length(widest), Duration::from_millis(50));
+        step.seen_after(Duration::from_millis(90));
+        assert_eq!(step.length(widest), Duration::from_millis(200));
+        for _ in 0..100 {
+            step.seen_after(Duration::from_millis(20));
+        }
+        assert_eq!(step.length(widest), Duration::from_millis(50));
+        step.seen_after(Duration::from_mins(1));
+        assert!(step.length(widest) < 2 * widest);
     }
 
     #[test]

@@ -304,11 +304,15 @@ impl LeaderElection {
     /// Reports a failure when it is new, and the process as not ready when failures go on.
     fn failed(&mut self, component: &ComponentHandle, error: &CallError) {
         self.failures += 1;
-        let text = ErrorChain(error).to_string();
+        let mut text = ErrorChain(error).to_string();
+        let lasting = matches!(error.code(), Some(401 | 403));
+        if lasting {
+            text.push_str("; give this account the right: see deploy/rbac");
+        }
         if self.failing.is_new(&text) {
             tracing::warn!(lease = %self.config.name, error = text, "the Lease cannot be used");
         }
-        if self.failures >= FAILURES_BEFORE_NOT_READY {
+        if lasting || self.failures >= FAILURES_BEFORE_NOT_READY {
             component.not_ready(text);
         }
     }

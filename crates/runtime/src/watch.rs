@@ -7,6 +7,7 @@
 
 mod collection;
 mod connection;
+mod served;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use windlass_telemetry::{ComponentHandle, ErrorChain, Health, ProgressHandle};
 use self::collection::Collection;
 use self::connection::{Change, Connection, WatchError};
 pub use self::store::{ObjectKey, Store};
+use crate::said::Said;
 use crate::{Backoff, BackoffPolicy};
 
 /// A connection that lasted this long was a working one, even if nothing happened on it.
@@ -70,7 +72,7 @@ pub struct WatchConfig {
     pub page_size: u32,
     /// How long one request may take to be answered.
     pub call_deadline: Duration,
-    /// How long a whole list may take.
+    /// How long a whole list may take, however well it comes along.
     pub list_deadline: Duration,
     /// After this time the server ends a watch connection, and another one is made. Whole seconds.
     pub connection_limit: Duration,
@@ -96,7 +98,7 @@ impl WatchConfig {
             fields: None,
             page_size: 500,
             call_deadline: Duration::from_secs(30),
-            list_deadline: Duration::from_mins(5),
+            list_deadline: Duration::from_mins(30),
             connection_limit: Duration::from_mins(1),
             connection_margin: Duration::from_secs(10),
             stall_limit: Duration::from_mins(5),
@@ -152,6 +154,7 @@ where
             collection: self.collection,
             version: None,
             failures: 0,
+            said: Said::default(),
             advanced: false,
             handler,
         };
@@ -176,6 +179,8 @@ struct Driver<K, H> {
     progress: ProgressHandle,
     backoff: Backoff,
     failures: u32,
+    /// What was logged of the failures since it last worked.
+    said: Said,
     /// Whether the current attempt came further than the last one.
     advanced: bool,
     resync: Option<Interval>,
@@ -194,33 +199,43 @@ where
             if self.advanced {
                 self.backoff.reset();
                 self.failures = 0;
+                self.works();
             }
             match ended {
                 // The server ended the connection in time, as it was asked to.
                 Ok(()) if self.advanced => continue,
                 Ok(()) => {}
-                Err(error) => self.failed(&error),
+                Err(error) => self.failed(&error).await,
             }
             tokio::time::sleep(self.backoff.delay()).await;
         }
     }
 
-    fn failed(&mut self, error: &WatchError) {
+    async fn failed(&mut self, error: &WatchError) {
         if error.answered() {
             self.progress.tick();
         }
-        if error.is_gone() {
+        // A kind that comes back is another collection.
+        if error.is_gone() || error.is_not_served() {
             self.version = None;
         }
         self.failures += 1;
-        if self.failures >= FAILURES_BEFORE_NOT_READY {
-            self.component.not_ready(ErrorChain(error).to_string());
+        let mut text = ErrorChain(error).to_string();
+        if error.is_not_served() {
+            text = format!("{text}: {}", served::why_not(&self.connection).await);
+        } else if error.is_lasting() {
+            text.push_str("; give this account the right: see deploy/rbac");
+        }
+        if error.is_lasting() || self.failures >= FAILURES_BEFORE_NOT_READY {
+            self.component.not_ready(text.clone());
         }
         let watched = self.collection.name();
         if error.is_gone() && self.failures == 1 {
             tracing::info!(watch = watched, "the version that was watched is no longer kept, listing again");
+        } else if self.said.is_new(&text) {
+            tracing::warn!(watch = watched, error = text, "watch failed, trying again until it works");
         } else {
-            tracing::warn!(watch = watched, failures = self.failures, error = %ErrorChain(error), "watch failed");
+            tracing::debug!(watch = watched, failures = self.failures, error = text, "watch failed again");
         }
     }
 
@@ -240,7 +255,14 @@ where
         self.version = Some(list.version.clone());
         (self.handler)(Event::Synced);
         self.component.ready();
+        self.works();
         Ok(list.version)
+    }
+
+    fn works(&mut self) {
+        if self.said.clear() {
+            tracing::info!(watch = self.collection.name(), "the watch works again");
+        }
     }
 
     async fn watch(&mut self, version: String) -> Result<(), WatchError> {

@@ -279,7 +279,11 @@ async fn a_lease_that_may_not_be_read_makes_the_process_unready_and_is_told_of_o
     }
     let _next = bench.asked("GET").await;
     let said = bench.not_ready().unwrap();
-    assert_eq!(said, "leader election: failed to read the Lease it: refused as Forbidden (403)");
+    assert_eq!(
+        said,
+        "leader election: failed to read the Lease it: refused as Forbidden (403); \
+         give this account the right: see deploy/rbac"
+    );
 }
 
 #[tokio::test]

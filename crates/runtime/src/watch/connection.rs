@@ -28,6 +28,8 @@ pub(super) enum WatchError {
     EndlessList { after: Duration },
     #[error("failed to read the list")]
     ReadList(#[source] serde_json::Error),
+    #[error("failed to read a page of the list")]
+    ReadPage(#[source] io::Error),
     #[error("failed to read the watch")]
     ReadWatch(#[source] io::Error),
     #[error("failed to read an event of the watch")]
@@ -46,6 +48,16 @@ impl WatchError {
             Self::Ended(status) => status.code == 410,
             _ => false,
         }
+    }
+
+    /// The kind is not served, as far as this account can see.
+    pub(super) fn is_not_served(&self) -> bool {
+        matches!(self, Self::Call(error) if error.is_not_found())
+    }
+
+    /// Nothing mends this but somebody who does something.
+    pub(super) fn is_lasting(&self) -> bool {
+        matches!(self, Self::Call(error) if matches!(error.code(), Some(401 | 403 | 404)))
     }
 
     /// The server is there: it said no.
@@ -101,19 +113,19 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Lists the whole collection; `page_read` is called after each page.
-    pub(super) async fn list<K>(&self, page_read: impl Fn()) -> Result<List<K>, WatchError>
+    /// Lists the whole collection; `progress` is called whenever something of it arrived.
+    pub(super) async fn list<K>(&self, progress: impl Fn()) -> Result<List<K>, WatchError>
     where
         K: DeserializeOwned,
     {
         let after = self.config.list_deadline;
-        match tokio::time::timeout(after, self.list_pages(page_read)).await {
+        match tokio::time::timeout(after, self.list_pages(progress)).await {
             Ok(listed) => listed,
             Err(_) => Err(WatchError::EndlessList { after }),
         }
     }
 
-    async fn list_pages<K>(&self, page_read: impl Fn()) -> Result<List<K>, WatchError>
+    async fn list_pages<K>(&self, progress: impl Fn()) -> Result<List<K>, WatchError>
     where
         K: DeserializeOwned,
     {
@@ -125,13 +137,21 @@ impl Connection {
         };
         let mut list = List { objects: Vec::new(), undecodable: Vec::new(), version: String::new() };
         loop {
-            let what = || format!("list {}", self.config.name);
-            let request = kube::core::Request::new(&self.url)
-                .list(&params)
-                .map_err(|error| CallError::new(what(), kube::Error::BuildRequest(error)))?;
-            let text = deadline(self.config.call_deadline, what(), self.client.request_text(request)).await?;
-            page_read();
-            let page: RawList<'_> = serde_json::from_str(&text).map_err(WatchError::ReadList)?;
+            let text = match self.page(&params, &progress).await {
+                // The pages so far are of a version that the server no longer has. What follows them at a newer one would
+                // not be one state with them: one page holds everything then.
+                Err(error) if error.is_gone() && params.continue_token.is_some() => {
+                    tracing::info!(
+                        watch = self.config.name,
+                        "the list was overtaken by a compaction, listing in one page"
+                    );
+                    params = ListParams { limit: None, continue_token: None, ..params };
+                    list = List { objects: Vec::new(), undecodable: Vec::new(), version: String::new() };
+                    continue;
+                }
+                text => text?,
+            };
+            let page: RawList<'_> = serde_json::from_slice(&text).map_err(WatchError::ReadList)?;
             for raw in page.items.into_iter().flatten() {
                 match serde_json::from_str(raw.get()) {
                     Ok(object) => list.objects.push(object),
@@ -143,6 +163,29 @@ impl Connection {
             if params.continue_token.is_none() {
                 return Ok(list);
             }
+        }
+    }
+
+    /// One page. A server may take as long as it likes for it, but not be silent for longer than a call's deadline.
+    async fn page(&self, params: &ListParams, progress: &impl Fn()) -> Result<Vec<u8>, WatchError> {
+        let what = || format!("list {}", self.config.name);
+        let limit = self.config.call_deadline;
+        let request = kube::core::Request::new(&self.url)
+            .list(params)
+            .map_err(|error| CallError::new(what(), kube::Error::BuildRequest(error)))?;
+        let mut reader = Box::pin(deadline(limit, what(), self.client.request_stream(request)).await?);
+        let mut page = Vec::new();
+        loop {
+            let arrived = tokio::time::timeout(limit, reader.fill_buf()).await;
+            let arrived = arrived.map_err(|_| CallError::Deadline { what: what(), after: limit })?;
+            let arrived = arrived.map_err(WatchError::ReadPage)?;
+            if arrived.is_empty() {
+                return Ok(page);
+            }
+            let length = arrived.len();
+            page.extend_from_slice(arrived);
+            reader.consume_unpin(length);
+            progress();
         }
     }
 

@@ -297,7 +297,8 @@ async fn a_refused_watch_names_the_servers_reason_when_it_keeps_failing() {
         bench.server.next_watch("10").await.refuse(403, "Forbidden");
     }
     let next = bench.server.next_watch("10").await;
-    let expected = "watch configmaps: failed to watch configmaps: refused as Forbidden (403)";
+    let expected = "watch configmaps: failed to watch configmaps: refused as Forbidden (403); \
+                    give this account the right: see deploy/rbac";
     assert_eq!(bench.not_ready().unwrap(), expected);
     let mut events = next.stream();
     events.send("ADDED", &config_map("a", "11")).await;
@@ -430,4 +431,88 @@ async fn an_answer_that_is_no_list_and_an_event_that_is_no_json_are_failures() {
     let mut events = bench.server.next_watch("10").await.stream();
     events.send("ADDED", &config_map("a", "11")).await;
     bench.expect("+a@11").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_overtaken_by_a_compaction_is_read_in_one_page() {
+    let mut bench = start_with(|config| config.page_size = 1);
+    let mut page = list("10", &[config_map("a", "1")]);
+    page["metadata"]["continue"] = "more".into();
+    bench.server.next_list().await.answer(&page);
+    let next = bench.server.next_list().await;
+    assert_eq!(next.query["continue"], "more");
+    next.refuse(410, "Expired");
+    let whole = bench.server.next_list().await;
+    bench.expect_second(0.0);
+    assert_eq!((whole.query.get("continue"), whole.query.get("limit")), (None, None), "{:?}", whole.query);
+    whole.list("20", &[config_map("b", "12"), config_map("c", "15")]);
+    bench.expect("+b@12 +c@15 =").await;
+    bench.server.next_watch("20").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_sends_a_list_slowly_is_alive_and_one_that_falls_silent_is_not() {
+    let mut bench = start();
+    let mut slow = bench.server.next_list().await.stream();
+    let whole = list("10", &[config_map("a", "1")]).to_string();
+    let pieces: Vec<&str> =
+        whole.as_bytes().chunks(7).map(|piece| std::str::from_utf8(piece).unwrap()).collect();
+    for piece in pieces {
+        tokio::time::sleep(Duration::from_secs(29)).await;
+        slow.raw(piece).await;
+        assert_eq!(bench.health.stalled(), [], "at second {}", bench.server.seconds());
+    }
+    assert!(bench.server.seconds() > 600.0, "it took {} s", bench.server.seconds());
+    drop(slow);
+    bench.expect("+a@1 =").await;
+
+    let mut bench = start();
+    let mut silent = bench.server.next_list().await.stream();
+    silent.raw("{").await;
+    bench.server.next_list().await;
+    bench.expect_second(31.0);
+    silent.abandoned().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_is_named_once_and_taken_up_when_it_appears() {
+    let logged = Logged::default();
+    let writer = logged.clone();
+    let subscriber = windlass_telemetry::subscriber(LogFormat::Json, "info", move || writer.clone()).unwrap();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let lines = || String::from_utf8(logged.0.lock().unwrap().clone()).unwrap();
+
+    let (mut server, client) = Server::new();
+    let deployments: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(client, "ours");
+    let watch = Watch::new(deployments, WatchConfig { backoff: BACKOFF, ..WatchConfig::new("deployments") });
+    let (health, store) = (Health::new(), watch.store());
+    tokio::spawn(watch.run(health.clone(), CancellationToken::new(), |_event| {}));
+    let said = || health.not_ready()[0].to_string();
+
+    for _ in 0..3 {
+        server.next_list().await.refuse(404, "NotFound");
+        let group = server.next().await;
+        assert_eq!(group.path, "/apis/apps");
+        group.refuse(404, "NotFound");
+    }
+    server.next_list().await.refuse(404, "NotFound");
+    assert!(
+        said().contains("deployments.apps is missing") && said().contains("kubectl apply -f deploy/crds")
+    );
+    assert_eq!(lines().matches("\"WARN\"").count() + lines().matches("\"warn\"").count(), 1, "{}", lines());
+    server
+        .next()
+        .await
+        .answer(&json!({"kind": "APIGroup", "versions": [{"version": "v2"}, {"version": "v3"}]}));
+    let appeared = server.next_list().await;
+    assert!(said().contains("has apps in version v2, v3, and this program needs v1"), "{}", said());
+    appeared.list("10", &[]);
+    store.synced().await;
+    server.next_watch("10").await.refuse(404, "NotFound");
+    server.next().await.answer(&json!({"kind": "APIGroup", "versions": [{"version": "v1"}]}));
+    // Taken away and brought back: what it holds then is another collection.
+    server.next_list().await.list("20", &[]);
+    server.next_watch("20").await;
+    assert_eq!(health.not_ready(), []);
+    assert!(lines().contains("works again"), "{}", lines());
 }

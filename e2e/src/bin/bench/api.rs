@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
-use windlass_e2e::Server;
+use windlass_cluster::Cluster;
+use windlass_e2e::{Server, job};
 
 pub(crate) const JOBS: &str = "/apis/provisioning.grafana.app/v0alpha1/namespaces/default/jobs";
 pub(crate) const HISTORY: &str = "/apis/provisioning.grafana.app/v0alpha1/namespaces/default/historicjobs";
@@ -17,24 +18,22 @@ pub(crate) const FOLDERS: &str = "/apis/folder.grafana.app/v1beta1/namespaces/de
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// A connection with a token.
+/// A connection with a token. Paths name the namespace `default`; the connection's own takes its place.
 #[derive(Clone)]
 pub(crate) struct Api {
     http: reqwest::Client,
     base: String,
+    header: &'static str,
     token: String,
+    namespace: String,
+    /// There is no `repositories/{name}/jobs`: jobs are created as objects.
+    plain_jobs: bool,
 }
 
 impl Api {
     /// Exchanges the well-known token and connects, with certificates verified.
     pub(crate) async fn connect(base: &str, exchange: &str, ca_file: &Path) -> Result<Self> {
-        let authority = reqwest::Certificate::from_pem(&std::fs::read(ca_file)?)?;
-        let http = reqwest::Client::builder()
-            .tls_certs_only([authority])
-            .no_proxy()
-            .http1_only()
-            .tcp_nodelay(true)
-            .build()?;
+        let http = client(ca_file)?;
         let groups = ["provisioning.grafana.app", "folder.grafana.app", "dashboard.grafana.app"];
         let answer: Value = http
             .post(exchange)
@@ -46,7 +45,26 @@ impl Api {
             .json()
             .await?;
         let token = answer["data"]["token"].as_str().context("the exchange gave no token")?;
-        Ok(Self { http, base: base.to_owned(), token: format!("Bearer {token}") })
+        Ok(Self {
+            http,
+            base: base.to_owned(),
+            header: "X-Access-Token",
+            token: format!("Bearer {token}"),
+            namespace: "default".to_owned(),
+            plain_jobs: false,
+        })
+    }
+
+    /// Connects to a namespace of a real API server.
+    pub(crate) fn of_cluster(cluster: &Cluster, namespace: &str, token: &str) -> Result<Self> {
+        Ok(Self {
+            http: client(cluster.ca_file())?,
+            base: cluster.url().to_owned(),
+            header: "Authorization",
+            token: format!("Bearer {token}"),
+            namespace: namespace.to_owned(),
+            plain_jobs: true,
+        })
     }
 
     pub(crate) async fn of(server: &Server) -> Result<Self> {
@@ -54,7 +72,8 @@ impl Api {
     }
 
     fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.base)).header("X-Access-Token", &self.token)
+        let path = path.replacen("/namespaces/default/", &format!("/namespaces/{}/", self.namespace), 1);
+        self.http.request(method, format!("{}{path}", self.base)).header(self.header, &self.token)
     }
 
     /// GET, as bytes.
@@ -97,9 +116,16 @@ impl Api {
         Ok(Watch { response, pending: Vec::new() })
     }
 
-    /// Queues a job through the repository's sub-resource and answers its UID.
+    /// Queues a job, through the repository's sub-resource where there is one, and answers its UID.
     pub(crate) async fn post_job(&self, repository: &str, spec: &Value) -> Result<String> {
-        let answer = self.post(&format!("{REPOSITORIES}/{repository}/jobs"), spec.to_string()).await?;
+        let answer = if self.plain_jobs {
+            let mut job = job("", repository, spec);
+            job["metadata"]["name"] = Value::Null;
+            job["metadata"]["generateName"] = format!("{repository}-").into();
+            self.post(JOBS, job.to_string()).await?
+        } else {
+            self.post(&format!("{REPOSITORIES}/{repository}/jobs"), spec.to_string()).await?
+        };
         let job: Value = serde_json::from_slice(&answer)?;
         Ok(job["metadata"]["uid"].as_str().context("the job has no UID")?.to_owned())
     }
@@ -123,6 +149,13 @@ impl Api {
             }
         }
     }
+}
+
+/// A client with one connection at a time for each request under way, and certificates verified.
+pub(crate) fn client(ca_file: &Path) -> Result<reqwest::Client> {
+    let authority = reqwest::Certificate::from_pem(&std::fs::read(ca_file)?)?;
+    let builder = reqwest::Client::builder().tls_certs_only([authority]).no_proxy();
+    Ok(builder.http1_only().tcp_nodelay(true).build()?)
 }
 
 /// Events of a collection.

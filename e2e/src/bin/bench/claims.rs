@@ -1,14 +1,15 @@
 //! From a job's creation to its claim, and the writes that a job costs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use windlass_e2e::{Remote, dashboard};
 
-use crate::api::{HISTORY, JOBS, Watch};
+use crate::api::{Api, HISTORY, JOBS, Watch};
 use crate::samples::Samples;
 use crate::scene::Separate;
 use crate::table::{Row, Table, Target, Unit};
@@ -22,25 +23,7 @@ pub(crate) async fn measure(table: &mut Table) -> Result<()> {
     let scene = Separate::start(&remote, "bench").await?;
     cost(table, &scene).await?;
 
-    let watch = scene.api.watch(JOBS).await?;
-    let seen = tokio::spawn(claimed(watch));
-    let mut interval = tokio::time::interval(EVERY);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut sent, mut answered) = (HashMap::new(), HashMap::new());
-    for _ in 0..COUNT {
-        interval.tick().await;
-        let before = Instant::now();
-        let uid = scene.api.post_job("bench", &short_job()).await?;
-        answered.insert(uid.clone(), Instant::now());
-        sent.insert(uid, before);
-    }
-    let seen = seen.await??;
-    let since = |from: &HashMap<String, Instant>| {
-        from.iter()
-            .filter_map(|(uid, at)| Some(seen.get(uid)?.saturating_duration_since(*at)))
-            .collect::<Vec<_>>()
-    };
-    let (whole, after) = (Samples::millis(since(&sent)), Samples::millis(since(&answered)));
+    let Latencies { whole, after } = paced(&scene.api, COUNT, EVERY).await?;
     let p99 = Samples::one(whole.percentile(99));
     let figure = "job: from the request that creates it to the claim, seen by a watch, p50";
     table.add(Row::new(figure, Target::AtMost(10.0), Unit::Millis, whole));
@@ -49,18 +32,59 @@ pub(crate) async fn measure(table: &mut Table) -> Result<()> {
     Ok(())
 }
 
+/// How long jobs took to be seen as claimed.
+pub(crate) struct Latencies {
+    /// From the request that creates the job.
+    pub(crate) whole: Samples,
+    /// From the answer to it.
+    pub(crate) after: Samples,
+}
+
+/// Creates short jobs of the repository `bench` at this pace, whatever becomes of them.
+pub(crate) async fn paced(api: &Api, count: usize, every: Duration) -> Result<Latencies> {
+    let watch = api.watch(JOBS).await?;
+    let seen = tokio::spawn(claimed(watch, count));
+    let mut interval = tokio::time::interval(every);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut posts = JoinSet::new();
+    for _ in 0..count {
+        interval.tick().await;
+        let api = api.clone();
+        posts.spawn(async move {
+            let before = Instant::now();
+            let uid = api.post_job("bench", &short_job()).await?;
+            anyhow::Ok((uid, before, Instant::now()))
+        });
+    }
+    let mut posted = Vec::new();
+    while let Some(post) = posts.join_next().await {
+        posted.push(post??);
+    }
+    let seen = seen.await??;
+    let (mut whole, mut after) = (Vec::new(), Vec::new());
+    for (uid, asked, answered) in posted {
+        let at = seen.get(&uid).context("a job was never claimed")?;
+        whole.push(at.saturating_duration_since(asked));
+        after.push(at.saturating_duration_since(answered));
+    }
+    Ok(Latencies { whole: Samples::millis(whole), after: Samples::millis(after) })
+}
+
 fn short_job() -> Value {
     json!({"action": "test", "test": {"duration": "1ms"}})
 }
 
-/// When the claim of each of so many jobs was seen.
-async fn claimed(mut watch: Watch) -> Result<HashMap<String, Instant>> {
-    let mut seen = HashMap::new();
-    while seen.len() < COUNT {
+/// When the claim of each of so many jobs was seen that were created after the watch began.
+async fn claimed(mut watch: Watch, count: usize) -> Result<HashMap<String, Instant>> {
+    let (mut created, mut seen) = (HashSet::new(), HashMap::new());
+    while seen.len() < count {
         let event = watch.next().await?;
         let job = &event["object"];
-        if job["status"]["state"] == "working" {
-            let uid = job["metadata"]["uid"].as_str().context("a job has no UID")?;
+        let uid = job["metadata"]["uid"].as_str().context("a job has no UID")?;
+        if event["type"] == "ADDED" {
+            created.insert(uid.to_owned());
+        }
+        if job["status"]["state"] == "working" && created.contains(uid) {
             seen.entry(uid.to_owned()).or_insert_with(Instant::now);
         }
     }

@@ -6,6 +6,7 @@
 
 mod api;
 mod claims;
+mod kube;
 mod kubectl;
 mod machine;
 mod pull;
@@ -40,6 +41,8 @@ enum Part {
     Writes,
     /// The size of the store's file after many changes.
     Store,
+    /// A real kube-apiserver with etcd and the embedded server, in one run.
+    Kube,
 }
 
 /// Measures the release build against its targets.
@@ -93,6 +96,7 @@ async fn measure(part: Part, large: bool, table: &mut Table) -> Result<()> {
         Part::Claims => claims::measure(table).await,
         Part::Writes => writes::measure(table).await,
         Part::Store => store::measure(table).await,
+        Part::Kube => Box::pin(kube::measure(table)).await,
     }
 }
 

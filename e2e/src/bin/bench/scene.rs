@@ -120,7 +120,11 @@ fn stage(output: &str, name: &str) -> Result<Duration> {
 
 /// A line of `/proc/<pid>/status` in megabytes: `VmHWM` is the most memory that the process ever had.
 pub(crate) fn memory(process: &Process, line: &str) -> Result<f64> {
-    let id = process.id().context("the process is gone")?;
+    memory_of(process.id().context("the process is gone")?, line)
+}
+
+/// The same of a process by its id.
+pub(crate) fn memory_of(id: u32, line: &str) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
     let found = status.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(':'));
     let kilobytes =

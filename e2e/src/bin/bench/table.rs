@@ -23,6 +23,7 @@ pub(crate) enum Unit {
     PerSecond,
     Times,
     Count,
+    Percent,
 }
 
 /// One figure.
@@ -50,6 +51,7 @@ impl Unit {
             Self::PerSecond => format!("{value:.0}/s"),
             Self::Times => format!("{value:.2}×"),
             Self::Count => format!("{value:.0}"),
+            Self::Percent => format!("{value:.1} %"),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::scene;
 use crate::table::{Row, Table, Target, Unit};
 
 /// Clients at a time.
-const CLIENTS: usize = 32;
+pub(crate) const CLIENTS: usize = 32;
 /// How long each run lasts, and how many there are.
 const RUN: Duration = Duration::from_secs(3);
 const RUNS: usize = 5;
@@ -42,9 +42,9 @@ pub(crate) async fn measure(table: &mut Table) -> Result<()> {
 }
 
 /// Writes a second, and the processor time that one costs.
-struct Rates {
-    rates: Samples,
-    processor: String,
+pub(crate) struct Rates {
+    pub(crate) rates: Samples,
+    pub(crate) processor: String,
 }
 
 /// Makes documents without spending the time that is being measured.
@@ -75,15 +75,18 @@ impl Documents {
 
 async fn over_https() -> Result<Rates> {
     let server = Server::start(&[]).await?;
-    // A client each, as each has a connection of its own.
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         clients.push(Api::of(&server).await?);
     }
-    let server_id = server.process.id();
+    by_clients(clients, server.process.id().into_iter().collect()).await
+}
+
+/// Creates by clients over HTTPS, each with a connection of its own, to a server of these processes.
+pub(crate) async fn by_clients(clients: Vec<Api>, servers: Vec<u32>) -> Result<Rates> {
     rates(
         clients,
-        server_id,
+        servers,
         |api, (_, document)| async move { api.post(DASHBOARDS, document).await.map(drop) },
     )
     .await
@@ -94,7 +97,7 @@ async fn in_process() -> Result<Rates> {
     let store = store::open_file(&folder.path().join("store"), &StoreOptions::default())?;
     let server = ApiServer::builder(store).crds(windlass_api::crds::all()).build()?;
     let client = server.client(Caller::system("bench"));
-    rates(vec![client; CLIENTS], None, |client, (_, document)| async move {
+    rates(vec![client; CLIENTS], Vec::new(), |client, (_, document)| async move {
         let request = http::Request::post(DASHBOARDS)
             .header("content-type", "application/json")
             .body(document.into_bytes())?;
@@ -107,7 +110,7 @@ async fn in_process() -> Result<Rates> {
 async fn bare() -> Result<Rates> {
     let folder = tempfile::tempdir()?;
     let store: Arc<dyn Store> = store::open_file(&folder.path().join("store"), &StoreOptions::default())?;
-    rates(vec![store; CLIENTS], None, |store, (name, document)| async move {
+    rates(vec![store; CLIENTS], Vec::new(), |store, (name, document)| async move {
         let key = Key::new("dashboard.grafana.app", "dashboards", "default", &name)?;
         store.commit(vec![Write::create(key, document)]).await?;
         Ok(())
@@ -115,11 +118,11 @@ async fn bare() -> Result<Rates> {
     .await
 }
 
-/// Lets every client write one after the other, all at a time, and answers the writes a second of each run. `server` is
-/// the process that is written to, if it is not this one.
+/// Lets every client write one after the other, all at a time, and answers the writes a second of each run. `servers`
+/// are the processes that are written to, if they are not this one.
 async fn rates<C, F>(
     clients: Vec<C>,
-    server: Option<u32>,
+    servers: Vec<u32>,
     write: impl Fn(C, (String, String)) -> F + Clone + Send + 'static,
 ) -> Result<Rates>
 where
@@ -127,8 +130,12 @@ where
     F: Future<Output = Result<()>> + Send + 'static,
 {
     let me = std::process::id();
-    let used =
-        || anyhow::Ok((scene::processor_seconds(me)?, server.map_or(Ok(0.0), scene::processor_seconds)?));
+    let used = || {
+        anyhow::Ok((
+            scene::processor_seconds(me)?,
+            servers.iter().copied().map(scene::processor_seconds).sum::<Result<f64>>()?,
+        ))
+    };
     let documents = Arc::new(Documents::new());
     let mut rates = Vec::new();
     let (mut total, mut processor) = (0, (0.0, 0.0));
@@ -157,13 +164,13 @@ where
         }
     }
     let each = |seconds: f64| seconds * 1e6 / total as f64;
-    let processor = match server {
-        Some(_) => format!(
+    let processor = match servers.is_empty() {
+        false => format!(
             "processor: server {:.0} µs, clients {:.0} µs a write",
             each(processor.1),
             each(processor.0)
         ),
-        None => format!("processor: {:.0} µs a write", each(processor.0)),
+        true => format!("processor: {:.0} µs a write", each(processor.0)),
     };
     Ok(Rates { rates: Samples::new(rates), processor })
 }
