@@ -1,76 +1,122 @@
 //! What is served, for clients that ask: groups, versions, resources, the server's version, `OpenAPI`.
+//!
+//! Answers that clients keep carry an `ETag`; a request that has seen it is answered 304.
 
+mod groups;
 mod openapi;
+mod types;
 
 use axum::body::Body;
 use axum::response::Response;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use serde_json::{Value, json};
 
 pub(crate) use openapi::OpenApi;
 
+use self::openapi::Document;
 use crate::catalog::Snapshot;
 use crate::failure::{Failure, Result};
-use crate::kinds::{Registry, Served, ServedKind};
 use crate::request::Route;
 
 /// The Kubernetes version whose API machinery this server follows. Clients compare it with their own.
-const KUBERNETES: (&str, &str) = ("1", "34");
+const KUBERNETES: (&str, &str) = ("1", "36");
+
+const JSON: &str = "application/json";
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Answers a path that is no resource.
-pub(crate) fn answer(registry: &Snapshot, route: &Route, headers: &HeaderMap) -> Result<Response> {
-    let aggregated = wants_aggregated(headers);
+pub(crate) fn answer(registry: &Snapshot, route: &Route, uri: &Uri, headers: &HeaderMap) -> Result<Response> {
     match route {
-        Route::Root => Ok(json_response(&json!({ "paths": paths(registry) }))),
+        Route::Root => Ok(json_response(&json!({ "paths": groups::paths(registry) }))),
         Route::Health => Ok(Response::new(Body::from("ok"))),
         Route::Version => Ok(json_response(&version())),
-        Route::CoreVersions if aggregated => Ok(aggregated_response(&[core_group(registry)])),
-        Route::CoreVersions => Ok(json_response(&json!({
-            "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] }))),
-        Route::Groups if aggregated => {
-            let groups: Vec<Value> = registry
-                .groups()
-                .into_iter()
-                .map(|(group, versions)| aggregated_group(registry, group, &versions))
-                .collect();
-            Ok(aggregated_response(&groups))
-        }
-        Route::Groups => {
-            let groups: Vec<Value> =
-                registry.groups().into_iter().map(|(group, versions)| api_group(group, &versions)).collect();
-            Ok(json_response(&json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })))
+        Route::CoreVersions | Route::Groups => {
+            let core = matches!(route, Route::CoreVersions);
+            if wants_aggregated(headers)? {
+                return Ok(tagged(AGGREGATED, &groups::aggregated(registry, core), headers));
+            }
+            if core {
+                return Ok(json_response(&json!({
+                    "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })));
+            }
+            Ok(json_response(&groups::list(registry)))
         }
         Route::Group(name) => {
-            let (group, versions) = registry
-                .groups()
-                .into_iter()
-                .find(|(group, _)| group == name)
-                .ok_or_else(Failure::unknown_path)?;
-            let mut document = api_group(group, &versions);
-            document["kind"] = json!("APIGroup");
-            document["apiVersion"] = json!("v1");
-            Ok(json_response(&document))
+            groups::one(registry, name).map(|group| json_response(&group)).ok_or_else(Failure::unknown_path)
         }
-        Route::GroupVersion { group, version } => resources(registry, group, version),
-        Route::OpenApiIndex => Ok(json_response(registry.openapi().index())),
+        Route::GroupVersion { group, version } => groups::resources(registry, group, version)
+            .map(|resources| json_response(&resources))
+            .ok_or_else(Failure::unknown_path),
+        Route::OpenApiIndex => Ok(tagged(JSON, &registry.openapi().index(registry), headers)),
         Route::OpenApi { group, version } => {
-            let document = registry.openapi().document(group, version).ok_or_else(Failure::unknown_path)?;
-            Ok(bytes_response("application/json", document))
+            let document =
+                registry.openapi().document(registry, group, version).ok_or_else(Failure::unknown_path)?;
+            Ok(openapi_response(document, uri, headers))
         }
-        Route::OpenApiV2 => Ok(openapi::v2(headers)),
+        Route::OpenApiV2 => {
+            let (kind, document) = openapi::v2(headers);
+            Ok(tagged_response(kind, &Document::new(document), headers))
+        }
         Route::Resource(_) => Err(Failure::unknown_path()),
     }
 }
 
 fn json_response(value: &Value) -> Response {
-    bytes_response("application/json", bytes::Bytes::from(value.to_string()))
+    let mut response = Response::new(Body::from(value.to_string()));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
 }
 
-fn bytes_response(kind: &'static str, bytes: bytes::Bytes) -> Response {
-    let mut response = Response::new(Body::from(bytes));
-    *response.status_mut() = StatusCode::OK;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+fn tagged(kind: &'static str, value: &Value, headers: &HeaderMap) -> Response {
+    tagged_response(kind, &Document::new(Bytes::from(value.to_string())), headers)
+}
+
+/// An answer that the client may have already.
+fn tagged_response(kind: &'static str, document: &Document, seen: &HeaderMap) -> Response {
+    let tag = format!("\"{}\"", document.hash);
+    let known = seen
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|text| text.split(','))
+        .any(|one| one.trim().trim_start_matches("W/") == tag);
+    let body = if known { Body::empty() } else { Body::from(document.json.clone()) };
+    let mut response = Response::new(body);
+    if known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(header::ETAG, tag);
+    }
     response
+}
+
+/// A document whose hash is in its address never changes under it; who asks with an old hash is sent on.
+fn openapi_response(document: &Document, uri: &Uri, headers: &HeaderMap) -> Response {
+    let asked = uri.query().unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("hash="));
+    match asked {
+        Some(hash) if !hash.is_empty() && hash != document.hash => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+            if let Ok(target) = HeaderValue::from_str(&format!("{}?hash={}", uri.path(), document.hash)) {
+                response.headers_mut().insert(header::LOCATION, target);
+            }
+            response
+        }
+        asked => {
+            let mut response = tagged_response(JSON, document, headers);
+            let caching = if asked.is_some() { "public, immutable" } else { "no-cache, private" };
+            response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(caching));
+            response
+        }
+    }
 }
 
 fn version() -> Value {
@@ -88,121 +134,27 @@ fn version() -> Value {
     })
 }
 
-fn paths(registry: &Registry) -> Vec<String> {
-    let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
-    for (group, versions) in registry.groups() {
-        paths.push(format!("/apis/{group}"));
-        paths.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
-    }
-    paths.extend(["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
-    paths
-}
-
-fn api_group(group: &str, versions: &[&str]) -> Value {
-    let version =
-        |version: &&str| json!({ "groupVersion": format!("{group}/{version}"), "version": version });
-    json!({
-        "name": group,
-        "versions": versions.iter().map(version).collect::<Vec<_>>(),
-        "preferredVersion": versions.first().map(version),
-    })
-}
-
-/// The verbs of the main resource and of its status.
-const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
-
-fn resources(registry: &Registry, group: &str, version: &str) -> Result<Response> {
-    let served = registry.resources(group, version).ok_or_else(Failure::unknown_path)?;
-    let mut resources = Vec::new();
-    for entry in served.values() {
-        let kind = &entry.kind;
-        let mut resource = json!({
-            "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced,
-            "kind": kind.kind, "verbs": kind.verbs(),
-        });
-        if !kind.short_names.is_empty() {
-            resource["shortNames"] = json!(kind.short_names);
+/// Whether the first form in the Accept header that can be given is the aggregated one.
+fn wants_aggregated(headers: &HeaderMap) -> Result<bool> {
+    let mut any = false;
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    for clause in values.flat_map(|text| text.split(',')).filter(|clause| !clause.trim().is_empty()) {
+        any = true;
+        let mut parts = clause.split(';').map(str::trim);
+        if !matches!(parts.next(), Some("application/json" | "application/*" | "*/*")) {
+            continue;
         }
-        if !kind.categories.is_empty() {
-            resource["categories"] = json!(kind.categories);
-        }
-        resources.push(resource);
-        if entry.served().status_subresource {
-            resources.push(json!({
-                "name": format!("{}/status", kind.plural), "singularName": "", "namespaced": kind.namespaced,
-                "kind": kind.kind, "verbs": STATUS_VERBS,
-            }));
+        let parts: Vec<&str> = parts.collect();
+        let asks = |name: &str| parts.iter().find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+        match asks("as") {
+            None => return Ok(false),
+            Some("APIGroupDiscoveryList")
+                if asks("g") == Some("apidiscovery.k8s.io") && asks("v") == Some("v2") =>
+            {
+                return Ok(true);
+            }
+            Some(_) => {}
         }
     }
-    let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    Ok(json_response(&json!({
-        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources })))
-}
-
-/// `application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList`
-fn wants_aggregated(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|text| text.split(','))
-        .any(|clause| {
-            let has = |part: &str| clause.split(';').any(|found| found.trim() == part);
-            has("application/json")
-                && has("g=apidiscovery.k8s.io")
-                && has("v=v2")
-                && has("as=APIGroupDiscoveryList")
-        })
-}
-
-fn aggregated_response(groups: &[Value]) -> Response {
-    let document = json!({ "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
-        "metadata": {}, "items": groups });
-    let kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    bytes_response(kind, bytes::Bytes::from(document.to_string()))
-}
-
-fn core_group(registry: &Registry) -> Value {
-    aggregated_group(registry, "", &["v1"])
-}
-
-fn aggregated_group(registry: &Registry, group: &str, versions: &[&str]) -> Value {
-    let versions: Vec<Value> = versions
-        .iter()
-        .map(|version| {
-            let resources: Vec<Value> = registry
-                .resources(group, version)
-                .into_iter()
-                .flat_map(|resources| resources.values())
-                .map(aggregated_resource)
-                .collect();
-            json!({ "version": version, "resources": resources, "freshness": "Current" })
-        })
-        .collect();
-    let metadata = if group.is_empty() { json!({}) } else { json!({ "name": group }) };
-    json!({ "metadata": metadata, "versions": versions })
-}
-
-fn aggregated_resource(entry: &ServedKind) -> Value {
-    let (kind, served) = (&entry.kind, entry.served());
-    let mut resource = json!({
-        "resource": kind.plural, "responseKind": response_kind(served, &kind.kind),
-        "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": kind.singular, "verbs": kind.verbs(),
-    });
-    if !kind.short_names.is_empty() {
-        resource["shortNames"] = json!(kind.short_names);
-    }
-    if !kind.categories.is_empty() {
-        resource["categories"] = json!(kind.categories);
-    }
-    if served.status_subresource {
-        resource["subresources"] = json!([{ "subresource": "status",
-            "responseKind": response_kind(served, &kind.kind), "verbs": STATUS_VERBS }]);
-    }
-    resource
-}
-
-fn response_kind(served: &Served, kind: &str) -> Value {
-    json!({ "group": served.group, "version": served.version, "kind": kind })
+    if any { Err(Failure::not_acceptable()) } else { Ok(false) }
 }

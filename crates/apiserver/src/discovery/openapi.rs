@@ -1,59 +1,82 @@
-//! `OpenAPI` v3 documents, made once from the schemas: enough for `kubectl` to validate, patch and explain.
+//! `OpenAPI` v3 documents, one for each group and version: what `kubectl explain` prints, and what `kubectl` and other
+//! clients validate, diff and patch by. Each is made when it is first asked for.
 
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
-use axum::response::Response;
+use aws_lc_rs::digest;
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use serde_json::{Map, Value, json};
 
+use super::types::{META, Types, reference};
 use crate::kinds::{Registry, ServedKind};
 
-/// The index and one document for each group and version.
+/// The documents of one state of what is served.
 #[derive(Debug)]
 pub(crate) struct OpenApi {
-    index: Value,
-    documents: HashMap<(String, String), Bytes>,
+    /// By path: `api/v1`, `apis/{group}/{version}`.
+    documents: BTreeMap<String, OnceLock<Document>>,
 }
 
-/// The name of the metadata's schema in every document.
-const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+/// A document with the hash that names it.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) json: Bytes,
+    pub(super) hash: String,
+}
+
+impl Document {
+    pub(super) fn new(json: Bytes) -> Self {
+        let hash = digest::digest(&digest::SHA512, &json);
+        let hash = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+        Self { json, hash }
+    }
+}
+
+/// The path of a group and version below `/openapi/v3/`.
+fn path_of(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+}
 
 impl OpenApi {
     pub(crate) fn new(registry: &Registry) -> Self {
-        let mut paths = Map::new();
-        let mut documents = HashMap::new();
-        let mut versions = vec![(String::new(), "v1".to_owned())];
-        for (group, served) in registry.groups() {
-            versions.extend(served.into_iter().map(|version| (group.to_owned(), version.to_owned())));
-        }
-        for (group, version) in versions {
-            let Some(resources) = registry.resources(&group, &version) else { continue };
-            let document = document(resources.values()).to_string();
-            let mut hasher = DefaultHasher::new();
-            document.hash(&mut hasher);
-            let path =
-                if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") };
-            let url = format!("/openapi/v3/{path}?hash={:016X}", hasher.finish());
-            paths.insert(path, json!({ "serverRelativeURL": url }));
-            documents.insert((group, version), Bytes::from(document));
-        }
-        Self { index: json!({ "paths": paths }), documents }
+        let versions = registry.groups().into_iter().flat_map(|(group, versions)| {
+            versions.into_iter().map(move |version| path_of(group, version)).collect::<Vec<_>>()
+        });
+        let paths = versions.chain(["api/v1".to_owned()]);
+        Self { documents: paths.map(|path| (path, OnceLock::new())).collect() }
     }
 
-    pub(crate) fn index(&self) -> &Value {
-        &self.index
+    /// `/openapi/v3`: where each document is. Its hash is part of its address, so that clients may keep it.
+    pub(super) fn index(&self, registry: &Registry) -> Value {
+        let paths: Map<String, Value> = self
+            .documents
+            .keys()
+            .filter_map(|path| {
+                let (group, version) = path.split_once('/')?.1.rsplit_once('/').unwrap_or(("", "v1"));
+                let document = self.document(registry, group, version)?;
+                let url = format!("/openapi/v3/{path}?hash={}", document.hash);
+                Some((path.clone(), json!({ "serverRelativeURL": url })))
+            })
+            .collect();
+        json!({ "paths": paths })
     }
 
-    pub(crate) fn document(&self, group: &str, version: &str) -> Option<Bytes> {
-        self.documents.get(&(group.to_owned(), version.to_owned())).cloned()
+    /// The document of a group and version, if it is served.
+    pub(super) fn document(&self, registry: &Registry, group: &str, version: &str) -> Option<&Document> {
+        let document = self.documents.get(&path_of(group, version))?;
+        let resources = registry.resources(group, version)?;
+        Some(document.get_or_init(|| {
+            let document = document_of(group, version, resources.values());
+            Document::new(Bytes::from(document.to_string()))
+        }))
     }
 }
 
 /// An `OpenAPI` v2 document that names nothing. `kubectl` reads it, always as protobuf, for kinds that it does not
 /// find in v3 (`kind: List`), and does not validate what it does not find here either.
-pub(super) fn v2(headers: &HeaderMap) -> Response {
+pub(super) fn v2(headers: &HeaderMap) -> (&'static str, Bytes) {
     let protobuf = headers
         .get_all(header::ACCEPT)
         .iter()
@@ -62,13 +85,13 @@ pub(super) fn v2(headers: &HeaderMap) -> Response {
     if !protobuf {
         let document = json!({ "swagger": "2.0", "info": { "title": "Windlass", "version": env!("CARGO_PKG_VERSION") },
             "paths": {}, "definitions": {} });
-        return super::bytes_response("application/json", Bytes::from(document.to_string()));
+        return ("application/json", Bytes::from(document.to_string()));
     }
     // Of the message openapi.v2.Document: swagger (1), info (2) with title (1) and version (2), paths (8),
     // definitions (9).
     let info = [field(1, b"Windlass"), field(2, env!("CARGO_PKG_VERSION").as_bytes())].concat();
     let document = [field(1, b"2.0"), field(2, &info), field(8, b""), field(9, b"")].concat();
-    super::bytes_response("application/com.github.proto-openapi.spec.v2.v1.0+protobuf", Bytes::from(document))
+    ("application/com.github.proto-openapi.spec.v2.v1.0+protobuf", Bytes::from(document))
 }
 
 /// A field of a protobuf message; short enough that its length is one byte.
@@ -77,76 +100,30 @@ fn field(number: u8, value: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, length], value].concat()
 }
 
-fn document<'a>(kinds: impl Iterator<Item = &'a ServedKind>) -> Value {
-    let mut schemas = Map::new();
+fn document_of<'a>(group: &str, version: &str, kinds: impl Iterator<Item = &'a ServedKind>) -> Value {
+    let mut types = Types::new();
+    let mut own = Map::new();
     let mut paths = Map::new();
-    schemas.insert(OBJECT_META.to_owned(), object_meta());
+    let mut named = Vec::new();
     for entry in kinds {
-        let (kind, served) = (&entry.kind, entry.served());
-        let gvk = json!({ "group": served.group, "version": served.version, "kind": kind.kind });
-        let name = schema_name(&served.group, &served.version, &kind.kind);
-        let mut schema = served.openapi.clone();
-        schema["properties"]["metadata"] = json!({ "allOf": [{ "$ref": format!("#/components/schemas/{OBJECT_META}") }],
-                "description": "Standard object's metadata.", "default": {} });
-        schema["x-kubernetes-group-version-kind"] = json!([gvk]);
-        schemas.insert(name.clone(), schema);
-        let base = if served.group.is_empty() {
-            format!("/api/{}", served.version)
-        } else {
-            format!("/apis/{}/{}", served.group, served.version)
-        };
-        let scoped = if kind.namespaced { "/namespaces/{namespace}" } else { "" };
-        let collection = format!("{base}{scoped}/{}", kind.plural);
-        let reference = json!({ "$ref": format!("#/components/schemas/{name}") });
-        let operation = |action: &str, body: Option<&[&str]>| {
-            let content = |types: &[&str]| -> Value {
-                types
-                    .iter()
-                    .map(|kind| ((*kind).to_owned(), json!({ "schema": reference })))
-                    .collect::<Map<_, _>>()
-                    .into()
-            };
-            let mut operation = json!({
-                "x-kubernetes-action": action,
-                "x-kubernetes-group-version-kind": gvk,
-                "responses": { "200": { "description": "OK", "content": content(&["application/json"]) } },
-            });
-            if let Some(types) = body {
-                operation["requestBody"] = json!({ "required": true, "content": content(types) });
-                operation["parameters"] = ["dryRun", "fieldManager", "fieldValidation"]
-                    .map(|name| json!({ "name": name, "in": "query", "schema": { "type": "string", "uniqueItems": true } }))
-                    .as_slice()
-                    .into();
+        let name = match types.core(entry) {
+            Some(name) => name,
+            None => {
+                let name = schema_name(group, version, &entry.kind.kind);
+                own.insert(name.clone(), custom_schema(entry));
+                name
             }
-            operation
         };
-        let mut patches = vec!["application/json-patch+json", "application/merge-patch+json"];
-        if kind.builtin.is_some() {
-            patches.push("application/strategic-merge-patch+json");
+        own.insert(format!("{name}List"), list_schema(entry, &name));
+        Paths { entry, name: &name }.insert(&mut paths);
+        named.push((name, gvk(entry, &entry.kind.kind)));
+    }
+    let mut schemas = types.schemas(group, version);
+    schemas.extend(own);
+    for (name, gvk) in named {
+        if let Some(schema) = schemas.get_mut(&name) {
+            schema["x-kubernetes-group-version-kind"] = json!([gvk]);
         }
-        let documents: &[&str] = &["application/json", "application/yaml"];
-        let item = json!({
-            "get": operation("get", None),
-            "put": operation("put", Some(documents)),
-            "patch": operation("patch", Some(&patches)),
-            "delete": operation("delete", None),
-        });
-        paths.insert(
-            collection.clone(),
-            json!({
-                "get": operation("list", None),
-                "post": operation("post", Some(documents)),
-                "delete": operation("deletecollection", None),
-            }),
-        );
-        if served.status_subresource {
-            let mut status = item.clone();
-            if let Value::Object(status) = &mut status {
-                status.remove("delete");
-            }
-            paths.insert(format!("{collection}/{{name}}/status"), status);
-        }
-        paths.insert(format!("{collection}/{{name}}"), item);
     }
     json!({
         "openapi": "3.0.0",
@@ -156,45 +133,255 @@ fn document<'a>(kinds: impl Iterator<Item = &'a ServedKind>) -> Value {
     })
 }
 
+fn gvk(entry: &ServedKind, kind: &str) -> Value {
+    json!({ "group": entry.served().group, "version": entry.served().version, "kind": kind })
+}
+
 /// `app.grafana.provisioning.v0alpha1.Job`: the group's labels in reverse, as the real server names them.
 fn schema_name(group: &str, version: &str, kind: &str) -> String {
-    if group.is_empty() {
-        return format!("io.k8s.api.core.{version}.{kind}");
-    }
     let mut parts: Vec<&str> = group.split('.').rev().collect();
     parts.extend([version, kind]);
     parts.join(".")
 }
 
-fn object_meta() -> Value {
-    let text = |description: &str| json!({ "type": "string", "description": description });
-    let map = |description: &str| json!({ "type": "object", "additionalProperties": { "type": "string" }, "description": description });
-    let time =
-        |description: &str| json!({ "type": "string", "format": "date-time", "description": description });
+const API_VERSION: &str =
+    "The group and version of the schema that this object is written in, such as example.com/v1.";
+const KIND: &str = "What kind of object this is, in CamelCase. It cannot be changed.";
+
+fn custom_schema(entry: &ServedKind) -> Value {
+    let served = entry.served();
+    let mut schema = served.openapi.clone();
+    let metadata = json!({ "description": "What every object carries: its name, its labels and its life.",
+        "allOf": [reference(&format!("{META}ObjectMeta"))] });
+    for (field, property) in [
+        ("apiVersion", json!({ "type": "string", "description": API_VERSION })),
+        ("kind", json!({ "type": "string", "description": KIND })),
+        ("metadata", metadata),
+    ] {
+        schema["properties"][field] = property;
+    }
+    if !served.selectable.is_empty() {
+        let fields: Vec<Value> = served.selectable.iter().map(|path| json!({ "fieldPath": path })).collect();
+        schema["x-kubernetes-selectable-fields"] = json!(fields);
+    }
+    schema
+}
+
+fn list_schema(entry: &ServedKind, name: &str) -> Value {
+    let kind = &entry.kind;
     json!({
         "type": "object",
-        "description": "What every stored object carries: its identity, its labels and its life.",
+        "description": format!("{} is a list of {}", kind.list_kind, kind.kind),
+        "required": ["items"],
         "properties": {
-            "name": text("Name of the object, unique among the objects of its kind in its namespace."),
-            "generateName": text("Prefix of a name that the server completes, when no name is given."),
-            "namespace": text("Namespace of the object."),
-            "uid": text("Identity of this incarnation of the object, set by the server."),
-            "resourceVersion": text("Version of the object, opaque to clients; an update that carries an older one fails."),
-            "generation": json!({ "type": "integer", "format": "int64",
-                "description": "Counts changes of the desired state." }),
-            "creationTimestamp": time("When the object was created."),
-            "deletionTimestamp": time("When deletion was asked for; the object stays until its finalizers are gone."),
-            "deletionGracePeriodSeconds": json!({ "type": "integer", "format": "int64",
-                "description": "How long deletion may take." }),
-            "labels": map("Labels, for selecting objects."),
-            "annotations": map("Annotations, for any other notes."),
-            "finalizers": json!({ "type": "array", "items": { "type": "string" },
-                "description": "Who has to act before the object is removed." }),
-            "ownerReferences": json!({ "type": "array", "description": "The objects that this one belongs to.",
-                "items": { "type": "object", "required": ["apiVersion", "kind", "name", "uid"], "properties": {
-                    "apiVersion": { "type": "string" }, "kind": { "type": "string" },
-                    "name": { "type": "string" }, "uid": { "type": "string" },
-                    "controller": { "type": "boolean" }, "blockOwnerDeletion": { "type": "boolean" } } } }),
+            "apiVersion": { "type": "string", "description": API_VERSION },
+            "kind": { "type": "string", "description": KIND },
+            "metadata": { "description": "What the list carries: its version, and how to go on reading it.",
+                "allOf": [reference(&format!("{META}ListMeta"))] },
+            "items": { "type": "array", "description": format!("The {} of the list.", kind.plural),
+                "items": reference(name) },
         },
+        "x-kubernetes-group-version-kind": [gvk(entry, &kind.list_kind)],
     })
+}
+
+/// The paths of one kind.
+struct Paths<'a> {
+    entry: &'a ServedKind,
+    /// The name of the kind's schema.
+    name: &'a str,
+}
+
+const DOCUMENTS: [&str; 2] = ["application/json", "application/yaml"];
+
+impl Paths<'_> {
+    fn insert(&self, paths: &mut Map<String, Value>) {
+        let (kind, served) = (&self.entry.kind, self.entry.served());
+        let base = if served.group.is_empty() {
+            format!("/api/{}", served.version)
+        } else {
+            format!("/apis/{}/{}", served.group, served.version)
+        };
+        let scope = if kind.namespaced { "/namespaces/{namespace}" } else { "" };
+        let collection = format!("{base}{scope}/{}", kind.plural);
+        if kind.namespaced {
+            let mut all = json!({ "get": self.operation("list", "ForAllNamespaces") });
+            all["parameters"] = json!([query("pretty", "string")]);
+            paths.insert(format!("{base}/{}", kind.plural), all);
+        }
+        let mut every = vec![query("pretty", "string")];
+        if kind.namespaced {
+            every.insert(0, in_path("namespace"));
+        }
+        let mut methods = json!({ "get": self.operation("list", ""), "post": self.operation("post", "") });
+        if kind.verbs().contains(&"deletecollection") {
+            methods["delete"] = self.operation("deletecollection", "");
+        }
+        methods["parameters"] = json!(every);
+        paths.insert(collection.clone(), methods);
+        every.insert(0, in_path("name"));
+        let mut item = json!({ "get": self.operation("get", ""), "put": self.operation("put", ""),
+            "patch": self.operation("patch", ""), "delete": self.operation("delete", "") });
+        item["parameters"] = json!(every);
+        if served.status_subresource {
+            let mut status = json!({ "get": self.operation("get", "Status"),
+                "put": self.operation("put", "Status"), "patch": self.operation("patch", "Status") });
+            status["parameters"] = json!(every);
+            paths.insert(format!("{collection}/{{name}}/status"), status);
+        }
+        paths.insert(format!("{collection}/{{name}}"), item);
+    }
+
+    /// One method of a path. `suffix` tells it from others of the same action.
+    fn operation(&self, action: &str, suffix: &str) -> Value {
+        const LIST: [(&str, &str); 10] = [
+            ("allowWatchBookmarks", "boolean"),
+            ("continue", "string"),
+            ("fieldSelector", "string"),
+            ("labelSelector", "string"),
+            ("limit", "integer"),
+            ("resourceVersion", "string"),
+            ("resourceVersionMatch", "string"),
+            ("sendInitialEvents", "boolean"),
+            ("timeoutSeconds", "integer"),
+            ("watch", "boolean"),
+        ];
+        const WRITE: [(&str, &str); 3] =
+            [("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
+        let kind = &self.entry.kind;
+        let object = reference(self.name);
+        let options = || reference(&format!("{META}DeleteOptions"));
+        let (verb, body, answer) = match action {
+            "list" => ("list", None, reference(&format!("{}List", self.name))),
+            "post" => ("create", Some((object.clone(), true, DOCUMENTS.to_vec())), object),
+            "put" => ("replace", Some((object.clone(), true, DOCUMENTS.to_vec())), object),
+            "patch" => {
+                let patch = reference(&format!("{META}Patch"));
+                ("patch", Some((patch, true, self.patch_types())), object)
+            }
+            "delete" => {
+                let status = reference(&format!("{META}Status"));
+                ("delete", Some((options(), false, DOCUMENTS.to_vec())), status)
+            }
+            "deletecollection" => {
+                let status = reference(&format!("{META}Status"));
+                ("deleteCollection", Some((options(), false, DOCUMENTS.to_vec())), status)
+            }
+            _ => ("read", None, object),
+        };
+        let parameters: Vec<Value> = match action {
+            "list" | "deletecollection" => LIST.iter().map(|(name, kind)| query(name, kind)).collect(),
+            "post" | "put" => WRITE.iter().map(|(name, kind)| query(name, kind)).collect(),
+            "patch" => {
+                WRITE.iter().chain(&[("force", "boolean")]).map(|(name, kind)| query(name, kind)).collect()
+            }
+            "delete" => [
+                ("dryRun", "string"),
+                ("gracePeriodSeconds", "integer"),
+                ("orphanDependents", "boolean"),
+                ("propagationPolicy", "string"),
+            ]
+            .iter()
+            .map(|(name, kind)| query(name, kind))
+            .collect(),
+            _ => vec![query("resourceVersion", "string")],
+        };
+        let ok = json!({ "description": "OK", "content": content(&answer, &DOCUMENTS) });
+        let mut responses = json!({ "200": ok, "401": { "description": "Unauthorized" } });
+        if matches!(action, "post" | "put") {
+            responses["201"] = json!({ "description": "Created", "content": content(&answer, &DOCUMENTS) });
+        }
+        let namespaced = if kind.namespaced && suffix != "ForAllNamespaces" { "Namespaced" } else { "" };
+        let mut operation = json!({
+            "description": format!("{verb} {}", kind.plural),
+            "operationId": format!("{verb}{}{namespaced}{}{suffix}", self.camel_group(), kind.kind),
+            "tags": [self.tag()],
+            "parameters": parameters,
+            "responses": responses,
+            "x-kubernetes-action": action,
+            "x-kubernetes-group-version-kind": gvk(self.entry, &kind.kind),
+        });
+        if let Some((schema, required, types)) = body {
+            operation["requestBody"] = json!({ "content": content(&schema, &types) });
+            if required {
+                operation["requestBody"]["required"] = json!(true);
+            }
+        }
+        operation
+    }
+
+    fn patch_types(&self) -> Vec<&'static str> {
+        let mut types = vec![
+            "application/apply-patch+yaml",
+            "application/json-patch+json",
+            "application/merge-patch+json",
+        ];
+        if self.entry.kind.builtin.is_some_and(|builtin| builtin != crate::kinds::Builtin::Definition) {
+            types.push("application/strategic-merge-patch+json");
+        }
+        types
+    }
+
+    /// `ExampleOrgV1`
+    fn camel_group(&self) -> String {
+        let served = self.entry.served();
+        let group = if served.group.is_empty() { "core" } else { &served.group };
+        group.split(['.', '-']).chain([served.version.as_str()]).map(capital).collect()
+    }
+
+    /// `exampleOrg_v1`
+    fn tag(&self) -> String {
+        let served = self.entry.served();
+        let group = if served.group.is_empty() { "core" } else { &served.group };
+        let mut parts = group.split(['.', '-']);
+        let first = parts.next().unwrap_or_default().to_owned();
+        format!("{first}{}_{}", parts.map(capital).collect::<String>(), served.version)
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| format!("{}{}", first.to_ascii_uppercase(), chars.as_str()))
+}
+
+fn content(schema: &Value, types: &[&str]) -> Value {
+    types.iter().map(|kind| ((*kind).to_owned(), json!({ "schema": schema }))).collect::<Map<_, _>>().into()
+}
+
+fn query(name: &str, kind: &str) -> Value {
+    json!({ "name": name, "in": "query", "description": described(name),
+        "schema": { "type": kind, "uniqueItems": true } })
+}
+
+fn in_path(name: &str) -> Value {
+    json!({ "name": name, "in": "path", "required": true, "description": described(name),
+        "schema": { "type": "string", "uniqueItems": true } })
+}
+
+fn described(parameter: &str) -> &'static str {
+    match parameter {
+        "allowWatchBookmarks" => "Lets a watch say from time to time how far it is.",
+        "continue" => "Where the next page of a list starts, as the page before said.",
+        "dryRun" => "All: the answer is that of a write, and nothing is written.",
+        "fieldManager" => "Who makes this change, in metadata.managedFields.",
+        "fieldSelector" => "Only objects whose fields are like this.",
+        "fieldValidation" => {
+            "What is done about unknown and repeated fields: Strict refuses, Warn warns, Ignore drops."
+        }
+        "force" => "Takes over fields that others manage, in server-side apply.",
+        "gracePeriodSeconds" => "How long the deletion may take.",
+        "labelSelector" => "Only objects with labels like this.",
+        "limit" => "How many objects a page of a list has at most.",
+        "name" => "Name of the object.",
+        "namespace" => "Namespace of the object.",
+        "orphanDependents" => "The older way of asking for Orphan (true) or Background (false).",
+        "pretty" => "Accepted, and of no effect.",
+        "propagationPolicy" => "What becomes of dependants: Background, Foreground or Orphan.",
+        "resourceVersion" => "The state that is read, or after which a watch starts.",
+        "resourceVersionMatch" => "How resourceVersion is meant: Exact or NotOlderThan.",
+        "sendInitialEvents" => "Lets a watch start with the objects that there are.",
+        "timeoutSeconds" => "How long a watch lasts.",
+        "watch" => "Asks for changes instead of a list.",
+        _ => "",
+    }
 }

@@ -96,7 +96,7 @@ fn definition() -> Result<Kind, KindError> {
     let mut v1 = served("apiextensions.k8s.io", "v1", "CustomResourceDefinition", &properties)?;
     v1.status_subresource = true;
     v1.columns = vec![Column::name(), Column::path("Created At", ".metadata.creationTimestamp")?];
-    Ok(kind(
+    let mut definition = kind(
         Builtin::Definition,
         "CustomResourceDefinition",
         "customresourcedefinitions",
@@ -104,7 +104,9 @@ fn definition() -> Result<Kind, KindError> {
         &["crd", "crds"],
         false,
         vec![v1],
-    ))
+    );
+    definition.categories = vec!["api-extensions".to_owned()];
+    Ok(definition)
 }
 
 /// core/v1 and events.k8s.io/v1 are one storage; five fields have another name in each.

@@ -137,10 +137,18 @@ impl Kind {
 
     /// The verbs of the main resource, as discovery names them.
     pub(crate) fn verbs(&self) -> &'static [&'static str] {
-        if self.terminating {
+        if self.builtin == Some(Builtin::Namespace) {
+            // All namespaces at once are not deleted.
+            &["create", "delete", "get", "list", "patch", "update", "watch"]
+        } else if self.terminating {
             &["delete", "deletecollection", "get", "list", "watch"]
         } else {
-            &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+            // In the orders of a real server.
+            if self.builtin.is_none() {
+                &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
+            } else {
+                &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+            }
         }
     }
 }

@@ -155,6 +155,9 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
 
 /// Deletes what a list with the same parameters would return, and answers with that list.
 pub(super) async fn answer_collection(context: Context, body: Body) -> Result<Response> {
+    if !context.kind().verbs().contains(&"deletecollection") {
+        return Err(Failure::method_not_allowed());
+    }
     if context.kind().namespaced && context.target.namespace.is_none() {
         return Err(Failure::verb_not_supported(context.kind(), "deletecollection"));
     }

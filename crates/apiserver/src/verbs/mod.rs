@@ -85,7 +85,7 @@ pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return Err(Failure::method_not_allowed());
         }
-        return discovery::answer(&registry, &route, request.headers());
+        return discovery::answer(&registry, &route, request.uri(), request.headers());
     };
     authorize(&caller, &target)?;
     let query = Query::parse(request.uri())?;

@@ -53,7 +53,7 @@ async fn openapi_says_which_patches_and_parameters_a_kind_takes() {
     assert_eq!(patch["x-kubernetes-group-version-kind"], gvk);
     let parameters: Vec<&str> =
         patch["parameters"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
-    assert_eq!(parameters, ["dryRun", "fieldManager", "fieldValidation"]);
+    assert_eq!(parameters, ["dryRun", "fieldManager", "fieldValidation", "force"]);
     let schema = &document["components"]["schemas"]["dev.example.v1.Widget"];
     assert_eq!(schema["x-kubernetes-group-version-kind"], json!([gvk]));
     assert_eq!(schema["properties"]["spec"]["properties"]["size"]["type"], "integer");

@@ -14,6 +14,7 @@ mod garbage;
 mod hostile;
 mod lists;
 mod managed_fields;
+mod openapi;
 mod patches;
 mod restart;
 mod store;

@@ -1,0 +1,118 @@
+//! The schemas of the types that every API group uses, and of the core kinds, as `k8s-openapi` knows them.
+//!
+//! What it does not know, how lists merge, is added here: `kubectl` and server-side apply's clients go by it.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Namespace, Secret};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, ObjectMeta, Status};
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use crate::kinds::{Builtin, ServedKind};
+
+/// `io.k8s.apimachinery.pkg.apis.meta.v1.`: where the types of every group stand.
+pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+
+/// A reference to a schema of the document.
+pub(super) fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+/// Collects schemas with all that they refer to.
+pub(super) struct Types(SchemaGenerator);
+
+impl Types {
+    /// With the types that every document has.
+    pub(super) fn new() -> Self {
+        let mut generator = SchemaGenerator::new(SchemaSettings::openapi3());
+        generator.subschema_for::<ObjectMeta>();
+        generator.subschema_for::<ListMeta>();
+        generator.subschema_for::<Status>();
+        generator.subschema_for::<DeleteOptions>();
+        Self(generator)
+    }
+
+    /// Adds a core kind. Returns the name of its schema; `None` for any other kind.
+    pub(super) fn core(&mut self, entry: &ServedKind) -> Option<String> {
+        let generator = &mut self.0;
+        let schema = match entry.kind.builtin? {
+            Builtin::Secret => generator.subschema_for::<Secret>(),
+            Builtin::ConfigMap => generator.subschema_for::<ConfigMap>(),
+            Builtin::Event if entry.served().group.is_empty() => generator.subschema_for::<CoreEvent>(),
+            Builtin::Event => generator.subschema_for::<Event>(),
+            Builtin::Namespace => generator.subschema_for::<Namespace>(),
+            Builtin::Lease => generator.subschema_for::<Lease>(),
+            Builtin::Definition => generator.subschema_for::<CustomResourceDefinition>(),
+        };
+        let name = schema.as_value()["$ref"].as_str()?;
+        Some(name.trim_start_matches("#/components/schemas/").to_owned())
+    }
+
+    /// The schemas by name.
+    pub(super) fn schemas(mut self, group: &str, version: &str) -> Map<String, Value> {
+        let mut schemas = self.0.take_definitions(true);
+        for (name, field, extension) in merging() {
+            if let Some(Value::Object(property)) =
+                schemas.get_mut(name).and_then(|schema| schema.pointer_mut(&format!("/properties/{field}")))
+                && let Value::Object(extension) = extension
+            {
+                property.extend(extension);
+            }
+        }
+        schemas.insert(
+            format!("{META}Patch"),
+            json!({ "type": "object", "description": "The body of a PATCH request." }),
+        );
+        for (name, groups) in [
+            ("Status", vec![json!({ "group": "", "version": "v1", "kind": "Status" })]),
+            (
+                "DeleteOptions",
+                vec![
+                    json!({ "group": "", "version": "v1", "kind": "DeleteOptions" }),
+                    json!({ "group": group, "version": version, "kind": "DeleteOptions" }),
+                ],
+            ),
+        ] {
+            if let Some(schema) = schemas.get_mut(&format!("{META}{name}")) {
+                let mut groups = groups;
+                groups.dedup();
+                schema["x-kubernetes-group-version-kind"] = json!(groups);
+            }
+        }
+        schemas
+    }
+}
+
+/// How the lists and maps of these types merge: type, field, what its schema says.
+fn merging() -> Vec<(&'static str, &'static str, Value)> {
+    const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+    let keyed = |key: &str| {
+        json!({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key],
+            "x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": key })
+    };
+    let atomic = || json!({ "x-kubernetes-list-type": "atomic" });
+    vec![
+        (OBJECT_META, "ownerReferences", keyed("uid")),
+        (
+            OBJECT_META,
+            "finalizers",
+            json!({ "x-kubernetes-list-type": "set", "x-kubernetes-patch-strategy": "merge" }),
+        ),
+        (OBJECT_META, "managedFields", atomic()),
+        ("io.k8s.api.core.v1.NamespaceSpec", "finalizers", atomic()),
+        ("io.k8s.api.core.v1.NamespaceStatus", "conditions", keyed("type")),
+        (
+            "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionSpec",
+            "versions",
+            atomic(),
+        ),
+        (
+            "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus",
+            "conditions",
+            json!({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"] }),
+        ),
+    ]
+}
