@@ -217,6 +217,17 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
+    /// The same selector in the names under which fields are stored.
+    pub(crate) fn stored(mut self, renames: &[(&str, &str)]) -> Self {
+        for term in &mut self.terms {
+            let (first, rest) = term.path.split_at(term.path.find('.').unwrap_or(term.path.len()));
+            if let Some((stored, _)) = renames.iter().find(|(_, served)| *served == first) {
+                term.path = format!("{stored}{rest}");
+            }
+        }
+        self
+    }
+
     /// The objects with this name.
     pub(crate) fn named(name: &str) -> Self {
         let term = FieldTerm { path: "metadata.name".to_owned(), value: name.to_owned(), equal: true };
@@ -260,20 +271,21 @@ impl FieldSelector {
 
 /// The field at a dotted path, as text; absent is empty.
 fn field(object: &Value, path: &str) -> String {
+    // An Event's source is its component, or who reports it.
+    if path == "source" {
+        let component = object["source"]["component"].as_str().filter(|text| !text.is_empty());
+        return component.or(object["reportingComponent"].as_str()).unwrap_or_default().to_owned();
+    }
     let mut value = object;
     for step in path.split('.') {
         match value.get(step) {
             Some(inner) => value = inner,
-            // An Event's source is its component, or who reports it.
             None => return String::new(),
         }
     }
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
-        Value::Object(source) if path == "source" => {
-            source.get("component").and_then(Value::as_str).unwrap_or_default().to_owned()
-        }
         other => other.to_string(),
     }
 }

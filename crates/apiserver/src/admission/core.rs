@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::Object;
+use super::{Object, events};
 use crate::failure::FieldError;
 use crate::kinds::{Builtin, Kind, definition};
 use crate::metadata;
@@ -38,7 +38,8 @@ pub(crate) fn fill_in(builtin: Builtin, old: Option<&Object>, object: &mut Objec
             fill_in_namespace(old, object);
         }
         Builtin::Definition => definition::fill_in(old, object),
-        Builtin::ConfigMap | Builtin::Event | Builtin::Lease => {}
+        Builtin::Event => events::fill_in(object),
+        Builtin::ConfigMap | Builtin::Lease => {}
     }
 }
 

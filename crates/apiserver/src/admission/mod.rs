@@ -1,6 +1,7 @@
 //! What is filled in and refused beyond a schema: jobs, repositories, secret values, and the core kinds.
 
 mod core;
+mod events;
 mod jobs;
 mod repositories;
 mod rules;
@@ -76,6 +77,10 @@ impl Context {
     /// Refuses what depends on settings and on other objects, after schema and rules have let the object through.
     pub(crate) async fn validate(&self, old: Option<&Object>, new: &Object) -> Result<()> {
         let kind = &*self.target.served.kind;
+        if kind.builtin == Some(Builtin::Event) {
+            let errors = events::validate(&self.target.served.served().group, old, new);
+            return self.fail_on(errors, crate::metadata::text(new, "name"));
+        }
         let Some(ruled) = Ruled::of(kind) else { return Ok(()) };
         if crate::metadata::is_deleting(new) || old.is_some_and(|old| same_but_status(old, new)) {
             return Ok(());

@@ -171,7 +171,21 @@ fn event() -> Result<Kind, KindError> {
     ]
     .map(str::to_owned)
     .to_vec();
-    grouped.selectable.clone_from(&v1.selectable);
+    grouped.selectable = [
+        "regarding.kind",
+        "regarding.namespace",
+        "regarding.name",
+        "regarding.uid",
+        "regarding.apiVersion",
+        "regarding.resourceVersion",
+        "regarding.fieldPath",
+        "reason",
+        "reportingController",
+        "type",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    grouped.omits = &["reportingController", "reportingInstance"];
     grouped.renames = &[
         ("involvedObject", "regarding"),
         ("message", "note"),

@@ -77,6 +77,8 @@ pub(crate) struct Served {
     pub(crate) renames: &'static [(&'static str, &'static str)],
     /// Whether the schema is not that of the stored version, so that fields may be stored that it does not know.
     pub(crate) prunes: bool,
+    /// Top-level fields that this version leaves out when they are empty, though others do not.
+    pub(crate) omits: &'static [&'static str],
     /// Whether clients may ask for this version; a storage version may be for storing only.
     pub(crate) offered: bool,
     /// What everybody is told who uses this version, when it is deprecated.
@@ -170,6 +172,7 @@ impl Served {
             selectable: Vec::new(),
             renames: &[],
             prunes: false,
+            omits: &[],
             offered: true,
             deprecation: None,
         }
@@ -195,6 +198,7 @@ impl Served {
                 object.insert((*served).to_owned(), value);
             }
         }
+        object.retain(|name, value| !(self.omits.contains(&name.as_str()) && *value == ""));
     }
 
     /// Gives fields the names under which they are stored.

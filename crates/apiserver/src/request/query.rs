@@ -5,6 +5,7 @@ use http::Uri;
 use serde_json::Value;
 
 use crate::failure::{Failure, FieldError, Result};
+use crate::kinds::Served;
 use crate::selector::{FieldSelector, LabelSelector};
 
 /// The parameters of a query string, in order.
@@ -82,7 +83,8 @@ pub(crate) struct ListQuery {
 }
 
 impl ListQuery {
-    pub(crate) fn parse(query: &Query, selectable: &[String]) -> Result<Self> {
+    /// Of a list of objects in this version of their kind.
+    pub(crate) fn parse(query: &Query, served: &Served) -> Result<Self> {
         let version_match = match query.get("resourceVersionMatch") {
             None => None,
             Some("Exact") => Some(VersionMatch::Exact),
@@ -98,7 +100,8 @@ impl ListQuery {
         };
         let parsed = Self {
             labels: LabelSelector::parse(query.get("labelSelector").unwrap_or_default())?,
-            fields: FieldSelector::parse(query.get("fieldSelector").unwrap_or_default(), selectable)?,
+            fields: FieldSelector::parse(query.get("fieldSelector").unwrap_or_default(), &served.selectable)?
+                .stored(served.renames),
             limit: usize::try_from(query.number("limit")?.unwrap_or_default()).unwrap_or(usize::MAX),
             continue_token: query.get("continue").map(str::to_owned),
             version: query.version()?,

@@ -161,7 +161,7 @@ pub(super) async fn answer_collection(context: Context, body: Body) -> Result<Re
     if context.kind().namespaced && context.target.namespace.is_none() {
         return Err(Failure::verb_not_supported(context.kind(), "deletecollection"));
     }
-    let list = ListQuery::parse(&context.query, &context.target.served.served().selectable)?;
+    let list = ListQuery::parse(&context.query, context.target.served.served())?;
     let accept = Accept::parse(&context.parts.headers, true)?;
     let renderer = Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
     let options = DeleteOptions::read(&context, body).await?;

@@ -19,7 +19,7 @@ use crate::server::Inner;
 use crate::store::{Filter, Key, ListPage, Object, Page, Range, StoreError};
 
 pub(super) async fn answer(context: Context) -> Result<Response> {
-    let list = ListQuery::parse(&context.query, &context.target.served.served().selectable)?;
+    let list = ListQuery::parse(&context.query, context.target.served.served())?;
     if list.watch {
         return super::watch::answer(context, list);
     }

@@ -28,7 +28,7 @@ const PIECE: usize = 64 * 1024;
 
 /// `GET …/{name}?watch=true`
 pub(super) fn answer_one(context: Context) -> Result<Response> {
-    let mut list = ListQuery::parse(&context.query, &context.target.served.served().selectable)?;
+    let mut list = ListQuery::parse(&context.query, context.target.served.served())?;
     list.fields = std::mem::take(&mut list.fields).and(FieldSelector::named(context.name()?));
     answer(context, list)
 }

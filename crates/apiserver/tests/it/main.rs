@@ -10,6 +10,7 @@ mod crds;
 mod crud;
 mod deletion;
 mod discovery;
+mod events;
 mod garbage;
 mod hostile;
 mod lists;
