@@ -2,6 +2,7 @@
 //! clients validate, diff and patch by. Each is made when it is first asked for.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use aws_lc_rs::digest;
@@ -29,7 +30,11 @@ pub(super) struct Document {
 impl Document {
     pub(super) fn new(json: Bytes) -> Self {
         let hash = digest::digest(&digest::SHA512, &json);
-        let hash = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+        let hash = hash.as_ref().iter().fold(String::new(), |mut text, byte| {
+            // Writing to a String does not fail.
+            let _ = write!(text, "{byte:02X}");
+            text
+        });
         Self { json, hash }
     }
 }

@@ -279,8 +279,9 @@ async fn an_object_is_served_under_each_version_of_its_kind() {
 async fn events_of_both_groups_are_one_storage() {
     let server = server();
     let body = json!({ "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": { "name": "e" },
-        "regarding": { "kind": "Widget", "name": "a" }, "note": "hello", "reason": "Made",
-        "reportingController": "tests" });
+        "regarding": { "kind": "Widget", "name": "a" }, "note": "hello", "reason": "Made", "type": "Normal",
+        "eventTime": "2026-01-01T00:00:00.000000Z", "action": "Making", "reportingController": "tests",
+        "reportingInstance": "one" });
     let created = post(&server, "/apis/events.k8s.io/v1/namespaces/default/events", &body).await.expect(201);
     assert_eq!(created["note"], "hello");
     let core = get(&server, "/api/v1/namespaces/default/events/e").await.expect(200);
