@@ -23,8 +23,8 @@ mod provider;
 mod server;
 
 pub use client::{
-    AccessTokenError, AccessTokenLayer, AccessTokenService, ApiClients, ApiTransportError, ConnectError,
-    ConnectOptions, ExchangeError, ExchangeTransport, TlsError, TlsOptions, TokenExchange,
+    AccessTokenError, AccessTokenLayer, AccessTokenService, ApiClients, ApiTransportError, ClusterError,
+    ConnectError, ConnectOptions, ExchangeError, ExchangeTransport, TlsError, TlsOptions, TokenExchange,
     TokenExchangeConfig,
 };
 pub use listen::{PeerIdentity, ServeOptions, plain, tls};

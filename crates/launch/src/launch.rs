@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use windlass_runtime::{BoxError, Registry, RunError, signals};
+use windlass_runtime::{BoxError, Registry, signals};
 use windlass_settings::{SettingError, Settings, Sources};
 use windlass_telemetry::{
     Collector, ErrorChain, LogFormat, LogOutput, Metrics, Telemetry, TelemetryError, TelemetryOptions,
@@ -109,9 +109,7 @@ impl Launch {
         let code = match ended {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                if !error.is::<RunError>() {
-                    eprintln!("error: {}", ErrorChain(&*error));
-                }
+                // Once: logs are set up, and are where whoever runs an operator looks.
                 tracing::error!(error = %ErrorChain(&*error), "ended");
                 match error.downcast_ref::<ContextError>() {
                     // Nothing was sent yet: what was said about the server makes no sense.

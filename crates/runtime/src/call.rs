@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use kube::core::Status;
 
+use crate::BoxError;
+
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
@@ -41,7 +43,7 @@ pub enum CallError {
         what: String,
         /// Where it failed.
         #[source]
-        source: Box<kube::Error>,
+        source: BoxError,
     },
     /// The object that a write is about lacks its name or resourceVersion: it did not come from a server.
     #[error("failed to {what}: the object has no {missing}")]
@@ -59,7 +61,9 @@ impl CallError {
         let what = what.into();
         match error {
             kube::Error::Api(status) => Self::Refused { what, status },
-            source => Self::Send { what, source: Box::new(source) },
+            // What kube puts around an error says nothing to a reader.
+            kube::Error::Service(source) => Self::Send { what, source },
+            source => Self::Send { what, source: source.into() },
         }
     }
 
@@ -177,6 +181,6 @@ mod tests {
     fn a_failure_to_connect_is_printed_once() {
         let source = kube::Error::Service("connection refused".into());
         let error = CallError::new("list jobs", source);
-        assert_eq!(ErrorChain(&error).to_string(), "failed to list jobs: ServiceError: connection refused");
+        assert_eq!(ErrorChain(&error).to_string(), "failed to list jobs: connection refused");
     }
 }

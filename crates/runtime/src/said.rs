@@ -19,3 +19,17 @@ impl Said {
         self.0.take().is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_new_until_it_was_said_and_again_after_another_or_an_end() {
+        let mut said = Said::default();
+        assert!(!said.clear());
+        assert!(said.is_new("a") && !said.is_new("a"));
+        assert!(said.is_new("b") && said.is_new("a"));
+        assert!(said.clear() && said.is_new("a"));
+    }
+}

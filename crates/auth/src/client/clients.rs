@@ -3,19 +3,15 @@
 use std::path::Path;
 
 use http::Uri;
-use kube::{
-    Client, Config,
-    client::ConfigExt as _,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, Config, client::ConfigExt as _};
 use tower::{BoxError, ServiceBuilder, util::Either};
 use windlass_api::{DASHBOARD_GROUP, FOLDER_GROUP, GROUP, audience};
 use windlass_telemetry::redact_url;
 
 use super::{
     TlsError, TlsOptions,
+    cluster::{self, ClusterError},
     exchange::TokenExchange,
-    starting::patient,
     token_layer::AccessTokenLayer,
     transport::{ExplainLayer, http_client},
 };
@@ -79,33 +75,9 @@ pub enum ConnectError {
     /// The TLS options cannot be used.
     #[error("failed to set up TLS for the API servers")]
     Tls(#[from] TlsError),
-    /// A kubeconfig cannot be used.
-    #[error("failed to use the kubeconfig")]
-    ReadKubeconfig(#[source] BoxError),
-    /// A kubeconfig says neither by itself nor by a setting which of its contexts is meant.
-    #[error(
-        "the kubeconfig {file} names no current-context: run `kubectl config use-context NAME`, or set --context to one \
-         of: {known}"
-    )]
-    NoContext {
-        /// The file.
-        file: String,
-        /// The contexts that there are.
-        known: String,
-    },
-    /// A kubeconfig has no context of that name.
-    #[error("the kubeconfig {file} has no context {name:?}: set --context to one of: {known}")]
-    UnknownContext {
-        /// The file.
-        file: String,
-        /// The context that was asked for.
-        name: String,
-        /// The contexts that there are.
-        known: String,
-    },
-    /// The pod's service account cannot be used.
-    #[error("failed to use the service account of this pod")]
-    ReadServiceAccount(#[source] BoxError),
+    /// A Kubernetes API server cannot be reached as it was asked for.
+    #[error(transparent)]
+    Cluster(ClusterError),
     /// Called outside a Tokio runtime, without which a client cannot live.
     #[error("failed to make clients: no Tokio runtime is running")]
     NoRuntime,
@@ -153,7 +125,7 @@ impl ApiClients {
                 .map_err(BoxError::from)
                 .layer(token)
                 .layer(config.base_uri_layer())
-                .layer(ExplainLayer { url: server.url.clone() })
+                .layer(ExplainLayer { url: server.url.clone(), credential: None, kubernetes: false })
                 .service(http.clone());
             Client::new(service, "default")
         };
@@ -173,39 +145,21 @@ impl ApiClients {
     /// One client for everything, of the kubeconfig at `path` (several files, separated by `:`, are merged as `kubectl`
     /// does) and its current context, or the one of that name.
     ///
+    /// The client's certificate authorities and token files are read again when they change.
+    ///
     /// # Errors
-    /// [`ConnectError::ReadKubeconfig`], [`ConnectError::NoContext`] and [`ConnectError::UnknownContext`].
+    /// [`ConnectError::Cluster`].
     pub async fn from_kubeconfig(path: &Path, context: Option<&str>) -> Result<Self, ConnectError> {
-        let failed = |error: BoxError| ConnectError::ReadKubeconfig(error);
-        let mut kubeconfig = Kubeconfig::default();
-        for path in std::env::split_paths(path) {
-            let next = Kubeconfig::read_from(path).map_err(|error| failed(error.into()))?;
-            kubeconfig = kubeconfig.merge(next).map_err(|error| failed(error.into()))?;
-        }
-        let context = chosen_context(&kubeconfig, path, context)?;
-        let options = KubeConfigOptions { context: Some(context), ..KubeConfigOptions::default() };
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options);
-        Self::of(config.await.map_err(|error| failed(error.into()))?).map_err(|error| failed(error.into()))
+        let client = cluster::by_kubeconfig(path, context).await.map_err(ConnectError::Cluster)?;
+        Ok(Self::same(client))
     }
 
     /// One client for everything, with the service account of the pod that this runs in.
     ///
     /// # Errors
-    /// [`ConnectError::ReadServiceAccount`].
+    /// [`ConnectError::Cluster`].
     pub fn in_cluster() -> Result<Self, ConnectError> {
-        let failed = |error: BoxError| ConnectError::ReadServiceAccount(error);
-        let config = Config::incluster_env().map_err(|error| failed(error.into()))?;
-        Self::of(config).map_err(|error| failed(error.into()))
-    }
-
-    fn of(mut config: Config) -> kube::Result<Self> {
-        // Off, since it sleeps up to minutes inside a call; our callers have deadlines and back-offs of their own.
-        config.default_retry = false;
-        config.connect_timeout = Some(std::time::Duration::from_secs(10));
-        config.read_timeout = Some(std::time::Duration::from_mins(5));
-        config.reset_reader_on_write = true;
-        let url = config.cluster_url.to_string();
-        Ok(Self::same(patient(Client::try_from(config)?, url.trim_end_matches('/'))))
+        cluster::in_cluster().map(Self::same).map_err(ConnectError::Cluster)
     }
 
     /// The same clients, each as `change` makes it.
@@ -228,18 +182,6 @@ impl ApiClients {
             _ if audience::for_group(group) == audience::CORE => &self.core,
             _ => &self.provisioning,
         }
-    }
-}
-
-/// The context that is meant: the one that was named, or else the current one.
-fn chosen_context(kubeconfig: &Kubeconfig, file: &Path, named: Option<&str>) -> Result<String, ConnectError> {
-    let file = file.display().to_string();
-    let mut contexts = kubeconfig.contexts.iter().map(|context| context.name.as_str());
-    let known = contexts.clone().collect::<Vec<_>>().join(", ");
-    match named.or(kubeconfig.current_context.as_deref()).filter(|name| !name.is_empty()) {
-        None => Err(ConnectError::NoContext { file, known }),
-        Some(name) if contexts.any(|context| context == name) => Ok(name.to_owned()),
-        Some(name) => Err(ConnectError::UnknownContext { file, name: name.to_owned(), known }),
     }
 }
 

@@ -1,15 +1,19 @@
 //! Client side: access tokens, trust, and one client for each API group.
 
 mod clients;
+mod cluster;
 mod exchange;
 mod exchange_call;
 mod exchange_error;
+mod followed;
+mod roots;
 mod starting;
 mod tls_options;
 mod token_layer;
 mod transport;
 
 pub use clients::{ApiClients, ConnectError, ConnectOptions};
+pub use cluster::ClusterError;
 pub use exchange::{TokenExchange, TokenExchangeConfig};
 pub use exchange_call::ExchangeTransport;
 pub use exchange_error::ExchangeError;

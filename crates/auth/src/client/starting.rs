@@ -97,6 +97,10 @@ impl Starting {
 fn is_connect(error: &BoxError) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
     while let Some(error) = next {
+        if error.is::<ApiTransportError>() {
+            // It says so itself.
+            return false;
+        }
         if let Some(found) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
             return found.is_connect();
         }

@@ -7,12 +7,14 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
 };
 use rustls_platform_verifier::BuilderVerifierExt as _;
+
+use super::roots::FollowedRoots;
 
 /// TLS options of an operator, as `tls_insecure`, `tls_cert_file`, `tls_key_file` and `tls_ca_file` have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub struct TlsOptions {
     pub cert_file: Option<PathBuf>,
     /// Key of the client certificate, PEM.
     pub key_file: Option<PathBuf>,
-    /// The only authorities that are trusted, PEM; without it, those that this machine trusts.
+    /// The only authorities that are trusted, PEM; without it, those that this machine trusts. Read again when the file changes.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -87,7 +89,15 @@ impl TlsOptions {
             warn_once();
             builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer(provider)))
         } else if let Some(path) = &self.ca_file {
-            builder.with_root_certificates(roots(path)?)
+            // Read once more by ourselves, for errors that name the option.
+            certificates("tls_ca_file", path)?;
+            let unusable = |_| TlsError::ParseFile {
+                option: "tls_ca_file",
+                path: path.clone(),
+                expected: "usable CA certificate",
+            };
+            let roots = FollowedRoots::new(path).map_err(unusable)?;
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(roots))
         } else {
             builder.with_platform_verifier().map_err(TlsError::PlatformRoots)?
         };
@@ -129,18 +139,6 @@ fn certificates(option: &'static str, path: &Path) -> Result<Vec<CertificateDer<
     let certificates =
         CertificateDer::pem_slice_iter(&content).collect::<Result<Vec<_>, _>>().map_err(|_| unusable())?;
     if certificates.is_empty() { Err(unusable()) } else { Ok(certificates) }
-}
-
-fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates("tls_ca_file", path)? {
-        roots.add(certificate).map_err(|_| TlsError::ParseFile {
-            option: "tls_ca_file",
-            path: path.to_owned(),
-            expected: "usable CA certificate",
-        })?;
-    }
-    Ok(roots)
 }
 
 /// Accepts every server that holds the key of the certificate it shows, whatever the certificate says.

@@ -3,15 +3,18 @@
 use std::{error::Error as StdError, io, task::Poll, time::Duration};
 
 use futures::{FutureExt as _, future::BoxFuture};
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{
+    FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder, builderstates::WantsProtocols1,
+};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use rustls::ClientConfig;
+use jiff::Timestamp;
+use rustls::{CertificateError, ClientConfig, pki_types::ServerName};
 use tower::{BoxError, Layer, Service};
 
 /// TCP and TLS together.
@@ -32,12 +35,38 @@ where
     B: hyper::body::Body + Send,
     B::Data: Send,
 {
+    connecting(HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http())
+}
+
+/// The same for servers whose certificate has another name than their address, if one is given.
+///
+/// # Errors
+/// It is no name.
+pub(super) fn http_client_of<B>(tls: ClientConfig, name: Option<&str>) -> Result<HttpClient<B>, BoxError>
+where
+    B: hyper::body::Body + Send,
+    B::Data: Send,
+{
+    let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    Ok(connecting(match name {
+        Some(name) => {
+            let name = ServerName::try_from(name.to_owned())?;
+            builder.with_server_name_resolver(FixedServerNameResolver::new(name))
+        }
+        None => builder,
+    }))
+}
+
+fn connecting<B>(builder: HttpsConnectorBuilder<WantsProtocols1>) -> HttpClient<B>
+where
+    B: hyper::body::Body + Send,
+    B::Data: Send,
+{
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_keepalive(Some(TCP_KEEPALIVE));
-    let https =
-        HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(http);
+    let https = builder.enable_http1().wrap_connector(http);
     let mut connector = TimeoutConnector::new(https);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
     connector.set_read_timeout(Some(READ_TIMEOUT));
@@ -76,6 +105,35 @@ pub enum ApiTransportError {
         /// The alert that it sent.
         reason: String,
     },
+    /// A Kubernetes API server's certificate is not one that we trust.
+    #[error(
+        "the API server at {url} is not trusted ({reason}): check certificate-authority in the kubeconfig, or ca.crt of \
+         the service account"
+    )]
+    UntrustedCluster {
+        /// The server, redacted.
+        url: String,
+        /// What is wrong with its certificate.
+        reason: String,
+    },
+    /// The server's certificate has expired.
+    #[error("the certificate of the API server at {url} expired at {at}: renew it there")]
+    ExpiredServer {
+        /// The server, redacted.
+        url: String,
+        /// When.
+        at: Timestamp,
+    },
+    /// What authenticates us has expired.
+    #[error("the API server at {url} does not accept {what}: it expired at {at}; renew it and start again")]
+    ExpiredClient {
+        /// The server, redacted.
+        url: String,
+        /// Which certificate.
+        what: String,
+        /// When.
+        at: Timestamp,
+    },
     /// No connection.
     #[error("failed to connect to the API server at {url}")]
     Connect {
@@ -89,6 +147,7 @@ pub enum ApiTransportError {
 
 /// What TLS objected to, if that is why a request failed.
 pub(super) enum TlsFailure {
+    Expired(Timestamp),
     Untrusted(String),
     Refused(String),
 }
@@ -100,6 +159,12 @@ pub(super) fn tls_failure(error: &(dyn StdError + 'static)) -> Option<TlsFailure
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<rustls::Error>() {
             return match error {
+                rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. }) => {
+                    let at = i64::try_from(not_after.as_secs()).ok();
+                    Some(TlsFailure::Expired(
+                        at.and_then(|at| Timestamp::from_second(at).ok()).unwrap_or_default(),
+                    ))
+                }
                 rustls::Error::InvalidCertificate(reason) => Some(TlsFailure::Untrusted(reason.to_string())),
                 rustls::Error::AlertReceived(alert) => Some(TlsFailure::Refused(format!("{alert:?}"))),
                 _ => None,
@@ -119,20 +184,40 @@ pub(super) fn tls_failure(error: &(dyn StdError + 'static)) -> Option<TlsFailure
 #[derive(Clone, Debug)]
 pub(super) struct ExplainLayer {
     pub(super) url: String,
+    /// What we show, if it is something that expires.
+    pub(super) credential: Option<Credential>,
+    /// Whether the way to the server is a kubeconfig's or a pod's, and not that of our settings.
+    pub(super) kubernetes: bool,
+}
+
+/// What authenticates us, and until when.
+#[derive(Clone, Debug)]
+pub(super) struct Credential {
+    pub(super) what: String,
+    pub(super) expires: Timestamp,
+}
+
+impl ExplainLayer {
+    fn expired(&self) -> Option<ApiTransportError> {
+        let credential =
+            self.credential.as_ref().filter(|credential| credential.expires <= Timestamp::now())?;
+        let (what, at) = (credential.what.clone(), credential.expires);
+        Some(ApiTransportError::ExpiredClient { url: self.url.clone(), what, at })
+    }
 }
 
 impl<S> Layer<S> for ExplainLayer {
     type Service = Explain<S>;
 
     fn layer(&self, inner: S) -> Explain<S> {
-        Explain { inner, url: self.url.clone() }
+        Explain { inner, of: self.clone() }
     }
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Explain<S> {
     inner: S,
-    url: String,
+    of: ExplainLayer,
 }
 
 impl<S, B> Service<Request<B>> for Explain<S>
@@ -149,15 +234,33 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let url = self.url.clone();
-        self.inner.call(request).map(|answer| answer.map_err(|error| explain(url, error))).boxed()
+        let of = self.of.clone();
+        self.inner
+            .call(request)
+            .map(move |answer| match answer {
+                // Some servers say no more than that.
+                Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => match of.expired() {
+                    Some(error) => Err(error.into()),
+                    None => Ok(answer),
+                },
+                Ok(answer) => Ok(answer),
+                Err(error) => Err(explain(of, error)),
+            })
+            .boxed()
     }
 }
 
-fn explain(url: String, error: hyper_util::client::legacy::Error) -> BoxError {
+fn explain(of: ExplainLayer, error: hyper_util::client::legacy::Error) -> BoxError {
+    let url = of.url.clone();
     match tls_failure(&error) {
+        Some(TlsFailure::Expired(at)) => ApiTransportError::ExpiredServer { url, at }.into(),
+        Some(TlsFailure::Untrusted(reason)) if of.kubernetes => {
+            ApiTransportError::UntrustedCluster { url, reason }.into()
+        }
         Some(TlsFailure::Untrusted(reason)) => ApiTransportError::UntrustedServer { url, reason }.into(),
-        Some(TlsFailure::Refused(reason)) => ApiTransportError::ClientRefused { url, reason }.into(),
+        Some(TlsFailure::Refused(reason)) => {
+            of.expired().unwrap_or(ApiTransportError::ClientRefused { url, reason }).into()
+        }
         None if error.is_connect() => ApiTransportError::Connect { url, source: error.into() }.into(),
         None => error.into(),
     }

@@ -3,6 +3,7 @@
 
 mod access;
 mod client;
+mod cluster;
 mod exchange;
 mod layer;
 mod sockets;
