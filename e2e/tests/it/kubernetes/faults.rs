@@ -133,6 +133,31 @@ async fn a_pull_and_quiet_watches_outlive_a_restart_of_the_api_server_and_a_comp
 }
 
 #[tokio::test]
+async fn a_role_that_is_missing_is_named_once_and_waited_for() {
+    let Some(scene) = Scene::shared(&[]).await.unwrap() else { return };
+    scene.kubectl(&["delete", "rolebindings", "--all"]).await.unwrap();
+    // The authorizer learns of deletions by a watch of its own.
+    let listed = format!("--as=system:serviceaccount:{}:{}", scene.namespace.name(), scene.repositories.name);
+    eventually("the rights are gone", || async {
+        Ok(scene.kubectl(&["get", "repositories", &listed]).await.is_err().then_some(()))
+    })
+    .await
+    .unwrap();
+    let debug = [("GF_OPERATOR_LOG_LEVEL", "info,windlass_runtime=debug")];
+    let operator = scene.spawn(Controller::Repositories, &[], &debug).unwrap();
+    not_ready(&operator, &["cannot list resource \"repositories\""]).await;
+    eventually("it tried again and again", || async {
+        Ok((operator.lines("watch failed again").len() >= 3).then_some(()))
+    })
+    .await
+    .unwrap();
+    let said = complaints(&operator, "cannot list resource \\\"repositories\\\"");
+    assert_eq!(said.len(), 1, "{said:#?}");
+    scene.namespace.service_account(&deployed("rbac/repository-controller.yaml")).await.unwrap();
+    operator.ready().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_right_that_a_pull_lacks_is_named_in_the_job() {
     let remote = Remote::new(vec![("a.json".into(), dashboard("a", "A"))]).await.unwrap();
     let Some(scene) = Scene::shared(&[remote.origin()]).await.unwrap() else { return };
@@ -228,4 +253,31 @@ async fn a_token_file_that_is_replaced_is_read_again() {
         // The token's own file is where it belongs.
         assert!(error.to_string().ends_with("/token"), "{error:#}");
     });
+}
+
+#[tokio::test]
+async fn an_api_server_that_stands_still_for_a_while_is_slow_and_not_a_reason_to_die() {
+    let remote = Remote::new(vec![("a.json".into(), dashboard("a", "A"))]).await.unwrap();
+    let Some((cluster, scene)) = own(&[remote.origin()]).await else { return };
+    let soon = [
+        ("GF_OPERATOR_LEADER_ELECTION_LEASE_DURATION", "6s"),
+        ("GF_OPERATOR_LEADER_ELECTION_RENEW_DEADLINE", "4s"),
+        ("GF_OPERATOR_LEADER_ELECTION_RETRY_PERIOD", "1s"),
+    ];
+    let repositories = scene.repository_controller(&soon).await.unwrap();
+    let jobs = scene.jobs_controller(&[]).await.unwrap();
+    scene.create_repository("slow", &remote.url()).await.unwrap();
+    scene.healthy("slow").await.unwrap();
+    cluster.pause_apiserver().await.unwrap();
+    // Its connections are open and nothing comes: the Lease, which is the first to need an answer, is given up.
+    not_ready(&repositories, &["leader election"]).await;
+    for operator in [&repositories, &jobs] {
+        assert_eq!(operator.ask("/livez").await.unwrap().0, 200, "{}", operator.process.output());
+    }
+    cluster.resume_apiserver().await.unwrap();
+    repositories.ready().await.unwrap();
+    jobs.ready().await.unwrap();
+    assert_eq!(pulled(&scene, "slow", false).await["status"]["state"], "success");
+    scene.kubectl(&["delete", "repository", "slow", "--timeout=60s"]).await.unwrap();
+    assert_eq!(titles(&scene).await, expect(&[]));
 }

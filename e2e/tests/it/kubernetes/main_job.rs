@@ -161,3 +161,42 @@ async fn kubectl_tells_the_story_of_a_repository() {
     let explained = scene.kubectl(&["explain", "repository.spec.sync"]).await.unwrap();
     shows(&explained, &["FIELDS:", "intervalSeconds", "target"]);
 }
+
+#[tokio::test]
+async fn a_kind_that_the_settings_allow_is_followed_like_a_dashboard() {
+    let map = |value: &str| {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: limits}}\ndata: {{most: '{value}'}}\n")
+    };
+    let files = vec![("limits.yaml".to_owned(), map("10")), ("a.json".to_owned(), dashboard("a", "A"))];
+    let remote = Remote::new(files).await.unwrap();
+    let Some(scene) = Scene::shared(&[remote.origin()]).await.unwrap() else { return };
+    let rule = json!([{"op": "add", "path": "/rules/-", "value": {"apiGroups": [""], "resources": ["configmaps"],
+        "verbs": ["get", "list", "create", "patch", "delete"]}}]);
+    for role in [&scene.jobs.name, &scene.repositories.name] {
+        scene.kubectl(&["patch", "role", role, "--type=json", "-p", &rule.to_string()]).await.unwrap();
+        let account = format!("--as=system:serviceaccount:{}:{role}", scene.namespace.name());
+        eventually("the right is there", || async {
+            scene.kubectl(&["auth", "can-i", "create", "configmaps", &account]).await.map(Some)
+        })
+        .await
+        .unwrap();
+    }
+    let allowed = [("GF_PROVISIONING_RESOURCE_KINDS", "configmaps")];
+    let _controllers = (
+        scene.repository_controller(&allowed).await.unwrap(),
+        scene.jobs_controller(&allowed).await.unwrap(),
+    );
+    scene.create_repository("further", &remote.url()).await.unwrap();
+    scene.healthy("further").await.unwrap();
+    let done = pulled(&scene, "further", false).await;
+    assert_eq!(done["status"]["state"], "success", "{done:#}");
+    let found = scene.get(&["configmap", "limits"]).await.unwrap();
+    assert_eq!(found["data"]["most"], "10", "{found:#}");
+    assert_eq!(found["metadata"]["annotations"]["grafana.app/managerId"], "further", "{found:#}");
+    remote.commit(vec![("limits.yaml".into(), Some(map("20")))]).await.unwrap();
+    assert_eq!(pulled(&scene, "further", true).await["status"]["state"], "success");
+    assert_eq!(scene.get(&["configmap", "limits"]).await.unwrap()["data"]["most"], "20");
+    scene.kubectl(&["delete", "repository", "further", "--timeout=60s"]).await.unwrap();
+    let left = scene.names("configmaps").await.unwrap();
+    assert!(!left.contains(&"limits".to_owned()), "{left:?}");
+}

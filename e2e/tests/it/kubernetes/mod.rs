@@ -1,5 +1,6 @@
 //! A real kube-apiserver, with our operators under exactly the Roles of `deploy/`.
 
+mod api;
 mod faults;
 mod guide;
 mod jobs;
