@@ -68,7 +68,7 @@ async fn the_guide_to_kubernetes_leads_where_it_says() {
             .unwrap();
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{command}\n{out}{err}\nbefore it:\n{printed}");
-        printed.push_str(&format!("$ {command}\n{out}{err}"));
+        printed.extend(["$ ", &command, "\n", &out, &err]);
     }
     for expected in [
         "deployment.apps/windlass-jobs-controller",

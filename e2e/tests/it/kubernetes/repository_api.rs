@@ -1,4 +1,5 @@
-//! The sub-resources of repositories beside a real kube-apiserver: callers by TokenReview, rights by SubjectAccessReview.
+//! The sub-resources of repositories beside a real kube-apiserver: callers by `TokenReview`, rights by
+//! `SubjectAccessReview`.
 
 use std::time::Duration;
 

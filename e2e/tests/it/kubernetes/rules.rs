@@ -122,7 +122,7 @@ async fn every_rule_refuses_the_same_with_the_same_words_on_both_servers() {
                     assert!(!one.to_string().contains(CANARY), "{one}");
                 }
                 (one, other) => {
-                    differences.push(format!("{kind} {rule}:\n  real {one:?}\n  embedded {other:?}"))
+                    differences.push(format!("{kind} {rule}:\n  real {one:?}\n  embedded {other:?}"));
                 }
             }
         }
