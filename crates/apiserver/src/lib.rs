@@ -13,7 +13,8 @@
 //!
 //! # Intended differences from a real server
 //!
-//! * namespaces are implicit: an object may be created in a namespace that has no Namespace object;
+//! * namespaces are implicit: an object may be created in a namespace that has no Namespace object; deleting a
+//!   Namespace object deletes what is in the namespace, and a namespace without one has nothing to delete;
 //! * `secure.<field>.create` of custom kinds becomes a sealed Secret;
 //! * a create that carries a resourceVersion is refused with 400, where the real one answers 500;
 //! * definitions (CRDs) that the server was built with take the same spec and other labels, nothing else;

@@ -61,7 +61,8 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let old = context.inner.load(context.kind(), &current)?;
         let mut live = old.clone();
         metadata::of(&mut live).insert("resourceVersion".to_owned(), json!(current.revision.to_string()));
-        let (object, managers) = context.apply(Some(live), &applied, stored_owners(&current.value), &query)?;
+        let (object, managers) =
+            context.apply(Some(live), &applied, stored_owners(&current.value), &query)?;
         let mut object = context.finish(object)?;
         context.check_place(&object, &name)?;
         check_version(context.kind(), &name, &object, current.revision)?;
@@ -155,7 +156,10 @@ impl Context {
                 version if version.contains('/') => version.to_owned(),
                 version => format!("/{version}"),
             };
-            return Err(Failure::bad_request(format!("invalid object type: {shown}, Kind={}", field("kind"))));
+            return Err(Failure::bad_request(format!(
+                "invalid object type: {shown}, Kind={}",
+                field("kind")
+            )));
         }
         let metadata = object.get("metadata").and_then(Value::as_object);
         if metadata.and_then(|metadata| metadata.get("managedFields")).is_some_and(|sent| !sent.is_null()) {
@@ -186,9 +190,7 @@ impl Context {
         managers: Managers,
         conflicts: Vec<Conflict>,
     ) -> Result<(Option<Object>, Managers), Refused> {
-        let Some(allowed) = last_applied(live)
-            .and_then(|last| update.still_as(&last, live).ok())
-        else {
+        let Some(allowed) = last_applied(live).and_then(|last| update.still_as(&last, live).ok()) else {
             return Err(Refused::Conflicts(conflicts));
         };
         let left: Vec<Conflict> =
@@ -211,7 +213,9 @@ impl Context {
         };
         let mut record = applied.object.clone();
         applied.secrets.leave_out(&mut record);
-        if let Some(annotations) = metadata::of(&mut record).get_mut("annotations").and_then(Value::as_object_mut) {
+        if let Some(annotations) =
+            metadata::of(&mut record).get_mut("annotations").and_then(Value::as_object_mut)
+        {
             annotations.remove(metadata::LAST_APPLIED);
         }
         *annotation = json!(format!("{}\n", Value::Object(record)));
@@ -267,9 +271,7 @@ impl Context {
 
 /// A document from YAML or JSON. A key that stands twice is a problem, and the last of them counts.
 fn decode(bytes: &[u8]) -> Result<(Value, Option<String>)> {
-    let twice = |line: usize, key: &str| {
-        format!("line {line}: key {key:?} already set in map")
-    };
+    let twice = |line: usize, key: &str| format!("line {line}: key {key:?} already set in map");
     if let Ok(parsed) = json::parse(bytes) {
         let key = parsed.duplicates.first().and_then(|path| path.rsplit('.').next());
         return Ok((parsed.value, key.map(|key| twice(1, key))));
@@ -317,7 +319,9 @@ fn conflict(conflicts: &[Conflict]) -> Failure {
             format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
         }
     };
-    let causes =
-        conflicts.iter().map(|conflict| (path(conflict), format!("conflict with {}", shown(conflict)))).collect();
+    let causes = conflicts
+        .iter()
+        .map(|conflict| (path(conflict), format!("conflict with {}", shown(conflict))))
+        .collect();
     Failure::apply_conflict(message, causes)
 }

@@ -61,6 +61,7 @@ impl DeleteOptions {
             Self::from_query(&context.query)
         } else {
             let mut parsed = read_document(&context.parts.headers, &bytes)?.value;
+            check_kind(&parsed)?;
             if let Value::Object(fields) = &mut parsed {
                 // Null is absent.
                 fields.retain(|_, value| !value.is_null());
@@ -307,6 +308,16 @@ impl Context {
     pub(crate) fn is_over(&self, object: &Map<String, Value>) -> bool {
         let content = self.kind().builtin == Some(Builtin::Namespace) && garbage::holds_content(object);
         metadata::is_deleting(object) && metadata::finalizers(object).is_empty() && !content
+    }
+}
+
+/// The body of a deletion is `DeleteOptions`, or says nothing about its kind.
+fn check_kind(body: &Value) -> Result<()> {
+    match (body["kind"].as_str().unwrap_or_default(), body["apiVersion"].as_str().unwrap_or_default()) {
+        ("" | "DeleteOptions", _) => Ok(()),
+        (kind, version) => Err(Failure::bad_request(format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+        ))),
     }
 }
 

@@ -54,7 +54,8 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let mut document = served_document(&context, &current.value, current.revision)?;
         patch.apply(&mut document)?;
         let parsed = Parsed { value: document, duplicates: duplicates.clone() };
-        let Conformed { object, problems, sent } = conform(&context.target.served, parsed, query.field_validation)?;
+        let Conformed { object, problems, sent } =
+            conform(&context.target.served, parsed, query.field_validation)?;
         if query.field_validation == FieldValidation::Strict && !problems.is_empty() {
             return Err(strict_failure(&bytes, &context, &problems));
         }

@@ -32,7 +32,10 @@ async fn an_apply_creates_then_changes_then_leaves_alone() {
     assert_eq!(created["metadata"]["managedFields"][0]["fieldsV1"], json!({ "f:spec": { "f:size": {} } }));
     assert_eq!(created["metadata"]["managedFields"][0]["operation"], "Apply");
     let changed = apply(&server, "a", "fieldManager=one", &document(&json!({ "size": 4 }))).await.expect(200);
-    assert_eq!((changed["spec"]["size"].as_i64(), changed["metadata"]["generation"].as_i64()), (Some(4), Some(2)));
+    assert_eq!(
+        (changed["spec"]["size"].as_i64(), changed["metadata"]["generation"].as_i64()),
+        (Some(4), Some(2))
+    );
     let same = apply(&server, "a", "fieldManager=one", &document(&json!({ "size": 4 }))).await.expect(200);
     assert_eq!(same, changed);
 }
@@ -89,7 +92,8 @@ async fn a_raw_secret_value_is_sealed_and_shown_nowhere() {
     assert!(!refused.body.to_string().contains("canary"), "{refused:?}");
     refused.expect(422);
     // Not applying it any more removes it, and the Secret with it.
-    let gone = apply(&server, "a", "fieldManager=kubectl", &document(&json!({ "size": 3 }))).await.expect(200);
+    let gone =
+        apply(&server, "a", "fieldManager=kubectl", &document(&json!({ "size": 3 }))).await.expect(200);
     assert_eq!(gone.get("secure"), None, "{gone:#}");
     get(&server, &format!("{SECRETS}/{name}")).await.expect(404);
 }

@@ -175,9 +175,10 @@ async fn core_kinds_may_be_replaced_without_a_version() {
     let maps = "/api/v1/namespaces/default/configmaps";
     let body = json!({ "metadata": { "name": "a" }, "data": { "k": "v" } });
     post(&server, maps, &body).await.expect(201);
-    let replaced = put(&server, &format!("{maps}/a"), &json!({ "metadata": { "name": "a" }, "data": { "k": "w" } }))
-        .await
-        .expect(200);
+    let replaced =
+        put(&server, &format!("{maps}/a"), &json!({ "metadata": { "name": "a" }, "data": { "k": "w" } }))
+            .await
+            .expect(200);
     assert_eq!(replaced["data"]["k"], "w");
     let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     put(&server, &format!("{leases}/l"), &json!({ "metadata": { "name": "l" }, "spec": {} }))
