@@ -37,10 +37,17 @@ impl Window {
 
 /// How long replicas that take turns leave to each: enough for a claim to be granted and seen by the others, as this
 /// replica measures it on its own claims. A power of two times 50 ms, so that replicas mostly agree.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Step {
     /// The longest that was measured lately.
     lag: Duration,
+}
+
+impl Default for Step {
+    /// Cautious: a replica that has measured nothing yet is in nobody's way.
+    fn default() -> Self {
+        Self { lag: FIRST }
+    }
 }
 
 impl Step {
@@ -51,7 +58,7 @@ impl Step {
 
     pub(crate) fn length(&self, widest: Duration) -> Duration {
         let mut length = FIRST;
-        while length < self.lag * 2 && length < widest {
+        while length < self.lag * 3 && length < widest {
             length *= 2;
         }
         length
@@ -81,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_widen_the_window_up_to_the_cap_and_peace_closes_it() {
+    fn conflicts_widen_the_window_up_to_the_cap_and_wins_close_it() {
         let mut window = Window::new(Duration::from_secs(2));
         let mut widths = Vec::new();
         for _ in 0..7 {
@@ -99,13 +106,17 @@ mod tests {
     fn a_step_is_longer_than_what_claims_took_to_be_seen_and_shortens_again() {
         let widest = Duration::from_secs(2);
         let mut step = Step::default();
-        step.seen_after(Duration::from_millis(20));
+        assert_eq!(step.length(widest), Duration::from_millis(200));
+        let seen_often = |step: &mut Step| {
+            for _ in 0..100 {
+                step.seen_after(Duration::from_millis(15));
+            }
+        };
+        seen_often(&mut step);
         assert_eq!(step.length(widest), Duration::from_millis(50));
         step.seen_after(Duration::from_millis(90));
-        assert_eq!(step.length(widest), Duration::from_millis(200));
-        for _ in 0..100 {
-            step.seen_after(Duration::from_millis(20));
-        }
+        assert_eq!(step.length(widest), Duration::from_millis(400));
+        seen_often(&mut step);
         assert_eq!(step.length(widest), Duration::from_millis(50));
         step.seen_after(Duration::from_mins(1));
         assert!(step.length(widest) < 2 * widest);

@@ -164,13 +164,11 @@ where
         }
     }
     let each = |seconds: f64| seconds * 1e6 / total as f64;
-    let processor = match servers.is_empty() {
-        false => format!(
-            "processor: server {:.0} µs, clients {:.0} µs a write",
-            each(processor.1),
-            each(processor.0)
-        ),
-        true => format!("processor: {:.0} µs a write", each(processor.0)),
+    let processor = if servers.is_empty() {
+        format!("processor: {:.0} µs a write", each(processor.0))
+    } else {
+        let (server, clients) = (each(processor.1), each(processor.0));
+        format!("processor: server {server:.0} µs, clients {clients:.0} µs a write")
     };
     Ok(Rates { rates: Samples::new(rates), processor })
 }
