@@ -16,7 +16,7 @@ use windlass_auth::Caller;
 use windlass_lease_queue::kube::{InsertError, insert};
 
 use crate::answer::{Refusal, typed};
-use crate::request::{Target, object, read};
+use crate::request::{Target, object_with, read};
 use crate::state::RepositoryApi;
 
 /// Queues a job for the repository: 202 with the job. Grafana: `jobs.go`.
@@ -28,9 +28,14 @@ pub(crate) async fn create(
 ) -> Result<Response, Refusal> {
     target.admit(&state, caller.as_ref(), ("create", "jobs")).await?;
     let body = read(body).await?;
-    let mut spec: JobSpec = object(&body).map_err(|error| {
-        status::bad_request(format!("error decoding provisioning.Job from request: {error}"))
-    })?;
+    let undecodable =
+        |why: &str| status::bad_request(format!("error decoding provisioning.Job from request: {why}"));
+    let mut unknown = Vec::new();
+    let mut spec: JobSpec = object_with(&body, |field| unknown.push(format!("unknown field {field:?}")))
+        .map_err(|error| undecodable(&error.to_string()))?;
+    if !unknown.is_empty() {
+        return Err(undecodable(&format!("strict decoding error: {}", unknown.join(", "))).into());
+    }
     spec.repository.clone_from(&target.name);
     jobs::normalise(&mut spec).map_err(|error| status::bad_request(error.to_string()))?;
 

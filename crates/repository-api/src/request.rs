@@ -70,8 +70,17 @@ impl Target {
 
 /// A JSON object as a typed value. (A derived type would also take an array of its fields.)
 pub(crate) fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_json::Error> {
+    object_with(body, |_unknown| {})
+}
+
+/// As [`object`], and says which fields the type does not have, each as `pull.incremental`.
+pub(crate) fn object_with<T: DeserializeOwned>(
+    body: &[u8],
+    mut unknown: impl FnMut(String),
+) -> Result<T, serde_json::Error> {
     let fields: Map<String, Value> = serde_json::from_slice(body)?;
-    serde_json::from_value(Value::Object(fields))
+    // The path has a `?` for every option that it goes through.
+    serde_ignored::deserialize(Value::Object(fields), |path| unknown(path.to_string().replace(".?", "")))
 }
 
 /// The whole body, at most [`BODY_LIMIT`] bytes of it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use kube::Api;
 use tokio_util::sync::CancellationToken;
-use windlass_api::Repository;
+use windlass_api::{QuotaStatus, Repository};
 use windlass_runtime::{BoxError, LeaderElection, Leadership, Operator, Registry, Watch, WatchConfig};
 
 use crate::lead::{Current, Work};
@@ -49,6 +49,11 @@ impl Operator<windlass_launch::Context> for Repositories {
             resources: process.resources.clone(),
             sources: process.sources.clone(),
             rules: process.repository_rules.clone(),
+            limits: QuotaStatus {
+                max_repositories: process.settings.provisioning().max_repositories,
+                max_resources_per_repository: process.settings.provisioning().max_resources_per_repository,
+                updated_at: 0,
+            },
             clock: Arc::clone(&process.clock),
             metrics: RepositoryMetrics::new(&meter, &watch.store()),
             store: watch.store(),

@@ -7,7 +7,7 @@ use kube::Api;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use windlass_api::repositories::RepositoryRules;
-use windlass_api::{Job, JobSpec, Repository};
+use windlass_api::{Job, JobSpec, QuotaStatus, Repository};
 use windlass_auth::ApiClients;
 use windlass_lease_queue::kube::{InsertError, insert};
 use windlass_resources::Clients;
@@ -41,6 +41,8 @@ pub(crate) struct Context {
     pub(crate) resources: Clients,
     pub(crate) sources: Sources,
     pub(crate) rules: RepositoryRules,
+    /// How many there may be; when that was looked up is not filled in.
+    pub(crate) limits: QuotaStatus,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Store<Repository>,
     pub(crate) metrics: RepositoryMetrics,

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kube::Api;
 use windlass_api::conditions::{self, messages, reasons, types};
 use windlass_api::{
-    DeletionError, DeletionStatus, DeletionTarget, HealthErrorKind, HealthStatus, Repository,
+    DeletionError, DeletionStatus, DeletionTarget, HealthErrorKind, HealthStatus, QuotaStatus, Repository,
     RepositoryStatus,
 };
 use windlass_resources::check::Checked;
@@ -24,7 +24,11 @@ pub(crate) async fn write_check(
     checked: &Checked,
 ) -> Result<Repository, CallError> {
     let now = context.clock.now();
-    write(context, repository, |status, generation| apply_check(status, generation, checked, now)).await
+    write(context, repository, |status, generation| {
+        apply_check(status, generation, checked, now);
+        status.quota = Some(QuotaStatus { updated_at: now.as_millisecond(), ..context.limits.clone() });
+    })
+    .await
 }
 
 /// What a check found, as status: health, the `Ready` condition, errors by field, and that the generation was looked at.

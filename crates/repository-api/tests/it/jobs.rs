@@ -42,6 +42,16 @@ async fn a_job_is_queued_and_answered() {
 }
 
 #[tokio::test]
+async fn fields_that_a_job_does_not_have_are_named() {
+    let world = healthy().await;
+    let body = r#"{"action": "pull", "pull": {"incremental": true, "ful": 1}, "massage": "m"}"#;
+    let (reason, message) = refused(&world.send("POST", "test6/jobs", body).await, 400);
+    assert_eq!(reason, "BadRequest");
+    assert!(message.contains(r#"unknown field "massage", unknown field "pull.ful""#), "{message}");
+    assert!(world.requests.writes().is_empty());
+}
+
+#[tokio::test]
 async fn the_repository_of_the_path_wins_over_the_one_in_the_body() {
     let world = healthy().await;
     let (code, body) = world.send("POST", "test6/jobs", r#"{"pull": {}, "repository": "other"}"#).await;

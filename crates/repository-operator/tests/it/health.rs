@@ -39,7 +39,9 @@ pub(crate) async fn local(world: &World, extra: Value) -> std::path::PathBuf {
 async fn a_new_repository_is_checked_and_says_that_it_is_ready() {
     let git = GitServer::new().await;
     git.put(&[("a.json", "a", "A")]);
-    let world = World::with_git(&git);
+    let world = World::with_git(&git)
+        .set("provisioning.max_repositories", "9")
+        .set("provisioning.max_resources_per_repository", "70");
     let _process = world.start(register, PROVISIONING_REPO);
     world.create_repository("test6", git_spec(&git)).await;
     let repository =
@@ -48,6 +50,9 @@ async fn a_new_repository_is_checked_and_says_that_it_is_ready() {
     assert_eq!(repository.status.observed_generation, repository.metadata.generation.unwrap());
     assert!(repository.status.health.checked > 0);
     assert_eq!(repository.status.health.error, None);
+    let quota = repository.status.quota.clone().unwrap();
+    assert_eq!((quota.max_repositories, quota.max_resources_per_repository), (9, 70));
+    assert_eq!(quota.updated_at, repository.status.health.checked);
     assert!(repository.status.field_errors.is_empty());
     assert_eq!(git.requests(), 1);
 }
