@@ -420,6 +420,9 @@ fn is_same_folder(head: &Head, folder: &Folder, context: &Context) -> bool {
         && folder.title.as_ref().is_none_or(|title| head.spec.title.as_ref() == Some(title))
 }
 
+/// How kube-apiserver begins to say that what is applied does not fit the schema.
+const UNTYPED: &str = "failed to create typed patch object";
+
 /// Says what an API error means for a file (Grafana: jobs, error or warning).
 fn failure(kind: &Kind, name: &str, verb: &str, error: CallError) -> Failure {
     let is_folder = *kind == FOLDER;
@@ -433,6 +436,10 @@ fn failure(kind: &Kind, name: &str, verb: &str, error: CallError) -> Failure {
             }
         }
         CallError::Refused { code: 400 | 422, .. } => Reason::ResourceInvalid,
+        // A file with a field that the schema does not have, in server-side apply's own way of saying so.
+        CallError::Refused { code: 500, message, .. } if message.starts_with(UNTYPED) => {
+            Reason::ResourceInvalid
+        }
         _ => Reason::ApiError,
     };
     Failure::new(reason, format!("failed to {verb} {} {name:?}: {error}", what(kind)))

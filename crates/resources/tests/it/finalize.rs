@@ -10,7 +10,7 @@ use crate::world::World;
 
 const SAMPLE: &[(&str, &str)] = &[("a/b/deep.json", "deep"), ("a/x.json", "x"), ("top.json", "top")];
 
-fn job(world: &World) -> (Finalize, Arc<Mutex<Vec<String>>>) {
+pub(crate) fn job(world: &World) -> (Finalize, Arc<Mutex<Vec<String>>>) {
     let results = Arc::new(Mutex::new(Vec::new()));
     let collected = results.clone();
     let job = Finalize {

@@ -4,6 +4,7 @@
 mod apply;
 mod cut_short;
 mod finalize;
+mod further;
 mod incremental;
 #[path = "../../src/test_source.rs"]
 mod test_source;

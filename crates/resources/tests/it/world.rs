@@ -18,7 +18,7 @@ use windlass_auth::Caller;
 use windlass_git::{Change, ChangeKind, Diff, EntryKind, Source};
 use windlass_resources::apply::{self, Job, Options, Summary};
 use windlass_resources::plan::{self, Incremental};
-use windlass_resources::{Clients, Context, ItemResult, Managed, Plan, folders, managed};
+use windlass_resources::{Clients, Context, FurtherKinds, ItemResult, Managed, Plan, folders, managed};
 
 use crate::test_source::{self, Files, id};
 
@@ -74,6 +74,11 @@ impl Synced {
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::allowing(&[])
+    }
+
+    /// A world whose settings allow these kinds, too.
+    pub(crate) fn allowing(kinds: &[&str]) -> Self {
         let store = in_memory(&StoreOptions::default()).unwrap();
         let server = ApiServer::builder(store).crds(windlass_api::crds::all()).build().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -84,10 +89,16 @@ impl World {
             async move { watched(request, next, &record, &faults).await }
         }));
         let client = client_of(router, Caller::system("tests"));
+        Self { requests, fault, ..Self::over(client, "default", kinds) }
+    }
+
+    /// A world over any API server. Its requests are not recorded.
+    pub(crate) fn over(client: kube::Client, namespace: &str, kinds: &[&str]) -> Self {
+        let allowed = kinds.iter().map(|kind| kind.parse().unwrap()).collect();
         Self {
-            clients: Clients::same(client),
+            clients: Clients { further: FurtherKinds::new(client.clone(), allowed), ..Clients::same(client) },
             context: Context {
-                namespace: "default".to_owned(),
+                namespace: namespace.to_owned(),
                 repository: "test6".to_owned(),
                 title: "Test six".to_owned(),
                 target: SyncTarget::Instance,
@@ -97,8 +108,8 @@ impl World {
             options: Options::default(),
             cancel: CancellationToken::new(),
             past: Files::new(),
-            requests,
-            fault,
+            requests: Arc::default(),
+            fault: Arc::default(),
         }
     }
 
@@ -206,6 +217,10 @@ impl World {
         self.api("dashboard.grafana.app", "Dashboard", "dashboards")
     }
 
+    pub(crate) fn client(&self) -> kube::Client {
+        self.clients.dashboards.clone()
+    }
+
     pub(crate) fn folders(&self) -> Api<DynamicObject> {
         self.api("folder.grafana.app", "Folder", "folders")
     }
@@ -241,7 +256,8 @@ async fn watched(
     fault: &Mutex<Option<Fault>>,
 ) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let target = path.splitn(7, '/').nth(6).unwrap_or(&path).to_owned();
+    let before = if path.starts_with("/api/") { 5 } else { 6 };
+    let target = path.splitn(before + 1, '/').nth(before).unwrap_or(&path).to_owned();
     record.lock().unwrap().push(format!("{method} {target}"));
     let injected = fault.lock().unwrap().as_ref().and_then(|fault| fault(&method, &target));
     match injected {
