@@ -124,19 +124,8 @@ impl Program {
         if let Some(file) = self.find()? {
             return Ok(Some(file));
         }
-        if Command::new("go").arg("version").output().is_err() {
-            let advice = format!(
-                "{} is missing: install Go (https://go.dev/doc/install), with which it is built, or set {ASSETS} to a \
-                 folder that has it",
-                self.name()
-            );
-            if in_ci() {
-                bail!(advice);
-            }
-            say(&format!("skipped: {advice}"));
-            return Ok(None);
-        }
-        self.build().map(Some)
+        let instead = format!(", or set {ASSETS} to a folder that has it");
+        if has_go(self.name(), &instead)? { self.build().map(Some) } else { Ok(None) }
     }
 
     /// `<cache>/windlass/peers/<tool>-<version>/<program>`.
@@ -214,8 +203,23 @@ fn peers() -> PathBuf {
     cache_dir().join("peers")
 }
 
+/// Whether there is a Go to build `program` with. If not, that was said; with `CI=true` it is an error.
+pub(crate) fn has_go(program: &str, instead: &str) -> Result<bool> {
+    if Command::new("go").arg("version").output().is_ok() {
+        return Ok(true);
+    }
+    let advice = format!(
+        "{program} is missing: install Go (https://go.dev/doc/install), with which it is built{instead}"
+    );
+    if in_ci() {
+        bail!(advice);
+    }
+    say(&format!("skipped: {advice}"));
+    Ok(false)
+}
+
 /// Keeps others from building at the same time, until it is dropped.
-fn lock(folder: &Path) -> Result<File> {
+pub(crate) fn lock(folder: &Path) -> Result<File> {
     std::fs::create_dir_all(folder)?;
     let file = File::create(folder.join("lock"))?;
     match file.try_lock() {

@@ -1,11 +1,13 @@
 //! The real programs, end to end.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")]
 
+mod client_go;
 mod curl;
 mod demo;
 mod faults;
 mod hostile;
 mod kubectl;
+mod kubectl_work;
 mod kubernetes;
 mod operators;
 mod pull;
