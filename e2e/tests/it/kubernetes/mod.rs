@@ -3,6 +3,7 @@
 mod api;
 mod faults;
 mod guide;
+mod how_to;
 mod jobs;
 mod leader;
 mod main_job;
