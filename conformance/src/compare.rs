@@ -51,8 +51,12 @@ impl std::fmt::Display for Compared {
         }
         for step in &self.steps {
             writeln!(f, "  line {}: {}", step.line, step.summary)?;
+            // Where the answers are of different kinds, what else they hold differs of itself.
+            let is_other = step.differences.iter().any(|difference| difference.path == ".status");
             for difference in &step.differences {
-                writeln!(f, "{difference}")?;
+                if !is_other || matches!(difference.path.as_str(), ".status" | ".body" | ".body.message") {
+                    writeln!(f, "{difference}")?;
+                }
             }
         }
         Ok(())
