@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_apiserver::ApiServer;
 use windlass_apiserver::store::{self, StoreOptions};
 use windlass_auth::Caller;
+use windlass_cluster::Cluster;
 
 /// How long a definition may take to be served.
 const ESTABLISHED: Duration = Duration::from_secs(30);
@@ -116,7 +117,7 @@ impl Embedded {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
         tokio::spawn(windlass_auth::plain::serve(listener, router, shutdown.clone()));
-        let http = reqwest::Client::builder().user_agent("conformance/1").build()?;
+        let http = client().build()?;
         Ok(Self { server: Server::new(&url, None, http), shutdown })
     }
 
@@ -146,7 +147,7 @@ pub struct Pair {
 impl Pair {
     /// Both servers; `None` when there is no real one to be had.
     pub async fn start() -> Result<Option<Arc<Self>>> {
-        let Some(real) = real()? else { return Ok(None) };
+        let Some(real) = real().await? else { return Ok(None) };
         let definitions = crds()?;
         futures::future::try_join_all(definitions.iter().map(|definition| real.define(definition))).await?;
         let embedded = Embedded::start(definitions).await?;
@@ -164,15 +165,16 @@ impl Pair {
     }
 }
 
-fn real() -> Result<Option<Server>> {
-    let (Ok(url), Ok(token)) =
-        (std::env::var("WINDLASS_CONFORMANCE_URL"), std::env::var("WINDLASS_CONFORMANCE_TOKEN"))
-    else {
-        return Ok(None);
-    };
-    let http =
-        reqwest::Client::builder().user_agent("conformance/1").danger_accept_invalid_certs(true).build()?;
-    Ok(Some(Server::new(&url, Some(token), http)))
+/// The real server of this test run, as its administrator.
+async fn real() -> Result<Option<Server>> {
+    let Some(cluster) = Cluster::shared().await? else { return Ok(None) };
+    let authority = reqwest::Certificate::from_pem(&std::fs::read(cluster.ca_file())?)?;
+    let http = client().tls_certs_only([authority]).build()?;
+    Ok(Some(Server::new(cluster.url(), Some(cluster.admin_token().to_owned()), http)))
+}
+
+fn client() -> reqwest::ClientBuilder {
+    reqwest::Client::builder().user_agent("conformance/1").no_proxy()
 }
 
 /// The definitions of our own kinds and of those that only the scripts use.
