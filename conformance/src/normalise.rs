@@ -25,7 +25,10 @@ static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
         uid: Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").ok()?,
         time: Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").ok()?,
         age: Regex::new(r"^\d+(s|m|m\d+s)$").ok()?,
-        object_version: Regex::new(r"(ResourceVersion in (?:precondition|object meta): )(\d+)").ok()?,
+        object_version: Regex::new(
+            r"(ResourceVersion in (?:precondition: |object meta: |the precondition \(|record \())(\d+)",
+        )
+        .ok()?,
         store_version: Regex::new(
             r"((?:Too large resource version|current|too old resource version): )\d+( \(\d+\))?",
         )
@@ -54,6 +57,9 @@ impl Normaliser {
         let mut answer = answer.clone();
         self.learn_generated(&answer);
         self.value(&mut answer, "");
+        if answer["body"]["reason"] == "Invalid" {
+            settle_causes(&mut answer["body"]);
+        }
         answer
     }
 
@@ -68,10 +74,29 @@ impl Normaliser {
                     let shown = format!("{base}<generated-{}>", self.generated.len() + 1);
                     self.generated.push((name.to_owned(), shown));
                 }
+                if object.get("reason").is_some_and(|reason| reason == "Invalid") {
+                    self.learn_refused(&object["details"]);
+                }
                 object.values().for_each(|value| self.learn_generated(value));
             }
             Value::Array(items) => items.iter().for_each(|value| self.learn_generated(value)),
             _ => {}
+        }
+    }
+
+    /// A generated name that was refused together with what it was made of.
+    fn learn_refused(&mut self, details: &Value) {
+        let name = details["name"].as_str().unwrap_or_default();
+        let Some((at, _)) = name.char_indices().nth_back(4) else { return };
+        let base = &name[..at];
+        let shown = format!("Invalid value: {base:?}");
+        let is_generated = details["causes"].as_array().into_iter().flatten().any(|cause| {
+            cause["field"] == "metadata.generateName"
+                && cause["message"].as_str().is_some_and(|message| message.starts_with(&shown))
+        });
+        if is_generated {
+            let shown = format!("{base}<generated-{}>", self.generated.len() + 1);
+            self.generated.push((name.to_owned(), shown));
         }
     }
 
@@ -157,6 +182,38 @@ impl Normaliser {
             .object_version
             .replace_all(&text, |found: &Captures<'_>| format!("{}{}", &found[1], self.version(&found[2])))
             .into_owned()
+    }
+}
+
+/// The causes of an Invalid: once each, and of custom kinds sorted, as a real server says them in no order (it walks
+/// Go's maps). The message has to be made of its own causes, in their order, and says so.
+fn settle_causes(status: &mut Value) {
+    let group = status["details"]["group"].as_str().unwrap_or_default();
+    let is_custom = group.contains('.') && !group.ends_with(".k8s.io");
+    let message = status["message"].as_str().unwrap_or_default().to_owned();
+    let Some(Value::Array(causes)) = status.get_mut("details").and_then(|details| details.get_mut("causes")) else {
+        return;
+    };
+    let mut shown: Vec<String> = Vec::new();
+    let mut kept: Vec<Value> = Vec::new();
+    for cause in causes.drain(..) {
+        let (field, message) =
+            (cause["field"].as_str().unwrap_or_default(), cause["message"].as_str().unwrap_or_default());
+        let line = if field.is_empty() { message.to_owned() } else { format!("{field}: {message}") };
+        if !shown.contains(&line) {
+            shown.push(line);
+        }
+        if !kept.contains(&cause) {
+            kept.push(cause);
+        }
+    }
+    let told = if let [one] = shown.as_slice() { one.clone() } else { format!("[{}]", shown.join(", ")) };
+    if is_custom {
+        kept.sort_by_key(ToString::to_string);
+    }
+    *causes = kept;
+    if let Some(start) = message.strip_suffix(&told) {
+        status["message"] = Value::String(format!("{start}<causes>"));
     }
 }
 

@@ -63,14 +63,17 @@ async fn play_step(
         }
         Action::Read { name, amount } => {
             let watch = watches.get_mut(name).ok_or_else(|| format!("no watch {name} is open"))?;
-            json!({ "events": watch.read(*amount).await? })
+            json!({ "events": watch.read(amount).await? })
         }
     };
     for (name, path) in &step.captures {
         let body = answer.get("body").unwrap_or(&answer);
-        let value = match path::at(body, path) {
+        // A question mark: nothing there is an empty text.
+        let optional = path.starts_with('?');
+        let value = match path::at(body, path.trim_start_matches('?')) {
             Some(Value::String(text)) => text.clone(),
             Some(other) => other.to_string(),
+            None if optional => String::new(),
             None => return Err(format!("nothing at {path} to take: {answer}")),
         };
         values.insert(name.clone(), value);

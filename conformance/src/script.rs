@@ -64,7 +64,7 @@ pub enum Until {
 }
 
 /// How much [`Action::Read`] reads.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum Amount {
     /// That many events other than bookmarks.
     Events(usize),
@@ -72,6 +72,8 @@ pub enum Amount {
     End,
     /// Everything up to and with the next bookmark.
     Bookmark,
+    /// Everything up to and with the first event of the object of this name.
+    Named(String),
 }
 
 /// An HTTP request, its text not yet expanded.
@@ -119,6 +121,7 @@ impl Step {
                 Amount::Events(count) => format!("READ {name} {count}"),
                 Amount::End => format!("READ {name} end"),
                 Amount::Bookmark => format!("READ {name} bookmark"),
+                Amount::Named(object) => format!("READ {name} to {object}"),
             },
         }
     }
@@ -203,7 +206,10 @@ fn action(line: &str, lines: &[&str], at: &mut usize) -> Option<Action> {
             let amount = match amount {
                 "end" => Amount::End,
                 "bookmark" => Amount::Bookmark,
-                count => Amount::Events(count.parse().ok()?),
+                other => match other.strip_prefix("to ") {
+                    Some(object) => Amount::Named(object.to_owned()),
+                    None => Amount::Events(other.parse().ok()?),
+                },
             };
             Some(Action::Read { name: name.to_owned(), amount })
         }

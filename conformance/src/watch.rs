@@ -24,10 +24,10 @@ impl Watch {
     }
 
     /// The next events, as they came. Periodic bookmarks are left out, as they come by the clock.
-    pub(crate) async fn read(&mut self, amount: Amount) -> Result<Vec<Value>, String> {
+    pub(crate) async fn read(&mut self, amount: &Amount) -> Result<Vec<Value>, String> {
         let mut events = Vec::new();
         loop {
-            if matches!(amount, Amount::Events(count) if events.len() >= count) {
+            if matches!(amount, Amount::Events(count) if events.len() >= *count) {
                 return Ok(events);
             }
             let event = match tokio::time::timeout(DEADLINE, self.next()).await {
@@ -43,6 +43,10 @@ impl Watch {
                     return Ok(events);
                 }
                 (Some(event), _) if is_periodic(&event) => {}
+                (Some(event), Amount::Named(name)) if event["object"]["metadata"]["name"] == name.as_str() => {
+                    events.push(event);
+                    return Ok(events);
+                }
                 (Some(event), _) => events.push(event),
             }
         }

@@ -17,6 +17,8 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 #[derive(Debug, Clone)]
 pub(crate) struct Failure(Box<Status>);
 
+const PAGE_NOT_FOUND: &str = "404 page not found\n";
+
 /// What is wrong with one field of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldError {
@@ -49,14 +51,6 @@ impl FieldError {
 
     pub(crate) fn wrong_type(field: impl Into<String>, found: &str, detail: &str) -> Self {
         Self::new(field, "FieldValueTypeInvalid", with_detail(&format!("Invalid value: {found:?}"), detail))
-    }
-
-    /// The field and the JSON type that was found, if a value was of the wrong type.
-    pub(crate) fn type_mismatch(&self) -> Option<(&str, &str)> {
-        if self.reason != "FieldValueTypeInvalid" {
-            return None;
-        }
-        Some((&self.field, self.body.split('"').nth(1).unwrap_or_default()))
     }
 
     /// Whether rules are not looked at after this error.
@@ -212,6 +206,18 @@ impl Failure {
             .with_details(StatusDetails::default())
     }
 
+    /// Nothing is known of the path at all: the answer is a line of text, not a `Status`.
+    pub(crate) fn page_not_found() -> Self {
+        let mut failure = Self::from(status::error(404, "", PAGE_NOT_FOUND));
+        failure.0.reason = None;
+        failure
+    }
+
+    /// The path names nothing that is served in this group: core groups and custom ones say it differently.
+    pub(crate) fn no_path_in(group: &str) -> Self {
+        if group.is_empty() || group.ends_with(".k8s.io") { Self::unknown_path() } else { Self::page_not_found() }
+    }
+
     pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
         status::not_found(&kind.group, &kind.plural, name).into()
     }
@@ -288,7 +294,7 @@ impl Failure {
     }
 
     pub(crate) fn not_acceptable() -> Self {
-        status::not_acceptable("application/json, application/yaml").into()
+        status::not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf").into()
     }
 
     pub(crate) fn unsupported_media_type(accepted: &[&str]) -> Self {
@@ -328,7 +334,7 @@ impl Failure {
     }
 
     pub(crate) fn version_too_large(requested: u64, current: u64) -> Self {
-        let message = format!("Too large resource version: {requested}, current: {current}");
+        let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
         Self::from(status::timeout(message)).with_details(StatusDetails {
             causes: Some(vec![StatusCause {
                 reason: Some("ResourceVersionTooLarge".to_owned()),
@@ -411,11 +417,17 @@ impl Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let mut response = Response::new(Body::from(self.to_json()));
+        let is_page = self.0.reason.is_none() && self.0.message.as_deref() == Some(PAGE_NOT_FOUND);
+        let (kind, body) = if is_page {
+            ("text/plain; charset=utf-8", PAGE_NOT_FOUND.into())
+        } else {
+            ("application/json", self.to_json())
+        };
+        let mut response = Response::new(Body::from(body));
         *response.status_mut() =
             StatusCode::from_u16(status::code(&self.0)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         if let Some(seconds) = self.0.details.as_ref().and_then(|details| details.retry_after_seconds) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

@@ -16,11 +16,74 @@ pub(crate) struct Parsed {
 }
 
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, serde_json::Error> {
+    match parse_strict(bytes) {
+        Ok(parsed) => Ok(parsed),
+        // Go replaces what is no Unicode instead of refusing it.
+        Err(error) => match unicode(bytes) {
+            Some(bytes) => parse_strict(&bytes),
+            None => Err(error),
+        },
+    }
+}
+
+fn parse_strict(bytes: &[u8]) -> Result<Parsed, serde_json::Error> {
     let duplicates = RefCell::new(Vec::new());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = Seed { path: None, duplicates: &duplicates }.deserialize(&mut reader)?;
     reader.end()?;
     Ok(Parsed { value, duplicates: duplicates.into_inner() })
+}
+
+/// The document with U+FFFD in place of each byte that is no UTF-8 and of each half of a surrogate pair; `None` when
+/// it has neither.
+fn unicode(bytes: &[u8]) -> Option<Vec<u8>> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut out = String::with_capacity(text.len());
+    let mut changed = matches!(text, std::borrow::Cow::Owned(_));
+    let unit = |at: usize| {
+        let escape = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(escape, 16).ok()
+    };
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        let mut taken = c.len_utf8();
+        if c == '\\' {
+            taken = match (unit(at), unit(at + 6)) {
+                (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => 12,
+                (Some(0xd800..0xe000), _) => {
+                    changed = true;
+                    out.push('\u{fffd}');
+                    at += 6;
+                    continue;
+                }
+                // The escaped character, so that an escaped backslash starts no escape.
+                _ => 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
+            };
+        }
+        out.push_str(&text[at..at + taken]);
+        at += taken;
+    }
+    changed.then(|| out.into_bytes())
+}
+
+/// The name of a value's type, as Go's JSON errors say it.
+pub(crate) fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// A number as Go keeps it: whole when it can be, of 64 bits with a sign.
+fn whole(number: f64) -> Option<Number> {
+    // Display writes the shortest digits that read as the same number, and no exponent.
+    (number.fract() == 0.0).then(|| number.to_string().parse::<i128>().ok())?.and_then(|number| {
+        i64::try_from(number).map(Number::from).or_else(|_| u64::try_from(number).map(Number::from)).ok()
+    })
 }
 
 #[derive(Clone, Copy)]
@@ -77,11 +140,17 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
+        if i64::try_from(value).is_ok() {
+            return Ok(Value::Number(value.into()));
+        }
+        Ok(Value::Number(whole(value as f64).unwrap_or_else(|| value.into())))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+        whole(value)
+            .or_else(|| Number::from_f64(value))
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("number out of range"))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -131,6 +200,18 @@ mod tests {
         let parsed = parse(text.as_bytes()).unwrap();
         assert_eq!(parsed.value, serde_json::from_str::<Value>(text).unwrap());
         assert!(parsed.duplicates.is_empty());
+    }
+
+    #[test]
+    fn numbers_are_kept_as_go_keeps_them() {
+        let parsed = parse(b"[1.0, 1e3, -0, 0.5, 9223372036854775808, 1e300]").unwrap();
+        assert_eq!(parsed.value.to_string(), "[1,1000,0,0.5,9223372036854776000,1e+300]");
+    }
+
+    #[test]
+    fn what_is_no_unicode_is_replaced() {
+        let parsed = parse(b"[\"a\xffb\", \"\\ud83d x\", \"\\ud83d\\ude00\", \"\\\\ud83d\"]").unwrap();
+        assert_eq!(parsed.value, serde_json::json!(["a\u{fffd}b", "\u{fffd} x", "\u{1f600}", "\\ud83d"]));
     }
 
     #[test]

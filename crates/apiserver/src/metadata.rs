@@ -3,15 +3,16 @@
 use serde_json::{Map, Value, json};
 
 use crate::failure::{Failure, FieldError, Result};
+use crate::json;
 use crate::kinds::{Builtin, Kind, Served};
 use crate::names;
 
 /// The fields of `ObjectMeta` with the JSON type of each.
 const FIELDS: [(&str, &str); 15] = [
     ("annotations", "map"),
-    ("creationTimestamp", "string"),
+    ("creationTimestamp", "time"),
     ("deletionGracePeriodSeconds", "integer"),
-    ("deletionTimestamp", "string"),
+    ("deletionTimestamp", "time"),
     ("finalizers", "strings"),
     ("generateName", "string"),
     ("generation", "integer"),
@@ -74,24 +75,20 @@ pub(crate) fn conform(
     object: &mut Map<String, Value>,
     unknown: &mut Vec<String>,
 ) -> Result<()> {
-    let wrong = |found: &Value, field: &str, expected: &str| {
-        let found = match found {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
+    let wrong = |problem: &str| {
         Failure::bad_request(format!(
-            "{0} in version {1:?} cannot be handled as a {0}: json: cannot unmarshal {found} into Go struct field \
-             ObjectMeta.{field} of type {expected}",
+            "{0} in version {1:?} cannot be handled as a {0}: {problem}",
             kind.kind, served.version
         ))
     };
+    let is_core = kind.builtin.is_some();
     match object.get("metadata") {
         None | Some(Value::Null | Value::Object(_)) => {}
-        Some(other) => return Err(wrong(other, "metadata", "v1.ObjectMeta")),
+        Some(other) => {
+            let place =
+                if is_core { format!("struct field {}.metadata", kind.kind) } else { "value".to_owned() };
+            return Err(wrong(&unfit(other, &place, "v1.ObjectMeta")));
+        }
     }
     let metadata = of(object);
     metadata.remove("selfLink");
@@ -101,40 +98,15 @@ pub(crate) fn conform(
             unknown.push(format!("metadata.{name}"));
             return false;
         };
-        let field = format!("metadata.{name}");
-        let (fits, expected) = match *expected {
-            "string" => (value.is_string(), "string"),
-            "integer" => (value.is_i64(), "int64"),
-            "map" => {
-                if let Value::Object(map) = value {
-                    // A null in a map of strings is an empty string to Go.
-                    map.values_mut().filter(|value| value.is_null()).for_each(|value| *value = json!(""));
-                }
-                let fits = value.as_object().is_some_and(|map| map.values().all(Value::is_string));
-                (fits, "map[string]string")
-            }
-            "strings" => {
-                (value.as_array().is_some_and(|items| items.iter().all(Value::is_string)), "[]string")
-            }
-            "objects" => (
-                value.as_array().is_some_and(|items| items.iter().all(Value::is_object)),
-                "[]v1.OwnerReference",
-            ),
-            _ => (true, ""),
-        };
         if value.is_null() {
             return false;
         }
-        if !fits && failure.is_none() {
-            // What does not fit is the value itself, or one that it holds.
-            let found = match &*value {
-                Value::Object(map) if expected.starts_with("map") => {
-                    map.values().find(|value| !value.is_string())
-                }
-                Value::Array(items) => items.first(),
-                _ => None,
-            };
-            failure = Some(wrong(found.unwrap_or(value), &field, expected));
+        // A core kind's metadata is decoded within its object, a custom kind's alone.
+        let path = if is_core { format!("metadata.{name}") } else { name.clone() };
+        if failure.is_none()
+            && let Some(problem) = misfit(value, expected, &path)
+        {
+            failure = Some(wrong(&problem));
         }
         match value {
             Value::Object(map) => !map.is_empty(),
@@ -144,6 +116,52 @@ pub(crate) fn conform(
         }
     });
     failure.map_or(Ok(()), Err)
+}
+
+/// As Go says that a value does not fit where it stands.
+fn unfit(found: &Value, place: &str, expected: &str) -> String {
+    format!("json: cannot unmarshal {} into Go {place} of type {expected}", json::go_type(found))
+}
+
+/// Why a field of metadata is not of its type, in Go's words; null in a map of strings becomes an empty string.
+fn misfit(value: &mut Value, expected: &str, path: &str) -> Option<String> {
+    let place = format!("struct field ObjectMeta.{path}");
+    let plain = |value: &Value, fits: bool, expected: &str| (!fits).then(|| unfit(value, &place, expected));
+    match (expected, value) {
+        ("string", value) => plain(value, value.is_string(), "string"),
+        ("integer", value) => plain(value, value.is_i64(), "int64"),
+        ("time", Value::String(text)) => {
+            let is_time = text.is_empty() || text.parse::<jiff::Timestamp>().is_ok();
+            (!is_time).then(|| {
+                format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\"")
+            })
+        }
+        ("time", other) => Some(format!("json: cannot unmarshal {} into Go value of type string", json::go_type(other))),
+        ("map", Value::Object(map)) => {
+            map.values_mut().filter(|value| value.is_null()).for_each(|value| *value = json!(""));
+            map.values().find(|value| !value.is_string()).and_then(|value| plain(value, false, "string"))
+        }
+        ("map", other) => plain(other, false, "map[string]string"),
+        ("strings", Value::Array(items)) => {
+            items.iter().find(|item| !item.is_string()).and_then(|item| plain(item, false, "string"))
+        }
+        ("strings", other) => plain(other, false, "[]string"),
+        ("objects", Value::Array(items)) => items.iter().find_map(|item| match item {
+            Value::Object(owner) => owner.iter().find_map(|(name, value)| {
+                let (fits, expected) = match name.as_str() {
+                    "uid" => (value.is_string(), "types.UID"),
+                    "apiVersion" | "kind" | "name" => (value.is_string(), "string"),
+                    "controller" | "blockOwnerDeletion" => (value.is_boolean(), "bool"),
+                    _ => (true, ""),
+                };
+                let place = format!("struct field OwnerReference.{path}.{name}");
+                (!fits && !value.is_null()).then(|| unfit(value, &place, expected))
+            }),
+            other => plain(other, false, "v1.OwnerReference"),
+        }),
+        ("objects", other) => plain(other, false, "[]v1.OwnerReference"),
+        _ => None,
+    }
 }
 
 /// Everything that is wrong with the metadata of a new or changed object.
@@ -157,11 +175,18 @@ pub(crate) fn validate(kind: &Kind, object: &Map<String, Value>) -> Vec<FieldErr
     } else if kind.free_names() {
         names::free_problems
     } else {
-        names::subdomain_problems
+        names::name_problems
     };
     if !generate.is_empty() {
-        // The suffix makes up for a trailing dash.
-        for problem in problems(&format!("{}a", generate.strip_suffix('-').unwrap_or(generate))) {
+        // The suffix makes up for a trailing dash. A real server cuts one character more.
+        let base = match generate.strip_suffix('-') {
+            Some(base) if !base.is_empty() => {
+                let last = base.char_indices().next_back().map_or(0, |(at, _)| at);
+                format!("{}a", &base[..last])
+            }
+            _ => generate.to_owned(),
+        };
+        for problem in problems(&base) {
             errors.push(FieldError::invalid("metadata.generateName", &value(generate), &problem));
         }
     }
@@ -186,43 +211,64 @@ pub(crate) fn validate(kind: &Kind, object: &Map<String, Value>) -> Vec<FieldErr
         names::check_annotations(annotations, &mut errors);
     }
     check_owners(metadata.get("ownerReferences"), &mut errors);
-    for finalizer in finalizers(object) {
+    check_finalizers(kind, &finalizers(object), &mut errors);
+    errors
+}
+
+fn check_finalizers(kind: &Kind, finalizers: &[&str], errors: &mut Vec<FieldError>) {
+    const FIELD: &str = "metadata.finalizers";
+    const STANDARD: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
+    for finalizer in finalizers {
         for problem in names::qualified_problems(finalizer) {
-            errors.push(FieldError::invalid("metadata.finalizers", &value(finalizer), &problem));
+            errors.push(FieldError::invalid(FIELD, &json!(finalizer), &problem));
         }
     }
-    errors
+    if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.push(FieldError::invalid(FIELD, &json!(finalizers), detail));
+    }
+    if kind.builtin.is_none() {
+        return;
+    }
+    for (index, finalizer) in finalizers.iter().enumerate() {
+        if !finalizer.contains('/') && !STANDARD.contains(finalizer) {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(format!("{FIELD}[{index}]"), &json!(finalizer), detail));
+        }
+    }
 }
 
 fn check_owners(owners: Option<&Value>, errors: &mut Vec<FieldError>) {
     const FIELD: &str = "metadata.ownerReferences";
-    let mut controller: Option<&str> = None;
+    let mut controller: Option<String> = None;
     for owner in owners.and_then(Value::as_array).into_iter().flatten() {
         let field = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
-        if field("apiVersion").is_empty() {
-            let found = Value::String(String::new());
-            errors.push(FieldError::invalid(
-                format!("{FIELD}.apiVersion"),
-                &found,
-                "version must not be empty",
-            ));
+        let api_version = field("apiVersion");
+        // More than one slash is no version.
+        if api_version.is_empty() || api_version.matches('/').count() > 1 {
+            let detail = "version must not be empty";
+            errors.push(FieldError::invalid(format!("{FIELD}.apiVersion"), &json!(api_version), detail));
         }
         for name in ["kind", "name", "uid"] {
             if field(name).is_empty() {
-                let found = Value::String(String::new());
-                errors.push(FieldError::invalid(format!("{FIELD}.{name}"), &found, "must not be empty"));
+                errors.push(FieldError::invalid(format!("{FIELD}.{name}"), &json!(""), "must not be empty"));
             }
         }
+        if (api_version, field("kind")) == ("v1", "Event") {
+            errors.push(FieldError::invalid(FIELD, owner, "/v1, Kind=Event is disallowed from being an owner"));
+        }
         if owner.get("controller") == Some(&Value::Bool(true)) {
-            if let Some(first) = controller {
-                let detail = format!(
-                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
-                     and {}",
-                    field("name")
-                );
-                errors.push(FieldError::invalid(FIELD, owner, &detail));
+            let name = format!("{}/{}", field("kind"), field("name"));
+            match &controller {
+                None => controller = Some(name),
+                Some(first) => {
+                    let detail = format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in references for \
+                         {first} and {name}"
+                    );
+                    errors.push(FieldError::invalid(FIELD, owners.unwrap_or(owner), &detail));
+                }
             }
-            controller = Some(field("name"));
         }
     }
 }

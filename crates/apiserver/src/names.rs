@@ -51,11 +51,20 @@ fn is_name_part(text: &str) -> bool {
     }
 }
 
-/// What is wrong with a DNS subdomain, the rule for most names.
+/// What is wrong with a DNS subdomain, the rule for most prefixes.
 pub(crate) fn subdomain_problems(text: &str) -> Vec<String> {
+    subdomain(text, "bytes")
+}
+
+/// What is wrong with the name of an object of most kinds. The real server words one thing of the same rule otherwise.
+pub(crate) fn name_problems(text: &str) -> Vec<String> {
+    subdomain(text, "characters")
+}
+
+fn subdomain(text: &str, unit: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 253 {
-        problems.push("must be no more than 253 bytes".to_owned());
+        problems.push(format!("must be no more than 253 {unit}"));
     }
     if !text.split('.').all(is_label) {
         problems.push(SUBDOMAIN_TEXT.to_owned());
@@ -108,7 +117,7 @@ pub(crate) fn qualified_problems(text: &str) -> Vec<String> {
         None => text,
         Some((_, name)) if name.contains('/') => {
             return vec![format!(
-                "a qualified name {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+                "a valid label key {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
                 QUALIFIED_TEXT.trim_start_matches("name part ")
             )];
         }

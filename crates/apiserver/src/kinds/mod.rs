@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fields::{self, Shape};
 use crate::schema::Schema;
+use crate::selector::Selectable;
 use crate::table::Column;
 
 /// One kind of object: what is stored under one (group, plural).
@@ -115,6 +116,11 @@ impl Kind {
     /// Whether values of this kind are sealed at rest.
     pub(crate) fn sealed(&self) -> bool {
         self.builtin == Some(Builtin::Secret)
+    }
+
+    /// Whether documents of this kind may hold secrets: errors do not repeat them.
+    pub(crate) fn may_hold_secrets(&self) -> bool {
+        self.sealed() || (self.builtin.is_none() && self.stored().schema.has_property("secure"))
     }
 
     pub(crate) fn stored(&self) -> &Served {
@@ -266,6 +272,13 @@ pub(crate) struct ServedKind {
 impl ServedKind {
     pub(crate) fn served(&self) -> &Served {
         &self.kind.versions[self.version]
+    }
+
+    /// What lists and watches of this version can select by.
+    pub(crate) fn selectable(&self) -> Selectable<'_> {
+        let paths = &self.served().selectable;
+        let generic = self.kind.builtin.is_some() && paths.is_empty();
+        Selectable { paths, namespaced: self.kind.namespaced, generic }
     }
 }
 

@@ -5,9 +5,13 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
-use super::protobuf;
-use crate::failure::{Failure, Result};
+use serde_json::{Map, Value};
+
+use super::{json_error, protobuf};
+use crate::failure::{Failure, FieldError, Result};
 use crate::json::{self, Parsed};
+use crate::kinds::ServedKind;
+use crate::metadata;
 
 /// The largest body that is read, as on a real server.
 pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -23,23 +27,165 @@ pub(crate) async fn read_bytes(body: Body) -> Result<Bytes> {
 /// A document from JSON or YAML (or a core kind from protobuf), as the content type says; JSON when it says
 /// nothing.
 pub(crate) fn read_document(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed> {
+    read(headers, bytes).map_err(|unreadable| match unreadable {
+        Unreadable::Media => Failure::unsupported_media_type(MEDIA_TYPES),
+        Unreadable::Text(problem) => Failure::bad_request(problem),
+    })
+}
+
+/// As [`read_document`], for an object of this kind: what names another kind or version is refused.
+pub(crate) fn read_object(served: &ServedKind, headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed> {
+    let unrecognized = |problem: &str| {
+        let kind = &served.kind.kind;
+        // Documents that may hold secrets are not repeated.
+        let shown = if served.kind.may_hold_secrets() { String::new() } else { format!(" ({})", summary(bytes)) };
+        Failure::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): {problem}{shown}"
+        ))
+    };
+    let mut parsed = read(headers, bytes).map_err(|unreadable| match unreadable {
+        Unreadable::Media => Failure::unsupported_media_type(MEDIA_TYPES),
+        Unreadable::Text(problem) => unrecognized(&problem),
+    })?;
+    if parsed.value.is_null() && served.kind.builtin.is_some() {
+        parsed.value = Value::Object(Map::new());
+    }
+    let not_a_type = |found: &Value, place: &str| {
+        unrecognized(&format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go {place}",
+            json::go_type(found)
+        ))
+    };
+    let empty = Map::new();
+    let object = match &parsed.value {
+        Value::Object(object) => object,
+        Value::Null => &empty,
+        other => return Err(not_a_type(other, META_TYPE)),
+    };
+    for field in ["apiVersion", "kind"] {
+        if let Some(found) = object.get(field).filter(|found| !found.is_string() && !found.is_null()) {
+            return Err(not_a_type(found, &format!("struct field .{field} of type string")));
+        }
+    }
+    check_type(served, object, || {
+        if served.kind.may_hold_secrets() {
+            return unrecognized("Object 'Kind' is missing in the body of the request");
+        }
+        let text = String::from_utf8_lossy(bytes);
+        unrecognized(&format!("Object 'Kind' is missing in '{}'", text.trim_end()))
+    })?;
+    Ok(parsed)
+}
+
+const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// What a document is first read as, as Go prints it.
+const META_TYPE: &str = "value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+                         \"json:\\\"kind,omitempty\\\"\" }";
+
+/// Kinds of the core group that a real server knows and reads before it refuses them.
+const CORE_KINDS: &[&str] = &[
+    "ConfigMap",
+    "Endpoints",
+    "Event",
+    "LimitRange",
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Pod",
+    "PodTemplate",
+    "ReplicationController",
+    "ResourceQuota",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+];
+
+enum Unreadable {
+    /// The content type is none that is read.
+    Media,
+    /// The bytes are not of their content type.
+    Text(String),
+}
+
+fn read(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed, Unreadable> {
     let kind = headers.get(header::CONTENT_TYPE).map_or(Ok(""), |value| value.to_str()).unwrap_or("?");
-    match kind.split(';').next().unwrap_or_default().trim() {
+    match kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
         "" | "application/json" => json::parse(bytes).map_err(|error| {
-            Failure::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
+            let problem = json_error::syntax_error(bytes).unwrap_or_else(|| error.to_string());
+            Unreadable::Text(format!("couldn't get version/kind; json parse error: {problem}"))
         }),
         "application/yaml" | "text/yaml" | "application/x-yaml" => {
             let text = std::str::from_utf8(bytes)
-                .map_err(|_| Failure::bad_request("error converting YAML to JSON: yaml: invalid UTF-8"))?;
+                .map_err(|_| Unreadable::Text("yaml: invalid UTF-8".to_owned()))?;
             let value = windlass_api::yaml::parse(text)
-                .map_err(|error| Failure::bad_request(format!("error converting YAML to JSON: {error}")))?;
+                .map_err(|error| Unreadable::Text(format!("yaml: {error}")))?;
             Ok(Parsed { value, duplicates: Vec::new() })
         }
         "application/vnd.kubernetes.protobuf" => {
-            let value = protobuf::decode(bytes)
-                .ok_or_else(|| Failure::unsupported_media_type(&["application/json", "application/yaml"]))?;
+            let value = protobuf::decode(bytes).ok_or(Unreadable::Media)?;
             Ok(Parsed { value, duplicates: Vec::new() })
         }
-        _ => Err(Failure::unsupported_media_type(&["application/json", "application/yaml"])),
+        _ => Err(Unreadable::Media),
     }
+}
+
+/// The start of a body: as text if it looks like JSON, else its bytes in hexadecimal.
+fn summary(bytes: &[u8]) -> String {
+    const MAX: usize = 30;
+    let start = &bytes[..bytes.len().min(MAX)];
+    let more = if bytes.len() > MAX { " ..." } else { "" };
+    match bytes.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(start)),
+        Some(_) => {
+            let hex: String = start.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{hex}{more}")
+        }
+    }
+}
+
+/// Whether the document is of this kind and version.
+fn check_type(
+    served: &ServedKind,
+    object: &Map<String, Value>,
+    without_kind: impl FnOnce() -> Failure,
+) -> Result<()> {
+    let (kind, version) = (&*served.kind, served.served());
+    let field = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, found) = (field("apiVersion"), field("kind"));
+    if kind.builtin.is_some() {
+        let api_version = if api_version.is_empty() { version.api_version.as_str() } else { api_version };
+        let found = if found.is_empty() { kind.kind.as_str() } else { found };
+        if api_version == version.api_version && found == kind.kind {
+            return Ok(());
+        }
+        let number = api_version.rsplit('/').next().unwrap_or_default();
+        let why = if api_version == version.api_version && CORE_KINDS.contains(&found) && version.api_version == "v1" {
+            format!("converting ({number}.{found}) to (core.{}): unknown conversion", kind.kind)
+        } else {
+            format!(
+                "no kind {found:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+            )
+        };
+        return Err(Failure::bad_request(format!(
+            "{found} in version {number:?} cannot be handled as a {}: {why}",
+            kind.kind
+        )));
+    }
+    if found.is_empty() {
+        return Err(without_kind());
+    }
+    if api_version != version.api_version {
+        return Err(Failure::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({})",
+            version.api_version
+        )));
+    }
+    if found != kind.kind {
+        let error = FieldError::invalid("kind", &found.into(), &format!("must be {}", kind.kind));
+        return Err(Failure::invalid(found, &kind.group, metadata::text(object, "name"), vec![error]));
+    }
+    Ok(())
 }

@@ -87,7 +87,7 @@ impl Route {
             ["openapi", "v3", "apis", group, version] => {
                 Ok(Self::OpenApi { group: (*group).to_owned(), version: (*version).to_owned() })
             }
-            _ => Err(Failure::unknown_path()),
+            _ => Err(Failure::page_not_found()),
         }
     }
 
@@ -102,20 +102,22 @@ impl Route {
             [plural] => (plural, None, None),
             [plural, name] => (plural, Some(*name), None),
             [plural, name, sub] => (plural, Some(*name), Some(*sub)),
-            _ => return Err(Failure::unknown_path()),
+            _ => return Err(Failure::no_path_in(group)),
         };
-        let served = registry.find(group, version, plural).ok_or_else(Failure::unknown_path)?;
+        let served = registry.find(group, version, plural).ok_or_else(|| Failure::no_path_in(group))?;
+        let (is_core, namespaced) = (served.kind.builtin.is_some(), served.kind.namespaced);
+        if namespace.is_some() != namespaced && (!namespaced || name.is_some()) {
+            return Err(Failure::no_path_in(group));
+        }
+        if name == Some("") || namespace.as_deref() == Some("") {
+            return Err(Failure::no_path_in(group));
+        }
         let status = match sub {
             None => false,
             Some("status") if served.served().status_subresource => true,
-            Some(_) => return Err(Failure::unknown_path()),
+            Some(_) if is_core => return Err(Failure::unknown_path()),
+            Some(_) => return Err(Failure::not_found(&served.kind, name.unwrap_or_default())),
         };
-        if namespace.is_some() != served.kind.namespaced && (!served.kind.namespaced || name.is_some()) {
-            return Err(Failure::unknown_path());
-        }
-        if name == Some("") || namespace.as_deref() == Some("") {
-            return Err(Failure::unknown_path());
-        }
         Ok(Self::Resource(Target { served, namespace, name: name.map(str::to_owned), status }))
     }
 }

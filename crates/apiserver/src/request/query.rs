@@ -5,7 +5,7 @@ use http::Uri;
 use serde_json::Value;
 
 use crate::failure::{Failure, FieldError, Result};
-use crate::kinds::Served;
+use crate::kinds::ServedKind;
 use crate::selector::{FieldSelector, LabelSelector};
 
 /// The parameters of a query string, in order.
@@ -39,25 +39,34 @@ impl Query {
             .is_some_and(|(_, value)| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
-    fn number(&self, name: &str) -> Result<Option<u64>> {
-        let Some(text) = self.get(name) else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| {
-            Failure::bad_request(format!(
-                "{name}: Invalid value: {text:?}: must be a number that is not negative"
-            ))
+    /// A parameter that is a number, read as Go reads it.
+    fn number(&self, name: &str) -> Result<Option<i64>> {
+        let Some((_, text)) = self.0.iter().find(|(key, _)| key == name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
+            Failure::bad_request(go_number_error("ParseInt", text, &error))
         })
     }
 
     /// `resourceVersion` as a number; 0 is "any".
     pub(crate) fn version(&self) -> Result<Option<u64>> {
         let Some(text) = self.get("resourceVersion") else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| {
-            Failure::bad_request(format!(
-                "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing \
-                 {text:?}: invalid syntax"
-            ))
+        text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
+            let problem = go_number_error("ParseUint", text, &error);
+            // A list says more than a watch does.
+            let prefix = if self.flag("watch") { "" } else { "invalid resource version: " };
+            Failure::bad_request(format!("{prefix}resourceVersion: Invalid value: {text:?}: {problem}"))
         })
     }
+}
+
+/// The error of Go's `strconv`.
+fn go_number_error(function: &str, text: &str, error: &std::num::ParseIntError) -> String {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    let why = match error.kind() {
+        PosOverflow | NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    format!("strconv.{function}: parsing {text:?}: {why}")
 }
 
 /// How a list's resourceVersion is meant.
@@ -84,95 +93,89 @@ pub(crate) struct ListQuery {
 
 impl ListQuery {
     /// Of a list of objects in this version of their kind.
-    pub(crate) fn parse(query: &Query, served: &Served) -> Result<Self> {
-        let version_match = match query.get("resourceVersionMatch") {
-            None => None,
-            Some("Exact") => Some(VersionMatch::Exact),
-            Some("NotOlderThan") => Some(VersionMatch::NotOlderThan),
-            Some(other) => {
-                let error = FieldError::not_supported(
-                    "resourceVersionMatch",
-                    &Value::String(other.to_owned()),
-                    &["Exact".to_owned(), "NotOlderThan".to_owned(), String::new()],
-                );
-                return Err(list_options(vec![error]));
-            }
-        };
+    pub(crate) fn parse(query: &Query, served: &ServedKind) -> Result<Self> {
+        let version_match = query.get("resourceVersionMatch");
+        let number = |name: &str| query.number(name).map(|number| number.filter(|number| *number > 0));
         let parsed = Self {
             labels: LabelSelector::parse(query.get("labelSelector").unwrap_or_default())?,
-            fields: FieldSelector::parse(query.get("fieldSelector").unwrap_or_default(), &served.selectable)?
-                .stored(served.renames),
-            limit: usize::try_from(query.number("limit")?.unwrap_or_default()).unwrap_or(usize::MAX),
+            fields: FieldSelector::parse(query.get("fieldSelector").unwrap_or_default(), served.selectable())?
+                .stored(served.served().renames),
+            limit: number("limit")?.map_or(0, |limit| usize::try_from(limit).unwrap_or(usize::MAX)),
             continue_token: query.get("continue").map(str::to_owned),
-            version: query.version()?,
-            version_match,
+            version: None,
+            version_match: match version_match {
+                Some("Exact") => Some(VersionMatch::Exact),
+                Some("NotOlderThan") => Some(VersionMatch::NotOlderThan),
+                _ => None,
+            },
             watch: query.flag("watch"),
             bookmarks: query.flag("allowWatchBookmarks"),
             send_initial_events: query.get("sendInitialEvents").map(|_| query.flag("sendInitialEvents")),
-            timeout_seconds: query.number("timeoutSeconds")?,
+            timeout_seconds: number("timeoutSeconds")?.map(i64::unsigned_abs),
         };
-        parsed.check()?;
-        Ok(parsed)
-    }
-
-    /// The combinations that are refused, as a real server refuses them.
-    fn check(&self) -> Result<()> {
-        let refuse =
-            |field: &str, detail: &str| Err(list_options(vec![FieldError::forbidden(field, detail)]));
-        let with_continue = self.continue_token.is_some();
-        if self.watch {
-            if with_continue {
-                return refuse("continue", "continue is forbidden for watch");
-            }
-            if self.send_initial_events.is_some() {
-                if self.version_match != Some(VersionMatch::NotOlderThan) {
-                    return refuse(
-                        "resourceVersionMatch",
-                        "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                    );
-                }
-            } else if self.version_match.is_some() {
-                return refuse(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                );
-            }
-            return Ok(());
+        let errors = parsed.check(version_match, query.get("resourceVersion"));
+        if !errors.is_empty() {
+            return Err(Failure::invalid("ListOptions", "meta.k8s.io", "", errors));
         }
-        if self.send_initial_events.is_some() {
-            return refuse("sendInitialEvents", "sendInitialEvents is forbidden for list");
-        }
-        if self.version_match.is_some() {
-            if self.version.is_none() {
-                return refuse(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
-                );
-            }
-            if with_continue {
-                return refuse(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden when continue is provided",
-                );
-            }
-            if self.version_match == Some(VersionMatch::Exact) && self.version == Some(0) {
-                return refuse(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-                );
-            }
-        }
-        if with_continue && self.version.is_some_and(|version| version > 0) {
+        let version = query.version()?;
+        if !parsed.watch && parsed.continue_token.is_some() && version.is_some_and(|version| version > 0) {
             return Err(Failure::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        Ok(())
+        Ok(Self { version, ..parsed })
     }
-}
 
-fn list_options(errors: Vec<FieldError>) -> Failure {
-    Failure::invalid("ListOptions", "meta.k8s.io", "", errors)
+    /// The combinations that are refused, as a real server refuses them.
+    fn check(&self, version_match: Option<&str>, version: Option<&str>) -> Vec<FieldError> {
+        const MATCH: &str = "resourceVersionMatch";
+        let mut errors = Vec::new();
+        let mut refuse =
+            |holds: bool, field: &str, detail: &str| errors.extend(holds.then(|| FieldError::forbidden(field, detail)));
+        let with_continue = self.continue_token.is_some();
+        let initial = self.send_initial_events.is_some();
+        let not_older = version_match == Some("NotOlderThan");
+        if self.watch {
+            refuse(
+                initial && !not_older,
+                MATCH,
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            );
+            if let Some(wanted) = version_match {
+                refuse(
+                    !initial,
+                    MATCH,
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                );
+                if !not_older {
+                    errors.push(FieldError::not_supported(MATCH, &wanted.into(), &["NotOlderThan".to_owned()]));
+                }
+                let detail = "resourceVersionMatch is forbidden when continue is provided";
+                errors.extend(with_continue.then(|| FieldError::forbidden(MATCH, detail)));
+            }
+            return errors;
+        }
+        if let Some(wanted) = version_match {
+            refuse(
+                version.is_none(),
+                MATCH,
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            );
+            refuse(with_continue, MATCH, "resourceVersionMatch is forbidden when continue is provided");
+            if self.version_match.is_none() {
+                let allowed = ["Exact", "NotOlderThan", ""].map(str::to_owned);
+                errors.push(FieldError::not_supported(MATCH, &wanted.into(), &allowed));
+            }
+            if wanted == "Exact" && version == Some("0") {
+                let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                errors.push(FieldError::forbidden(MATCH, detail));
+            }
+        }
+        if initial {
+            errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        }
+        errors
+    }
 }
 
 /// What is done about fields that the schema does not know.

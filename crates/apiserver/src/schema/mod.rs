@@ -3,6 +3,7 @@
 mod defaults;
 mod node;
 mod prune;
+mod typed;
 mod validate;
 
 use std::collections::BTreeMap;

@@ -17,9 +17,9 @@ impl Schema {
         if value.is_null() && self.nullable {
             return;
         }
-        if let Some(expected) = self.mismatch(value) {
+        let mismatch = self.mismatch(value);
+        if let Some(expected) = mismatch {
             errors.push(wrong_type(path, expected, value));
-            return;
         }
         if let Some(allowed) = &self.rules.one_of_values
             && !allowed.contains(value)
@@ -29,6 +29,9 @@ impl Schema {
                 .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
                 .collect();
             errors.push(FieldError::not_supported(path.clone(), value, &allowed));
+        }
+        if mismatch.is_some() {
+            return;
         }
         match value {
             Value::Object(object) => self.check_object(object, path, errors),
@@ -45,7 +48,7 @@ impl Schema {
     }
 
     /// The type that was expected, if the value has another.
-    fn mismatch(&self, value: &Value) -> Option<&'static str> {
+    pub(super) fn mismatch(&self, value: &Value) -> Option<&'static str> {
         let whole = |value: &Value| {
             value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
         };
@@ -138,14 +141,13 @@ impl Schema {
     fn check_string(&self, text: &str, path: &str, errors: &mut Vec<FieldError>) {
         let value = || Value::String(text.to_owned());
         let length = text.chars().count() as u64;
-        if let Some(min) = self.rules.min_length.filter(|min| length < *min) {
-            let detail = format!("{path} in body should be at least {min} chars long");
-            errors.push(FieldError::invalid(path, &value(), &detail));
-        }
+        // The first of these is said, not all.
         if let Some(max) = self.rules.max_length.filter(|max| length > *max) {
             errors.push(FieldError::too_long(path, max));
-        }
-        if let Some((pattern, regex)) = &self.rules.pattern
+        } else if let Some(min) = self.rules.min_length.filter(|min| length < *min) {
+            let detail = format!("{path} in body should be at least {min} chars long");
+            errors.push(FieldError::invalid(path, &value(), &detail));
+        } else if let Some((pattern, regex)) = &self.rules.pattern
             && !regex.is_match(text)
         {
             let detail = format!("{path} in body should match '{pattern}'");
@@ -155,7 +157,7 @@ impl Schema {
             && !has_format(text, format)
         {
             let detail = format!("{path} in body must be of type {format}: {text:?}");
-            errors.push(FieldError::invalid(path, &value(), &detail));
+            errors.push(FieldError::wrong_type(path, text, &detail));
         }
     }
 
@@ -185,27 +187,42 @@ impl Schema {
         for schema in &rules.all_of {
             schema.check(value, path, errors);
         }
+        let problems = |schema: &Schema| {
+            let mut errors = Vec::new();
+            schema.check(value, &mut path.clone(), &mut errors);
+            errors
+        };
+        // How many fit, and what is wrong with the one that fits best.
         let fitting = |schemas: &[Schema]| {
-            schemas
-                .iter()
-                .filter(|schema| {
-                    let mut errors = Vec::new();
-                    schema.check(value, &mut path.clone(), &mut errors);
-                    errors.is_empty()
-                })
-                .count()
+            let all: Vec<Vec<FieldError>> = schemas.iter().map(problems).collect();
+            let count = all.iter().filter(|errors| errors.is_empty()).count();
+            (count, all.into_iter().min_by_key(Vec::len).unwrap_or_default())
         };
-        let failure = if !rules.any_of.is_empty() && fitting(&rules.any_of) == 0 {
-            "must validate at least one schema (anyOf)"
-        } else if !rules.one_of.is_empty() && fitting(&rules.one_of) != 1 {
-            "must validate one and only one schema (oneOf)"
-        } else if rules.not.as_ref().is_some_and(|not| fitting(std::slice::from_ref(not.as_ref())) == 1) {
-            "must not validate the schema (not)"
-        } else {
-            return;
+        // Of the whole value, which the real server does not name as a field.
+        let mut refuse = |failure: &str, best: Vec<FieldError>| {
+            let detail = format!("{path:?} {failure}");
+            errors.push(FieldError::invalid("<nil>", &Value::String(String::new()), &detail));
+            errors.extend(best);
         };
-        let detail = format!("{path:?} {failure}");
-        errors.push(FieldError::invalid(path.clone(), value, &detail));
+        if !rules.any_of.is_empty()
+            && let (0, best) = fitting(&rules.any_of)
+        {
+            refuse("must validate at least one schema (anyOf)", best);
+        }
+        if !rules.one_of.is_empty() {
+            match fitting(&rules.one_of) {
+                (1, _) => {}
+                (0, best) => refuse("must validate one and only one schema (oneOf). Found none valid", best),
+                (count, _) => {
+                    let failure =
+                        format!("must validate one and only one schema (oneOf). Found {count} valid alternatives");
+                    refuse(&failure, Vec::new());
+                }
+            }
+        }
+        if rules.not.as_ref().is_some_and(|not| problems(not).is_empty()) {
+            refuse("must not validate the schema (not)", Vec::new());
+        }
     }
 }
 
@@ -228,6 +245,17 @@ fn has_format(text: &str, format: &str) -> bool {
         "uuid" => uuid::Uuid::try_parse(text).is_ok(),
         "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
         "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
+        "uri" => {
+            let starts = text.starts_with('/')
+                || text.split_once(':').is_some_and(|(scheme, _)| {
+                    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+                });
+            starts && !text.bytes().any(|byte| byte <= b' ' || byte == 0x7f)
+        }
+        "email" => text.rsplit_once('@').is_some_and(|(name, host)| {
+            !name.is_empty() && !host.is_empty() && !text.contains(char::is_whitespace)
+        }),
         "byte" => {
             use base64::Engine as _;
             base64::engine::general_purpose::STANDARD.decode(text).is_ok()

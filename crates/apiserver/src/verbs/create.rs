@@ -14,7 +14,7 @@ use crate::admission;
 use crate::failure::{Failure, Result};
 use crate::metadata;
 use crate::names;
-use crate::request::{WriteQuery, read_bytes, read_document};
+use crate::request::{WriteQuery, read_bytes, read_object};
 use crate::store::{Op, Precondition};
 
 /// How often a generated name is tried.
@@ -24,7 +24,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     context.accept()?;
     let query = WriteQuery::parse(&context.query, "CreateOptions")?;
     let bytes = read_bytes(body).await?;
-    let parsed = read_document(&context.parts.headers, &bytes)?;
+    let parsed = read_object(&context.target.served, &context.parts.headers, &bytes)?;
     let conformed = conform(&context.target.served, parsed, query.field_validation)?;
     strict(&context.target.served, &conformed.problems, query.field_validation)?;
     let written = context.create(conformed.object, Owners::Sent(conformed.sent), &query).await?;

@@ -159,10 +159,7 @@ pub(super) async fn answer_collection(context: Context, body: Body) -> Result<Re
     if !context.kind().verbs().contains(&"deletecollection") {
         return Err(Failure::method_not_allowed());
     }
-    if context.kind().namespaced && context.target.namespace.is_none() {
-        return Err(Failure::verb_not_supported(context.kind(), "deletecollection"));
-    }
-    let list = ListQuery::parse(&context.query, context.target.served.served())?;
+    let list = ListQuery::parse(&context.query, &context.target.served)?;
     let accept = Accept::parse(&context.parts.headers, true)?;
     let renderer = Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
     let options = DeleteOptions::read(&context, body).await?;

@@ -10,16 +10,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::Context;
+use super::past;
 use super::render::{Renderer, respond};
 use crate::document::Document;
 use crate::failure::{Failure, Result};
 use crate::kinds::Kind;
-use crate::request::{Accept, ListQuery, Shape, Target, VersionMatch};
+use crate::request::{Accept, ListQuery, Shape, Target, VersionMatch, syntax_error};
 use crate::server::Inner;
 use crate::store::{Filter, Key, ListPage, Object, Page, Range, StoreError};
 
 pub(super) async fn answer(context: Context) -> Result<Response> {
-    let list = ListQuery::parse(&context.query, context.target.served.served())?;
+    let list = ListQuery::parse(&context.query, &context.target.served)?;
     if list.watch {
         return super::watch::answer(context, list);
     }
@@ -38,7 +39,7 @@ pub(super) fn respond_with(renderer: &Renderer<'_>, selected: &Selected) -> Resu
         if index > 0 {
             out.push(b',');
         }
-        renderer.object(object, &mut out)?;
+        renderer.item(object, &mut out)?;
     }
     out.extend_from_slice(b"]}");
     Ok(respond(StatusCode::OK, renderer.accept, out))
@@ -87,44 +88,60 @@ impl Selected {
     }
 }
 
-/// Where a next page starts. The same shape as the real server's.
-#[derive(Debug, Serialize, Deserialize)]
+/// Where a next page starts. Of the same form as the real server's.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Token {
     v: String,
     /// The snapshot; -1 is the latest state.
     rv: i64,
-    /// `namespace/name`, or the name alone.
+    /// The key, as far as the path of the list does not say it.
     start: String,
 }
 
 impl Token {
-    fn encode(revision: i64, key: &Key) -> String {
-        let start = if key.namespace().is_empty() {
-            key.name().to_owned()
+    /// The token of what comes after `key` in the path's collection.
+    fn encode(revision: i64, key: &Key, target: &Target) -> String {
+        // A real server's keys end the start with a NUL: the least key that is greater.
+        let start = if target.namespace.is_some() || key.namespace().is_empty() {
+            format!("{}\0", key.name())
         } else {
-            format!("{}/{}", key.namespace(), key.name())
+            format!("{}/{}\0", key.namespace(), key.name())
         };
         let token = Self { v: "meta.k8s.io/v1".to_owned(), rv: revision, start };
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
     }
 
-    fn decode(text: &str, kind: &Kind, namespace: Option<&str>) -> Result<(Option<u64>, Key)> {
-        let invalid = |problem: &str| Failure::bad_request(format!("continue key is not valid: {problem}"));
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| invalid(&error.to_string()))?;
-        let token: Self = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
-        if token.v != "meta.k8s.io/v1" {
-            return Err(invalid(&format!("server does not recognize this encoded version {:?}", token.v)));
-        }
-        let (place, name) = match (kind.namespaced, token.start.split_once('/')) {
-            (true, Some((place, name))) => (place, name),
-            (false, None) => ("", token.start.as_str()),
-            _ => return Err(invalid("it is of another resource")),
+    fn decode(text: &str, target: &Target) -> Result<(Option<u64>, Key)> {
+        let invalid = |problem: &str| {
+            let problem = if problem.is_empty() { String::new() } else { format!(": {problem}") };
+            Failure::bad_request(format!("invalid continue token: continue key is not valid{problem}"))
         };
-        if namespace.is_some_and(|namespace| namespace != place) {
-            return Err(invalid("it is of another namespace"));
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| {
+            let at = text.bytes().position(|byte| !(byte.is_ascii_alphanumeric() || b"-_".contains(&byte)));
+            invalid(&format!("illegal base64 data at input byte {}", at.unwrap_or(text.len())))
+        })?;
+        let token: Self = serde_json::from_slice(&bytes)
+            .map_err(|error| invalid(&syntax_error(&bytes).unwrap_or_else(|| error.to_string())))?;
+        if token.v != "meta.k8s.io/v1" {
+            let problem = format!("continue key is not valid: server does not recognize this encoded version {}", token.v);
+            return Err(Failure::bad_request(format!("invalid continue token: {problem}")));
         }
-        let key =
-            Key::new(&kind.group, &kind.plural, place, name).map_err(|error| invalid(&error.to_string()))?;
+        if token.rv == 0 {
+            return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
+        }
+        if token.start.is_empty() {
+            return Err(invalid("encoded start key empty (version meta.k8s.io/v1)"));
+        }
+        let kind = &target.served.kind;
+        let start = token.start.trim_start_matches('/').trim_end_matches('\0');
+        let (namespace, name) = match (&target.namespace, kind.namespaced, start.split_once('/')) {
+            (Some(namespace), ..) => (namespace.as_str(), start),
+            (None, true, Some((namespace, name))) => (namespace, name),
+            (None, true, None) => return Err(invalid(start)),
+            (None, false, _) => ("", start),
+        };
+        let key = Key::new(&kind.group, &kind.plural, namespace, name).map_err(|_| invalid(start))?;
         Ok((u64::try_from(token.rv).ok(), key))
     }
 }
@@ -160,7 +177,7 @@ pub(super) async fn select(inner: &Arc<Inner>, target: &Target, list: &ListQuery
     }
     let (snapshot, after) = match &list.continue_token {
         Some(token) => {
-            let (snapshot, key) = Token::decode(token, kind, target.namespace.as_deref())?;
+            let (snapshot, key) = Token::decode(token, target)?;
             (snapshot, Some(key))
         }
         None => (exact(list, current), None),
@@ -172,13 +189,19 @@ pub(super) async fn select(inner: &Arc<Inner>, target: &Target, list: &ListQuery
         snapshot,
         filter: filter(inner, &target.served.kind, list, &failed),
     };
-    let found = inner.store.list(&range, page).await.map_err(|error| lost(error, list, after.as_ref()))?;
+    let found = match inner.store.list(&range, page.clone()).await {
+        // The snapshot is gone, but what happened since may not be.
+        Err(StoreError::Expired { .. }) => {
+            past::list(&inner.store, &range, page).await.map_err(|error| lost(error, list, after.as_ref(), target))?
+        }
+        found => found?,
+    };
     if let Some(failure) = failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(failure);
     }
     let ListPage { objects, revision, more, remaining } = found;
     let continue_token =
-        objects.last().filter(|_| more).map(|last| Token::encode(signed(revision), &last.key));
+        objects.last().filter(|_| more).map(|last| Token::encode(signed(revision), &last.key, target));
     let remaining = remaining.filter(|_| more);
     Ok(Selected { objects, revision, continue_token, remaining })
 }
@@ -239,9 +262,9 @@ fn exact(list: &ListQuery, current: u64) -> Option<u64> {
 }
 
 /// What the client is told when the snapshot is no longer kept.
-fn lost(error: StoreError, list: &ListQuery, after: Option<&Key>) -> Failure {
+fn lost(error: StoreError, list: &ListQuery, after: Option<&Key>, target: &Target) -> Failure {
     match (error, &list.continue_token, after) {
-        (StoreError::Expired { .. }, Some(_), Some(key)) => Failure::continue_expired(Token::encode(-1, key)),
+        (StoreError::Expired { .. }, Some(_), Some(key)) => Failure::continue_expired(Token::encode(-1, key, target)),
         (StoreError::Expired { .. }, None, _) => {
             Failure::expired("The resourceVersion for the provided list is too old.")
         }

@@ -6,6 +6,7 @@ mod definition;
 mod delete;
 mod get;
 mod list;
+mod past;
 mod owners;
 mod patch;
 mod render;
@@ -114,6 +115,15 @@ pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result
 }
 
 async fn dispatch(context: Context, method: &Method, body: Body) -> Result<Response> {
+    let Target { served, namespace, name, .. } = &context.target;
+    let across = served.kind.namespaced && namespace.is_none() && name.is_none();
+    if across && matches!(method.as_str(), "POST" | "DELETE") {
+        // Only reading goes across namespaces.
+        return Err(match served.kind.builtin {
+            Some(_) => Failure::method_not_allowed(),
+            None => Failure::page_not_found(),
+        });
+    }
     match (method.as_str(), context.target.name.is_some(), context.target.status) {
         ("GET", false, _) => list::answer(context).await,
         ("GET", true, false) if context.query.flag("watch") => watch::answer_one(context),

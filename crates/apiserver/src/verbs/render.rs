@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::document::{self, Document};
 use crate::failure::{Failure, Result};
-use crate::kinds::{Kind, ServedKind};
+use crate::kinds::{Kind, Served, ServedKind};
 use crate::request::{Accept, Query, Shape};
 use crate::server::Inner;
 use crate::store::Object;
@@ -42,6 +42,9 @@ fn parse(value: &[u8]) -> Result<Map<String, Value>> {
     serde_json::from_slice(value).map_err(|error| Failure::internal(&error))
 }
 
+/// How an item of a list of a core kind starts.
+const ITEM_HEAD: &str = r#"{"metadata":{"#;
+
 /// Writes objects of one kind in the form that was asked for.
 pub(super) struct Renderer<'a> {
     pub(super) inner: &'a Inner,
@@ -72,6 +75,17 @@ impl<'a> Renderer<'a> {
     pub(super) fn object(&self, object: &Object, out: &mut Vec<u8>) -> Result<()> {
         let plain = self.inner.plain(&self.served.kind, &object.value)?;
         self.plain(&plain, object.revision, out);
+        Ok(())
+    }
+
+    /// Appends an object as it stands in a list: there, core kinds are not repeated for each.
+    pub(super) fn item(&self, object: &Object, out: &mut Vec<u8>) -> Result<()> {
+        if self.accept.shape != Shape::Whole || self.served.kind.builtin.is_none() {
+            return self.object(object, out);
+        }
+        let plain = self.inner.plain(&self.served.kind, &object.value)?;
+        let version = self.served.served();
+        write_under(version, ITEM_HEAD, &plain, object.revision, out);
         Ok(())
     }
 
@@ -124,14 +138,18 @@ impl<'a> Renderer<'a> {
 /// Appends an object in the version that was asked for.
 pub(super) fn write_whole(served: &ServedKind, plain: &[u8], revision: u64, out: &mut Vec<u8>) {
     let version = served.served();
+    write_under(version, &version.head, plain, revision, out);
+}
+
+fn write_under(version: &Served, head: &str, plain: &[u8], revision: u64, out: &mut Vec<u8>) {
     if !version.is_converted() {
-        Document::new(plain).write(&version.head, revision, out);
+        Document::new(plain).write(head, revision, out);
         return;
     }
     let (plain, managed) = document::split(plain);
     let mut object: Map<String, Value> = serde_json::from_slice(&plain).unwrap_or_default();
     version.convert(&mut object);
-    Document::new(&document::encode(&version.head, &object, managed)).write(&version.head, revision, out);
+    Document::new(&document::encode(&version.head, &object, managed)).write(head, revision, out);
 }
 
 /// An answer of JSON bytes, as YAML if that is what the client accepts.

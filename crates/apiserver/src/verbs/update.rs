@@ -11,7 +11,7 @@ use super::write::{Written, conform, strict};
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::Kind;
 use crate::metadata;
-use crate::request::{WriteQuery, read_bytes, read_document};
+use crate::request::{WriteQuery, read_bytes, read_object};
 
 /// How often an update without a resourceVersion is tried against a newer state.
 const TRIES: usize = 10;
@@ -20,7 +20,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     context.accept()?;
     let query = WriteQuery::parse(&context.query, "UpdateOptions")?;
     let bytes = read_bytes(body).await?;
-    let parsed = read_document(&context.parts.headers, &bytes)?;
+    let parsed = read_object(&context.target.served, &context.parts.headers, &bytes)?;
     let conformed = conform(&context.target.served, parsed, query.field_validation)?;
     strict(&context.target.served, &conformed.problems, query.field_validation)?;
     let mut object = conformed.object;

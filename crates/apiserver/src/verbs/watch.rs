@@ -28,7 +28,7 @@ const PIECE: usize = 64 * 1024;
 
 /// `GET …/{name}?watch=true`
 pub(super) fn answer_one(context: Context) -> Result<Response> {
-    let mut list = ListQuery::parse(&context.query, context.target.served.served())?;
+    let mut list = ListQuery::parse(&context.query, &context.target.served)?;
     list.fields = std::mem::take(&mut list.fields).and(FieldSelector::named(context.name()?));
     answer(context, list)
 }
@@ -220,7 +220,7 @@ impl Watch {
 
     fn bookmark(&self, revision: u64, initial_events_end: bool, out: &mut Vec<u8>) {
         let served = self.context.target.served.served();
-        let mut metadata = json!({ "resourceVersion": revision.to_string(), "creationTimestamp": null });
+        let mut metadata = json!({ "resourceVersion": revision.to_string() });
         if initial_events_end {
             metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
         }

@@ -36,7 +36,6 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
     let Value::Object(mut object) = parsed.value else {
         return Err(Failure::bad_request("json: cannot unmarshal the body into an object"));
     };
-    check_type(served, &object)?;
     let mut unknown = Vec::new();
     let managers = fields::take_sent(&mut object).filter(|managers| !managers.is_null());
     metadata::conform(version, kind, &mut object, &mut unknown)?;
@@ -72,24 +71,13 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
     Ok(Conformed { object, problems, sent: Sent { managers, lossy: !lost.is_empty() } })
 }
 
-/// Core kinds are typed on a real server: null is absent, and a value of the wrong type is a 400 where a custom
-/// kind has a 422.
+/// Core kinds are typed on a real server: a value of the wrong type is a 400 where a custom kind has a 422.
 fn decode_typed(served: &ServedKind, object: &mut Map<String, Value>) -> Result<()> {
-    fn drop_nulls(object: &mut Map<String, Value>) {
-        object.retain(|_, value| !value.is_null());
-        for value in object.values_mut() {
-            if let Value::Object(object) = value {
-                drop_nulls(object);
-            }
-        }
-    }
-    drop_nulls(object);
     let (kind, version) = (&served.kind.kind, served.served());
-    match version.schema.validate(object).iter().find_map(FieldError::type_mismatch) {
+    match version.schema.decode(kind, object) {
         None => Ok(()),
-        Some((field, found)) => Err(Failure::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {kind}: json: cannot unmarshal {found} into Go struct \
-             field {kind}.{field}",
+        Some(problem) => Err(Failure::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: {problem}",
             version.version
         ))),
     }
@@ -106,38 +94,6 @@ pub(super) fn strict(served: &ServedKind, problems: &[String], validation: Field
         served.served().version,
         problems.join(", ")
     )))
-}
-
-fn check_type(served: &ServedKind, object: &Map<String, Value>) -> Result<()> {
-    let (kind, version) = (&*served.kind, served.served());
-    let field = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (api_version, found) = (field("apiVersion"), field("kind"));
-    if kind.builtin.is_none() {
-        if found.is_empty() {
-            return Err(Failure::bad_request("Object 'Kind' is missing in the body of the request"));
-        }
-        if api_version.is_empty() {
-            return Err(Failure::bad_request("Object 'apiVersion' is missing in the body of the request"));
-        }
-    }
-    if !api_version.is_empty() && api_version != version.api_version {
-        return Err(Failure::bad_request(format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({})",
-            version.api_version
-        )));
-    }
-    if !found.is_empty() && found != kind.kind {
-        if kind.builtin.is_some() {
-            return Err(Failure::bad_request(format!(
-                "{found} in version {:?} cannot be handled as a {}",
-                version.version, kind.kind
-            )));
-        }
-        let name = metadata::text(object, "name");
-        let error = FieldError::invalid("kind", &found.into(), &format!("must be {}", kind.kind));
-        return Err(Failure::invalid(&kind.kind, &kind.group, name, vec![error]));
-    }
-    Ok(())
 }
 
 /// An object as it was written.

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use crate::failure::{Failure, Result};
-use crate::names;
+
+mod labels;
 
 /// A parsed `labelSelector`: all requirements must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,9 +28,7 @@ enum LabelTest {
 
 impl LabelSelector {
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        Parser { rest: text }
-            .selector()
-            .map_err(|problem| Failure::bad_request(format!("unable to parse requirement: {problem}")))
+        labels::parse(text).map(Self).map_err(Failure::bad_request)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -52,138 +51,6 @@ impl LabelSelector {
     }
 }
 
-struct Parser<'a> {
-    rest: &'a str,
-}
-
-impl<'a> Parser<'a> {
-    fn selector(mut self) -> Result<LabelSelector, String> {
-        let mut requirements = Vec::new();
-        loop {
-            self.skip_blanks();
-            if self.rest.is_empty() {
-                return Ok(LabelSelector(requirements));
-            }
-            requirements.push(self.requirement()?);
-            self.skip_blanks();
-            if !self.take(",") && !self.rest.is_empty() {
-                return Err(format!("found '{}', expected: ',' or 'end of string'", self.word_or_char()));
-            }
-        }
-    }
-
-    fn requirement(&mut self) -> Result<LabelRequirement, String> {
-        if self.take("!") {
-            self.skip_blanks();
-            let key = self.key()?;
-            return Ok(LabelRequirement { key, test: LabelTest::Absent });
-        }
-        let key = self.key()?;
-        self.skip_blanks();
-        let test = if self.rest.is_empty() || self.rest.starts_with(',') {
-            LabelTest::Exists
-        } else if self.take("==") || self.take("=") {
-            LabelTest::In(vec![self.value()?])
-        } else if self.take("!=") {
-            LabelTest::NotIn(vec![self.value()?])
-        } else if self.take(">") {
-            LabelTest::Greater(self.number()?)
-        } else if self.take("<") {
-            LabelTest::Less(self.number()?)
-        } else {
-            match self.word() {
-                "in" => LabelTest::In(self.values()?),
-                "notin" => LabelTest::NotIn(self.values()?),
-                _ => {
-                    return Err(format!(
-                        "found '{}', expected: in, notin, =, ==, !=, gt, lt",
-                        self.word_or_char()
-                    ));
-                }
-            }
-        };
-        Ok(LabelRequirement { key, test })
-    }
-
-    fn key(&mut self) -> Result<String, String> {
-        let key = self.word();
-        if key.is_empty() {
-            return Err(format!("found '{}', expected: identifier", self.word_or_char()));
-        }
-        match names::qualified_problems(key).first() {
-            None => Ok(key.to_owned()),
-            Some(problem) => Err(format!("key: Invalid value: {key:?}: {problem}")),
-        }
-    }
-
-    fn value(&mut self) -> Result<String, String> {
-        self.skip_blanks();
-        let value = self.word();
-        match names::label_value_problems(value).first() {
-            None => Ok(value.to_owned()),
-            Some(problem) => Err(format!("values[0]: Invalid value: {value:?}: {problem}")),
-        }
-    }
-
-    fn number(&mut self) -> Result<i64, String> {
-        let value = self.value()?;
-        value.parse().map_err(|_| {
-            format!(
-                "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
-            )
-        })
-    }
-
-    fn values(&mut self) -> Result<Vec<String>, String> {
-        self.skip_blanks();
-        if !self.take("(") {
-            return Err(format!("found '{}', expected: '('", self.word_or_char()));
-        }
-        let mut values = Vec::new();
-        loop {
-            values.push(self.value()?);
-            self.skip_blanks();
-            if self.take(")") {
-                return Ok(values);
-            }
-            if !self.take(",") {
-                return Err(format!("found '{}', expected: ',' or ')'", self.word_or_char()));
-            }
-        }
-    }
-
-    fn skip_blanks(&mut self) {
-        self.rest = self.rest.trim_start();
-    }
-
-    fn take(&mut self, token: &str) -> bool {
-        match self.rest.strip_prefix(token) {
-            Some(rest) => {
-                self.rest = rest;
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn word(&mut self) -> &'a str {
-        let end =
-            self.rest.find(|c: char| c.is_whitespace() || "=!(),<>".contains(c)).unwrap_or(self.rest.len());
-        let (word, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        word
-    }
-
-    /// What stands here, for an error.
-    fn word_or_char(&mut self) -> &'a str {
-        let end = self.rest.chars().next().map_or(0, char::len_utf8);
-        match self.word() {
-            "" => &self.rest[..end],
-            word => word,
-        }
-    }
-}
-
 /// A parsed `fieldSelector`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FieldSelector {
@@ -197,9 +64,38 @@ struct FieldTerm {
     equal: bool,
 }
 
+/// The fields that objects of a kind can be selected by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Selectable<'a> {
+    /// Beside metadata.name and metadata.namespace.
+    pub(crate) paths: &'a [String],
+    pub(crate) namespaced: bool,
+    /// A core kind that has no fields of its own is served by code that words its refusal otherwise.
+    pub(crate) generic: bool,
+}
+
+impl Selectable<'_> {
+    fn allows(&self, path: &str) -> bool {
+        match path {
+            "metadata.name" => true,
+            "metadata.namespace" => self.namespaced || self.generic,
+            path => self.paths.iter().any(|allowed| allowed == path),
+        }
+    }
+
+    fn refusal(&self, path: &str) -> String {
+        if self.generic {
+            format!(
+                "{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+            )
+        } else {
+            format!("field label not supported: {path}")
+        }
+    }
+}
+
 impl FieldSelector {
-    /// `selectable` are the paths that the kind allows beside metadata.name and metadata.namespace.
-    pub(crate) fn parse(text: &str, selectable: &[String]) -> Result<Self> {
+    pub(crate) fn parse(text: &str, selectable: Selectable<'_>) -> Result<Self> {
         let mut terms = Vec::new();
         for term in split_terms(text) {
             if term.is_empty() {
@@ -208,11 +104,12 @@ impl FieldSelector {
             let (path, value, equal) = split_term(&term).ok_or_else(|| {
                 Failure::bad_request(format!("invalid selector: '{text}'; can't understand '{term}'"))
             })?;
-            if !matches!(path.as_str(), "metadata.name" | "metadata.namespace") && !selectable.contains(&path)
-            {
-                return Err(Failure::bad_request(format!("field label not supported: {path}")));
-            }
-            terms.push(FieldTerm { path, value, equal });
+            let value = unescape(value)
+                .map_err(|problem| Failure::bad_request(format!("invalid field selector: {problem}")))?;
+            terms.push(FieldTerm { path: path.to_owned(), value, equal });
+        }
+        if let Some(FieldTerm { path, .. }) = terms.iter().find(|term| !selectable.allows(&term.path)) {
+            return Err(Failure::bad_request(selectable.refusal(path)));
         }
         Ok(Self { terms })
     }
@@ -308,24 +205,38 @@ fn split_terms(text: &str) -> Vec<String> {
     terms
 }
 
-fn split_term(term: &str) -> Option<(String, String, bool)> {
-    let at = term.find('=')?;
-    let (path, value) = (&term[..at], &term[at + 1..]);
-    let (path, equal) = match path.strip_suffix('!') {
-        Some(path) => (path, false),
-        None => (path, true),
-    };
-    let value = if equal { value.strip_prefix('=').unwrap_or(value) } else { value };
+/// The path, the value as it stands, and whether it must be equal.
+fn split_term(term: &str) -> Option<(&str, &str, bool)> {
+    let at = (0..term.len()).find(|at| {
+        term.is_char_boundary(*at) && (term[*at..].starts_with('=') || term[*at..].starts_with("!="))
+    })?;
+    let (path, rest) = term.split_at(at);
+    for (operator, equal) in [("!=", false), ("==", true), ("=", true)] {
+        if let Some(value) = rest.strip_prefix(operator) {
+            return Some((path, value, equal));
+        }
+    }
+    None
+}
+
+/// A value without its backslashes: only backslash, comma and equals sign may follow one, and the latter two must.
+fn unescape(value: &str) -> Result<String, String> {
     let mut unescaped = String::with_capacity(value.len());
     let mut chars = value.chars();
     while let Some(c) = chars.next() {
         match c {
-            '\\' => unescaped.push(chars.next()?),
-            '=' => return None,
+            '\\' => match chars.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => unescaped.push(escaped),
+                other => {
+                    let shown: String = std::iter::once('\\').chain(other).collect();
+                    return Err(format!("invalid escape sequence: {shown}"));
+                }
+            },
+            ',' | '=' => return Err(format!("unescaped character in value: {}", u32::from(c))),
             _ => unescaped.push(c),
         }
     }
-    Some((path.to_owned(), unescaped, equal))
+    Ok(unescaped)
 }
 
 #[cfg(test)]
@@ -368,22 +279,24 @@ mod tests {
 
     #[test]
     fn a_bad_label_selector_is_a_bad_request() {
-        for selector in ["a=1 b", "a in 1", "a in (1", "=x", "a>x", "a b", "-a=1", "a=b=c", "a,,b,=", "a=&"] {
+        for selector in ["a=1 b", "a in 1", "a in (1", "=x", "a>x", "a b", "-a=1", "a=b=c", "a,,b,=", "a=&", "a in ()"]
+        {
             assert!(LabelSelector::parse(selector).is_err(), "{selector}");
         }
     }
 
     #[test]
     fn field_selectors_know_their_fields() {
-        let selectable = vec!["spec.type".to_owned()];
+        let paths = ["spec.type".to_owned()];
+        let selectable = Selectable { paths: &paths, namespaced: true, generic: false };
         let object = json!({ "spec": { "type": "git" } });
         let matches =
-            |text: &str| FieldSelector::parse(text, &selectable).unwrap().matches("a", "default", &object);
+            |text: &str| FieldSelector::parse(text, selectable).unwrap().matches("a", "default", &object);
         assert!(matches("metadata.name=a,metadata.namespace==default,spec.type=git"));
         assert!(matches("spec.type!=local"));
         assert!(!matches("metadata.name!=a"));
-        assert!(FieldSelector::parse("spec.title=x", &selectable).is_err());
-        assert!(FieldSelector::parse("metadata.name", &selectable).is_err());
-        assert_eq!(FieldSelector::parse(r"metadata.name=a\,b", &[]).unwrap().name(), Some("a,b"));
+        assert!(FieldSelector::parse("spec.title=x", selectable).is_err());
+        assert!(FieldSelector::parse("metadata.name", selectable).is_err());
+        assert_eq!(FieldSelector::parse(r"metadata.name=a\,b", selectable).unwrap().name(), Some("a,b"));
     }
 }
