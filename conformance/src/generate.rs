@@ -124,7 +124,10 @@ impl Generator {
     fn sentinel(&mut self, widgets: bool, collection: &str) {
         let body = self.document(widgets, "sentinel", "", "size: 1");
         self.send("POST", collection.to_owned(), Some("application/json"), Some(body));
-        self.push(Action::Read { name: "w".to_owned(), amount: Amount::Named("sentinel".to_owned()) }, Vec::new());
+        self.push(
+            Action::Read { name: "w".to_owned(), amount: Amount::Named("sentinel".to_owned()) },
+            Vec::new(),
+        );
     }
 
     fn step(&mut self) {
@@ -150,7 +153,14 @@ impl Generator {
             9..13 => self.merge(widgets, &path),
             13 => self.json_patch(widgets, &path),
             14..17 => {
-                let query = self.one_of(&["", "", "", "?dryRun=All", "?propagationPolicy=Background", "?gracePeriodSeconds=0"]);
+                let query = self.one_of(&[
+                    "",
+                    "",
+                    "",
+                    "?dryRun=All",
+                    "?propagationPolicy=Background",
+                    "?gracePeriodSeconds=0",
+                ]);
                 self.send("DELETE", format!("{path}{query}"), None, None);
             }
             17 => {
@@ -237,7 +247,9 @@ impl Generator {
                  {{{spec}}}{status}}}"
             )
         } else {
-            format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}{metadata}}}, data: {{{spec}}}}}")
+            format!(
+                "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}{metadata}}}, data: {{{spec}}}}}"
+            )
         }
     }
 

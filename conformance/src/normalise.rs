@@ -191,7 +191,8 @@ fn settle_causes(status: &mut Value) {
     let group = status["details"]["group"].as_str().unwrap_or_default();
     let is_custom = group.contains('.') && !group.ends_with(".k8s.io");
     let message = status["message"].as_str().unwrap_or_default().to_owned();
-    let Some(Value::Array(causes)) = status.get_mut("details").and_then(|details| details.get_mut("causes")) else {
+    let Some(Value::Array(causes)) = status.get_mut("details").and_then(|details| details.get_mut("causes"))
+    else {
         return;
     };
     let mut shown: Vec<String> = Vec::new();

@@ -43,7 +43,9 @@ impl Watch {
                     return Ok(events);
                 }
                 (Some(event), _) if is_periodic(&event) => {}
-                (Some(event), Amount::Named(name)) if event["object"]["metadata"]["name"] == name.as_str() => {
+                (Some(event), Amount::Named(name))
+                    if event["object"]["metadata"]["name"] == name.as_str() =>
+                {
                     events.push(event);
                     return Ok(events);
                 }

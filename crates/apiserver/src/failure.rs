@@ -215,7 +215,11 @@ impl Failure {
 
     /// The path names nothing that is served in this group: core groups and custom ones say it differently.
     pub(crate) fn no_path_in(group: &str) -> Self {
-        if group.is_empty() || group.ends_with(".k8s.io") { Self::unknown_path() } else { Self::page_not_found() }
+        if group.is_empty() || group.ends_with(".k8s.io") {
+            Self::unknown_path()
+        } else {
+            Self::page_not_found()
+        }
     }
 
     pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
@@ -294,7 +298,8 @@ impl Failure {
     }
 
     pub(crate) fn not_acceptable() -> Self {
-        status::not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf").into()
+        status::not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf")
+            .into()
     }
 
     pub(crate) fn unsupported_media_type(accepted: &[&str]) -> Self {

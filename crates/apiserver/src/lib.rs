@@ -13,14 +13,8 @@
 //!
 //! # Intended differences from a real server
 //!
-//! * namespaces are implicit: an object may be created in a namespace that has no Namespace object; deleting a
-//!   Namespace object deletes what is in the namespace, and a namespace without one has nothing to delete;
-//! * `secure.<field>.create` of custom kinds becomes a sealed Secret;
-//! * a create that carries a resourceVersion is refused with 400, where the real one answers 500;
-//! * definitions (CRDs) that the server was built with take the same spec and other labels, nothing else;
-//! * a definition is accepted and established in one step, before its create is answered; conversion by webhook is
-//!   refused, and `x-kubernetes-validations` are kept with a warning that they are not evaluated;
-//! * errors do not repeat documents that may hold secrets.
+//! They stand in `conformance/intended.md`, each with its reason; the crate `windlass-conformance` plays requests to this
+//! server and to a real kube-apiserver and fails for any other difference.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod admission;

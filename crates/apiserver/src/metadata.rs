@@ -136,7 +136,9 @@ fn misfit(value: &mut Value, expected: &str, path: &str) -> Option<String> {
                 format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\"")
             })
         }
-        ("time", other) => Some(format!("json: cannot unmarshal {} into Go value of type string", json::go_type(other))),
+        ("time", other) => {
+            Some(format!("json: cannot unmarshal {} into Go value of type string", json::go_type(other)))
+        }
         ("map", Value::Object(map)) => {
             map.values_mut().filter(|value| value.is_null()).for_each(|value| *value = json!(""));
             map.values().find(|value| !value.is_string()).and_then(|value| plain(value, false, "string"))
@@ -255,7 +257,11 @@ fn check_owners(owners: Option<&Value>, errors: &mut Vec<FieldError>) {
             }
         }
         if (api_version, field("kind")) == ("v1", "Event") {
-            errors.push(FieldError::invalid(FIELD, owner, "/v1, Kind=Event is disallowed from being an owner"));
+            errors.push(FieldError::invalid(
+                FIELD,
+                owner,
+                "/v1, Kind=Event is disallowed from being an owner",
+            ));
         }
         if owner.get("controller") == Some(&Value::Bool(true)) {
             let name = format!("{}/{}", field("kind"), field("name"));

@@ -38,7 +38,8 @@ pub(crate) fn read_object(served: &ServedKind, headers: &HeaderMap, bytes: &[u8]
     let unrecognized = |problem: &str| {
         let kind = &served.kind.kind;
         // Documents that may hold secrets are not repeated.
-        let shown = if served.kind.may_hold_secrets() { String::new() } else { format!(" ({})", summary(bytes)) };
+        let shown =
+            if served.kind.may_hold_secrets() { String::new() } else { format!(" ({})", summary(bytes)) };
         Failure::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): {problem}{shown}"
         ))
@@ -117,8 +118,8 @@ fn read(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed, Unreadable> {
             Unreadable::Text(format!("couldn't get version/kind; json parse error: {problem}"))
         }),
         "application/yaml" | "text/yaml" | "application/x-yaml" => {
-            let text = std::str::from_utf8(bytes)
-                .map_err(|_| Unreadable::Text("yaml: invalid UTF-8".to_owned()))?;
+            let text =
+                std::str::from_utf8(bytes).map_err(|_| Unreadable::Text("yaml: invalid UTF-8".to_owned()))?;
             let value = windlass_api::yaml::parse(text)
                 .map_err(|error| Unreadable::Text(format!("yaml: {error}")))?;
             Ok(Parsed { value, duplicates: Vec::new() })
@@ -162,7 +163,10 @@ fn check_type(
             return Ok(());
         }
         let number = api_version.rsplit('/').next().unwrap_or_default();
-        let why = if api_version == version.api_version && CORE_KINDS.contains(&found) && version.api_version == "v1" {
+        let why = if api_version == version.api_version
+            && CORE_KINDS.contains(&found)
+            && version.api_version == "v1"
+        {
             format!("converting ({number}.{found}) to (core.{}): unknown conversion", kind.kind)
         } else {
             format!(

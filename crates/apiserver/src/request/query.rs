@@ -130,8 +130,9 @@ impl ListQuery {
     fn check(&self, version_match: Option<&str>, version: Option<&str>) -> Vec<FieldError> {
         const MATCH: &str = "resourceVersionMatch";
         let mut errors = Vec::new();
-        let mut refuse =
-            |holds: bool, field: &str, detail: &str| errors.extend(holds.then(|| FieldError::forbidden(field, detail)));
+        let mut refuse = |holds: bool, field: &str, detail: &str| {
+            errors.extend(holds.then(|| FieldError::forbidden(field, detail)))
+        };
         let with_continue = self.continue_token.is_some();
         let initial = self.send_initial_events.is_some();
         let not_older = version_match == Some("NotOlderThan");
@@ -148,7 +149,11 @@ impl ListQuery {
                     "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
                 );
                 if !not_older {
-                    errors.push(FieldError::not_supported(MATCH, &wanted.into(), &["NotOlderThan".to_owned()]));
+                    errors.push(FieldError::not_supported(
+                        MATCH,
+                        &wanted.into(),
+                        &["NotOlderThan".to_owned()],
+                    ));
                 }
                 let detail = "resourceVersionMatch is forbidden when continue is provided";
                 errors.extend(with_continue.then(|| FieldError::forbidden(MATCH, detail)));
@@ -172,7 +177,8 @@ impl ListQuery {
             }
         }
         if initial {
-            errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+            errors
+                .push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
         }
         errors
     }

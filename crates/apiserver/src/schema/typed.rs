@@ -12,7 +12,12 @@ impl Schema {
         self.decode_fields(kind, &mut Vec::new(), object)
     }
 
-    fn decode_fields(&self, structure: &str, path: &mut Vec<String>, object: &mut Map<String, Value>) -> Option<String> {
+    fn decode_fields(
+        &self,
+        structure: &str,
+        path: &mut Vec<String>,
+        object: &mut Map<String, Value>,
+    ) -> Option<String> {
         object.retain(|_, value| !value.is_null());
         for (name, value) in object {
             let Some(schema) = self.properties.get(name) else { continue };
@@ -57,9 +62,11 @@ impl Schema {
             }
             Value::String(text) => match self.rules.format.as_deref() {
                 Some("byte") => base64_error(text),
-                Some("date-time") if !text.is_empty() && text.parse::<jiff::Timestamp>().is_err() => Some(format!(
-                    "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
-                )),
+                Some("date-time") if !text.is_empty() && text.parse::<jiff::Timestamp>().is_err() => {
+                    Some(format!(
+                        "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
+                    ))
+                }
                 _ => None,
             },
             _ => None,
@@ -75,7 +82,10 @@ impl Schema {
             Type::Integer => self.rules.format.clone().unwrap_or_else(|| "int32".to_owned()),
             Type::Number => "float64".to_owned(),
             Type::Array => {
-                format!("[]{}", self.items.as_ref().map_or_else(String::new, |items| items.go(field, structure)))
+                format!(
+                    "[]{}",
+                    self.items.as_ref().map_or_else(String::new, |items| items.go(field, structure))
+                )
             }
             Type::Object | Type::Any | Type::IntOrString => match &self.additional {
                 Additional::Of(schema) => format!("map[string]{}", schema.go(field, structure)),

@@ -214,8 +214,9 @@ impl Schema {
                 (1, _) => {}
                 (0, best) => refuse("must validate one and only one schema (oneOf). Found none valid", best),
                 (count, _) => {
-                    let failure =
-                        format!("must validate one and only one schema (oneOf). Found {count} valid alternatives");
+                    let failure = format!(
+                        "must validate one and only one schema (oneOf). Found {count} valid alternatives"
+                    );
                     refuse(&failure, Vec::new());
                 }
             }

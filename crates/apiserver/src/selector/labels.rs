@@ -236,10 +236,7 @@ mod tests {
             ("a===b", "unable to parse requirement: found '=', expected: identifier"),
             ("a in b", "unable to parse requirement: found 'b' expected: '('"),
             ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
-            (
-                "a like b",
-                "unable to parse requirement: found 'like', expected: in, notin, =, ==, !=, gt, lt",
-            ),
+            ("a like b", "unable to parse requirement: found 'like', expected: in, notin, =, ==, !=, gt, lt"),
             ("a=b c", "found 'c', expected: ',' or 'end of string'"),
             ("!", "unable to parse requirement: found '', expected: identifier"),
         ] {

@@ -85,9 +85,7 @@ impl Selectable<'_> {
 
     fn refusal(&self, path: &str) -> String {
         if self.generic {
-            format!(
-                "{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-            )
+            format!("{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
         } else {
             format!("field label not supported: {path}")
         }
@@ -279,7 +277,8 @@ mod tests {
 
     #[test]
     fn a_bad_label_selector_is_a_bad_request() {
-        for selector in ["a=1 b", "a in 1", "a in (1", "=x", "a>x", "a b", "-a=1", "a=b=c", "a,,b,=", "a=&", "a in ()"]
+        for selector in
+            ["a=1 b", "a in 1", "a in (1", "=x", "a>x", "a b", "-a=1", "a=b=c", "a,,b,=", "a=&", "a in ()"]
         {
             assert!(LabelSelector::parse(selector).is_err(), "{selector}");
         }

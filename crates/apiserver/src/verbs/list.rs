@@ -124,7 +124,10 @@ impl Token {
         let token: Self = serde_json::from_slice(&bytes)
             .map_err(|error| invalid(&syntax_error(&bytes).unwrap_or_else(|| error.to_string())))?;
         if token.v != "meta.k8s.io/v1" {
-            let problem = format!("continue key is not valid: server does not recognize this encoded version {}", token.v);
+            let problem = format!(
+                "continue key is not valid: server does not recognize this encoded version {}",
+                token.v
+            );
             return Err(Failure::bad_request(format!("invalid continue token: {problem}")));
         }
         if token.rv == 0 {
@@ -191,9 +194,9 @@ pub(super) async fn select(inner: &Arc<Inner>, target: &Target, list: &ListQuery
     };
     let found = match inner.store.list(&range, page.clone()).await {
         // The snapshot is gone, but what happened since may not be.
-        Err(StoreError::Expired { .. }) => {
-            past::list(&inner.store, &range, page).await.map_err(|error| lost(error, list, after.as_ref(), target))?
-        }
+        Err(StoreError::Expired { .. }) => past::list(&inner.store, &range, page)
+            .await
+            .map_err(|error| lost(error, list, after.as_ref(), target))?,
         found => found?,
     };
     if let Some(failure) = failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -264,7 +267,9 @@ fn exact(list: &ListQuery, current: u64) -> Option<u64> {
 /// What the client is told when the snapshot is no longer kept.
 fn lost(error: StoreError, list: &ListQuery, after: Option<&Key>, target: &Target) -> Failure {
     match (error, &list.continue_token, after) {
-        (StoreError::Expired { .. }, Some(_), Some(key)) => Failure::continue_expired(Token::encode(-1, key, target)),
+        (StoreError::Expired { .. }, Some(_), Some(key)) => {
+            Failure::continue_expired(Token::encode(-1, key, target))
+        }
         (StoreError::Expired { .. }, None, _) => {
             Failure::expired("The resourceVersion for the provided list is too old.")
         }

@@ -88,5 +88,5 @@ async fn a_collection_is_deleted_by_selector() {
     let deleted = delete(&server, &format!("{WIDGETS}?labelSelector=on=yes")).await.expect(200);
     assert_eq!((&deleted["kind"], names(&deleted)), (&json!("WidgetList"), vec!["a", "c"]));
     assert_eq!(names(&get(&server, WIDGETS).await.expect(200)), ["b"]);
-    delete(&server, "/apis/example.dev/v1/widgets").await.expect(405);
+    delete(&server, "/apis/example.dev/v1/widgets").await.expect(404);
 }

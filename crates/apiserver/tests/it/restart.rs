@@ -66,7 +66,7 @@ async fn a_watch_goes_on_from_the_latest_version_and_older_ones_are_gone() {
 }
 
 #[tokio::test]
-async fn the_next_page_of_a_list_is_served_if_nothing_changed_and_gone_otherwise() {
+async fn the_next_page_of_a_list_is_served_while_what_changed_is_known() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let server = server_on(&path, 1);
@@ -80,6 +80,10 @@ async fn the_next_page_of_a_list_is_served_if_nothing_changed_and_gone_otherwise
     let server = server_on(&path, 1);
     assert_eq!(names(&get(&server, &next).await.expect(200)), ["b", "c"]);
     post(&server, WIDGETS, &widget("d")).await.expect(201);
+    assert_eq!(names(&get(&server, &next).await.expect(200)), ["b", "c"], "the state of the first page");
+    server.close().await;
+
+    let server = server_on(&path, 1);
     let gone = get(&server, &next).await.expect(410);
     assert_eq!(gone["reason"], "Expired");
     // The answer has a token that goes on in the latest state.
