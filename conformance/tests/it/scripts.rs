@@ -27,7 +27,8 @@ fn scripts() -> Vec<Script> {
 }
 
 pub(crate) fn intended() -> Intended {
-    Intended::parse(include_str!("../../intended.md")).unwrap()
+    let intended = Intended::parse(include_str!("../../intended.md")).unwrap();
+    intended.and(Intended::parse(include_str!("../../not-yet.md")).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
