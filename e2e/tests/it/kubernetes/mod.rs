@@ -1,9 +1,7 @@
 //! A real kube-apiserver, with our operators under exactly the Roles of `deploy/`.
 
-mod api;
 mod faults;
 mod guide;
-mod how_to;
 mod jobs;
 mod leader;
 mod main_job;
