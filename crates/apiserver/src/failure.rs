@@ -1,6 +1,8 @@
 //! Failed requests: every one is answered by a `metav1.Status`, worded as kube-apiserver words it, because clients
 //! and scripts compare these texts.
 
+use std::fmt::Write as _;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -143,10 +145,10 @@ pub(crate) fn quoted(text: &str) -> String {
             '\t' => out.push_str("\\t"),
             '\u{b}' => out.push_str("\\v"),
             c if u32::from(c) < 0x20 || u32::from(c) == 0x7f => {
-                out.push_str(&format!("\\x{:02x}", u32::from(c)));
+                let _ = write!(out, "\\x{:02x}", u32::from(c));
             }
             c if c.is_control() || (c.is_whitespace() && c != ' ') => {
-                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
             c => out.push(c),
         }

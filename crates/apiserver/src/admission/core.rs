@@ -12,8 +12,8 @@ use crate::metadata;
 /// At most this many bytes of data in a Secret or a `ConfigMap`.
 const DATA_MAX: usize = 1024 * 1024;
 
-/// Sets what these kinds default.
-pub(crate) fn fill_in(builtin: Builtin, old: Option<&Object>, object: &mut Object) {
+/// Sets what these kinds default, as soon as an object is read: who writes it owns that too.
+pub(crate) fn default(builtin: Builtin, object: &mut Object) {
     match builtin {
         Builtin::Secret => {
             if let Some(Value::Object(texts)) = object.remove("stringData") {
@@ -35,11 +35,19 @@ pub(crate) fn fill_in(builtin: Builtin, old: Option<&Object>, object: &mut Objec
             {
                 labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
             }
-            fill_in_namespace(old, object);
         }
+        Builtin::ConfigMap | Builtin::Event | Builtin::Lease | Builtin::Definition => {}
+    }
+}
+
+/// Sets what the server decides of these kinds.
+pub(super) fn fill_in(builtin: Builtin, old: Option<&Object>, object: &mut Object) {
+    default(builtin, object);
+    match builtin {
+        Builtin::Namespace => fill_in_namespace(old, object),
         Builtin::Definition => definition::fill_in(old, object),
         Builtin::Event => events::fill_in(object),
-        Builtin::ConfigMap | Builtin::Lease => {}
+        Builtin::Secret | Builtin::ConfigMap | Builtin::Lease => {}
     }
 }
 

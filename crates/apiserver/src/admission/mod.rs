@@ -13,7 +13,7 @@ use windlass_api::GROUP;
 use windlass_api::jobs::JobRules;
 use windlass_api::repositories::RepositoryRules;
 
-pub(crate) use self::core::{fill_in as fill_in_core, validate as validate_core};
+pub(crate) use self::core::{default as default_core, validate as validate_core};
 pub(crate) use self::secrets::{
     Withheld, check_types as check_secret_types, owned as owned_secrets, take as take_secrets, withhold,
 };

@@ -1,7 +1,7 @@
 //! One step of a path into an object, with its order and its two text forms.
 
 use std::cmp::Ordering;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde_json::{Number, Value};
 
@@ -112,7 +112,7 @@ fn go_json(value: &Value) -> String {
     for c in text.chars() {
         match c {
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
+                let _ = write!(escaped, "\\u{:04x}", u32::from(c));
             }
             c => escaped.push(c),
         }

@@ -22,7 +22,7 @@ pub(crate) trait Versions {
     fn to_version<'a>(&self, object: &'a Object, api_version: &str) -> Cow<'a, Object>;
 
     /// An object of this version, in the version in which objects are kept.
-    fn from_version(&self, object: Object, api_version: &str) -> Object;
+    fn to_stored(&self, object: Object, api_version: &str) -> Object;
 }
 
 /// Fields that a request cannot change, by the version through which they are named.
@@ -207,10 +207,10 @@ impl Update<'_> {
         managers.set(&self.writer, set.clone(), None);
         let merged = match &last {
             Some(last) if !last.set.is_empty() => {
-                let merged = self.versions.from_version(merged, version);
+                let merged = self.versions.to_stored(merged, version);
                 self.prune(merged, &managers, &last.writer.api_version, &last.set)?
             }
-            _ => self.versions.from_version(merged, version),
+            _ => self.versions.to_stored(merged, version),
         };
         self.take_from_others(live, &merged, &mut managers, force)?;
         let changed = !same_objects(live, &merged);
@@ -243,7 +243,7 @@ impl Update<'_> {
         let Some(shape) = self.versions.shape(version) else { return Ok(merged) };
         let merged_then = self.versions.to_version(&merged, version).into_owned();
         let last = last.with_named_fields(shape);
-        let mut pruned = self.versions.from_version(without(shape, &merged_then, &last), version);
+        let mut pruned = self.versions.to_stored(without(shape, &merged_then, &last), version);
         // The version of the last apply comes first, as what it needs may be missing in others.
         let mut versions = vec![version.to_owned()];
         for entry in &managers.entries {
@@ -266,13 +266,13 @@ impl Update<'_> {
             let gone = field_set(shape, &all)?
                 .with_named_fields(shape)
                 .difference(&kept.union(&owned.with_named_fields(shape)));
-            pruned = self.versions.from_version(without(shape, &all, &gone), version);
+            pruned = self.versions.to_stored(without(shape, &all, &gone), version);
         }
         // What this manager never owned stays, owned or not.
         let kept = field_set(shape, &self.versions.to_version(&pruned, version))?.with_named_fields(shape);
         let gone =
             field_set(shape, &merged_then)?.with_named_fields(shape).difference(&kept).intersection(&last);
-        Ok(self.versions.from_version(without(shape, &merged_then, &gone), version))
+        Ok(self.versions.to_stored(without(shape, &merged_then, &gone), version))
     }
 }
 

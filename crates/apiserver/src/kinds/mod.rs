@@ -241,7 +241,7 @@ impl fields::Versions for Kind {
         }
     }
 
-    fn from_version(&self, mut object: Map<String, Value>, api_version: &str) -> Map<String, Value> {
+    fn to_stored(&self, mut object: Map<String, Value>, api_version: &str) -> Map<String, Value> {
         if let Some(served) = self.version(api_version) {
             served.rename_back(&mut object);
         }

@@ -98,8 +98,11 @@ impl ListQuery {
         let number = |name: &str| query.number(name).map(|number| number.filter(|number| *number > 0));
         let parsed = Self {
             labels: LabelSelector::parse(query.get("labelSelector").unwrap_or_default())?,
-            fields: FieldSelector::parse(query.get("fieldSelector").unwrap_or_default(), served.selectable())?
-                .stored(served.served().renames),
+            fields: FieldSelector::parse(
+                query.get("fieldSelector").unwrap_or_default(),
+                served.selectable(),
+            )?
+            .stored(served.served().renames),
             limit: number("limit")?.map_or(0, |limit| usize::try_from(limit).unwrap_or(usize::MAX)),
             continue_token: query.get("continue").map(str::to_owned),
             version: None,

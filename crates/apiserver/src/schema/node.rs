@@ -22,7 +22,7 @@ impl Schema {
     /// Everything that is wrong with this value; paths start at the value.
     pub(crate) fn judge(&self, value: &Value) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        self.check(value, &mut String::new(), &mut errors);
+        self.check(value, None, &mut String::new(), &mut errors);
         errors
     }
 }

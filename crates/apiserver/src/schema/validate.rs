@@ -9,11 +9,37 @@ impl Schema {
     /// Everything that is wrong with an object.
     pub(crate) fn validate(&self, object: &Map<String, Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        self.check_object(object, &mut String::new(), &mut errors);
+        self.check_object(object, None, &mut String::new(), &mut errors);
         errors
     }
 
-    pub(super) fn check(&self, value: &Value, path: &mut String, errors: &mut Vec<FieldError>) {
+    /// As [`Self::validate`], of a changed object: what is wrong with a value that did not change is let through.
+    pub(crate) fn validate_change(
+        &self,
+        old: &Map<String, Value>,
+        new: &Map<String, Value>,
+    ) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        self.check_object(new, Some(old), &mut String::new(), &mut errors);
+        errors
+    }
+
+    /// Checks a value; `old` is what stood in its place before.
+    pub(super) fn check(
+        &self,
+        value: &Value,
+        old: Option<&Value>,
+        path: &mut String,
+        errors: &mut Vec<FieldError>,
+    ) {
+        let before = errors.len();
+        self.check_new(value, old, path, errors);
+        if errors.len() > before && old == Some(value) {
+            errors.truncate(before);
+        }
+    }
+
+    fn check_new(&self, value: &Value, old: Option<&Value>, path: &mut String, errors: &mut Vec<FieldError>) {
         if value.is_null() && self.nullable {
             return;
         }
@@ -34,8 +60,8 @@ impl Schema {
             return;
         }
         match value {
-            Value::Object(object) => self.check_object(object, path, errors),
-            Value::Array(items) => self.check_array(value, items, path, errors),
+            Value::Object(object) => self.check_object(object, old.and_then(Value::as_object), path, errors),
+            Value::Array(items) => self.check_array(value, items, old, path, errors),
             Value::String(text) => self.check_string(text, path, errors),
             Value::Number(number) => {
                 if let Some(number) = number.as_f64() {
@@ -65,7 +91,13 @@ impl Schema {
         (!fits).then_some(name)
     }
 
-    fn check_object(&self, object: &Map<String, Value>, path: &mut String, errors: &mut Vec<FieldError>) {
+    fn check_object(
+        &self,
+        object: &Map<String, Value>,
+        old: Option<&Map<String, Value>>,
+        path: &mut String,
+        errors: &mut Vec<FieldError>,
+    ) {
         for name in &self.required {
             if !object.contains_key(name) {
                 errors.push(FieldError::required(joined(path, name), ""));
@@ -82,7 +114,7 @@ impl Schema {
                 path.push('.');
             }
             path.push_str(name);
-            schema.check(value, path, errors);
+            schema.check(value, old.and_then(|old| old.get(name)), path, errors);
             path.truncate(length);
         }
         let length = object.len() as u64;
@@ -95,12 +127,19 @@ impl Schema {
         }
     }
 
-    fn check_array(&self, value: &Value, items: &[Value], path: &mut String, errors: &mut Vec<FieldError>) {
+    fn check_array(
+        &self,
+        value: &Value,
+        items: &[Value],
+        old: Option<&Value>,
+        path: &mut String,
+        errors: &mut Vec<FieldError>,
+    ) {
         if let Some(schema) = &self.items {
             for (index, item) in items.iter().enumerate() {
                 let length = path.len();
                 push_index(path, index);
-                schema.check(item, path, errors);
+                schema.check(item, self.counterpart(item, old), path, errors);
                 path.truncate(length);
             }
         }
@@ -136,6 +175,13 @@ impl Schema {
                 }
             }
         }
+    }
+
+    /// The item of the old list that has the keys of this one.
+    fn counterpart<'a>(&self, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
+        let ListType::Map(keys) = &self.rules.list_type else { return None };
+        let old = old?.as_array()?;
+        old.iter().find(|other| keys.iter().all(|key| other.get(key) == item.get(key)))
     }
 
     fn check_string(&self, text: &str, path: &str, errors: &mut Vec<FieldError>) {
@@ -185,11 +231,11 @@ impl Schema {
     fn check_combinations(&self, value: &Value, path: &mut String, errors: &mut Vec<FieldError>) {
         let rules = &self.rules;
         for schema in &rules.all_of {
-            schema.check(value, path, errors);
+            schema.check(value, None, path, errors);
         }
         let problems = |schema: &Schema| {
             let mut errors = Vec::new();
-            schema.check(value, &mut path.clone(), &mut errors);
+            schema.check(value, None, &mut path.clone(), &mut errors);
             errors
         };
         // How many fit, and what is wrong with the one that fits best.

@@ -1,5 +1,7 @@
 //! Server-side apply: PATCH with what a manager wants of an object, which it then owns.
 
+use std::fmt::Write as _;
+
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
@@ -116,14 +118,14 @@ impl Context {
         let mut managers = managers;
         if managers.is_empty() && exists {
             let mut before = self.update_of(query, Operation::Update);
-            before.writer.manager = BEFORE_FIRST_APPLY.to_owned();
+            BEFORE_FIRST_APPLY.clone_into(&mut before.writer.manager);
             managers = before.update(&self.nothing(), &live, managers).unwrap_or_default();
         }
         fields::check(shape, &applied.object).map_err(|error| self.mismatch(&applied.object, &error))?;
         let force = query.force == Some(true);
         let done = match update.apply(&live, &applied.object, managers.clone(), force) {
             Err(Refused::Conflicts(conflicts)) if update.writer.manager == KUBECTL => {
-                self.upgrade(&update, &live, applied, managers, conflicts)
+                upgrade(&update, &live, applied, managers, conflicts)
             }
             done => done,
         };
@@ -133,7 +135,7 @@ impl Context {
         })?;
         let mut object = object.unwrap_or(live);
         if update.writer.manager == KUBECTL {
-            self.follow_last_applied(&mut object, applied);
+            follow_last_applied(&mut object, applied);
         }
         applied.secrets.put_back(&mut object);
         if query.field_validation == FieldValidation::Strict
@@ -179,46 +181,6 @@ impl Context {
             "failed to create typed patch object ({namespace}/{name}; {shown}, Kind={}): {error}",
             self.kind().kind
         ))
-    }
-
-    /// Conflicts about fields that client-side apply set, and that are still as it set them, are none.
-    fn upgrade(
-        &self,
-        update: &Update<'_>,
-        live: &Object,
-        applied: &Applied,
-        managers: Managers,
-        conflicts: Vec<Conflict>,
-    ) -> Result<(Option<Object>, Managers), Refused> {
-        let Some(allowed) = last_applied(live).and_then(|last| update.still_as(&last, live).ok()) else {
-            return Err(Refused::Conflicts(conflicts));
-        };
-        let left: Vec<Conflict> =
-            conflicts.into_iter().filter(|conflict| !allowed.has(&conflict.path)).collect();
-        if !left.is_empty() {
-            return Err(Refused::Conflicts(left));
-        }
-        update.apply(live, &applied.object, managers, true)
-    }
-
-    /// Keeps the record of client-side apply up to date, where there is one.
-    fn follow_last_applied(&self, object: &mut Object, applied: &Applied) {
-        let Some(annotation) = metadata::of(object)
-            .get_mut("annotations")
-            .and_then(Value::as_object_mut)
-            .and_then(|annotations| annotations.get_mut(metadata::LAST_APPLIED))
-            .filter(|value| value.as_str().is_some_and(|text| !text.is_empty()))
-        else {
-            return;
-        };
-        let mut record = applied.object.clone();
-        applied.secrets.leave_out(&mut record);
-        if let Some(annotations) =
-            metadata::of(&mut record).get_mut("annotations").and_then(Value::as_object_mut)
-        {
-            annotations.remove(metadata::LAST_APPLIED);
-        }
-        *annotation = json!(format!("{}\n", Value::Object(record)));
     }
 
     /// The object as it is written: defaults filled in, unknown fields gone.
@@ -269,6 +231,43 @@ impl Context {
     }
 }
 
+/// Conflicts about fields that client-side apply set, and that are still as it set them, are none.
+fn upgrade(
+    update: &Update<'_>,
+    live: &Object,
+    applied: &Applied,
+    managers: Managers,
+    conflicts: Vec<Conflict>,
+) -> Result<(Option<Object>, Managers), Refused> {
+    let Some(allowed) = last_applied(live).and_then(|last| update.still_as(&last, live).ok()) else {
+        return Err(Refused::Conflicts(conflicts));
+    };
+    let left: Vec<Conflict> = conflicts.into_iter().filter(|conflict| !allowed.has(&conflict.path)).collect();
+    if !left.is_empty() {
+        return Err(Refused::Conflicts(left));
+    }
+    update.apply(live, &applied.object, managers, true)
+}
+
+/// Keeps the record of client-side apply up to date, where there is one.
+fn follow_last_applied(object: &mut Object, applied: &Applied) {
+    let Some(annotation) = metadata::of(object)
+        .get_mut("annotations")
+        .and_then(Value::as_object_mut)
+        .and_then(|annotations| annotations.get_mut(metadata::LAST_APPLIED))
+        .filter(|value| value.as_str().is_some_and(|text| !text.is_empty()))
+    else {
+        return;
+    };
+    let mut record = applied.object.clone();
+    applied.secrets.leave_out(&mut record);
+    if let Some(annotations) = metadata::of(&mut record).get_mut("annotations").and_then(Value::as_object_mut)
+    {
+        annotations.remove(metadata::LAST_APPLIED);
+    }
+    *annotation = json!(format!("{}\n", Value::Object(record)));
+}
+
 /// A document from YAML or JSON. A key that stands twice is a problem, and the last of them counts.
 fn decode(bytes: &[u8]) -> Result<(Value, Option<String>)> {
     let twice = |line: usize, key: &str| format!("line {line}: key {key:?} already set in map");
@@ -296,10 +295,10 @@ fn conflict(conflicts: &[Conflict]) -> Failure {
         let writer = &conflict.writer;
         let mut text = format!("{:?}", writer.manager);
         if !writer.subresource.is_empty() {
-            text.push_str(&format!(" with subresource {:?}", writer.subresource));
+            let _ = write!(text, " with subresource {:?}", writer.subresource);
         }
         if writer.operation == Operation::Update {
-            text.push_str(&format!(" using {}", writer.api_version));
+            let _ = write!(text, " using {}", writer.api_version);
         }
         text
     };

@@ -48,6 +48,7 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
     if kind.builtin.is_some() {
         decode_typed(served, &mut object)?;
     }
+    version.schema.drop_nulls(&mut object);
     version.schema.apply_defaults(&mut object);
     version.rename_back(&mut object);
     let mut lost = Vec::new();
@@ -57,8 +58,8 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
         stored.prune(&mut object, &mut lost);
         stored.apply_defaults(&mut object);
     }
-    if let Some(builtin @ (Builtin::Secret | Builtin::Namespace)) = kind.builtin {
-        admission::fill_in_core(builtin, None, &mut object);
+    if let Some(builtin) = kind.builtin {
+        admission::default_core(builtin, &mut object);
     }
     object.insert("apiVersion".to_owned(), kind.stored().api_version.clone().into());
     object.insert("kind".to_owned(), kind.kind.clone().into());
@@ -209,7 +210,12 @@ impl Context {
         let mut errors = metadata::validate_update(old, &new);
         errors.extend(errors.clone());
         errors.extend(metadata::validate(kind, &new));
-        errors.extend(kind.stored().schema.validate(&new));
+        // What was wrong before and did not change is let through; core kinds have rules of their own.
+        let schema = &kind.stored().schema;
+        errors.extend(match kind.builtin {
+            None => schema.validate_change(old, &new),
+            Some(_) => schema.validate(&new),
+        });
         errors.extend(admission::validate_core(kind, &new, Some(old)));
         self.check_rules(Some(old), &new, &mut errors);
         self.fail_on(errors, current.key.name())?;

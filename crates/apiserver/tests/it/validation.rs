@@ -127,3 +127,18 @@ async fn metadata_is_judged() {
     assert!(nowhere.message().contains("metadata.namespace"), "{}", nowhere.message());
     nowhere.expect(422);
 }
+
+#[tokio::test]
+async fn null_is_absent_where_it_may_not_stand() {
+    let server = server();
+    let mut body = widget("a");
+    body["spec"]["name"] = json!(null);
+    body["spec"]["color"] = json!(null);
+    body["spec"]["parts"] = json!([{ "id": null, "count": null }]);
+    body["spec"]["free"] = json!({ "kept": null });
+    let created = post(&server, WIDGETS, &body).await.expect(201);
+    assert_eq!(
+        created["spec"],
+        json!({ "size": 3, "color": "red", "parts": [{ "count": 1 }], "free": { "kept": null } })
+    );
+}
