@@ -141,7 +141,8 @@ fn summary(bytes: &[u8]) -> String {
         None => "<empty>".to_owned(),
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(start)),
         Some(_) => {
-            let hex: String = start.iter().map(|byte| format!("{byte:02x}")).collect();
+            let digit = |digit: u8| char::from_digit(u32::from(digit), 16).unwrap_or_default();
+            let hex: String = start.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
             format!("{hex}{more}")
         }
     }

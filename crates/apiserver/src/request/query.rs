@@ -134,7 +134,7 @@ impl ListQuery {
         const MATCH: &str = "resourceVersionMatch";
         let mut errors = Vec::new();
         let mut refuse = |holds: bool, field: &str, detail: &str| {
-            errors.extend(holds.then(|| FieldError::forbidden(field, detail)))
+            errors.extend(holds.then(|| FieldError::forbidden(field, detail)));
         };
         let with_continue = self.continue_token.is_some();
         let initial = self.send_initial_events.is_some();

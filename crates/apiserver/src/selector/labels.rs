@@ -13,7 +13,9 @@ pub(super) fn parse(text: &str) -> Result<Vec<LabelRequirement>, String> {
         match parser.peek_value() {
             Token::Word(_) | Token::Symbol("!") => {}
             Token::End => return Ok(requirements),
-            other => return Err(format!("found '{other}', expected: !, identifier, or 'end of string'")),
+            other @ Token::Symbol(_) => {
+                return Err(format!("found '{other}', expected: !, identifier, or 'end of string'"));
+            }
         }
         let requirement =
             parser.requirement().map_err(|problem| format!("unable to parse requirement: {problem}"))?;
