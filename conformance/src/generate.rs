@@ -55,27 +55,24 @@ where
 
 /// The script as it could stand in a file.
 pub fn render(script: &Script) -> String {
-    let mut text = format!("=== {}\n", script.name);
+    let mut lines = vec![format!("=== {}", script.name)];
     for step in &script.steps {
         match &step.action {
             Action::Send(request) => {
-                text.push_str(&format!("{} {}\n", request.method, request.path));
-                for (name, value) in &request.headers {
-                    text.push_str(&format!("{name}: {value}\n"));
-                }
+                lines.push(format!("{} {}", request.method, request.path));
+                lines.extend(request.headers.iter().map(|(name, value)| format!("{name}: {value}")));
                 match &request.body {
                     Body::Empty => {}
-                    Body::Json(body) => text.push_str(&format!("{body}\n")),
-                    Body::Raw(body) => text.push_str(&format!("Body: raw\n{body}\n")),
+                    Body::Json(body) => lines.push(body.clone()),
+                    Body::Raw(body) => lines.extend(["Body: raw".to_owned(), body.clone()]),
                 }
             }
-            _ => text.push_str(&format!("{}\n", step.summary())),
+            _ => lines.push(step.summary()),
         }
-        for (name, path) in &step.captures {
-            text.push_str(&format!("> {name} = {path}\n"));
-        }
+        lines.extend(step.captures.iter().map(|(name, path)| format!("> {name} = {path}")));
     }
-    text
+    lines.push(String::new());
+    lines.join("\n")
 }
 
 struct Generator {

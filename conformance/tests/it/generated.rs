@@ -40,7 +40,7 @@ async fn random_scripts_are_answered_alike() {
         compared.into_iter().filter(|(compared, _)| !compared.is_equal()).map(|(_, script)| script).collect();
     failed.sort_by_key(|script| script.name.clone());
     let count = failed.len();
-    let mut shown = String::new();
+    let mut shown: Vec<String> = Vec::new();
     for script in failed.into_iter().take(SHOWN) {
         let fails = |script: Script| {
             let (pair, intended) = (&pair, &intended);
@@ -52,7 +52,7 @@ async fn random_scripts_are_answered_alike() {
         };
         let shortest = generate::shrink(script, fails).await;
         let compared = compare(&pair, &shortest, &intended).await;
-        shown.push_str(&format!("{}\n{compared}\n", generate::render(&shortest)));
+        shown.push(format!("{}\n{compared}", generate::render(&shortest)));
     }
-    assert!(count == 0, "{count} random scripts differ\n{shown}");
+    assert!(count == 0, "{count} random scripts differ\n{}", shown.join("\n"));
 }
