@@ -34,6 +34,7 @@ pub enum LogFormat {
 
 /// The section `[operator]`.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct OperatorSettings {
     /// API server of repositories and jobs; empty when not set.
     pub provisioning_server_url: String,
