@@ -58,11 +58,11 @@ fn value(shape: &Shape, value: &Value, path: &mut String, problems: &mut Problem
             }
         }
         (Atom::List { .. }, other) => {
-            problems.push((path.clone(), format!("expected list, got &{{{}}}", go(other))))
+            problems.push((path.clone(), format!("expected list, got &{{{}}}", go(other))));
         }
         (Atom::Map(atom), Value::Object(map)) => fields(atom, map, path, problems),
         (Atom::Map(_), other) => {
-            problems.push((path.clone(), format!("expected map, got &{{{}}}", go(other))))
+            problems.push((path.clone(), format!("expected map, got &{{{}}}", go(other))));
         }
     }
 }
@@ -72,7 +72,7 @@ fn fields(atom: MapAtom<'_>, map: &Map<String, Value>, path: &mut String, proble
         let element = Element::field(name);
         let Some(shape) = atom.field(name) else {
             at(&element, path, |path| {
-                problems.push((path.clone(), "field not declared in schema".to_owned()))
+                problems.push((path.clone(), "field not declared in schema".to_owned()));
             });
             return;
         };

@@ -25,7 +25,9 @@ impl Schema {
         match (value, &self.items) {
             (Value::Object(object), _) => self.drop_nulls(object),
             (Value::Array(items), Some(schema)) => {
-                items.iter_mut().for_each(|item| schema.drop_nulls_in(item))
+                for item in items.iter_mut() {
+                    schema.drop_nulls_in(item);
+                }
             }
             _ => {}
         }
