@@ -128,6 +128,13 @@ impl Normaliser {
         if is_bookmark && let Some(Value::Object(inner)) = object.get_mut("object") {
             hide_version(inner);
         }
+        // UIDs stand in the names of managed fields as well.
+        let keyed: Vec<String> = object.keys().filter(|name| name.starts_with("k:{")).cloned().collect();
+        for name in keyed {
+            if let Some(value) = object.remove(&name) {
+                object.insert(self.string(&name, field), value);
+            }
+        }
         let mut names: Vec<String> = object.keys().cloned().collect();
         names.sort();
         for name in names {
@@ -185,11 +192,12 @@ impl Normaliser {
     }
 }
 
-/// The causes of an Invalid: once each, and of custom kinds sorted, as a real server says them in no order (it walks
-/// Go's maps). The message has to be made of its own causes, in their order, and says so.
+/// The causes of an Invalid: once each, and of custom kinds and maps of data sorted, as a real server says them in no order (it
+/// walks Go's maps). The message has to be made of its own causes, in their order, and says so.
 fn settle_causes(status: &mut Value) {
     let group = status["details"]["group"].as_str().unwrap_or_default();
     let is_custom = group.contains('.') && !group.ends_with(".k8s.io");
+    let has_data = matches!(status["details"]["kind"].as_str(), Some("ConfigMap" | "Secret"));
     let message = status["message"].as_str().unwrap_or_default().to_owned();
     let Some(Value::Array(causes)) = status.get_mut("details").and_then(|details| details.get_mut("causes"))
     else {
@@ -209,7 +217,7 @@ fn settle_causes(status: &mut Value) {
         }
     }
     let told = if let [one] = shown.as_slice() { one.clone() } else { format!("[{}]", shown.join(", ")) };
-    if is_custom {
+    if is_custom || has_data {
         kept.sort_by_key(ToString::to_string);
     }
     *causes = kept;

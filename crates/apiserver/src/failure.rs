@@ -225,11 +225,31 @@ impl Failure {
     }
 
     pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
-        status::not_found(&kind.group, &kind.plural, name).into()
+        let mut failure = Self::from(status::not_found(&kind.group, &kind.plural, name));
+        failure.0.message = Some(format!("{} {} not found", kind.qualified(), quoted(name)));
+        failure
     }
 
     pub(crate) fn already_exists(kind: &Kind, name: &str) -> Self {
         status::already_exists(&kind.group, &kind.plural, name).into()
+    }
+
+    /// As [`Self::already_exists`], when the object that is in the way is being deleted.
+    pub(crate) fn being_deleted(self) -> Self {
+        let mut failure = self;
+        failure.0.message = Some(format!("object is being deleted: {}", failure.message()));
+        failure
+    }
+
+    /// What a result of a patch could not be read for, if this is such an error.
+    pub(crate) fn decoding_problem(&self) -> Option<&str> {
+        let is_bad = self.0.code == Some(400);
+        self.message()
+            .split_once(" cannot be handled as a ")
+            .filter(|_| is_bad)?
+            .1
+            .split_once(": ")
+            .map(|(_, why)| why)
     }
 
     pub(crate) fn name_not_generated(kind: &Kind, name: &str) -> Self {
@@ -297,6 +317,37 @@ impl Failure {
     pub(crate) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::from(status::error(405, "MethodNotAllowed", message)).with_details(StatusDetails::default())
+    }
+
+    /// The Accept header of a core kind's request names nothing that is ever given; said before it is negotiated.
+    pub(crate) fn no_such_representation(list: bool) -> Self {
+        let watches = ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+        let message = format!(
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+             application/vnd.kubernetes.protobuf{}",
+            if list { watches } else { "" }
+        );
+        Self::from(status::error(406, "NotAcceptable", message)).with_details(StatusDetails::default())
+    }
+
+    /// A list was asked for as the metadata of one object.
+    pub(crate) fn metadata_of_a_list() -> Self {
+        let message = "you requested PartialObjectMetadata, but the requested object is a list \
+            (*unstructured.UnstructuredList)";
+        status::error(406, "NotAcceptable", message).into()
+    }
+
+    /// One object was asked for as the metadata of a list.
+    pub(crate) fn list_of_an_object() -> Self {
+        status::error(406, "NotAcceptable", "content is not a list").into()
+    }
+
+    /// No form that a watch can have is accepted.
+    pub(crate) fn no_stream_acceptable() -> Self {
+        status::not_acceptable(
+            "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+        )
+        .into()
     }
 
     pub(crate) fn not_acceptable() -> Self {
@@ -419,6 +470,21 @@ impl Failure {
     pub(crate) fn to_json(&self) -> Vec<u8> {
         // Strings and numbers only: this does not fail.
         serde_json::to_vec(&self.0).unwrap_or_default()
+    }
+}
+
+impl Failure {
+    /// The answer for a client that accepts YAML.
+    pub(crate) fn into_yaml(self) -> Response {
+        let text =
+            serde_json::to_value(&self.0).ok().and_then(|status| windlass_api::yaml::to_string(&status).ok());
+        let mut response = self.into_response();
+        let json = HeaderValue::from_static("application/json");
+        if let Some(text) = text.filter(|_| response.headers().get(header::CONTENT_TYPE) == Some(&json)) {
+            *response.body_mut() = Body::from(text);
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
+        }
+        response
     }
 }
 

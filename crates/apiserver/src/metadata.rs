@@ -173,7 +173,7 @@ pub(crate) fn validate(kind: &Kind, object: &Map<String, Value>) -> Vec<FieldErr
     let name = text(object, "name");
     let generate = text(object, "generateName");
     let problems = if kind.builtin == Some(Builtin::Namespace) {
-        names::label_problems
+        names::label_name_problems
     } else if kind.free_names() {
         names::free_problems
     } else {
@@ -288,7 +288,8 @@ pub(crate) fn fill_new(
     object: &mut Map<String, Value>,
 ) {
     let metadata = of(object);
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"] {
+    // Kinds that do not count generations keep what they are given.
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"] {
         metadata.remove(field);
     }
     if let Some(namespace) = namespace {
@@ -338,8 +339,11 @@ pub(crate) fn validate_update(old: &Map<String, Value>, new: &Map<String, Value>
     for field in ["name", "namespace", "uid", "deletionTimestamp"] {
         let (before, after) = (text(old, field), text(new, field));
         if before != after {
-            let shown = if field == "deletionTimestamp" { after.to_owned() } else { format!("{after:?}") };
-            errors.push(FieldError::invalid_shown(format!("metadata.{field}"), &shown, "field is immutable"));
+            errors.push(FieldError::invalid(
+                format!("metadata.{field}"),
+                &json!(after),
+                "field is immutable",
+            ));
         }
     }
     if is_deleting(old) {

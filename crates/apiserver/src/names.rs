@@ -20,6 +20,9 @@ const VALUE_TEXT: &str = "a valid label must be an empty string or consist of al
     '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex \
     used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
+const DATA_KEY_TEXT: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. \
+    'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+
 /// At most this many bytes of annotations.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
@@ -88,12 +91,40 @@ pub(crate) fn free_problems(text: &str) -> Vec<String> {
 
 /// What is wrong with a DNS label, the rule for namespaces.
 pub(crate) fn label_problems(text: &str) -> Vec<String> {
+    label(text, "bytes")
+}
+
+/// What is wrong with the name of a Namespace, worded as for [`name_problems`].
+pub(crate) fn label_name_problems(text: &str) -> Vec<String> {
+    label(text, "characters")
+}
+
+fn label(text: &str, unit: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 63 {
-        problems.push("must be no more than 63 bytes".to_owned());
+        problems.push(format!("must be no more than 63 {unit}"));
     }
     if !is_label(text) {
-        problems.push(LABEL_TEXT.to_owned());
+        let has_dots = text.split('.').all(is_label);
+        problems.push(if has_dots { "must not contain dots" } else { LABEL_TEXT }.to_owned());
+    }
+    problems
+}
+
+/// What is wrong with a key of the data of a `ConfigMap` or a Secret.
+pub(crate) fn data_key_problems(key: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if key.len() > 253 {
+        problems.push("must be no more than 253 characters".to_owned());
+    }
+    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) {
+        problems.push(DATA_KEY_TEXT.to_owned());
+    }
+    match key {
+        "." => problems.push("must not be '.'".to_owned()),
+        ".." => problems.push("must not be '..'".to_owned()),
+        key if key.starts_with("..") => problems.push("must not start with '..'".to_owned()),
+        _ => {}
     }
     problems
 }

@@ -19,6 +19,7 @@ use crate::admission::AdmissionRules;
 use crate::catalog::Catalog;
 use crate::garbage::Terminating;
 use crate::kinds::KindError;
+use crate::request::Accept;
 use crate::seal::{SealError, Sealer};
 use crate::store::Store;
 use crate::verbs;
@@ -251,8 +252,10 @@ pub fn client_of(router: Router, caller: Caller) -> kube::Client {
 }
 
 async fn serve(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Response {
+    let yaml = Accept::wants_yaml_errors(request.headers());
     let mut response = match verbs::answer(&inner, request).await {
         Ok(response) => response,
+        Err(failure) if yaml => failure.into_yaml(),
         Err(failure) => failure.into_response(),
     };
     let cache = HeaderValue::from_static("no-cache, private");

@@ -44,7 +44,6 @@ fn merge_object(document: &mut Map<String, Value>, patch: &Map<String, Value>) -
             }
             continue;
         }
-        // An order is a wish for lists that merge; what is served here has none that depends on it.
         if name.starts_with('$') {
             continue;
         }
@@ -55,7 +54,10 @@ fn merge_object(document: &mut Map<String, Value>, patch: &Map<String, Value>) -
         let merging = MERGING.iter().find(|(list, _)| list == name);
         match (document.get_mut(name), value, merging) {
             (Some(Value::Array(items)), Value::Array(changes), Some((_, key))) => {
+                let order = patch.get(&format!("$setElementOrder/{name}")).and_then(Value::as_array);
+                let live = items.clone();
                 merge_list(items, changes, *key)?;
+                sort_list(items, &live, order.unwrap_or(changes), *key);
             }
             (Some(present @ Value::Object(_)), Value::Object(_), _) => merge(present, value)?,
             _ => {
@@ -94,6 +96,26 @@ fn merge_list(items: &mut Vec<Value>, changes: &[Value], key: Option<&str>) -> R
         }
     }
     Ok(())
+}
+
+/// Brings a merged list into its order: what the patch names stands as `order` has it, and the rest as it stood in
+/// `live`, each of it as early as that allows.
+fn sort_list(items: &mut Vec<Value>, live: &[Value], order: &[Value], key: Option<&str>) {
+    let id = |item: &Value| key.map_or_else(|| item.clone(), |key| item[key].clone());
+    let place = |list: &[Value], item: &Value| list.iter().position(|other| id(other) == id(item));
+    let (mut named, mut rest): (Vec<Value>, Vec<Value>) =
+        std::mem::take(items).into_iter().partition(|item| place(order, item).is_some());
+    named.sort_by_key(|item| place(order, item));
+    rest.sort_by_key(|item| place(live, item));
+    let (mut named, mut rest) = (named.into_iter().peekable(), rest.into_iter().peekable());
+    while let Some(other) = rest.peek() {
+        let earlier = named.peek().is_none_or(|one| match (place(live, other), place(live, one)) {
+            (Some(other), Some(one)) => other < one,
+            _ => false,
+        });
+        items.extend(if earlier { rest.next() } else { named.next() });
+    }
+    items.extend(named);
 }
 
 /// A value that nothing is merged into: without nulls and directives.
@@ -141,7 +163,7 @@ mod tests {
             json!({ "metadata": { "finalizers": ["a"], "ownerReferences": [{ "uid": "1", "name": "x" }] } }),
             &json!({ "metadata": { "finalizers": ["b", "a"],
                 "ownerReferences": [{ "uid": "1", "name": "y" }, { "uid": "2" }] } }),
-            &json!({ "metadata": { "finalizers": ["a", "b"],
+            &json!({ "metadata": { "finalizers": ["b", "a"],
                 "ownerReferences": [{ "uid": "1", "name": "y" }, { "uid": "2" }] } }),
         );
     }

@@ -6,8 +6,11 @@ use serde_json::{Value, json};
 
 use super::{Object, events};
 use crate::failure::FieldError;
+use crate::json;
 use crate::kinds::{Builtin, Kind, definition};
 use crate::metadata;
+use crate::names;
+use crate::request::syntax_error;
 
 /// At most this many bytes of data in a Secret or a `ConfigMap`.
 const DATA_MAX: usize = 1024 * 1024;
@@ -38,6 +41,12 @@ pub(crate) fn default(builtin: Builtin, object: &mut Object) {
         }
         Builtin::ConfigMap | Builtin::Event | Builtin::Lease | Builtin::Definition => {}
     }
+    if matches!(builtin, Builtin::Secret | Builtin::ConfigMap) {
+        // Empty maps are not written.
+        object.retain(|name, value| {
+            !matches!((name.as_str(), value), ("data" | "binaryData", Value::Object(map)) if map.is_empty())
+        });
+    }
 }
 
 /// Sets what the server decides of these kinds.
@@ -47,7 +56,10 @@ pub(super) fn fill_in(builtin: Builtin, old: Option<&Object>, object: &mut Objec
         Builtin::Namespace => fill_in_namespace(old, object),
         Builtin::Definition => definition::fill_in(old, object),
         Builtin::Event => events::fill_in(object),
-        Builtin::Secret | Builtin::ConfigMap | Builtin::Lease => {}
+        Builtin::Lease => {
+            object.entry("spec").or_insert_with(|| json!({}));
+        }
+        Builtin::Secret | Builtin::ConfigMap => {}
     }
 }
 
@@ -72,11 +84,84 @@ fn fill_in_namespace(old: Option<&Object>, object: &mut Object) {
     }
 }
 
+/// What the type of a Secret asks of its data.
+fn check_type(secret: &Object, errors: &mut Vec<FieldError>) {
+    let data = secret.get("data").unwrap_or(&Value::Null);
+    let value = |key: &str| data.get(key).and_then(Value::as_str);
+    let mut require = |key: &str| errors.push(FieldError::required(format!("data[{key}]"), ""));
+    match secret.get("type").and_then(Value::as_str).unwrap_or_default() {
+        "kubernetes.io/service-account-token" => {
+            const ACCOUNT: &str = "kubernetes.io/service-account.name";
+            let annotations =
+                secret.get("metadata").map_or(&Value::Null, |metadata| &metadata["annotations"]);
+            if annotations[ACCOUNT].as_str().unwrap_or_default().is_empty() {
+                errors.push(FieldError::required(format!("metadata.annotations[{ACCOUNT}]"), ""));
+            }
+        }
+        kind @ ("kubernetes.io/dockercfg" | "kubernetes.io/dockerconfigjson") => {
+            let key = if kind.ends_with("json") { ".dockerconfigjson" } else { ".dockercfg" };
+            match value(key).map(|text| STANDARD.decode(text).unwrap_or_default()) {
+                None => require(key),
+                Some(bytes) => {
+                    if let Some(problem) = json_problem(&bytes) {
+                        let shown = "<secret contents redacted>".into();
+                        errors.push(FieldError::invalid(format!("data[{key}]"), &shown, &problem));
+                    }
+                }
+            }
+        }
+        "kubernetes.io/basic-auth" if value("username").is_none() && value("password").is_none() => {
+            require("username");
+            require("password");
+        }
+        "kubernetes.io/ssh-auth" if value("ssh-privatekey").unwrap_or_default().is_empty() => {
+            require("ssh-privatekey");
+        }
+        "kubernetes.io/tls" => {
+            for key in ["tls.crt", "tls.key"].into_iter().filter(|key| value(key).is_none()) {
+                require(key);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Why bytes are no JSON object, in Go's words.
+fn json_problem(bytes: &[u8]) -> Option<String> {
+    match serde_json::from_slice::<Value>(bytes) {
+        Ok(Value::Object(_) | Value::Null) => None,
+        Ok(other) => Some(format!(
+            "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            json::go_type(&other)
+        )),
+        Err(error) => Some(syntax_error(bytes).unwrap_or_else(|| error.to_string())),
+    }
+}
+
+fn check_lease(spec: &Value, errors: &mut Vec<FieldError>) {
+    for (field, least, detail) in [
+        ("leaseDurationSeconds", 1, "must be greater than 0"),
+        ("leaseTransitions", 0, "must be greater than or equal to 0"),
+    ] {
+        if spec[field].as_i64().is_some_and(|number| number < least) {
+            errors.push(FieldError::invalid(format!("spec.{field}"), &spec[field], detail));
+        }
+    }
+    let given = |field: &str| spec[field].as_str().is_some_and(|text| !text.is_empty());
+    if given("preferredHolder") && !given("strategy") {
+        let detail = "may only be specified if `strategy` is defined";
+        errors.push(FieldError::forbidden("spec.preferredHolder", detail));
+    }
+}
+
 /// Everything that is wrong with an object of a core kind beside its schema. Values of Secrets are not shown.
 pub(crate) fn validate(kind: &Kind, new: &Object, old: Option<&Object>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if kind.builtin == Some(Builtin::Definition) {
         return definition::validate(old, new);
+    }
+    if kind.builtin == Some(Builtin::Lease) {
+        check_lease(&new.get("spec").cloned().unwrap_or_default(), &mut errors);
     }
     if !matches!(kind.builtin, Some(Builtin::Secret | Builtin::ConfigMap)) {
         return errors;
@@ -85,15 +170,13 @@ pub(crate) fn validate(kind: &Kind, new: &Object, old: Option<&Object>) -> Vec<F
     for field in ["data", "binaryData"] {
         let Some(Value::Object(data)) = new.get(field) else { continue };
         for (key, value) in data {
-            let valid = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-            if key.is_empty()
-                || key.len() > 253
-                || !key.chars().all(valid)
-                || matches!(key.as_str(), "." | "..")
-            {
-                let detail = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. \
-                    'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
-                errors.push(FieldError::invalid(format!("{field}[{key}]"), &json!(key), detail));
+            let place = format!("{field}[{key}]");
+            for problem in names::data_key_problems(key) {
+                errors.push(FieldError::invalid(&place, &json!(key), &problem));
+            }
+            if field == "data" && new.get("binaryData").is_some_and(|other| other.get(key).is_some()) {
+                let detail = "duplicate of key present in binaryData";
+                errors.push(FieldError::invalid(place, &json!(key), detail));
             }
             let length = value.as_str().unwrap_or_default().len();
             let encoded = field == "binaryData" || kind.builtin == Some(Builtin::Secret);
@@ -101,7 +184,12 @@ pub(crate) fn validate(kind: &Kind, new: &Object, old: Option<&Object>) -> Vec<F
         }
     }
     if size > DATA_MAX {
-        errors.push(FieldError::too_long("data", DATA_MAX as u64));
+        // A real server does not say where the data of a ConfigMap is.
+        let place = if kind.builtin == Some(Builtin::Secret) { "data" } else { "[]" };
+        errors.push(FieldError::too_long(place, DATA_MAX as u64));
+    }
+    if kind.builtin == Some(Builtin::Secret) {
+        check_type(new, &mut errors);
     }
     let Some(old) = old else { return errors };
     if kind.builtin == Some(Builtin::Secret) && old.get("type") != new.get("type") {

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::kinds::{Registry, Served, ServedKind};
+use crate::kinds::{Builtin, Registry, Served, ServedKind};
 
 /// The verbs of a status.
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
@@ -85,7 +85,10 @@ fn add_names(entry: &ServedKind, resource: &mut Value) {
 /// Tells clients whether the storage version is the one that they know.
 fn storage_version_hash(entry: &ServedKind) -> String {
     let stored = entry.kind.stored();
-    let text = format!("{}/{}/{}", stored.group, stored.version, entry.kind.kind);
+    // A real server still keeps definitions in the version that came before.
+    let version =
+        if entry.kind.builtin == Some(Builtin::Definition) { "v1beta1" } else { stored.version.as_str() };
+    let text = format!("{}/{version}/{}", stored.group, entry.kind.kind);
     let hash = digest::digest(&digest::SHA256, text.as_bytes());
     STANDARD.encode(&hash.as_ref()[..8])
 }

@@ -22,6 +22,9 @@ use crate::request::Route;
 /// The Kubernetes version whose API machinery this server follows. Clients compare it with their own.
 const KUBERNETES: (&str, &str) = ("1", "36");
 
+/// The oldest minor version that the API machinery goes with.
+const COMPATIBLE: &str = "35";
+
 const JSON: &str = "application/json";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -29,7 +32,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 pub(crate) fn answer(registry: &Snapshot, route: &Route, uri: &Uri, headers: &HeaderMap) -> Result<Response> {
     match route {
         Route::Root => Ok(json_response(&json!({ "paths": groups::paths(registry) }))),
-        Route::Health => Ok(Response::new(Body::from("ok"))),
+        Route::Health => Ok(plain_text("ok")),
         Route::Version => Ok(json_response(&version())),
         Route::CoreVersions | Route::Groups => {
             let core = matches!(route, Route::CoreVersions);
@@ -42,12 +45,12 @@ pub(crate) fn answer(registry: &Snapshot, route: &Route, uri: &Uri, headers: &He
             }
             Ok(json_response(&groups::list(registry)))
         }
-        Route::Group(name) => {
-            groups::one(registry, name).map(|group| json_response(&group)).ok_or_else(Failure::unknown_path)
-        }
+        Route::Group(name) => groups::one(registry, name)
+            .map(|group| json_response(&group))
+            .ok_or_else(|| Failure::no_path_in(name)),
         Route::GroupVersion { group, version } => groups::resources(registry, group, version)
             .map(|resources| json_response(&resources))
-            .ok_or_else(Failure::unknown_path),
+            .ok_or_else(|| Failure::no_path_in(group)),
         Route::OpenApiIndex => Ok(tagged(JSON, &registry.openapi().index(registry), headers)),
         Route::OpenApi { group, version } => {
             let document =
@@ -67,6 +70,14 @@ fn json_response(value: &Value) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+fn plain_text(text: &'static str) -> Response {
+    let mut response = Response::new(Body::from(text));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }
 
@@ -121,16 +132,26 @@ fn openapi_response(document: &Document, uri: &Uri, headers: &HeaderMap) -> Resp
 
 fn version() -> Value {
     let (major, minor) = KUBERNETES;
+    // In Go's words, which clients compare with their own.
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
     json!({
         "major": major,
         "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": COMPATIBLE,
         "gitVersion": format!("v{major}.{minor}.0+windlass-{}", env!("CARGO_PKG_VERSION")),
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "",
         "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+        "platform": format!("{}/{}", std::env::consts::OS, architecture),
     })
 }
 

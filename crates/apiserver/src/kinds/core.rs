@@ -147,8 +147,10 @@ fn event() -> Result<Kind, KindError> {
             Column::path("Reason", ".reason")?,
             Column::involved_object(),
             Column::path("Subobject", ".involvedObject.fieldPath")?.priority(1),
-            Column::path("Source", ".source.component")?.priority(1),
+            Column::event_source().priority(1),
             Column::path("Message", ".message")?,
+            Column::first_seen().priority(1),
+            Column::times().priority(1),
             Column::name().priority(1),
         ])
     };

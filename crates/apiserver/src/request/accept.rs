@@ -26,23 +26,67 @@ pub(crate) struct Accept {
 impl Accept {
     /// For one object or a watch (`list` false), or for a list.
     pub(crate) fn parse(headers: &HeaderMap, list: bool) -> Result<Self> {
-        let plain = Self { shape: Shape::Whole, yaml: false };
-        let mut any = false;
-        for value in headers.get_all(header::ACCEPT) {
-            for clause in
-                value.to_str().unwrap_or_default().split(',').filter(|clause| !clause.trim().is_empty())
-            {
-                any = true;
-                if let Some(accept) = clause_form(clause, list) {
-                    return Ok(accept);
-                }
-            }
+        let clauses = clauses(headers);
+        if clauses.is_empty() {
+            return Ok(Self { shape: Shape::Whole, yaml: false });
         }
-        if any { Err(Failure::not_acceptable()) } else { Ok(plain) }
+        let (accept, is_list) =
+            clauses.iter().find_map(|clause| clause_form(clause)).ok_or_else(Failure::not_acceptable)?;
+        match (is_list, list) {
+            (Some(false), true) => Err(Failure::metadata_of_a_list()),
+            (Some(true), false) => Err(Failure::list_of_an_object()),
+            _ => Ok(accept),
+        }
+    }
+
+    /// For a watch, whose events are one JSON document a line.
+    pub(crate) fn parse_for_watch(headers: &HeaderMap) -> Result<Self> {
+        let accept = Self::parse(headers, false)?;
+        if accept.yaml { Err(Failure::no_stream_acceptable()) } else { Ok(accept) }
+    }
+
+    /// Whether errors go out as YAML: what cannot be given for an object may be for them, so the rest counts as JSON.
+    pub(crate) fn wants_yaml_errors(headers: &HeaderMap) -> bool {
+        let plain =
+            |clause: &&str| matches!(clause_form(clause), Some((accept, _)) if accept.shape == Shape::Whole);
+        clauses(headers)
+            .iter()
+            .find(|clause| plain(clause))
+            .and_then(|clause| clause_form(clause))
+            .is_some_and(|(accept, _)| accept.yaml)
+    }
+
+    /// Refuses what no form of a core kind's answer can be, before anything else is looked at. `list`: the path has
+    /// watches as well.
+    pub(crate) fn check_media(headers: &HeaderMap, list: bool) -> Result<()> {
+        const SERVED: [&str; 4] =
+            ["*/*", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+        let clauses = clauses(headers);
+        let media = |clause: &str| clause.split(';').next().unwrap_or_default().trim().to_owned();
+        if clauses.is_empty() || clauses.iter().any(|clause| SERVED.contains(&media(clause).as_str())) {
+            return Ok(());
+        }
+        Err(Failure::no_such_representation(list))
     }
 }
 
-fn clause_form(clause: &str, list: bool) -> Option<Accept> {
+/// The clauses of the Accept header, those that are wanted most first.
+fn clauses(headers: &HeaderMap) -> Vec<&str> {
+    let quality = |clause: &str| {
+        let given = clause.split(';').find_map(|part| part.trim().strip_prefix("q="));
+        given.map_or(1.0, |given| given.parse::<f32>().unwrap_or(0.0))
+    };
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut clauses: Vec<&str> =
+        values.flat_map(|text| text.split(',')).map(str::trim).filter(|clause| !clause.is_empty()).collect();
+    clauses.sort_by(|a, b| {
+        quality(b).total_cmp(&quality(a)).then_with(|| a.contains("/*").cmp(&b.contains("/*")))
+    });
+    clauses
+}
+
+/// What a clause asks for, and of metadata whether it is that of a list; `None` when it is not served.
+fn clause_form(clause: &str) -> Option<(Accept, Option<bool>)> {
     let mut parts = clause.split(';').map(str::trim);
     let yaml = match parts.next()? {
         "*/*" | "application/*" | "application/json" => false,
@@ -59,7 +103,7 @@ fn clause_form(clause: &str, list: bool) -> Option<Accept> {
         }
     }
     if form.is_empty() {
-        return Some(Accept { shape: Shape::Whole, yaml });
+        return Some((Accept { shape: Shape::Whole, yaml }, None));
     }
     if group != "meta.k8s.io" {
         return None;
@@ -69,13 +113,13 @@ fn clause_form(clause: &str, list: bool) -> Option<Accept> {
         "v1beta1" => "v1beta1",
         _ => return None,
     };
-    let shape = match form {
-        "Table" => Shape::Table { version },
-        "PartialObjectMetadata" if !list => Shape::Metadata,
-        "PartialObjectMetadataList" if list => Shape::Metadata,
+    let (shape, is_list) = match form {
+        "Table" => (Shape::Table { version }, None),
+        "PartialObjectMetadata" => (Shape::Metadata, Some(false)),
+        "PartialObjectMetadataList" => (Shape::Metadata, Some(true)),
         _ => return None,
     };
-    Some(Accept { shape, yaml })
+    Some((Accept { shape, yaml }, is_list))
 }
 
 #[cfg(test)]

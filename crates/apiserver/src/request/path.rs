@@ -61,9 +61,8 @@ impl Target {
 
 impl Route {
     pub(crate) fn parse(path: &str, registry: &Registry) -> Result<Self> {
-        let decoded: Vec<String> =
-            path.trim_start_matches('/').trim_end_matches('/').split('/').map(decode).collect();
-        let segments: Vec<&str> = decoded.iter().map(String::as_str).collect();
+        let decoded = decode(path);
+        let segments: Vec<&str> = decoded.trim_start_matches('/').trim_end_matches('/').split('/').collect();
         match segments.as_slice() {
             [""] => Ok(Self::Root),
             ["healthz" | "livez" | "readyz"] => Ok(Self::Health),
@@ -102,6 +101,14 @@ impl Route {
             [plural] => (plural, None, None),
             [plural, name] => (plural, Some(*name), None),
             [plural, name, sub] => (plural, Some(*name), Some(*sub)),
+            // What follows the sub-resource of a custom kind is not looked at.
+            [plural, name, sub, ..]
+                if registry
+                    .find(group, version, plural)
+                    .is_some_and(|found| found.kind.builtin.is_none()) =>
+            {
+                (plural, Some(*name), Some(*sub))
+            }
             _ => return Err(Failure::no_path_in(group)),
         };
         let served = registry.find(group, version, plural).ok_or_else(|| Failure::no_path_in(group))?;
@@ -122,7 +129,7 @@ impl Route {
     }
 }
 
-/// Percent-decodes one segment; what is no valid escape stays as it came.
+/// Percent-decodes a path; what is no valid escape stays as it came.
 fn decode(segment: &str) -> String {
     if !segment.contains('%') {
         return segment.to_owned();

@@ -40,20 +40,19 @@ impl Query {
     }
 
     /// A parameter that is a number, read as Go reads it.
-    fn number(&self, name: &str) -> Result<Option<i64>> {
+    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>> {
         let Some((_, text)) = self.0.iter().find(|(key, _)| key == name) else { return Ok(None) };
         text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
             Failure::bad_request(go_number_error("ParseInt", text, &error))
         })
     }
 
-    /// `resourceVersion` as a number; 0 is "any".
-    pub(crate) fn version(&self) -> Result<Option<u64>> {
+    /// `resourceVersion` as a number; 0 is "any". A list (`listed`) says more of a bad one than others do.
+    pub(crate) fn version(&self, listed: bool) -> Result<Option<u64>> {
         let Some(text) = self.get("resourceVersion") else { return Ok(None) };
         text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
             let problem = go_number_error("ParseUint", text, &error);
-            // A list says more than a watch does.
-            let prefix = if self.flag("watch") { "" } else { "invalid resource version: " };
+            let prefix = if listed { "invalid resource version: " } else { "" };
             Failure::bad_request(format!("{prefix}resourceVersion: Invalid value: {text:?}: {problem}"))
         })
     }
@@ -120,7 +119,7 @@ impl ListQuery {
         if !errors.is_empty() {
             return Err(Failure::invalid("ListOptions", "meta.k8s.io", "", errors));
         }
-        let version = query.version()?;
+        let version = query.version(!parsed.watch)?;
         if !parsed.watch && parsed.continue_token.is_some() && version.is_some_and(|version| version > 0) {
             return Err(Failure::bad_request(
                 "specifying resource version is not allowed when using continue",
@@ -226,7 +225,7 @@ impl WriteQuery {
         }
         check_field_manager(&field_manager, &mut errors);
         let mut dry_run = false;
-        let values: Vec<&str> = query.all("dryRun").filter(|value| !value.is_empty()).collect();
+        let values: Vec<&str> = query.all("dryRun").collect();
         if values.iter().all(|value| *value == "All") {
             dry_run = !values.is_empty();
         } else {

@@ -120,7 +120,7 @@ impl Schema {
         let length = object.len() as u64;
         if let Some(min) = self.rules.min_properties.filter(|min| length < *min) {
             let detail = format!("{path} in body should have at least {min} properties");
-            errors.push(FieldError::invalid(path.clone(), &Value::Object(object.clone()), &detail));
+            errors.push(FieldError::invalid(path.clone(), &length.into(), &detail));
         }
         if let Some(max) = self.rules.max_properties.filter(|max| length > *max) {
             errors.push(FieldError::too_many(path.clone(), object.len(), max));
@@ -146,7 +146,7 @@ impl Schema {
         let length = items.len() as u64;
         if let Some(min) = self.rules.min_items.filter(|min| length < *min) {
             let detail = format!("{path} in body should have at least {min} items");
-            errors.push(FieldError::invalid(path.clone(), value, &detail));
+            errors.push(FieldError::invalid(path.clone(), &length.into(), &detail));
         }
         if let Some(max) = self.rules.max_items.filter(|max| length > *max) {
             errors.push(FieldError::too_many(path.clone(), items.len(), max));

@@ -124,7 +124,8 @@ impl<'a> Parser<'a> {
             Token::Word(_) | Token::Symbol(",") => {}
             Token::Symbol(")") => {
                 self.at += 1;
-                return Ok(Vec::new());
+                // The empty value, as on a real server.
+                return Ok(vec![String::new()]);
             }
             other => return Err(format!("found '{other}', expected: ',', ')' or identifier")),
         }

@@ -31,8 +31,16 @@ enum Cell {
     Count(&'static str),
     /// `kind/name` of the object that an Event is about.
     InvolvedObject,
+    /// A text of a core kind; empty when absent.
+    Text(JsonPath),
+    /// Who reported an Event.
+    EventSource,
+    /// How long ago an Event happened first.
+    FirstSeen,
     /// How long ago an Event happened last.
     LastSeen,
+    /// How often an Event happened.
+    Times,
 }
 
 impl Column {
@@ -74,6 +82,19 @@ impl Column {
         Self::new("Last Seen", "string", Cell::LastSeen).description("How long ago the event happened last.")
     }
 
+    pub(crate) fn event_source() -> Self {
+        Self::new("Source", "string", Cell::EventSource).description("Who reported the event.")
+    }
+
+    pub(crate) fn first_seen() -> Self {
+        Self::new("First Seen", "string", Cell::FirstSeen)
+            .description("How long ago the event happened first.")
+    }
+
+    pub(crate) fn times() -> Self {
+        Self::new("Count", "string", Cell::Times).description("How often the event happened.")
+    }
+
     /// A column of a custom kind. Only simple JSON paths are understood, as on a real server.
     pub(crate) fn json_path(name: &str, kind: &str, path: &str) -> Result<Self, String> {
         Ok(Self::new(name, kind, Cell::Path(JsonPath::parse(path)?)))
@@ -81,8 +102,10 @@ impl Column {
 
     /// A text column of a core kind.
     pub(crate) fn path(name: &str, path: &str) -> Result<Self, KindError> {
-        Self::json_path(name, "string", path)
-            .map_err(|problem| KindError::ReadDefinition { crd: format!("column {name}"), problem })
+        match JsonPath::parse(path) {
+            Ok(path) => Ok(Self::new(name, "string", Cell::Text(path))),
+            Err(problem) => Err(KindError::ReadDefinition { crd: format!("column {name}"), problem }),
+        }
     }
 
     pub(crate) fn format(mut self, format: &str) -> Self {
@@ -112,24 +135,42 @@ impl Column {
             Cell::Path(path) => self.path_cell(path, object, now),
             Cell::Count(field) => {
                 let binary = object["binaryData"].as_object().map_or(0, Map::len);
-                json!((object[*field].as_object().map_or(0, Map::len) + binary).to_string())
+                json!(object[*field].as_object().map_or(0, Map::len) + binary)
             }
             Cell::InvolvedObject => {
                 let involved = &object["involvedObject"];
                 let kind = involved["kind"].as_str().unwrap_or_default().to_lowercase();
-                json!(format!("{kind}/{}", involved["name"].as_str().unwrap_or_default()))
+                match involved["name"].as_str().unwrap_or_default() {
+                    "" => json!(kind),
+                    name => json!(format!("{kind}/{name}")),
+                }
             }
-            Cell::LastSeen => {
-                let seen = [
-                    &object["series"]["lastObservedTime"],
-                    &object["lastTimestamp"],
-                    &object["eventTime"],
-                    &object["metadata"]["creationTimestamp"],
-                ];
-                seen.into_iter()
-                    .find(|time| time.is_string())
-                    .map_or(json!("<unknown>"), |time| age_of(time, now))
+            Cell::Text(path) => match self.path_cell(path, object, now) {
+                Value::String(text) => json!(text.trim()),
+                _ => json!(""),
+            },
+            Cell::EventSource => {
+                let first = |fields: [&Value; 2]| {
+                    let mut given = fields.into_iter().filter_map(Value::as_str);
+                    given.find(|text| !text.is_empty()).unwrap_or_default().to_owned()
+                };
+                let component = first([&object["source"]["component"], &object["reportingComponent"]]);
+                match first([&object["source"]["host"], &object["reportingInstance"]]).as_str() {
+                    "" => json!(component),
+                    host => json!(format!("{component}, {host}")),
+                }
             }
+            Cell::FirstSeen => first_of([&object["firstTimestamp"], &object["eventTime"]], now),
+            Cell::LastSeen => match &object["series"] {
+                Value::Object(series) => age_of(series.get("lastObservedTime").unwrap_or(&Value::Null), now),
+                _ => {
+                    first_of([&object["lastTimestamp"], &object["firstTimestamp"], &object["eventTime"]], now)
+                }
+            },
+            Cell::Times => match object["series"].as_object() {
+                Some(series) => json!(series.get("count").and_then(Value::as_i64).unwrap_or_default()),
+                None => json!(object["count"].as_i64().filter(|count| *count != 0).unwrap_or(1)),
+            },
         }
     }
 
@@ -164,6 +205,12 @@ fn shown(value: &Value) -> String {
         Value::Null => "<nil>".to_owned(),
         other => other.to_string(),
     }
+}
+
+/// The age of the first of these times that is there.
+fn first_of<const N: usize>(times: [&Value; N], now: Timestamp) -> Value {
+    let time = times.into_iter().find(|time| time.is_string());
+    age_of(time.unwrap_or(&Value::Null), now)
 }
 
 fn age_of(time: &Value, now: Timestamp) -> Value {

@@ -15,7 +15,7 @@ use crate::failure::{Failure, Result};
 use crate::metadata;
 use crate::names;
 use crate::request::{WriteQuery, read_bytes, read_object};
-use crate::store::{Op, Precondition};
+use crate::store::{Object, Op, Precondition};
 
 /// How often a generated name is tried.
 const NAME_TRIES: usize = 8;
@@ -89,7 +89,7 @@ impl Context {
             let key = self.target.key(&name)?;
             if query.dry_run {
                 return match self.inner.store.get(&key).await? {
-                    Some(_) => Err(Failure::already_exists(kind, &name)),
+                    Some(present) => Err(self.taken(Some(&present), &name, &base)),
                     None => Ok(Written { plain, revision: 0 }),
                 };
             }
@@ -98,12 +98,28 @@ impl Context {
                     drop(guard);
                     return Ok(created(plain, &committed));
                 }
-                None if !generate => return Err(Failure::already_exists(kind, &name)),
-                None if attempt == NAME_TRIES => return Err(Failure::name_not_generated(kind, &name)),
+                None if !generate || attempt == NAME_TRIES => {
+                    let present = self.find(&name).await?;
+                    return Err(self.taken(present.as_ref(), &name, &base));
+                }
                 None => {}
             }
         }
         Err(Failure::unknown_path())
+    }
+
+    /// A name that is in use, by an object that may be on its way out.
+    fn taken(&self, present: Option<&Object>, name: &str, base: &str) -> Failure {
+        let kind = self.kind();
+        let failure = if base.is_empty() {
+            Failure::already_exists(kind, name)
+        } else {
+            Failure::name_not_generated(kind, name)
+        };
+        let deleting = present
+            .and_then(|present| self.inner.load(kind, present).ok())
+            .is_some_and(|object| metadata::is_deleting(&object));
+        if deleting { failure.being_deleted() } else { failure }
     }
 }
 

@@ -58,6 +58,8 @@ impl DeleteOptions {
     async fn read(context: &Context, body: Body) -> Result<Self> {
         let bytes = read_bytes(body).await?;
         let options = if bytes.is_empty() {
+            // Nothing here waits, but a number it has to be.
+            context.query.number("gracePeriodSeconds")?;
             Self::from_query(&context.query)
         } else {
             let mut parsed = read_document(&context.parts.headers, &bytes)?.value;

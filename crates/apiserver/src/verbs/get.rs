@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result};
 pub(super) async fn answer(context: Context) -> Result<Response> {
     let accept = context.accept()?;
     let inner = &context.inner;
-    if let Some(version) = context.query.version()?
+    if let Some(version) = context.query.version(false)?
         && version > inner.store.revision()
     {
         return Err(Failure::version_too_large(version, inner.store.revision()));

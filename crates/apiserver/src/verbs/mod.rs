@@ -124,20 +124,31 @@ async fn dispatch(context: Context, method: &Method, body: Body) -> Result<Respo
             None => Failure::page_not_found(),
         });
     }
+    let core = served.kind.builtin.is_some();
+    if core {
+        Accept::check_media(&context.parts.headers, method == Method::GET && name.is_none())?;
+    }
+    // Custom kinds are read by HEAD as well.
+    let method = if !core && method == Method::HEAD { &Method::GET } else { method };
     match (method.as_str(), context.target.name.is_some(), context.target.status) {
         ("GET", false, _) => list::answer(context).await,
-        ("GET", true, false) if context.query.flag("watch") => watch::answer_one(context),
         ("GET", true, _) => get::answer(context).await,
         ("POST", false, _) => create::answer(context, body).await,
         ("PUT", true, _) => update::answer(context, body).await,
         ("PATCH", true, _) => patch::answer(context, body).await,
         ("DELETE", true, false) => delete::answer(context, body).await,
         ("DELETE", false, _) => delete::answer_collection(context, body).await,
-        ("POST" | "PUT" | "PATCH" | "DELETE", ..) => {
+        _ if core => Err(Failure::method_not_allowed()),
+        // The name is that of the body; the one of the path is not looked at.
+        ("POST", true, false) => {
+            let target = Target { name: None, ..context.target };
+            create::answer(Context { target, ..context }, body).await
+        }
+        ("PUT" | "PATCH", false, _) => Err(Failure::bad_request("name must be provided")),
+        _ => {
             let verb = verb_of(method, &context.target);
             Err(Failure::verb_not_supported(&context.target.served.kind, verb))
         }
-        _ => Err(Failure::method_not_allowed()),
     }
 }
 
@@ -149,7 +160,8 @@ fn verb_of(method: &Method, target: &Target) -> &'static str {
         "PATCH" => "patch",
         "DELETE" if target.name.is_none() => "deletecollection",
         "DELETE" => "delete",
-        _ => "get",
+        "GET" => "get",
+        _ => "",
     }
 }
 

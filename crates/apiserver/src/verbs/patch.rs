@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::Context;
 use super::owners::Owners;
 use super::render::write_whole;
-use super::update::check_version;
+use super::update::{check_place, check_version};
 use super::write::{Conformed, conform};
 use crate::failure::{Failure, FieldError, Result};
 use crate::json::{self, Parsed};
-use crate::request::{BODY_LIMIT, FieldValidation, WriteQuery, read_bytes};
+use crate::request::{BODY_LIMIT, FieldValidation, WriteQuery, read_bytes, syntax_error};
 use crate::strategic;
 
 /// How often a patch is applied anew to a newer state.
@@ -54,11 +54,13 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let mut document = served_document(&context, &current.value, current.revision)?;
         patch.apply(&mut document)?;
         let parsed = Parsed { value: document, duplicates: duplicates.clone() };
-        let Conformed { object, problems, sent } =
-            conform(&context.target.served, parsed, query.field_validation)?;
+        let Conformed { mut object, problems, sent } =
+            conform(&context.target.served, parsed, query.field_validation)
+                .map_err(|failure| unreadable_result(failure, &bytes, &context))?;
         if query.field_validation == FieldValidation::Strict && !problems.is_empty() {
             return Err(strict_failure(&bytes, &context, &problems));
         }
+        check_place(&context, &mut object, &name)?;
         let version = check_version(context.kind(), &name, &object, current.revision)?;
         if let Some(written) = context.replace(&current, &old, object, Owners::Sent(sent), &query).await? {
             return context.written(StatusCode::OK, &written, &problems);
@@ -90,16 +92,16 @@ fn read(context: &Context, bytes: &[u8]) -> Result<(PatchKind, Vec<String>)> {
     let core = context.kind().builtin.is_some();
     let document = |bytes: &[u8]| -> Result<Parsed> {
         let parsed = json::parse(bytes)
-            .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
-        if !parsed.value.is_object() {
-            return Err(Failure::bad_request("error decoding patch: a merge patch is a JSON object"));
+            .map_err(|error| undecodable(&syntax_error(bytes).unwrap_or_else(|| error.to_string())))?;
+        match &parsed.value {
+            Value::Object(_) => Ok(parsed),
+            Value::Null => Err(Failure::bad_request("Invalid JSON Patch")),
+            other => Err(not_of_type(other, "map[string]interface {}")),
         }
-        Ok(parsed)
     };
     match media_type(context) {
         JSON => {
-            let patch: json_patch::Patch = serde_json::from_slice(bytes)
-                .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+            let patch = operations(bytes)?;
             if patch.0.len() > MAX_OPERATIONS {
                 return Err(Failure::too_large(MAX_OPERATIONS));
             }
@@ -117,6 +119,32 @@ fn read(context: &Context, bytes: &[u8]) -> Result<(PatchKind, Vec<String>)> {
         _ if core => Err(Failure::unsupported_patch()),
         _ => Err(Failure::unsupported_media_type(&[JSON, MERGE, APPLY])),
     }
+}
+
+fn undecodable(problem: &str) -> Failure {
+    Failure::bad_request(format!("error decoding patch: {problem}"))
+}
+
+fn not_of_type(found: &Value, expected: &str) -> Failure {
+    undecodable(&format!("json: cannot unmarshal {} into Go value of type {expected}", json::go_type(found)))
+}
+
+/// The operations of a JSON patch. One that is not of its form is as one that cannot be applied.
+fn operations(bytes: &[u8]) -> Result<json_patch::Patch> {
+    let value: Value = serde_json::from_slice(bytes)
+        .map_err(|error| undecodable(&syntax_error(bytes).unwrap_or_else(|| error.to_string())))?;
+    let items = match value {
+        Value::Array(items) => items,
+        Value::Null => Vec::new(),
+        other => return Err(not_of_type(&other, "[]handlers.jsonPatchOp")),
+    };
+    let operations = items.into_iter().map(|item| match item {
+        Value::Object(_) | Value::Null => {
+            serde_json::from_value(item).map_err(|_| Failure::patch_not_applicable())
+        }
+        other => Err(not_of_type(&other, "handlers.jsonPatchOp")),
+    });
+    Ok(json_patch::Patch(operations.collect::<Result<_>>()?))
 }
 
 impl PatchKind {
@@ -158,21 +186,40 @@ fn apply_operations(document: &mut Value, patch: &json_patch::Patch) -> Result<(
                 return Err(Failure::too_large(BODY_LIMIT));
             }
         }
+        // What is not there is as good as null.
+        if let PatchOperation::Test(test) = operation
+            && test.value.is_null()
+            && document.pointer(test.path.as_str()).is_none()
+            && test.path.parent().is_some_and(|parent| document.pointer(parent.as_str()).is_some())
+        {
+            continue;
+        }
         json_patch::patch_unsafe(document, std::slice::from_ref(operation))
             .map_err(|_| Failure::patch_not_applicable())?;
     }
     Ok(())
 }
 
-/// kube-apiserver quotes the patch in this error; of kinds that may hold secrets we do not.
 fn strict_failure(bytes: &[u8], context: &Context, problems: &[String]) -> Failure {
+    bad_result(bytes, context, &format!("strict decoding error: {}", problems.join(", ")))
+}
+
+/// A result of a patch that is no object of its kind is the patch's fault.
+fn unreadable_result(failure: Failure, bytes: &[u8], context: &Context) -> Failure {
+    match failure.decoding_problem() {
+        Some(problem) => bad_result(bytes, context, problem),
+        None => failure,
+    }
+}
+
+/// Quotes the patch, where a real server quotes all of the object; of kinds that may hold secrets, nothing.
+fn bad_result(bytes: &[u8], context: &Context, detail: &str) -> Failure {
     let kind = context.kind();
     let shown = if kind.sealed() || kind.stored().schema.has_property("secure") {
         "[redacted]".into()
     } else {
         String::from_utf8_lossy(bytes)
     };
-    let detail = format!("strict decoding error: {}", problems.join(", "));
-    let error = FieldError::invalid("patch", &Value::String(shown.into_owned()), &detail);
+    let error = FieldError::invalid("patch", &Value::String(shown.into_owned()), detail);
     Failure::invalid("", "", "", vec![error])
 }

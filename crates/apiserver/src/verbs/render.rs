@@ -65,7 +65,10 @@ impl<'a> Renderer<'a> {
             Some("None") => IncludeObject::None,
             Some("Object") => IncludeObject::Object,
             Some(other) => {
-                return Err(Failure::bad_request(format!("unrecognized includeObject value: {other:?}")));
+                return Err(Failure::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be \
+                     'Metadata', 'Object', 'None', or empty"
+                )));
             }
         };
         Ok(Self { inner, served, accept, include })

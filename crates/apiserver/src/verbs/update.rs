@@ -36,7 +36,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
             return Err(Failure::not_found(context.kind(), &name));
         };
         let old = context.inner.load(context.kind(), &current)?;
-        check_uid(context.kind(), &name, &old, &object)?;
+        check_uid(&context, &name, &old, &object)?;
         let version = check_version(context.kind(), &name, &object, current.revision)?;
         let owners = Owners::Sent(conformed.sent.clone());
         if let Some(written) = context.replace(&current, &old, object.clone(), owners, &query).await? {
@@ -54,7 +54,7 @@ fn respond(context: &Context, written: &Written, problems: &[String]) -> Result<
 }
 
 /// The body must be about the object in the path.
-fn check_place(context: &Context, object: &mut Map<String, Value>, name: &str) -> Result<()> {
+pub(super) fn check_place(context: &Context, object: &mut Map<String, Value>, name: &str) -> Result<()> {
     let given = metadata::text(object, "name");
     if given.is_empty() {
         return Err(Failure::bad_request(format!(
@@ -80,12 +80,25 @@ fn check_place(context: &Context, object: &mut Map<String, Value>, name: &str) -
 }
 
 /// A body with a UID is about that incarnation of the object only.
-fn check_uid(kind: &Kind, name: &str, old: &Map<String, Value>, new: &Map<String, Value>) -> Result<()> {
+fn check_uid(
+    context: &Context,
+    name: &str,
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+) -> Result<()> {
     let (before, given) = (metadata::text(old, "uid"), metadata::text(new, "uid"));
     if given.is_empty() || given == before {
         return Ok(());
     }
-    let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {before}");
+    // A real server says where in its store the object would be.
+    let kind = context.kind();
+    let group = if kind.builtin.is_some() { String::new() } else { format!("{}/", kind.group) };
+    let namespace = context.target.namespace.as_ref().map_or_else(String::new, |name| format!("{name}/"));
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{group}{}/{namespace}{name}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object meta: {before}",
+        kind.plural
+    );
     Err(Failure::conflict(kind, name, &why))
 }
 

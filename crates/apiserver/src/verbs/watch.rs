@@ -16,7 +16,6 @@ use super::list;
 use super::render::Renderer;
 use crate::failure::{Failure, Result};
 use crate::request::{Accept, ListQuery, Shape};
-use crate::selector::FieldSelector;
 use crate::store::{Event, EventKind, Object, Range, StoreError, WatchStream};
 
 /// How often a watch that asked for bookmarks gets one, while nothing else happens.
@@ -26,16 +25,9 @@ const LASTS: u64 = 1800;
 /// Events that are there at once are sent in pieces of about this size.
 const PIECE: usize = 64 * 1024;
 
-/// `GET …/{name}?watch=true`
-pub(super) fn answer_one(context: Context) -> Result<Response> {
-    let mut list = ListQuery::parse(&context.query, &context.target.served)?;
-    list.fields = std::mem::take(&mut list.fields).and(FieldSelector::named(context.name()?));
-    answer(context, list)
-}
-
 /// A watch of a collection.
 pub(super) fn answer(context: Context, list: ListQuery) -> Result<Response> {
-    let accept = Accept::parse(&context.parts.headers, false)?;
+    let accept = Accept::parse_for_watch(&context.parts.headers)?;
     // Judged here, so that a bad parameter is an HTTP error and not an event.
     Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
     let range = context.target.range()?;

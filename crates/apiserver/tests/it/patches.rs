@@ -61,8 +61,15 @@ async fn a_json_patch_is_applied_whole_or_not() {
     assert_eq!(failed.message(), "the server rejected our request due to an error in our request");
     assert_eq!(failed.expect(422)["reason"], "Invalid");
     assert_eq!(get(&server, &path).await.expect(200), patched);
-    patch(&server, &path, JSON, &json!([{ "op": "fly", "path": "/a" }])).await.expect(400);
-    patch(&server, &path, JSON, &json!({})).await.expect(400);
+    patch(&server, &path, JSON, &json!([{ "op": "fly", "path": "/a" }])).await.expect(422);
+    let failed = patch(&server, &path, JSON, &json!({})).await;
+    assert_eq!(
+        failed.message(),
+        "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+    );
+    failed.expect(400);
+    let absent = json!([{ "op": "test", "path": "/spec/absent", "value": null }]);
+    patch(&server, &path, JSON, &absent).await.expect(200);
 }
 
 #[tokio::test]
@@ -112,7 +119,7 @@ async fn strategic_merge_is_for_core_kinds() {
     .await
     .expect(200);
     assert_eq!(patched["data"], json!({ "k": "dg==", "x": "eQ==" }));
-    assert_eq!(patched["metadata"]["finalizers"], json!(["example.dev/a", "example.dev/b"]));
+    assert_eq!(patched["metadata"]["finalizers"], json!(["example.dev/b", "example.dev/a"]));
 }
 
 #[tokio::test]

@@ -110,5 +110,5 @@ async fn core_kinds_have_their_columns() {
         .await
         .expect(201);
     let table = raw(Method::GET, SECRETS).accept(TABLE).send(&server).await.expect(200);
-    assert_eq!(table["rows"][0]["cells"].as_array().unwrap()[..3], [json!("s"), json!("Opaque"), json!("2")]);
+    assert_eq!(table["rows"][0]["cells"].as_array().unwrap()[..3], [json!("s"), json!("Opaque"), json!(2)]);
 }

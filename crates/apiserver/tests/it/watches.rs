@@ -45,8 +45,11 @@ async fn a_watch_from_nowhere_starts_with_what_is_there() {
         assert_eq!(events.brief().await, "ADDED a");
         assert_eq!(events.brief().await, "ADDED b");
     }
-    let mut one = raw(Method::GET, &format!("{WIDGETS}/b?watch=true")).watch(&server).await;
+    let mut one = watching("&fieldSelector=metadata.name%3Db").watch(&server).await;
     assert_eq!(one.brief().await, "ADDED b");
+    // One object is read, whatever is asked for beside it.
+    let read = get(&server, &format!("{WIDGETS}/b?watch=true")).await.expect(200);
+    assert_eq!(read["kind"], "Widget");
 }
 
 #[tokio::test]
