@@ -26,6 +26,9 @@ const FIELDS: [(&str, &str); 15] = [
     ("uid", "string"),
 ];
 
+/// Finalizers that need no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
+
 /// Where `kubectl apply` records what it applied.
 pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -219,7 +222,6 @@ pub(crate) fn validate(kind: &Kind, object: &Map<String, Value>) -> Vec<FieldErr
 
 fn check_finalizers(kind: &Kind, finalizers: &[&str], errors: &mut Vec<FieldError>) {
     const FIELD: &str = "metadata.finalizers";
-    const STANDARD: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
     for finalizer in finalizers {
         for problem in names::qualified_problems(finalizer) {
             errors.push(FieldError::invalid(FIELD, &json!(finalizer), &problem));
@@ -233,11 +235,62 @@ fn check_finalizers(kind: &Kind, finalizers: &[&str], errors: &mut Vec<FieldErro
         return;
     }
     for (index, finalizer) in finalizers.iter().enumerate() {
-        if !finalizer.contains('/') && !STANDARD.contains(finalizer) {
+        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(FieldError::invalid(format!("{FIELD}[{index}]"), &json!(finalizer), detail));
         }
     }
+}
+
+/// Removes owners that stand there twice. Returns the warning about it.
+pub(crate) fn dedup_owners(object: &mut Map<String, Value>, patched: bool) -> Option<String> {
+    let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
+    let (mut kept, mut twice) = (Vec::new(), Vec::new());
+    for owner in owners.drain(..) {
+        if kept.contains(&owner) {
+            let uid = owner["uid"].as_str().unwrap_or_default().to_owned();
+            if !twice.contains(&uid) {
+                twice.push(uid);
+            }
+        } else {
+            kept.push(owner);
+        }
+    }
+    *owners = kept;
+    let when = if patched { " after mutating admission happens" } else { "" };
+    (!twice.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in \
+             1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) \
+             observed: {}",
+            twice.join(", ")
+        )
+    })
+}
+
+/// What is said of the finalizers of a custom object that are new and not qualified.
+pub(crate) fn finalizer_warnings(
+    kind: &Kind,
+    old: Option<&Map<String, Value>>,
+    new: &Map<String, Value>,
+) -> Vec<String> {
+    if kind.builtin.is_some() {
+        return Vec::new();
+    }
+    let before = old.map(finalizers).unwrap_or_default();
+    let plain =
+        |one: &&str| !before.contains(one) && !one.contains('/') && !STANDARD_FINALIZERS.contains(one);
+    finalizers(new)
+        .into_iter()
+        .filter(plain)
+        .map(|finalizer| {
+            let path = if finalizer.contains('.') { " including a path (/)" } else { "" };
+            format!(
+                "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name{path} to avoid \
+                 accidental conflicts with other finalizer writers"
+            )
+        })
+        .collect()
 }
 
 fn check_owners(owners: Option<&Value>, errors: &mut Vec<FieldError>) {

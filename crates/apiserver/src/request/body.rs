@@ -149,7 +149,7 @@ fn summary(bytes: &[u8]) -> String {
 }
 
 /// Whether the document is of this kind and version.
-fn check_type(
+pub(crate) fn check_type(
     served: &ServedKind,
     object: &Map<String, Value>,
     without_kind: impl FnOnce() -> Failure,

@@ -8,7 +8,7 @@ mod protobuf;
 mod query;
 
 pub(crate) use accept::{Accept, Shape};
-pub(crate) use body::{BODY_LIMIT, read_bytes, read_document, read_object};
+pub(crate) use body::{BODY_LIMIT, check_type, read_bytes, read_document, read_object};
 pub(crate) use json_error::syntax_error;
 pub(crate) use path::{Route, Target};
 pub(crate) use query::{

@@ -63,8 +63,13 @@ impl Schema {
             Value::String(text) => match self.rules.format.as_deref() {
                 Some("byte") => base64_error(text),
                 Some("date-time") if !text.is_empty() && text.parse::<jiff::Timestamp>().is_err() => {
+                    // Some times are finer than others, by their name.
+                    const FINE: [&str; 4] = ["acquireTime", "renewTime", "eventTime", "lastObservedTime"];
+                    let fine = path.last().is_some_and(|name| FINE.contains(&name.as_str()));
+                    let fraction = if fine { ".000000" } else { "" };
                     Some(format!(
-                        "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
+                        "parsing time {text:?} as \"2006-01-02T15:04:05{fraction}Z07:00\": cannot parse {text:?} as \
+                         \"2006\""
                     ))
                 }
                 _ => None,
@@ -113,6 +118,8 @@ fn base64_error(text: &str) -> Option<String> {
     base64::engine::general_purpose::STANDARD.decode(text).err()?;
     let is_ours = |byte: u8| byte.is_ascii_alphanumeric() || b"+/".contains(&byte);
     let length = text.trim_end_matches('=').len();
-    let at = text[..length].bytes().position(|byte| !is_ours(byte)).unwrap_or(text.len());
+    let at = text[..length].bytes().position(|byte| !is_ours(byte));
+    // What ends too early is said of the group of four that it is in.
+    let at = at.unwrap_or(text.len() / 4 * 4);
     Some(format!("illegal base64 data at input byte {at}"))
 }

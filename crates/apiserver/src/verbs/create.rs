@@ -25,8 +25,11 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     let query = WriteQuery::parse(&context.query, "CreateOptions")?;
     let bytes = read_bytes(body).await?;
     let parsed = read_object(&context.target.served, &context.parts.headers, &bytes)?;
-    let conformed = conform(&context.target.served, parsed, query.field_validation)?;
+    let mut conformed = conform(&context.target.served, parsed, query.field_validation)?;
     strict(&context.target.served, &conformed.problems, query.field_validation)?;
+    let warnings = &mut conformed.problems;
+    warnings.extend(metadata::dedup_owners(&mut conformed.object, false));
+    warnings.extend(metadata::finalizer_warnings(context.kind(), None, &conformed.object));
     let written = context.create(conformed.object, Owners::Sent(conformed.sent), &query).await?;
     context.written(StatusCode::CREATED, &written, &conformed.problems)
 }

@@ -15,7 +15,8 @@ use super::update::{check_place, check_version};
 use super::write::{Conformed, conform};
 use crate::failure::{Failure, FieldError, Result};
 use crate::json::{self, Parsed};
-use crate::request::{BODY_LIMIT, FieldValidation, WriteQuery, read_bytes, syntax_error};
+use crate::metadata;
+use crate::request::{BODY_LIMIT, FieldValidation, WriteQuery, check_type, read_bytes, syntax_error};
 use crate::strategic;
 
 /// How often a patch is applied anew to a newer state.
@@ -44,7 +45,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     context.accept()?;
     let query = WriteQuery::parse(&context.query, "PatchOptions")?;
     let bytes = read_bytes(body).await?;
-    let (patch, duplicates) = read(&context, &bytes)?;
+    let Read { patch, duplicates, unknown } = read(&context, &bytes)?;
     let name = context.name()?.to_owned();
     for _ in 0..TRIES {
         let Some(current) = context.find(&name).await? else {
@@ -53,14 +54,21 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let old = context.inner.load(context.kind(), &current)?;
         let mut document = served_document(&context, &current.value, current.revision)?;
         patch.apply(&mut document)?;
+        check_kind(&context, &document, &name)
+            .map_err(|failure| unreadable_result(failure, &bytes, &context))?;
         let parsed = Parsed { value: document, duplicates: duplicates.clone() };
-        let Conformed { mut object, problems, sent } =
+        let Conformed { mut object, mut problems, sent } =
             conform(&context.target.served, parsed, query.field_validation)
                 .map_err(|failure| unreadable_result(failure, &bytes, &context))?;
+        if query.field_validation != FieldValidation::Ignore {
+            problems.splice(0..0, unknown.iter().cloned());
+        }
         if query.field_validation == FieldValidation::Strict && !problems.is_empty() {
             return Err(strict_failure(&bytes, &context, &problems));
         }
         check_place(&context, &mut object, &name)?;
+        problems.extend(metadata::dedup_owners(&mut object, true));
+        problems.extend(metadata::finalizer_warnings(context.kind(), Some(&old), &object));
         let version = check_version(context.kind(), &name, &object, current.revision)?;
         if let Some(written) = context.replace(&current, &old, object, Owners::Sent(sent), &query).await? {
             return context.written(StatusCode::OK, &written, &problems);
@@ -71,6 +79,27 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         }
     }
     Err(Failure::modified(context.kind(), &name))
+}
+
+/// A patch does not turn an object into one of another kind or version.
+fn check_kind(context: &Context, document: &Value, name: &str) -> Result<()> {
+    let Value::Object(object) = document else { return Ok(()) };
+    let (kind, version) = (context.kind(), context.target.served.served());
+    if kind.builtin.is_some() {
+        return check_type(&context.target.served, object, Failure::unknown_path);
+    }
+    let mut errors = Vec::new();
+    for (field, expected) in [("kind", &kind.kind), ("apiVersion", &version.api_version)] {
+        if document[field] != expected.as_str() {
+            let found = document[field].as_str().unwrap_or_default();
+            errors.push(FieldError::invalid(field, &found.into(), &format!("must be {expected}")));
+        }
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let found = document["kind"].as_str().unwrap_or_default();
+    Err(Failure::invalid(found, &kind.group, name, errors))
 }
 
 /// The media type of the body, without parameters.
@@ -88,7 +117,16 @@ fn served_document(context: &Context, value: &bytes::Bytes, revision: u64) -> Re
     serde_json::from_slice(&bytes).map_err(|error| Failure::internal(&error))
 }
 
-fn read(context: &Context, bytes: &[u8]) -> Result<(PatchKind, Vec<String>)> {
+/// A patch, and what is to be said of its text.
+struct Read {
+    patch: PatchKind,
+    /// Paths of fields that stand there twice.
+    duplicates: Vec<String>,
+    /// What is wrong with the operations of a JSON patch but does not keep them from being applied.
+    unknown: Vec<String>,
+}
+
+fn read(context: &Context, bytes: &[u8]) -> Result<Read> {
     let core = context.kind().builtin.is_some();
     let document = |bytes: &[u8]| -> Result<Parsed> {
         let parsed = json::parse(bytes)
@@ -101,19 +139,21 @@ fn read(context: &Context, bytes: &[u8]) -> Result<(PatchKind, Vec<String>)> {
     };
     match media_type(context) {
         JSON => {
-            let patch = operations(bytes)?;
+            let (patch, unknown) = operations(bytes)?;
             if patch.0.len() > MAX_OPERATIONS {
                 return Err(Failure::too_large(MAX_OPERATIONS));
             }
-            Ok((PatchKind::Json(patch), Vec::new()))
+            Ok(Read { patch: PatchKind::Json(patch), duplicates: Vec::new(), unknown })
         }
         MERGE => {
             let parsed = document(bytes)?;
-            Ok((PatchKind::Merge(parsed.value), parsed.duplicates))
+            let Parsed { value, duplicates } = parsed;
+            Ok(Read { patch: PatchKind::Merge(value), duplicates, unknown: Vec::new() })
         }
         STRATEGIC if core => {
             let parsed = document(bytes)?;
-            Ok((PatchKind::Strategic(parsed.value), parsed.duplicates))
+            let Parsed { value, duplicates } = parsed;
+            Ok(Read { patch: PatchKind::Strategic(value), duplicates, unknown: Vec::new() })
         }
         APPLY_CBOR if core => Err(Failure::unsupported_media_type(&[JSON, MERGE, STRATEGIC, APPLY])),
         _ if core => Err(Failure::unsupported_patch()),
@@ -130,7 +170,8 @@ fn not_of_type(found: &Value, expected: &str) -> Failure {
 }
 
 /// The operations of a JSON patch. One that is not of its form is as one that cannot be applied.
-fn operations(bytes: &[u8]) -> Result<json_patch::Patch> {
+fn operations(bytes: &[u8]) -> Result<(json_patch::Patch, Vec<String>)> {
+    const FIELDS: [&str; 4] = ["op", "path", "from", "value"];
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|error| undecodable(&syntax_error(bytes).unwrap_or_else(|| error.to_string())))?;
     let items = match value {
@@ -138,13 +179,19 @@ fn operations(bytes: &[u8]) -> Result<json_patch::Patch> {
         Value::Null => Vec::new(),
         other => return Err(not_of_type(&other, "[]handlers.jsonPatchOp")),
     };
+    let mut unknown = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let names = item.as_object().into_iter().flat_map(serde_json::Map::keys);
+        let strange = names.filter(|name| !FIELDS.contains(&name.as_str()));
+        unknown.extend(strange.map(|name| format!("json patch unknown field \"[{index}].{name}\"")));
+    }
     let operations = items.into_iter().map(|item| match item {
         Value::Object(_) | Value::Null => {
             serde_json::from_value(item).map_err(|_| Failure::patch_not_applicable())
         }
         other => Err(not_of_type(&other, "handlers.jsonPatchOp")),
     });
-    Ok(json_patch::Patch(operations.collect::<Result<_>>()?))
+    Ok((json_patch::Patch(operations.collect::<Result<_>>()?), unknown))
 }
 
 impl PatchKind {

@@ -21,9 +21,10 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     let query = WriteQuery::parse(&context.query, "UpdateOptions")?;
     let bytes = read_bytes(body).await?;
     let parsed = read_object(&context.target.served, &context.parts.headers, &bytes)?;
-    let conformed = conform(&context.target.served, parsed, query.field_validation)?;
+    let mut conformed = conform(&context.target.served, parsed, query.field_validation)?;
     strict(&context.target.served, &conformed.problems, query.field_validation)?;
     let mut object = conformed.object;
+    conformed.problems.extend(metadata::dedup_owners(&mut object, false));
     let name = context.name()?.to_owned();
     check_place(&context, &mut object, &name)?;
     for _ in 0..TRIES {
@@ -40,6 +41,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let version = check_version(context.kind(), &name, &object, current.revision)?;
         let owners = Owners::Sent(conformed.sent.clone());
         if let Some(written) = context.replace(&current, &old, object.clone(), owners, &query).await? {
+            conformed.problems.extend(metadata::finalizer_warnings(context.kind(), Some(&old), &object));
             return respond(&context, &written, &conformed.problems);
         }
         if version.is_some() {
