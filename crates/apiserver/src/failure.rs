@@ -15,9 +15,9 @@ use crate::store::StoreError;
 
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// A request that failed. Boxed: the happy path should not carry its size around.
+/// A request that failed, and what it is warned of beside. Boxed: the happy path should not carry its size around.
 #[derive(Debug, Clone)]
-pub(crate) struct Failure(Box<Status>);
+pub(crate) struct Failure(Box<Status>, Vec<String>);
 
 const PAGE_NOT_FOUND: &str = "404 page not found\n";
 
@@ -159,7 +159,7 @@ pub(crate) fn quoted(text: &str) -> String {
 
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
-        Self(Box::new(status))
+        Self(Box::new(status), Vec::new())
     }
 }
 
@@ -462,6 +462,12 @@ impl Failure {
         self.0.message.as_deref().unwrap_or_default()
     }
 
+    /// The same failure of a request that is warned of these.
+    pub(crate) fn warned(mut self, warnings: &[String]) -> Self {
+        self.1.extend_from_slice(warnings);
+        self
+    }
+
     pub(crate) fn is_already_exists(&self) -> bool {
         self.0.reason.as_deref() == Some("AlreadyExists")
     }
@@ -504,7 +510,18 @@ impl IntoResponse for Failure {
         if let Some(seconds) = self.0.details.as_ref().and_then(|details| details.retry_after_seconds) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        warn(&mut response, &self.1);
         response
+    }
+}
+
+/// Adds a Warning header for each of these texts.
+pub(crate) fn warn(response: &mut Response, warnings: &[String]) {
+    for warning in warnings {
+        let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
     }
 }
 

@@ -29,8 +29,13 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     strict(&context.target.served, &conformed.problems, query.field_validation)?;
     let warnings = &mut conformed.problems;
     warnings.extend(metadata::dedup_owners(&mut conformed.object, false));
+    // Finalizers are warned of only when the object is written.
+    let refused = warnings.clone();
     warnings.extend(metadata::finalizer_warnings(context.kind(), None, &conformed.object));
-    let written = context.create(conformed.object, Owners::Sent(conformed.sent), &query).await?;
+    let written = context
+        .create(conformed.object, Owners::Sent(conformed.sent), &query)
+        .await
+        .map_err(|failure| failure.warned(&refused))?;
     context.written(StatusCode::CREATED, &written, &conformed.problems)
 }
 

@@ -22,7 +22,7 @@ use http::{Method, Request, request::Parts};
 use windlass_auth::Caller;
 
 use crate::discovery;
-use crate::failure::{Failure, Result};
+use crate::failure::{self, Failure, Result};
 use crate::kinds::Builtin;
 use crate::request::{Accept, BODY_LIMIT, Query, Route, Target};
 use crate::server::Inner;
@@ -109,7 +109,7 @@ pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result
     let deprecation = context.target.served.served().deprecation.clone();
     let answer = dispatch(context, &method, body).await;
     answer.map(|mut response| {
-        render::warn(&mut response, deprecation.as_slice());
+        failure::warn(&mut response, deprecation.as_slice());
         response
     })
 }

@@ -66,11 +66,15 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         if query.field_validation == FieldValidation::Strict && !problems.is_empty() {
             return Err(strict_failure(&bytes, &context, &problems));
         }
-        check_place(&context, &mut object, &name)?;
+        check_place(&context, &mut object, &name).map_err(|failure| failure.warned(&problems))?;
         problems.extend(metadata::dedup_owners(&mut object, true));
+        // Finalizers are warned of only when the object is written.
+        let refused = problems.clone();
         problems.extend(metadata::finalizer_warnings(context.kind(), Some(&old), &object));
-        let version = check_version(context.kind(), &name, &object, current.revision)?;
-        if let Some(written) = context.replace(&current, &old, object, Owners::Sent(sent), &query).await? {
+        let warned = |failure: Failure| failure.warned(&refused);
+        let version = check_version(context.kind(), &name, &object, current.revision).map_err(warned)?;
+        let replaced = context.replace(&current, &old, object, Owners::Sent(sent), &query).await;
+        if let Some(written) = replaced.map_err(warned)? {
             return context.written(StatusCode::OK, &written, &problems);
         }
         // The version was the current one; whether the patch itself named it is what decides.
@@ -239,6 +243,14 @@ fn apply_operations(document: &mut Value, patch: &json_patch::Patch) -> Result<(
             && document.pointer(test.path.as_str()).is_none()
             && test.path.parent().is_some_and(|parent| document.pointer(parent.as_str()).is_some())
         {
+            continue;
+        }
+        // A key that is not there is replaced all the same.
+        if let PatchOperation::Replace(replace) = operation
+            && let Some((parent, key)) = replace.path.split_back()
+            && let Some(Value::Object(object)) = document.pointer_mut(parent.as_str())
+        {
+            object.insert(key.decoded().into_owned(), replace.value.clone());
             continue;
         }
         json_patch::patch_unsafe(document, std::slice::from_ref(operation))

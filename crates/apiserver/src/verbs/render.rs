@@ -172,13 +172,3 @@ pub(crate) fn respond(status: StatusCode, accept: Accept, json: Vec<u8>) -> Resp
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
-
-/// Adds a `Warning` header for each text.
-pub(super) fn warn(response: &mut Response, warnings: &[String]) {
-    for warning in warnings {
-        let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
-            response.headers_mut().append(header::WARNING, value);
-        }
-    }
-}

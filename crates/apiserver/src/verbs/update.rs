@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Context;
 use super::owners::Owners;
-use super::write::{Written, conform, strict};
+use super::write::{Conformed, Written, conform, strict};
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::Kind;
 use crate::metadata;
@@ -21,8 +21,13 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     let query = WriteQuery::parse(&context.query, "UpdateOptions")?;
     let bytes = read_bytes(body).await?;
     let parsed = read_object(&context.target.served, &context.parts.headers, &bytes)?;
-    let mut conformed = conform(&context.target.served, parsed, query.field_validation)?;
+    let conformed = conform(&context.target.served, parsed, query.field_validation)?;
     strict(&context.target.served, &conformed.problems, query.field_validation)?;
+    let problems = conformed.problems.clone();
+    put(context, conformed, query).await.map_err(|failure| failure.warned(&problems))
+}
+
+async fn put(context: Context, mut conformed: Conformed, query: WriteQuery) -> Result<Response> {
     let mut object = conformed.object;
     conformed.problems.extend(metadata::dedup_owners(&mut object, false));
     let name = context.name()?.to_owned();

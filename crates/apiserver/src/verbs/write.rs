@@ -10,10 +10,10 @@ use axum::response::Response;
 
 use super::Context;
 use super::owners::{Owners, Sent, stored_owners};
-use super::render::{self, Renderer};
+use super::render::Renderer;
 use crate::admission;
 use crate::document;
-use crate::failure::{Failure, FieldError, Result};
+use crate::failure::{self, Failure, FieldError, Result};
 use crate::fields;
 use crate::json::Parsed;
 use crate::kinds::{Builtin, Kind, ServedKind, definition};
@@ -166,9 +166,9 @@ impl Context {
     ) -> Result<Response> {
         let renderer = Renderer::new(&self.inner, &self.target.served, self.accept()?, &self.query)?;
         let mut response = renderer.response(status, &written.plain, written.revision);
-        render::warn(&mut response, warnings);
+        failure::warn(&mut response, warnings);
         if self.kind().builtin == Some(Builtin::Definition) && !self.target.status {
-            render::warn(&mut response, &self.definition_warnings(&written.plain));
+            failure::warn(&mut response, &self.definition_warnings(&written.plain));
         }
         Ok(response)
     }
