@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
@@ -11,7 +12,7 @@ use rcgen::{
 
 use crate::state::Folder;
 
-const DAY: Duration = Duration::from_hours(24);
+const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// Which certificate the API server shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub enum ServingCertificate {
 /// Makes the authority, the API server's certificate and the key that signs tokens of service accounts.
 pub(crate) fn make_all(folder: &Folder) -> Result<()> {
     make_authority(folder)?;
-    make_serving(folder, 365 * DAY)?;
+    make_serving(folder, DAY * 365)?;
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     write_secret(&folder.account_key(), &key.serialize_pem())?;
     std::fs::write(folder.account_public_key(), key.public_key_pem())?;
@@ -37,11 +38,12 @@ pub(crate) fn make_all(folder: &Folder) -> Result<()> {
 /// Replaces the API server's certificate; it notices by itself.
 pub(crate) fn replace(folder: &Folder, certificate: ServingCertificate) -> Result<()> {
     match certificate {
-        ServingCertificate::Renewed => make_serving(folder, 365 * DAY),
-        ServingCertificate::Expired => make_serving(folder, Duration::ZERO),
+        ServingCertificate::Renewed => make_serving(folder, DAY * 365),
+        // A certificate is good to the end of its last second, and a server may be up within it.
+        ServingCertificate::Expired => make_serving(folder, -DAY),
         ServingCertificate::OfNewAuthority => {
             make_authority(folder)?;
-            make_serving(folder, 365 * DAY)
+            make_serving(folder, DAY * 365)
         }
     }
 }
@@ -52,15 +54,15 @@ fn make_authority(folder: &Folder) -> Result<()> {
     params.distinguished_name.push(DnType::CommonName, "windlass test cluster");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    validity(&mut params, 3650 * DAY);
+    validity(&mut params, DAY * 3650);
     let certificate = params.self_signed(&key)?;
     write_secret(&folder.ca_key(), &key.serialize_pem())?;
     std::fs::write(folder.ca(), certificate.pem())?;
     Ok(())
 }
 
-/// Ends so long from now; it began two days ago.
-fn make_serving(folder: &Folder, remaining: Duration) -> Result<()> {
+/// Ends so long from now, or ended so long ago; it began two days ago.
+fn make_serving(folder: &Folder, remaining: SignedDuration) -> Result<()> {
     let read = |file: &Path| {
         std::fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))
     };
@@ -80,11 +82,14 @@ fn make_serving(folder: &Folder, remaining: Duration) -> Result<()> {
     Ok(())
 }
 
-fn validity(params: &mut CertificateParams, remaining: Duration) {
-    let now = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default();
-    let now = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(now);
-    params.not_before = now - 2 * DAY;
-    params.not_after = now + remaining;
+fn validity(params: &mut CertificateParams, remaining: SignedDuration) {
+    let now = Timestamp::now();
+    let date = |from_now: SignedDuration| {
+        let seconds = u64::try_from((now + from_now).as_second()).unwrap_or_default();
+        rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds)
+    };
+    params.not_before = date(-DAY * 2);
+    params.not_after = date(remaining);
 }
 
 /// Writes a file that only its owner may read.
