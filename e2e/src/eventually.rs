@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 /// How long anything may take before a test gives up on it.
-pub const DEADLINE: Duration = Duration::from_secs(150);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 /// How often is looked.
 const LOOK: Duration = Duration::from_millis(50);
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::owners::{Owners, stored_owners};
-use super::update::check_version;
+use super::update::{check_place, check_version};
 use super::write::conform;
 use crate::admission;
 use crate::failure::{Failure, Result};
@@ -49,8 +49,8 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     for _ in 0..TRIES {
         let current = context.find(&name).await?;
         let Some(current) = current else {
-            let (object, managers) = context.apply(None, &applied, Managers::default(), &query)?;
-            context.check_created(&object, &name)?;
+            let (mut object, managers) = context.apply(None, &applied, Managers::default(), &query)?;
+            context.check_created(&mut object, &name)?;
             let mut object = context.finish(object)?;
             metadata::of(&mut object).remove("resourceVersion");
             return match context.create(object, Owners::Known(managers), &query).await {
@@ -66,7 +66,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let (object, managers) =
             context.apply(Some(live), &applied, stored_owners(&current.value), &query)?;
         let mut object = context.finish(object)?;
-        context.check_place(&object, &name)?;
+        check_place(&context, &mut object, &name)?;
         check_version(context.kind(), &name, &object, current.revision)?;
         applied.secrets.drop_missing(&old, &mut object);
         let owners = Owners::Known(managers);
@@ -194,7 +194,7 @@ impl Context {
     }
 
     /// What an object may not say that is created by an apply.
-    fn check_created(&self, object: &Object, name: &str) -> Result<()> {
+    fn check_created(&self, object: &mut Object, name: &str) -> Result<()> {
         if self.target.status {
             return Err(Failure::not_found(self.kind(), name));
         }
@@ -205,29 +205,7 @@ impl Context {
             );
             return Err(Failure::conflict(self.kind(), name, &why));
         }
-        self.check_place(object, name)
-    }
-
-    /// The object must be the one of the path.
-    fn check_place(&self, object: &Object, name: &str) -> Result<()> {
-        let namespace = metadata::text(object, "namespace");
-        if !namespace.is_empty() && Some(namespace) != self.target.namespace.as_deref() {
-            return Err(Failure::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
-        }
-        let given = metadata::text(object, "name");
-        if given.is_empty() {
-            return Err(Failure::bad_request(format!(
-                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-            )));
-        }
-        if given != name {
-            return Err(Failure::bad_request(format!(
-                "the name of the object ({given}) does not match the name on the URL ({name})"
-            )));
-        }
-        Ok(())
+        check_place(self, object, name)
     }
 }
 
