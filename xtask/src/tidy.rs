@@ -24,6 +24,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("windlass-resources", 2),
     ("windlass-launch", 3),
     ("windlass-repository-api", 3),
+    ("windlass-commit-tracker", 4),
     ("windlass-jobs-operator", 4),
     ("windlass-repository-operator", 4),
     ("jobs-controller", 5),

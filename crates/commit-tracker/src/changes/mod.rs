@@ -1,0 +1,167 @@
+//! Which commits came with a revision.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use crate::{Revision, SourceKey};
+
+/// A revision that was applied, as those are asked about it that know where it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The source object.
+    pub source: SourceKey,
+    /// The source's `spec.url`; empty for kinds that have none.
+    pub url: String,
+    /// Whether the source may be reached without TLS (`spec.insecure`).
+    pub insecure: bool,
+    /// The Secret in the source's namespace that its `spec.secretRef` names, where the tracker may read it.
+    pub secret: Option<String>,
+    /// What was applied and accounted for before, oldest first: what these hold is not new.
+    pub known: Vec<Revision>,
+    /// What is asked about.
+    pub to: Revision,
+    /// The revision of the origin that `to` was built from: `lastAppliedOriginRevision`, or the artifact's annotation.
+    pub origin: Option<String>,
+    /// The origins of `known`, where there are any, in the same order.
+    pub known_origins: Vec<Option<String>>,
+    /// The artifact's metadata (annotations of the OCI manifest, for example), when `to` is the source's current one.
+    pub metadata: BTreeMap<String, String>,
+    /// When the source made its artifact (`artifact.lastUpdateTime`), when `to` is its current one.
+    pub seen: Option<Timestamp>,
+}
+
+/// A commit that came with a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// Its hash, as the source names it.
+    pub id: String,
+    /// When it was merged into what is applied: for Git the committer's date, of the merge where one brought it in.
+    pub merged: Timestamp,
+    /// Its subject line; empty where the source does not say.
+    pub summary: String,
+    /// Its author's name; empty where the source does not say.
+    pub author: String,
+}
+
+/// The commits that came with a revision, and what else is known of its way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Oldest first.
+    pub commits: Vec<Commit>,
+    /// The exporter's commit that they were exported with, where there is an exporter.
+    pub exported_as: Option<String>,
+    /// When the exporter made that commit.
+    pub exported: Option<Timestamp>,
+    /// The exporter's build, or the trace of it: a URL.
+    pub build_link: Option<String>,
+    /// The W3C `traceparent` of the build, where the payload or an annotation has one.
+    pub traceparent: Option<String>,
+    /// What was known before is no ancestor of the revision: history was rewritten.
+    pub rewritten: bool,
+    /// There were more commits than the limit; the newest are here.
+    pub truncated: bool,
+}
+
+/// Why it could not be found out, as counters and log lines name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Problem {
+    /// The server could not be reached, did not answer in time, or failed (5xx).
+    Unavailable,
+    /// The server said to come back later (429, or an exhausted rate limit).
+    RateLimited,
+    /// The server wants credentials, or other ones (401).
+    Unauthorized,
+    /// The server refused (403).
+    Forbidden,
+    /// The repository, file or revision is not there (404), or hidden.
+    NotFound,
+    /// The commit is not reachable in the repository any more.
+    Unreachable,
+    /// The artifact lacks the exporter's payload.
+    PayloadMissing,
+    /// The payload, or the server's answer, makes no sense.
+    Malformed,
+    /// The payload, history or answer is larger than the limit.
+    TooLarge,
+    /// The source says nothing that commits could be found with.
+    Unsupported,
+}
+
+impl Problem {
+    /// Every problem.
+    pub const ALL: [Self; 10] = [
+        Self::Unavailable,
+        Self::RateLimited,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::Unreachable,
+        Self::PayloadMissing,
+        Self::Malformed,
+        Self::TooLarge,
+        Self::Unsupported,
+    ];
+
+    /// Its name in metrics and log lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unavailable => "unavailable",
+            Self::RateLimited => "rate_limited",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not_found",
+            Self::Unreachable => "unreachable",
+            Self::PayloadMissing => "payload_missing",
+            Self::Malformed => "malformed",
+            Self::TooLarge => "too_large",
+            Self::Unsupported => "unsupported",
+        }
+    }
+
+    /// Whether asking again cannot help until something changes: it is not retried by itself.
+    pub fn is_permanent(self) -> bool {
+        !matches!(self, Self::Unavailable | Self::RateLimited)
+    }
+}
+
+/// Why the commits of a revision could not be found.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct ChangesError {
+    /// What kind of failure it is.
+    pub problem: Problem,
+    /// What failed, and what to do about it; no secrets.
+    pub message: String,
+    /// When the server said to come back.
+    pub retry_after: Option<Duration>,
+    /// What was behind it.
+    #[source]
+    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl ChangesError {
+    /// A failure of this kind.
+    pub fn new(problem: Problem, message: impl Into<String>) -> Self {
+        Self { problem, message: message.into(), retry_after: None, source: None }
+    }
+
+    /// The same, with what was behind it.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+}
+
+/// Somebody who knows which commits came with a revision.
+///
+/// Answers are shared between all Kustomizations that ask the same; implementations need not remember them, but
+/// must cost at most one request a distinct revision when asked one after the other.
+#[async_trait]
+pub trait FindChanges: Send + Sync + 'static {
+    /// The commits that `question.to` brought over `question.known`, oldest first.
+    async fn find(&self, question: &Question) -> Result<Changes, ChangesError>;
+}

@@ -1,0 +1,21 @@
+//! The commit tracker: how long each commit took from merge to applied, counted once.
+//!
+//! It follows Flux `Kustomization` objects and their sources, finds out which commits came with each revision that was
+//! applied, and measures the way of each. What was counted is kept in the cluster, so that no restart, replay or
+//! replica counts anything twice.
+//!
+//! - [`Instrument`] is the one table of what is measured: names, units, meanings.
+//! - [`changes`] answers which commits a revision brought: from Git, from a registry, from GitHub, from metadata.
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
+)]
+
+pub mod changes;
+mod metrics;
+mod revision;
+mod source;
+
+pub use metrics::Instrument;
+pub use revision::{ParseRevisionError, Revision};
+pub use source::{SourceKey, SourceKind};
