@@ -44,6 +44,9 @@ pub struct Commit {
     pub summary: String,
     /// Its author's name; empty where the source does not say.
     pub author: String,
+    /// When the exporter made the commit that it was exported with, where that is another than
+    /// [`Changes::exported_as`]: revisions that Flux skipped had exports of their own.
+    pub exported: Option<Timestamp>,
 }
 
 /// The commits that came with a revision, and what else is known of its way.
