@@ -17,7 +17,8 @@ pub enum SourceKind {
 
 impl SourceKind {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::GitRepository, Self::OciRepository, Self::Bucket, Self::ExternalArtifact];
+    pub const ALL: [Self; 4] =
+        [Self::GitRepository, Self::OciRepository, Self::Bucket, Self::ExternalArtifact];
 
     /// The kind's name in `spec.sourceRef.kind`.
     pub fn name(self) -> &'static str {

@@ -1,5 +1,9 @@
 //! Which commits came with a revision.
 
+mod exporter_info;
+
+pub use exporter_info::ExporterInfo;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
