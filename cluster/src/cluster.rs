@@ -172,7 +172,7 @@ impl Deref for OwnCluster {
 }
 
 /// A folder that the supervisor removes.
-fn fresh_folder() -> Result<Folder> {
+pub(crate) fn fresh_folder() -> Result<Folder> {
     Ok(Folder::new(tempfile::Builder::new().prefix("windlass-cluster-").tempdir()?.keep()))
 }
 

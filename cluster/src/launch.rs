@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::certificates::{self, write_secret};
 use crate::cluster::Cluster;
 use crate::definitions;
+use crate::flux;
 use crate::folders::built_program;
 use crate::identity::write_kubeconfig;
 use crate::programs::{Program, Programs};
@@ -20,7 +21,6 @@ use crate::supervisor::{Answer, Order};
 pub(crate) const ETCD: &str = "etcd";
 pub(crate) const APISERVER: &str = "kube-apiserver";
 pub(crate) const CONTROLLERS: &str = "kube-controller-manager";
-const KUSTOMIZE: &str = "kustomize-controller";
 
 /// How long the API server may take to become ready, on a machine that is busy with other things.
 const START: Duration = Duration::from_mins(2);
@@ -42,18 +42,20 @@ pub struct Options {
 }
 
 /// The supervising process, kept by the pipe to it. When this is dropped, everything ends.
+#[derive(Debug)]
 pub(crate) struct Keeper {
     child: Child,
     pipes: Option<Arc<Mutex<Pipes>>>,
 }
 
+#[derive(Debug)]
 struct Pipes {
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
 impl Keeper {
-    fn start(folder: &Folder) -> Result<Self> {
+    pub(crate) fn start(folder: &Folder) -> Result<Self> {
         let program = built_program("windlass-cluster")?;
         let mut command = Command::new(&program);
         command.arg("--folder").arg(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -169,8 +171,8 @@ pub(crate) async fn launch(programs: &Programs, folder: Folder, options: Options
     // They look for what there is when they start, and then only every half minute.
     keeper.order(plan.controllers()).await?;
     if let Some(program) = kustomize {
-        let [metrics, health] = free_ports()?;
-        keeper.order(plan.kustomize(program, metrics, health)).await?;
+        let order = flux::kustomize(program, free_ports()?, &folder.kubeconfig(), folder.path(), &[]);
+        keeper.order(order).await?;
     }
     folder.write_state(&plan.state)?;
     Ok(Launched { cluster, keeper, plan })
@@ -257,18 +259,6 @@ impl Plan {
             "--kube-api-burst=400".to_owned(),
         ];
         start(CONTROLLERS, &self.programs.controller_manager, arguments)
-    }
-
-    fn kustomize(&self, program: std::path::PathBuf, metrics: u16, health: u16) -> Order {
-        let arguments = vec![
-            "--watch-all-namespaces".to_owned(),
-            "--enable-leader-election=false".to_owned(),
-            format!("--metrics-addr=127.0.0.1:{metrics}"),
-            format!("--health-addr=127.0.0.1:{health}"),
-            "--events-addr=".to_owned(),
-        ];
-        let environment = vec![("KUBECONFIG".to_owned(), self.folder.kubeconfig().display().to_string())];
-        Order::Start { name: KUSTOMIZE.to_owned(), program, arguments, environment }
     }
 }
 

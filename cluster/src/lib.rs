@@ -3,8 +3,8 @@
 //!
 //! Start at [`Cluster`]: [`Cluster::shared`] is the one of a test run, [`Cluster::own`] one that a test may stop, pause
 //! and break. [`Namespace`] gives each test a place of its own and identities with exactly the rights that `deploy/`
-//! grants. [`Program`] finds or builds the programs; the `windlass-cluster` binary keeps the processes, so that nothing
-//! stays behind when whoever asked for them is killed.
+//! grants. [`Flux`] is Flux's kustomize-controller beside it. [`Program`] finds or builds the programs; the
+//! `windlass-cluster` binary keeps the processes, so that nothing stays behind when whoever asked for them is killed.
 //!
 //! It knows our definitions and nothing else of ours: what runs against the cluster is the callers' business.
 
@@ -12,6 +12,7 @@ mod certificates;
 mod cluster;
 mod definitions;
 mod etcd;
+mod flux;
 mod folders;
 mod go_program;
 mod identity;
@@ -25,6 +26,7 @@ pub mod supervisor;
 
 pub use self::certificates::ServingCertificate;
 pub use self::cluster::Cluster;
+pub use self::flux::Flux;
 pub use self::folders::{built_program, cache_dir, in_ci};
 pub use self::go_program::go_program;
 pub use self::identity::Identity;

@@ -11,3 +11,4 @@ mod kubectl_work;
 mod kubernetes;
 mod operators;
 mod pull;
+mod tracker;
