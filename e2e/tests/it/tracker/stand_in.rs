@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use windlass_e2e::flux::{FluxScene, GitRemote, Kind, NewCommit};
 
-/// A ConfigMap as a file of the fleet.
+/// A `ConfigMap` as a file of the fleet.
 fn config_map(value: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: fleet}}\ndata: {{value: '{value}'}}\n")
 }
