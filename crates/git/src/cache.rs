@@ -39,20 +39,31 @@ const TOUCH_EVERY: Duration = Duration::from_mins(30);
 /// First line of `tips`; a cache that says something else is made anew.
 const FORMAT: &str = "windlass git cache 1";
 
-/// What tells one cache from another. Credentials are part of it: who may not read a repository must not find
-/// it in a cache that somebody else filled.
+/// What tells one cache from another. Credentials are part of it, and who is trusted to be the server: who may not
+/// read a repository must not find it in a cache that somebody else filled.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key(String);
 
 impl Key {
-    pub(crate) fn new(url: &str, credentials: Option<&Credentials>) -> Self {
+    pub(crate) fn new(url: &str, credentials: Option<&Credentials>, authorities: Option<&[u8]>) -> Self {
         let mut hash = Sha256::new();
         hash.update(url.as_bytes());
-        if let Some(credentials) = credentials {
-            hash.update(b"\0");
-            hash.update(credentials.user.as_bytes());
-            hash.update(b"\0");
-            hash.update(credentials.token.expose_secret().as_bytes());
+        match credentials {
+            Some(Credentials::Basic { user, token }) => {
+                hash.update(b"\0");
+                hash.update(user.as_bytes());
+                hash.update(b"\0");
+                hash.update(token.expose_secret().as_bytes());
+            }
+            Some(Credentials::Bearer(token)) => {
+                hash.update(b"\0\0bearer\0");
+                hash.update(token.expose_secret().as_bytes());
+            }
+            None => {}
+        }
+        if let Some(authorities) = authorities {
+            hash.update(b"\0\0authorities\0");
+            hash.update(authorities);
         }
         let mut name = String::new();
         for byte in hash.finalize().iter().take(16) {

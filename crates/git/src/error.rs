@@ -1,12 +1,13 @@
 //! What can go wrong, in words that a user can act on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ObjectId;
 
 /// Why a repository could not be read. Messages name the host or the object, never a secret, and never contain
 /// a control character from the other side.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GitError {
     /// No connection: name not found, refused, TLS not trusted.
@@ -163,7 +164,7 @@ pub enum GitError {
         path: String,
         /// What the file system said.
         #[source]
-        source: std::io::Error,
+        source: Arc<std::io::Error>,
     },
     /// A local folder is not there.
     #[error("directory not found: {path}")]

@@ -1,6 +1,7 @@
 //! The entry point: configuration, and sources that share what can be shared.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +15,9 @@ use crate::http::HttpClient;
 use crate::local::LocalSource;
 use crate::remote::{RemoteSource, RemoteState};
 use crate::{Deadlines, GitError, Limits, Source, UrlPolicy};
+
+/// Remotes that are remembered although nobody holds them.
+const MAX_REMOTES: usize = 1_024;
 
 /// What a [`Git`] works under.
 #[derive(Clone, Debug)]
@@ -48,20 +52,27 @@ impl GitConfig {
 
 /// Who asks. Sent with every request to the remote's own scheme, host and port, and nowhere else.
 #[derive(Clone, Debug)]
-pub struct Credentials {
-    /// User name of Basic authentication; empty means `git`.
-    pub user: String,
-    /// Its password.
-    pub token: SecretString,
+pub enum Credentials {
+    /// Basic authentication.
+    Basic {
+        /// User name; empty means `git`.
+        user: String,
+        /// Its password, or a token in its place.
+        token: SecretString,
+    },
+    /// A token in the `Bearer` scheme.
+    Bearer(SecretString),
 }
 
 /// A repository on a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Remote {
     /// `https://…`; user-info in it is refused, credentials are their own field.
     pub url: String,
     /// Who asks, if the repository is not public.
     pub credentials: Option<Credentials>,
+    /// PEM certificates that are trusted for this repository, beside those that are for every one.
+    pub authorities: Option<Vec<u8>>,
 }
 
 /// Access to Git repositories. Cheap to clone; clones share connections, object caches and the bound on
@@ -96,11 +107,20 @@ impl Git {
     /// A repository on a server. Nothing is sent yet; a URL that the policy refuses is an error here.
     pub fn remote(&self, remote: Remote) -> Result<Arc<dyn Source>, GitError> {
         let url = self.normalise(&remote.url)?;
-        let key = cache::Key::new(url.as_str(), remote.credentials.as_ref());
+        let authorities = remote.authorities.as_deref();
+        let key = cache::Key::new(url.as_str(), remote.credentials.as_ref(), authorities);
         let mut remotes = self.shared.remotes.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = remotes
-            .entry(key.clone())
-            .or_insert_with(|| Arc::new(RemoteState::new(url, key, remote.credentials)));
+        if remotes.len() >= MAX_REMOTES && !remotes.contains_key(&key) {
+            // Tokens that were rotated away leave their remotes behind.
+            remotes.retain(|_, state| Arc::strong_count(state) > 1);
+        }
+        let state = match remotes.entry(key.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(free) => {
+                let clients = self.shared.http.clients(authorities)?;
+                free.insert(Arc::new(RemoteState::new(url, key, remote.credentials, clients)))
+            }
+        };
         let (shared, state) = (Arc::clone(&self.shared), Arc::clone(state));
         Ok(Arc::new(RemoteSource { shared, state, listed: Mutex::default() }))
     }
@@ -116,7 +136,8 @@ impl Git {
         self.shared.http.sent()
     }
 
-    /// HTTP requests sent so far to the repository at `url`, with whatever credentials.
+    /// HTTP requests sent so far to the repository at `url`, with whatever credentials; those of remotes that
+    /// nobody holds are forgotten when there are many.
     pub fn request_count_of(&self, url: &str) -> u64 {
         let Ok(url) = self.normalise(url) else {
             return 0;

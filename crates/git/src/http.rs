@@ -1,8 +1,10 @@
 //! The HTTP client under the protocol: policy, credentials, deadlines, caps and cancellation of every request.
 
+use std::collections::HashMap;
 use std::error::Error as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -13,6 +15,7 @@ use http::header::{
 use http::{Method, StatusCode};
 use reqwest::redirect;
 use secrecy::ExposeSecret as _;
+use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -24,15 +27,47 @@ use crate::{Credentials, Deadlines, GitError};
 /// Some servers show their web pages to anything that does not begin with `git/`.
 const AGENT: &str = concat!("git/2.0 (windlass ", env!("CARGO_PKG_VERSION"), ")");
 
-/// One keep-alive client for public addresses, and one for origins that settings allow to be anything. Proxy
-/// settings of the environment are not used: a proxy would connect to addresses that nobody judged.
+/// Sends requests under the policy and the deadlines.
 pub(crate) struct HttpClient {
-    public: reqwest::Client,
-    lifted: reqwest::Client,
+    /// Those of remotes that bring no authorities of their own.
+    usual: Arc<Clients>,
+    /// Those of remotes that do, by a hash of these.
+    own: Mutex<HashMap<[u8; 32], Weak<Clients>>>,
+    roots: Vec<reqwest::Certificate>,
     policy: UrlPolicy,
     deadlines: Deadlines,
     sent: AtomicU64,
 }
+
+/// One keep-alive client for public addresses, and one for origins that settings allow to be anything. Proxy
+/// settings of the environment are not used: a proxy would connect to addresses that nobody judged.
+pub(crate) struct Clients {
+    public: reqwest::Client,
+    lifted: reqwest::Client,
+}
+
+impl Clients {
+    fn new(deadlines: &Deadlines, roots: &[reqwest::Certificate]) -> Result<Self, GitError> {
+        let builder = || {
+            reqwest::Client::builder()
+                .no_proxy()
+                .redirect(redirect::Policy::none())
+                .referer(false)
+                .connect_timeout(deadlines.connect)
+                .pool_idle_timeout(Duration::from_mins(1))
+                .tls_certs_merge(roots.to_vec())
+        };
+        let set_up = |error: reqwest::Error| GitError::SetUp {
+            action: "set up the HTTP client for Git",
+            detail: chain(&error),
+        };
+        let public = builder().dns_resolver(policy::public_resolver()).build().map_err(set_up)?;
+        Ok(Self { public, lifted: builder().build().map_err(set_up)? })
+    }
+}
+
+/// What is being done with certificates, for messages.
+const BUNDLE: &str = "read the CA bundle";
 
 /// What all requests of one operation share.
 pub(crate) struct Call<'a> {
@@ -40,6 +75,8 @@ pub(crate) struct Call<'a> {
     pub(crate) url: &'a Url,
     /// Who asks.
     pub(crate) credentials: Option<&'a Credentials>,
+    /// What to send requests with.
+    pub(crate) clients: &'a Clients,
     /// What is being done, for messages: `read the refs of`.
     pub(crate) what: &'static str,
     /// How long it may take as a whole.
@@ -79,27 +116,27 @@ impl HttpClient {
         deadlines: Deadlines,
         ca_bundle: Option<&Path>,
     ) -> Result<Self, GitError> {
-        let roots = ca_bundle.map(certificates).transpose()?.unwrap_or_default();
-        let builder = || {
-            reqwest::Client::builder()
-                .no_proxy()
-                .redirect(redirect::Policy::none())
-                .referer(false)
-                .connect_timeout(deadlines.connect)
-                .pool_idle_timeout(Duration::from_mins(1))
-                .tls_certs_merge(roots.clone())
+        let roots = ca_bundle.map(read_certificates).transpose()?.unwrap_or_default();
+        let usual = Arc::new(Clients::new(&deadlines, &roots)?);
+        Ok(Self { usual, own: Mutex::default(), roots, policy, deadlines, sent: AtomicU64::new(0) })
+    }
+
+    /// The clients that trust `authorities` (PEM) too; the same ones for everybody who brings the same.
+    pub(crate) fn clients(&self, authorities: Option<&[u8]>) -> Result<Arc<Clients>, GitError> {
+        let Some(authorities) = authorities else {
+            return Ok(Arc::clone(&self.usual));
         };
-        let set_up = |error: reqwest::Error| GitError::SetUp {
-            action: "set up the HTTP client for Git",
-            detail: chain(&error),
-        };
-        Ok(Self {
-            public: builder().dns_resolver(policy::public_resolver()).build().map_err(set_up)?,
-            lifted: builder().build().map_err(set_up)?,
-            policy,
-            deadlines,
-            sent: AtomicU64::new(0),
-        })
+        let key: [u8; 32] = Sha256::digest(authorities).into();
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(clients) = own.get(&key).and_then(Weak::upgrade) {
+            return Ok(clients);
+        }
+        let mut roots = certificates(authorities, "the repository's own")?;
+        roots.extend(self.roots.iter().cloned());
+        let clients = Arc::new(Clients::new(&self.deadlines, &roots)?);
+        own.retain(|_, clients| clients.strong_count() > 0);
+        own.insert(key, Arc::downgrade(&clients));
+        Ok(clients)
     }
 
     /// Requests sent, to every remote.
@@ -116,7 +153,7 @@ impl HttpClient {
         self.policy.check_request(&request.url)?;
         let origin = Origin::of(&request.url);
         let lifted = origin.as_ref().is_some_and(|origin| self.policy.lifted(origin));
-        let client = if lifted { &self.lifted } else { &self.public };
+        let client = if lifted { &call.clients.lifted } else { &call.clients.public };
         let mut builder = client
             .request(request.method.clone(), request.url.clone())
             .header(USER_AGENT, AGENT)
@@ -131,7 +168,7 @@ impl HttpClient {
         }
         let credentials = call.credentials.filter(|_| origin == Origin::of(call.url));
         if let Some(credentials) = credentials {
-            builder = builder.header(AUTHORIZATION, basic(credentials)?);
+            builder = builder.header(AUTHORIZATION, authorization(credentials)?);
         }
         self.sent.fetch_add(1, Ordering::Relaxed);
         call.counter.fetch_add(1, Ordering::Relaxed);
@@ -269,23 +306,34 @@ impl Answer<'_> {
     }
 }
 
-fn basic(credentials: &Credentials) -> Result<HeaderValue, GitError> {
-    let user = if credentials.user.is_empty() { "git" } else { &credentials.user };
-    let pair = format!("{user}:{}", credentials.token.expose_secret());
-    let encoded = base64::engine::general_purpose::STANDARD.encode(pair);
-    let mut value = HeaderValue::try_from(format!("Basic {encoded}"))
+fn authorization(credentials: &Credentials) -> Result<HeaderValue, GitError> {
+    let text = match credentials {
+        Credentials::Basic { user, token } => {
+            let user = if user.is_empty() { "git" } else { user };
+            let pair = format!("{user}:{}", token.expose_secret());
+            format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))
+        }
+        Credentials::Bearer(token) => format!("Bearer {}", token.expose_secret()),
+    };
+    let mut value = HeaderValue::try_from(text)
         .map_err(|error| GitError::SetUp { action: "send the credentials", detail: error.to_string() })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-fn certificates(bundle: &Path) -> Result<Vec<reqwest::Certificate>, GitError> {
-    let set_up = |detail: String| GitError::SetUp { action: "read the CA bundle", detail };
-    let pem = std::fs::read(bundle).map_err(|error| set_up(format!("{}: {error}", bundle.display())))?;
-    let found = reqwest::Certificate::from_pem_bundle(&pem)
-        .map_err(|error| set_up(format!("{}: {}", bundle.display(), chain(&error))))?;
+fn read_certificates(bundle: &Path) -> Result<Vec<reqwest::Certificate>, GitError> {
+    let name = bundle.display().to_string();
+    let pem = std::fs::read(bundle)
+        .map_err(|error| GitError::SetUp { action: BUNDLE, detail: format!("{name}: {error}") })?;
+    certificates(&pem, &name)
+}
+
+fn certificates(pem: &[u8], name: &str) -> Result<Vec<reqwest::Certificate>, GitError> {
+    let set_up = |detail: String| GitError::SetUp { action: BUNDLE, detail };
+    let found = reqwest::Certificate::from_pem_bundle(pem)
+        .map_err(|error| set_up(format!("{name}: {}", chain(&error))))?;
     if found.is_empty() {
-        return Err(set_up(format!("{} holds no certificate in PEM form", bundle.display())));
+        return Err(set_up(format!("{name} holds no certificate in PEM form")));
     }
     Ok(found)
 }

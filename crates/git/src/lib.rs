@@ -20,7 +20,7 @@
 //!
 //! windlass_git::init_process()?; // first thing in `main`
 //! let git = Git::new(GitConfig::new("/var/cache/windlass/git"))?;
-//! let source = git.remote(Remote { url: "https://example.com/dashboards.git".into(), credentials: None })?;
+//! let source = git.remote(Remote { url: "https://example.com/dashboards.git".into(), credentials: None, ..Remote::default() })?;
 //! let cancel = CancellationToken::new();
 //! let tip = source.resolve("main", &cancel).await?;
 //! for file in source.tree(&tip, "grafana", &cancel).await?.entries {
@@ -34,6 +34,7 @@ mod cache;
 mod diff;
 mod error;
 mod git;
+mod history;
 mod http;
 pub mod http_backend;
 mod inspect;
@@ -52,6 +53,7 @@ mod tree;
 
 pub use self::error::GitError;
 pub use self::git::{Credentials, Git, GitConfig, Remote};
+pub use self::history::{History, HistoryCommit, HistoryQuery};
 pub use self::limits::{Deadlines, Limits};
 pub use self::policy::{Origin, UrlPolicy};
 pub use self::process::init_process;

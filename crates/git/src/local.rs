@@ -48,7 +48,7 @@ impl LocalSource {
             Ok(root) => root,
             // It may be made later; until then it must at least look permitted.
             Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
-            Err(source) => return Err(GitError::ReadLocal { path: name, source }),
+            Err(source) => return Err(GitError::ReadLocal { path: name, source: source.into() }),
         };
         if !permitted.iter().any(|prefix| root.starts_with(prefix)) {
             return Err(refuse("it is not under a permitted prefix".to_owned()));
@@ -73,7 +73,7 @@ impl LocalSource {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
                         return Err(GitError::DirectoryNotFound { path: name });
                     }
-                    Err(source) => return Err(GitError::ReadLocal { path: name, source }),
+                    Err(source) => return Err(GitError::ReadLocal { path: name, source: source.into() }),
                 };
                 if !permitted.iter().any(|prefix| real.starts_with(prefix)) {
                     let detail = "it is not under a permitted prefix".to_owned();
@@ -190,7 +190,7 @@ impl Source for LocalSource {
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> GitError {
     let path = names::shown(path.as_os_str().as_encoded_bytes());
-    move |source| GitError::ReadLocal { path, source }
+    move |source| GitError::ReadLocal { path, source: source.into() }
 }
 
 fn read(root: &Path, path: &Path, id: ObjectId, max: u64) -> Result<Bytes, GitError> {

@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::cache::{Cache, Key, Many};
 use crate::git::Shared;
-use crate::http::Call;
+use crate::http::{Call, Clients};
 use crate::pack::PackSink;
 use crate::protocol::{Endpoint, Wish};
 use crate::{Credentials, Diff, GitError, Limits, ObjectId, Ref, Revision, Source, Tree, diff, tree};
@@ -24,15 +24,17 @@ pub(crate) struct RemoteState {
     pub(crate) url: Url,
     key: Key,
     credentials: Option<Credentials>,
-    endpoint: Endpoint,
+    pub(crate) endpoint: Endpoint,
+    clients: Arc<Clients>,
     pub(crate) requests: AtomicU64,
     cache: OnceCell<Arc<Cache>>,
 }
 
 impl RemoteState {
-    pub(crate) fn new(url: Url, key: Key, credentials: Option<Credentials>) -> Self {
+    pub(crate) fn new(url: Url, key: Key, credentials: Option<Credentials>, clients: Arc<Clients>) -> Self {
         let endpoint = Endpoint::new(url.clone());
-        Self { url, key, credentials, endpoint, requests: AtomicU64::new(0), cache: OnceCell::new() }
+        let requests = AtomicU64::new(0);
+        Self { url, key, credentials, endpoint, clients, requests, cache: OnceCell::new() }
     }
 }
 
@@ -44,10 +46,16 @@ pub(crate) struct RemoteSource {
 }
 
 impl RemoteSource {
-    fn call<'a>(&'a self, what: &'static str, limit: Duration, cancel: &'a CancellationToken) -> Call<'a> {
+    pub(crate) fn call<'a>(
+        &'a self,
+        what: &'static str,
+        limit: Duration,
+        cancel: &'a CancellationToken,
+    ) -> Call<'a> {
         Call {
             url: &self.state.url,
             credentials: self.state.credentials.as_ref(),
+            clients: &self.state.clients,
             what,
             limit,
             until: Instant::now() + limit,

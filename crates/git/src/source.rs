@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::{GitError, Limits};
+use crate::{GitError, History, HistoryQuery, Limits};
 
 /// Something that files are read from.
 ///
@@ -54,6 +54,16 @@ pub trait Source: Send + Sync + 'static {
         prefix: &str,
         cancel: &CancellationToken,
     ) -> Result<Diff, GitError>;
+
+    /// The commits between revisions: no request when they were fetched before, one otherwise (and more only where
+    /// history goes far back). Questions that are asked at the same time share their requests.
+    ///
+    /// [`GitError::RevisionMissing`] means that the server has no such revision, or none any more; known revisions
+    /// may be gone. A source without a past answers [`GitError::Unsupported`].
+    async fn history(&self, query: &HistoryQuery, cancel: &CancellationToken) -> Result<History, GitError> {
+        let _ = (query, cancel);
+        Err(GitError::Unsupported { url: self.name().to_owned(), detail: "it has no history".to_owned() })
+    }
 
     /// Contents by id, in the order asked for. All of them are in memory at once: ask in [`batches`]. One that
     /// is larger than [`Limits::blob_bytes`] fails the call with [`GitError::LimitExceeded`].

@@ -29,7 +29,8 @@ async fn another_process_finds_what_was_fetched() {
     fixture.tree("").await;
     let before = fixture.requests();
     let second = git(&fixture.folder, &fixture.server.origin(), Limits::default(), patient());
-    let source = second.remote(Remote { url: fixture.url(), credentials: None }).unwrap();
+    let source =
+        second.remote(Remote { url: fixture.url(), credentials: None, ..Remote::default() }).unwrap();
     assert_eq!(paths(&source.tree(&tip, "", &fixture.cancel).await.unwrap()), ["a"]);
     assert_eq!(fixture.requests(), before);
     // And the first one finds what the second brought.
@@ -62,7 +63,8 @@ async fn damage_is_found_and_fetched_again() {
         fixture.source().tree(&tip, "", &fixture.cancel).await.unwrap();
         harm(&stores(&fixture)[0]);
         let again = git(&fixture.folder, &fixture.server.origin(), Limits::default(), patient());
-        let source = again.remote(Remote { url: fixture.url(), credentials: None }).unwrap();
+        let source =
+            again.remote(Remote { url: fixture.url(), credentials: None, ..Remote::default() }).unwrap();
         let tree = source.tree(&tip, "", &fixture.cancel).await.unwrap();
         let ids: Vec<_> = tree.entries.iter().map(|entry| entry.id).collect();
         let contents = source.blobs(&ids, &fixture.cancel).await.unwrap();
@@ -102,8 +104,11 @@ async fn credentials_do_not_share_a_cache() {
     let fixture = Fixture::new().await;
     let tip = fixture.commit([Edit::put("a", "1")]);
     fixture.tree("").await;
-    let credentials = windlass_git::Credentials { user: "u".into(), token: "t".to_owned().into() };
-    let other = fixture.git.remote(Remote { url: fixture.url(), credentials: Some(credentials) }).unwrap();
+    let credentials = windlass_git::Credentials::Basic { user: "u".into(), token: "t".to_owned().into() };
+    let other = fixture
+        .git
+        .remote(Remote { url: fixture.url(), credentials: Some(credentials), ..Remote::default() })
+        .unwrap();
     other.tree(&tip, "", &fixture.cancel).await.unwrap();
     let stores = stores(&fixture);
     assert_eq!(stores.len(), 2);
@@ -111,7 +116,7 @@ async fn credentials_do_not_share_a_cache() {
     let url = fixture.url().replace("http://", "HTTP://") + "/";
     fixture
         .git
-        .remote(Remote { url, credentials: None })
+        .remote(Remote { url, credentials: None, ..Remote::default() })
         .unwrap()
         .tree(&tip, "", &fixture.cancel)
         .await

@@ -64,7 +64,7 @@ impl Fixture {
     }
 
     pub(crate) fn source(&self) -> Arc<dyn Source> {
-        self.git.remote(Remote { url: self.url(), credentials: None }).unwrap()
+        self.git.remote(Remote { url: self.url(), credentials: None, ..Remote::default() }).unwrap()
     }
 
     pub(crate) async fn tip(&self) -> Revision {

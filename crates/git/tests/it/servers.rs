@@ -60,7 +60,9 @@ impl Client {
     fn new(origin: &str, deadlines: Deadlines, limits: Limits) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let git: Git = git(&folder, origin, limits, deadlines);
-        let source = git.remote(Remote { url: format!("{origin}/a.git"), credentials: None }).unwrap();
+        let source = git
+            .remote(Remote { url: format!("{origin}/a.git"), credentials: None, ..Remote::default() })
+            .unwrap();
         Self { _folder: folder, source, cancel: CancellationToken::new() }
     }
 
@@ -352,7 +354,9 @@ async fn a_name_of_a_private_address_is_refused_at_connect_time() {
     let mut config = windlass_git::GitConfig::new(folder.path());
     config.policy = UrlPolicy::default();
     let git = Git::new(config).unwrap();
-    let source = git.remote(Remote { url: "https://localhost/a.git".into(), credentials: None }).unwrap();
+    let source = git
+        .remote(Remote { url: "https://localhost/a.git".into(), credentials: None, ..Remote::default() })
+        .unwrap();
     let error = source.resolve("main", &CancellationToken::new()).await.unwrap_err();
     assert!(matches!(error, GitError::PolicyRefused { .. }), "{error:?}");
     assert_eq!(error.reason(), "InvalidSpec");

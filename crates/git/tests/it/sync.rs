@@ -227,9 +227,11 @@ async fn credentials_are_sent_and_their_absence_and_refusal_told_apart() {
     let fixture = Fixture::with(Limits::default(), protect).await;
     let tip = fixture.commit([Edit::put("a", "1")]);
     let remote = |token: Option<&str>| {
-        let credentials = token
-            .map(|token| Credentials { user: String::new(), token: SecretString::from(token.to_owned()) });
-        fixture.git.remote(Remote { url: fixture.url(), credentials }).unwrap()
+        let credentials = token.map(|token| Credentials::Basic {
+            user: String::new(),
+            token: SecretString::from(token.to_owned()),
+        });
+        fixture.git.remote(Remote { url: fixture.url(), credentials, ..Remote::default() }).unwrap()
     };
     assert_eq!(remote(Some("s3cret")).resolve("main", &fixture.cancel).await.unwrap(), tip);
     for (token, sent) in [(None, false), (Some("wr0ng"), true)] {

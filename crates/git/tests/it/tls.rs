@@ -50,7 +50,11 @@ async fn resolve(origin: &str, ca_bundle: Option<PathBuf>) -> Result<Revision, G
     let mut config = GitConfig::new(folder.path());
     config.policy = UrlPolicy::default().allow_origin(origin).unwrap();
     config.ca_bundle = ca_bundle;
-    let source = Git::new(config)?.remote(Remote { url: format!("{origin}/a.git"), credentials: None })?;
+    let source = Git::new(config)?.remote(Remote {
+        url: format!("{origin}/a.git"),
+        credentials: None,
+        ..Remote::default()
+    })?;
     source.resolve("main", &CancellationToken::new()).await
 }
 
