@@ -27,6 +27,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("windlass-commit-tracker", 4),
     ("windlass-jobs-operator", 4),
     ("windlass-repository-operator", 4),
+    ("flux-commit-tracker", 5),
     ("jobs-controller", 5),
     ("repository-controller", 5),
     ("windlass", 5),

@@ -5,10 +5,11 @@ use windlass_runtime::Registry;
 
 /// Every operator there is, by the name that `GF_OPERATOR_NAME` picks it with.
 pub(crate) fn registry() -> Registry<Context> {
-    windlass_repository_operator::register(windlass_jobs_operator::register(Registry::new()))
+    let registry = windlass_repository_operator::register(windlass_jobs_operator::register(Registry::new()));
+    windlass_commit_tracker::register(registry)
 }
 
 /// How `windlass server target` starts one.
 pub(crate) fn launch() -> Launch {
-    Launch::new(registry())
+    windlass_commit_tracker::configure(Launch::new(registry()))
 }

@@ -13,9 +13,12 @@
 
 pub mod changes;
 mod metrics;
+mod operator;
+pub mod options;
 mod revision;
 mod source;
 
 pub use metrics::Instrument;
+pub use operator::{CommitTracker, FLUX_COMMIT_TRACKER, configure, register};
 pub use revision::{ParseRevisionError, Revision};
 pub use source::{SourceKey, SourceKind};

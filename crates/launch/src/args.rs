@@ -2,9 +2,20 @@
 
 use std::path::PathBuf;
 
-/// Flags that every operator takes.
+/// How an operator is started: its settings file, and what the command line says beside it.
+#[derive(Clone, Debug, Default)]
+pub struct Start {
+    /// The settings file.
+    pub config: Option<PathBuf>,
+    /// Print the settings in force, and end.
+    pub print_config: bool,
+    /// Section, key and value of each flag; of two for one key the last counts.
+    pub settings: Vec<(String, String, String)>,
+}
+
+/// Flags that every program which runs an operator takes.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct OperatorArgs {
+pub struct CommonFlags {
     /// The settings file, such as conf/operator.ini.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -17,12 +28,37 @@ pub struct OperatorArgs {
     /// A kubeconfig to reach the API server with, instead of a token exchange.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig, instead of its current one.
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
     /// The one namespace to watch and work in, instead of all.
     #[arg(long, value_name = "NAME")]
     pub namespace: Option<String>,
+}
+
+impl CommonFlags {
+    /// These flags together with those that a program has beside them, as section, key and value.
+    pub fn start<'a>(self, others: impl IntoIterator<Item = (&'a str, &'a str, Option<String>)>) -> Start {
+        let kubeconfig = self.kubeconfig.as_ref().map(|path| path.display().to_string());
+        let own = [("operator", "kubeconfig", kubeconfig), ("operator", "namespace", self.namespace)];
+        let flags = others
+            .into_iter()
+            .chain(own)
+            .filter_map(|(section, key, value)| Some((section.to_owned(), key.to_owned(), value?)));
+        Start {
+            config: self.config,
+            print_config: self.print_config,
+            settings: self.set.into_iter().chain(flags).collect(),
+        }
+    }
+}
+
+/// Flags of the operators of repositories and jobs.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct OperatorArgs {
+    /// Flags that every program which runs an operator takes.
+    #[command(flatten)]
+    pub common: CommonFlags,
+    /// The context of the kubeconfig, instead of its current one.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
     /// Flags of the stand-alone controllers.
     #[command(flatten)]
     pub legacy: LegacyFlags,
@@ -57,28 +93,20 @@ pub struct LegacyFlags {
     pub tls_ca_file: Option<String>,
 }
 
-impl OperatorArgs {
-    /// The flags as settings: section, key, value.
-    pub(crate) fn settings(&self) -> Vec<(String, String, String)> {
-        let legacy = &self.legacy;
-        let kubeconfig = self.kubeconfig.as_ref().map(|path| path.display().to_string());
-        let named = [
-            ("grpc_client_authentication", "token", legacy.token.clone()),
-            ("grpc_client_authentication", "token_exchange_url", legacy.token_exchange_url.clone()),
-            ("operator", "provisioning_server_url", legacy.provisioning_server_url.clone()),
-            ("operator", "history_expiration", legacy.history_expiration.clone()),
-            ("operator", "tls_insecure", legacy.tls_insecure.clone()),
-            ("operator", "tls_cert_file", legacy.tls_cert_file.clone()),
-            ("operator", "tls_key_file", legacy.tls_key_file.clone()),
-            ("operator", "tls_ca_file", legacy.tls_ca_file.clone()),
-            ("operator", "kubeconfig", kubeconfig),
-            ("operator", "kubeconfig_context", self.context.clone()),
-            ("operator", "namespace", self.namespace.clone()),
-        ];
-        let flags = named
-            .into_iter()
-            .filter_map(|(section, key, value)| Some((section.to_owned(), key.to_owned(), value?)));
-        self.set.iter().cloned().chain(flags).collect()
+impl From<OperatorArgs> for Start {
+    fn from(args: OperatorArgs) -> Self {
+        let legacy = args.legacy;
+        args.common.start([
+            ("grpc_client_authentication", "token", legacy.token),
+            ("grpc_client_authentication", "token_exchange_url", legacy.token_exchange_url),
+            ("operator", "provisioning_server_url", legacy.provisioning_server_url),
+            ("operator", "history_expiration", legacy.history_expiration),
+            ("operator", "tls_insecure", legacy.tls_insecure),
+            ("operator", "tls_cert_file", legacy.tls_cert_file),
+            ("operator", "tls_key_file", legacy.tls_key_file),
+            ("operator", "tls_ca_file", legacy.tls_ca_file),
+            ("operator", "kubeconfig_context", args.context),
+        ])
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Context {
     pub scope: Scope,
     /// Where files become objects.
     pub resources: Clients,
+    /// How Git servers are reached.
+    pub git: Git,
     /// Where repositories' files come from.
     pub sources: Sources,
     /// What a repository may say.
@@ -54,6 +56,12 @@ pub enum ContextError {
     /// The API servers could not be set up.
     #[error("failed to set up the connection to the API server")]
     Connect(#[source] ConnectError),
+    /// Nothing says which Kubernetes API server is meant.
+    #[error(
+        "no Kubernetes API server was named, and this is no pod: give --kubeconfig FILE, or set KUBECONFIG; there is no \
+         ~/.kube/config"
+    )]
+    NoCluster,
     /// Git access could not be set up.
     #[error("failed to set up Git access")]
     Git(#[source] GitError),
@@ -73,7 +81,7 @@ impl Context {
         let git =
             Git::new(git_config(&settings, cache).map_err(ContextError::Git)?).map_err(ContextError::Git)?;
         let sources =
-            Sources::new(git, operator.home_path.clone(), operator.local_permitted_prefixes.clone());
+            Sources::new(git.clone(), operator.home_path.clone(), operator.local_permitted_prefixes.clone());
         let repository_rules = RepositoryRules {
             types: provisioning.repository_types.clone(),
             max_repositories: provisioning.max_repositories,
@@ -94,6 +102,7 @@ impl Context {
             clients,
             resources,
             scope,
+            git,
             sources,
             repository_rules,
             clock: Arc::new(SystemClock),
@@ -148,6 +157,25 @@ pub(crate) async fn connect(settings: &Settings) -> Result<ApiClients, ContextEr
         tls,
     })
     .map_err(ContextError::Connect)
+}
+
+/// Clients of a Kubernetes API server, as `kubectl` finds it: by the kubeconfig that is named, or as the pod that this
+/// is, or by the kubeconfig of whoever runs it. A context that is named is one of a kubeconfig.
+pub(crate) async fn connect_cluster(settings: &Settings) -> Result<ApiClients, ContextError> {
+    let operator = settings.operator();
+    let context = operator.kubeconfig_context.as_deref();
+    if let Some(path) = &operator.kubeconfig {
+        return ApiClients::from_kubeconfig(path, context).await.map_err(ContextError::Connect);
+    }
+    if settings.in_cluster() && context.is_none() {
+        return ApiClients::in_cluster().map_err(ContextError::Connect);
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from).ok_or(ContextError::NoCluster)?;
+    let path = home.join(".kube/config");
+    if !path.exists() {
+        return Err(ContextError::NoCluster);
+    }
+    ApiClients::from_kubeconfig(&path, context).await.map_err(ContextError::Connect)
 }
 
 /// How Git is reached: public https, and the origins that the settings allow.

@@ -16,17 +16,26 @@ impl Context {
             return Ok(None);
         }
         let operator = self.settings.operator();
-        let client = self.clients.core.clone();
-        let own = self.scope.namespace().unwrap_or_else(|| client.default_namespace());
+        let own = self.scope.namespace().unwrap_or_else(|| self.clients.core.default_namespace());
+        let namespace = operator.leader_election_namespace.as_deref().unwrap_or(own);
+        self.election_for(namespace, &operator.leader_election_name).map(Some)
+    }
+
+    /// This process's part in the election for a Lease, with the times that the settings have.
+    ///
+    /// # Errors
+    /// The times do not go together.
+    pub fn election_for(&self, namespace: &str, name: &str) -> Result<LeaderElection, LeaderConfigError> {
+        let operator = self.settings.operator();
         let config = LeaderConfig {
-            namespace: operator.leader_election_namespace.clone().unwrap_or_else(|| own.to_owned()),
-            name: operator.leader_election_name.clone(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
             identity: format!("{}_{}", host(), self.replica),
             lease_duration: operator.leader_election_lease_duration,
             renew_deadline: operator.leader_election_renew_deadline,
             retry_period: operator.leader_election_retry_period,
         };
-        LeaderElection::new(client, config, Arc::clone(&self.clock)).map(Some)
+        LeaderElection::new(self.clients.core.clone(), config, Arc::clone(&self.clock))
     }
 }
 

@@ -11,7 +11,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use windlass_runtime::{BoxError, Registry, signals};
 use windlass_settings::{SettingError, Settings, Sources};
@@ -19,8 +18,9 @@ use windlass_telemetry::{
     Collector, ErrorChain, LogFormat, LogOutput, Metrics, Telemetry, TelemetryError, TelemetryOptions,
 };
 
-use crate::args::OperatorArgs;
+use crate::args::Start;
 use crate::context::{self, Context, ContextError};
+use crate::needs::Needs;
 
 /// The exit code for settings and flags that make no sense.
 const USAGE: u8 = 2;
@@ -44,12 +44,13 @@ pub fn process_setup() -> Result<Runtime, BoxError> {
 pub struct Launch {
     registry: Registry<Context>,
     default: Option<&'static str>,
+    needs: Vec<(&'static str, Needs)>,
 }
 
 impl Launch {
     /// The operators of a binary that wants to be told which one to run.
     pub fn new(registry: Registry<Context>) -> Self {
-        Self { registry, default: None }
+        Self { registry, default: None, needs: Vec::new() }
     }
 
     /// Runs this operator when the environment names none.
@@ -59,25 +60,35 @@ impl Launch {
         self
     }
 
+    /// Says what the operator of this name needs of its process; without, it needs what [`Needs::default`] says.
+    #[must_use]
+    pub fn needs(mut self, name: &'static str, needs: Needs) -> Self {
+        self.needs.push((name, needs));
+        self
+    }
+
     /// Runs the operator that `GF_OPERATOR_NAME` names until a signal, and answers the process's exit code.
-    pub fn run(self, runtime: &Runtime, args: OperatorArgs) -> ExitCode {
+    pub fn run(self, runtime: &Runtime, start: impl Into<Start>) -> ExitCode {
+        let start: Start = start.into();
         let environment: Vec<(String, String)> = std::env::vars_os()
             .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
             .collect();
+        let name = self.operator_name(&environment);
         let settings = Settings::load(Sources {
-            config: args.config.clone(),
-            env: environment.clone(),
-            flags: args.settings(),
+            config: start.config,
+            env: environment,
+            flags: start.settings,
+            operator: name.clone().ok(),
         });
         let settings = match settings {
             Ok(settings) => settings,
             Err(errors) => return refused_settings(&errors),
         };
-        if args.print_config {
+        if start.print_config {
             print!("{}", settings.print());
             return ExitCode::SUCCESS;
         }
-        let name = match self.operator_name(&environment) {
+        let name = match name {
             Ok(name) => name,
             Err(why) => return refused(&why),
         };
@@ -95,13 +106,15 @@ impl Launch {
             Err(error) => return refused(&ErrorChain(&error).to_string()),
         };
         drop(entered);
+        let needs = self.needs.iter().find(|(known, _)| *known == name).map(|(_, needs)| *needs);
+        let needs = needs.unwrap_or_default();
         let metrics = telemetry.metrics();
         for notice in settings.notices() {
             tracing::info!(notice, "settings");
         }
         let ended = runtime.block_on(async {
-            let context = Arc::new(connect(settings, metrics).await?);
-            serve_health(&context).await?;
+            let context = Arc::new(connect(settings, needs, metrics).await?);
+            (needs.listeners)(&context.settings).serve(&context).await?;
             tracing::info!(operator = name, version = env!("CARGO_PKG_VERSION"), "starting");
             context.supervisor.spawn(name, operator.run(Arc::clone(&context)));
             context.supervisor.run(signals()?, &context.health, GRACE).await.map_err(BoxError::from)
@@ -113,7 +126,7 @@ impl Launch {
                 tracing::error!(error = %ErrorChain(&*error), "ended");
                 match error.downcast_ref::<ContextError>() {
                     // Nothing was sent yet: what was said about the server makes no sense.
-                    Some(ContextError::Connect(_)) => ExitCode::from(USAGE),
+                    Some(ContextError::Connect(_) | ContextError::NoCluster) => ExitCode::from(USAGE),
                     _ => ExitCode::FAILURE,
                 }
             }
@@ -183,8 +196,12 @@ fn start_telemetry(settings: &Settings, service: &str) -> Result<Telemetry, Tele
     })
 }
 
-async fn connect(settings: Settings, metrics: Metrics) -> Result<Context, BoxError> {
-    let clients = context::connect(&settings).await?;
+async fn connect(settings: Settings, needs: Needs, metrics: Metrics) -> Result<Context, BoxError> {
+    let clients = if needs.kubernetes {
+        context::connect_cluster(&settings).await?
+    } else {
+        context::connect(&settings).await?
+    };
     Ok(Context::new(settings, clients, &default_cache(), metrics)?)
 }
 
@@ -196,22 +213,6 @@ fn default_cache() -> PathBuf {
         .or_else(|| named("HOME").map(|home| home.join(".cache")))
         .unwrap_or_else(std::env::temp_dir)
         .join("windlass/git")
-}
-
-/// Serves `/metrics`, `/livez` and `/readyz` where the settings say.
-async fn serve_health(context: &Context) -> Result<(), BoxError> {
-    let address = context.settings.operator().metrics_address.clone();
-    if address.is_empty() {
-        return Ok(());
-    }
-    let listener = TcpListener::bind(&address).await.map_err(|error| {
-        format!("failed to listen on {address} for metrics and health: {error}; set [operator] metrics_address, or GF_OPERATOR_METRICS_ADDRESS, to another address")
-    })?;
-    tracing::info!(address = %listener.local_addr()?, "serving /metrics, /livez and /readyz");
-    let router = windlass_telemetry::router(context.health.clone(), context.metrics.clone());
-    let stop = context.supervisor.token().clone();
-    context.supervisor.spawn("metrics and health", windlass_auth::plain::serve(listener, router, stop));
-    Ok(())
 }
 
 #[cfg(test)]

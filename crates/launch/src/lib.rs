@@ -13,7 +13,9 @@ mod args;
 mod context;
 mod election;
 mod launch;
+mod needs;
 
-pub use self::args::{LegacyFlags, OperatorArgs};
+pub use self::args::{CommonFlags, LegacyFlags, OperatorArgs, Start};
 pub use self::context::{Context, ContextError};
 pub use self::launch::{Launch, process_setup};
+pub use self::needs::{Listener, Listeners, Needs};

@@ -6,6 +6,7 @@ use windlass_api::GoDuration;
 
 use crate::{
     error::SettingError,
+    keys::{KEYS, position},
     load::{Origin, Values},
     value,
 };
@@ -24,6 +25,9 @@ pub(crate) fn check(values: &Values) -> Vec<SettingError> {
         errors.push(SettingError::Combine { message });
     }
     if let Err(message) = leader_election(values) {
+        errors.push(SettingError::Combine { message });
+    }
+    for message in [github_credentials(values), selection(values)].into_iter().filter_map(Result::err) {
         errors.push(SettingError::Combine { message });
     }
     errors
@@ -118,5 +122,52 @@ fn client_certificate(values: &Values) -> Result<(), String> {
     Err(format!(
         "{}: `tls_cert_file` and `tls_key_file` in [{SECTION}] section go together, and `{missing}` is not set",
         set.origin
+    ))
+}
+
+/// GitHub is asked with a token, or as an App, which has three values.
+fn github_credentials(values: &Values) -> Result<(), String> {
+    const TRACKER: &str = "commit_tracker";
+    const APP: [&str; 3] = ["github_app_id", "github_app_private_key", "github_app_installation_id"];
+    let named = |key: &&'static str| {
+        let variable = position(TRACKER, key).and_then(|index| KEYS[index].original).unwrap_or_default();
+        format!("{variable} (`{key}` in [{TRACKER}] section)")
+    };
+    let is_set = |key: &&'static str| !values.text(TRACKER, key).is_empty();
+    let list = |keys: &[&'static str]| keys.iter().map(named).collect::<Vec<_>>().join(", ");
+    let (set, missing): (Vec<_>, Vec<_>) = APP.into_iter().partition(is_set);
+    let token = is_set(&"github_token");
+    if token && !set.is_empty() {
+        return Err(format!(
+            "{} and {} are both set: GitHub is asked with a token or as an App, leave one of them out",
+            named(&"github_token"),
+            list(&set),
+        ));
+    }
+    if !set.is_empty() && !missing.is_empty() {
+        return Err(format!("{} set without {}: the three go together", list(&set), list(&missing)));
+    }
+    if values.text(TRACKER, "exporter_info") == "github" && !token && set.is_empty() {
+        return Err(format!(
+            "{}: `exporter_info` in [{TRACKER}] section is github, which takes {}, or {}",
+            values.get(TRACKER, "exporter_info").origin,
+            named(&"github_token"),
+            list(&APP),
+        ));
+    }
+    Ok(())
+}
+
+/// The commit tracker follows one Kustomization, those with labels, or all.
+fn selection(values: &Values) -> Result<(), String> {
+    let value = |key| values.get("commit_tracker", key);
+    let all = value::boolean(&value("all").text).unwrap_or_default();
+    let named = ["kustomization", "selector"].into_iter().filter(|key| !value(key).text.is_empty());
+    let said: Vec<&str> = named.chain(all.then_some("all")).collect();
+    let [first, second, ..] = said[..] else { return Ok(()) };
+    Err(format!(
+        "{}: `{second}` in [commit_tracker] section does not go with `{first}` ({}): set one of them",
+        value(second).origin,
+        value(first).origin,
     ))
 }

@@ -1,7 +1,10 @@
 //! The table of every key.
 
+mod commit_tracker;
+
 /// Sections in which an unknown key is an error. Sections whose name begins with `windlass` are ours as well.
-pub const OWNED_SECTIONS: [&str; 3] = ["operator", "grpc_client_authentication", "provisioning"];
+pub const OWNED_SECTIONS: [&str; 4] =
+    ["operator", "grpc_client_authentication", "provisioning", "commit_tracker"];
 
 /// Whether an unknown key in a section is an error.
 pub(crate) fn is_owned(section: &str) -> bool {
@@ -27,6 +30,8 @@ pub struct Key {
     pub required_for: &'static [&'static str],
     /// Whether the key is only accepted, so that an existing file starts.
     pub unused: bool,
+    /// The variable by which grafana/flux-commit-tracker knows it. It is read where [`COMMIT_TRACKER`] is what runs.
+    pub original: Option<&'static str>,
 }
 
 impl Key {
@@ -78,6 +83,8 @@ pub enum Kind {
     Choices(&'static [&'static str]),
 }
 
+/// The operator that also reads the variables of grafana/flux-commit-tracker.
+pub const COMMIT_TRACKER: &str = "flux-commit-tracker";
 const JOBS: &str = "provisioning-jobs";
 const QUEUE: &str = "provisioning-jobqueue";
 const REPO: &str = "provisioning-repo";
@@ -91,7 +98,17 @@ const fn key(
     default: &'static str,
     description: &'static str,
 ) -> Key {
-    Key { section, key, kind, default, description, secret: false, required_for: &[], unused: false }
+    Key {
+        section,
+        key,
+        kind,
+        default,
+        description,
+        secret: false,
+        required_for: &[],
+        unused: false,
+        original: None,
+    }
 }
 
 const fn required(mut key: Key, operators: &'static [&'static str]) -> Key {
@@ -101,6 +118,11 @@ const fn required(mut key: Key, operators: &'static [&'static str]) -> Key {
 
 const fn secret(mut key: Key) -> Key {
     key.secret = true;
+    key
+}
+
+const fn original(mut key: Key, variable: &'static str) -> Key {
+    key.original = Some(variable);
     key
 }
 
@@ -126,7 +148,21 @@ const OP: &str = "operator";
 const PROV: &str = "provisioning";
 
 /// Every key, by section.
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[Key] = &joined();
+
+const fn joined() -> [Key; COMMON.len() + commit_tracker::KEYS.len()] {
+    let mut all = [COMMON[0]; COMMON.len() + commit_tracker::KEYS.len()];
+    let mut index = 0;
+    while index < all.len() {
+        all[index] =
+            if index < COMMON.len() { COMMON[index] } else { commit_tracker::KEYS[index - COMMON.len()] };
+        index += 1;
+    }
+    all
+}
+
+/// The keys of the sections that are not one operator's own.
+const COMMON: &[Key] = &[
     secret(required(
         key(
             AUTH,
@@ -188,19 +224,25 @@ pub const KEYS: &[Key] = &[
         "",
         "Kubeconfig to reach the API server with, instead of the URLs and the token exchange; several files, separated by `:`, are merged as `kubectl` does. Without it and without `provisioning_server_url`: the variable `KUBECONFIG`, or else, inside a cluster, the pod's service account.",
     ),
-    key(
-        OP,
-        "kubeconfig_context",
-        Kind::Text,
-        "",
-        "Context of the kubeconfig to use; its `current-context` when empty.",
+    original(
+        key(
+            OP,
+            "kubeconfig_context",
+            Kind::Text,
+            "",
+            "Context of the kubeconfig to use; its `current-context` when empty.",
+        ),
+        "KUBE_CONTEXT",
     ),
-    key(
-        OP,
-        "namespace",
-        Kind::Namespace,
-        "",
-        "The one namespace that is watched and worked in; all when empty, which takes Roles for the whole cluster.",
+    original(
+        key(
+            OP,
+            "namespace",
+            Kind::Namespace,
+            "",
+            "The one namespace that is watched and worked in; all when empty, which takes Roles for the whole cluster.",
+        ),
+        "RUNTIME_NAMESPACE",
     ),
     key(
         OP,
@@ -415,33 +457,45 @@ pub const KEYS: &[Key] = &[
         "Audiences that callers' tokens have to be for; the API server's own when empty.",
     ),
     key(OP, "log_format", Kind::Choice(&["json", "pretty"]), "json", "Form of the log lines."),
-    key(
-        OP,
-        "log_level",
-        Kind::Text,
-        "info",
-        "Least level that is logged: `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,windlass_git=debug`.",
+    original(
+        key(
+            OP,
+            "log_level",
+            Kind::Text,
+            "info",
+            "Least level that is logged: `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,windlass_git=debug`.",
+        ),
+        "LOG_LEVEL",
     ),
-    key(
-        OP,
-        "telemetry_mode",
-        Kind::Choice(&TELEMETRY_MODES),
-        "stdout-logs",
-        "Where logs, traces and metrics go beside `/metrics`: `stdout-logs` (logs on standard output), `stdout-all` (all three there), `otlp` (all three to a collector), `stdout-logs+otlp`, `stdout-all+otlp`.",
+    original(
+        key(
+            OP,
+            "telemetry_mode",
+            Kind::Choice(&TELEMETRY_MODES),
+            "stdout-logs",
+            "Where logs, traces and metrics go beside `/metrics`: `stdout-logs` (logs on standard output), `stdout-all` (all three there), `otlp` (all three to a collector), `stdout-logs+otlp`, `stdout-all+otlp`.",
+        ),
+        "TELEMETRY_MODE",
     ),
-    key(
-        OP,
-        "telemetry_endpoint",
-        Kind::Text,
-        "",
-        "Collector that speaks OTLP over gRPC, `host:port` or URL; `OTEL_EXPORTER_OTLP_ENDPOINT` when empty, or else `localhost:4317`.",
+    original(
+        key(
+            OP,
+            "telemetry_endpoint",
+            Kind::Text,
+            "",
+            "Collector that speaks OTLP over gRPC, `host:port` or URL; `OTEL_EXPORTER_OTLP_ENDPOINT` when empty, or else `localhost:4317`.",
+        ),
+        "TELEMETRY_ENDPOINT",
     ),
-    key(
-        OP,
-        "telemetry_insecure",
-        Kind::Bool,
-        "true",
-        "Whether a collector whose address has no scheme is spoken to without TLS. `OTEL_EXPORTER_OTLP_CERTIFICATE` names its authorities, PEM.",
+    original(
+        key(
+            OP,
+            "telemetry_insecure",
+            Kind::Bool,
+            "true",
+            "Whether a collector whose address has no scheme is spoken to without TLS. `OTEL_EXPORTER_OTLP_CERTIFICATE` names its authorities, PEM.",
+        ),
+        "TELEMETRY_INSECURE",
     ),
     // What repositories may be.
     key(

@@ -22,8 +22,11 @@ mod value;
 
 pub use crate::{
     error::SettingError,
-    keys::{KEYS, Key, Kind, OWNED_SECTIONS, TELEMETRY_MODES},
+    keys::{COMMIT_TRACKER, KEYS, Key, Kind, OWNED_SECTIONS, TELEMETRY_MODES},
     load::{Origin, Settings, Sources},
     print::reference_markdown,
-    typed::{AuthSettings, LogFormat, OperatorSettings, ProvisioningSettings},
+    typed::{
+        AuthSettings, CommitTrackerSettings, ExporterInfoSource, GithubCredentials, HistogramForm, LogFormat,
+        MetricNames, OperatorSettings, ProvisioningSettings, Selection,
+    },
 };

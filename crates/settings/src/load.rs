@@ -11,9 +11,9 @@ use crate::{
     error::SettingError,
     expand::expand,
     ini,
-    keys::{KEYS, Key, OWNED_SECTIONS, is_owned, nearest, position, variable},
+    keys::{COMMIT_TRACKER, KEYS, Key, OWNED_SECTIONS, is_owned, nearest, position, variable},
     print,
-    typed::{AuthSettings, OperatorSettings, ProvisioningSettings},
+    typed::{AuthSettings, CommitTrackerSettings, OperatorSettings, ProvisioningSettings},
     value,
 };
 
@@ -34,6 +34,8 @@ pub struct Sources<E = BTreeMap<String, String>> {
     pub env: E,
     /// Section, key and value of each flag.
     pub flags: Vec<(String, String, String)>,
+    /// The operator that is started, where one is named: some have variables of their own.
+    pub operator: Option<String>,
 }
 
 /// Where a value comes from.
@@ -110,6 +112,7 @@ pub struct Settings {
     operator: OperatorSettings,
     auth: AuthSettings,
     provisioning: ProvisioningSettings,
+    commit_tracker: CommitTrackerSettings,
     in_cluster: bool,
     notices: Vec<String>,
 }
@@ -120,6 +123,7 @@ impl fmt::Debug for Settings {
             .field("operator", &self.operator)
             .field("auth", &self.auth)
             .field("provisioning", &self.provisioning)
+            .field("commit_tracker", &self.commit_tracker)
             .finish_non_exhaustive()
     }
 }
@@ -136,7 +140,9 @@ impl Settings {
         E: IntoIterator<Item = (String, String)>,
     {
         let env: BTreeMap<String, String> = sources.env.into_iter().collect();
-        let mut loader = Loader { values: Values::defaults(), env, errors: Vec::new(), notices: Vec::new() };
+        let tracker = sources.operator.as_deref() == Some(COMMIT_TRACKER);
+        let mut loader =
+            Loader { values: Values::defaults(), env, tracker, errors: Vec::new(), notices: Vec::new() };
         if let Some(path) = &sources.config {
             loader.file(path);
         }
@@ -158,6 +164,7 @@ impl Settings {
             operator: OperatorSettings::new(&values),
             auth: AuthSettings::new(&values),
             provisioning: ProvisioningSettings::new(&values),
+            commit_tracker: CommitTrackerSettings::new(&values),
             values,
             in_cluster,
             notices,
@@ -177,6 +184,11 @@ impl Settings {
     /// The section `[provisioning]`.
     pub fn provisioning(&self) -> &ProvisioningSettings {
         &self.provisioning
+    }
+
+    /// The section `[commit_tracker]`.
+    pub fn commit_tracker(&self) -> &CommitTrackerSettings {
+        &self.commit_tracker
     }
 
     /// Whether the API server is reached with the service account of the pod that this process runs in: nothing says
@@ -231,6 +243,8 @@ impl Settings {
 struct Loader {
     values: Values,
     env: BTreeMap<String, String>,
+    /// Whether the commit tracker is what runs: it reads its original's variables, and Kubernetes API servers only.
+    tracker: bool,
     errors: Vec<SettingError>,
     notices: Vec<String>,
 }
@@ -298,6 +312,10 @@ impl Loader {
             foreign.remove(&name);
             if let Some(text) = self.env.get(&name).filter(|text| !text.is_empty()).cloned() {
                 self.set_expanded(index, &text, Origin::Variable(name));
+            } else if let Some(name) = key.original.filter(|_| self.tracker)
+                && let Some(text) = self.env.get(name).filter(|text| !text.is_empty()).cloned()
+            {
+                self.set(index, text, Origin::Variable(name.to_owned()));
             }
         }
         if !foreign.is_empty() {
@@ -313,7 +331,7 @@ impl Loader {
     /// a pod finds it.
     fn ambient(&mut self) -> bool {
         let said = |key| !self.values.text("operator", key).is_empty();
-        if said("kubeconfig") || said("provisioning_server_url") {
+        if said("kubeconfig") || said("provisioning_server_url") && !self.tracker {
             return false;
         }
         let set = |name: &str| self.env.get(name).filter(|text| !text.is_empty()).cloned();

@@ -33,8 +33,8 @@ pub(crate) fn effective(values: &Values) -> String {
 const REFERENCE: &str = "\
 # Configuration reference
 
-Every key of `operator.ini` that the operators read, as `windlass server target --config=conf/operator.ini`, `jobs-controller` and `repository-controller` take it.
-A value comes from the first that has one: flag (`--set SECTION.KEY=VALUE` for any key), variable `GF_<SECTION>_<KEY>`, file, default; `--print-config` prints what is in force and where it came from.
+Every key of `operator.ini` that the operators read, as `windlass server target --config=conf/operator.ini`, `jobs-controller`, `repository-controller` and `flux-commit-tracker` take it.
+A value comes from the first that has one: flag (`--set SECTION.KEY=VALUE` for any key), variable `GF_<SECTION>_<KEY>` (for the commit tracker then also the variables of grafana/flux-commit-tracker), file, default; `--print-config` prints what is in force and where it came from.
 
 Durations are Go's: `30s`, `1h30m`.
 `$__file{/path}` stands for what a file holds, `$__env{NAME}` for a variable.
@@ -86,6 +86,9 @@ fn description(key: &Key) -> String {
             " Required for {}, unless a kubeconfig or the pod's service account is used.",
             operators.join(", ")
         );
+    }
+    if let Some(name) = key.original {
+        let _ = write!(text, " The commit tracker reads `{name}` as well.");
     }
     if key.secret && !key.unused {
         text.push_str(" Never printed.");

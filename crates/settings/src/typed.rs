@@ -1,10 +1,15 @@
 //! Sections as typed values.
 
+mod commit_tracker;
+
 use std::{path::PathBuf, time::Duration};
 
 use secrecy::SecretString;
 use windlass_api::{GroupResource, RepositoryType, SyncTarget};
 
+pub use self::commit_tracker::{
+    CommitTrackerSettings, ExporterInfoSource, GithubCredentials, HistogramForm, MetricNames, Selection,
+};
 use crate::{load::Values, value};
 
 /// The section `[grpc_client_authentication]`: how operators authenticate.

@@ -13,8 +13,16 @@ use crate::{ErrorChain, Failing, Health, Metrics};
 ///
 /// The health paths answer 200 with `ok`, or 503 with one line for each thing that fails: `name: reason`.
 pub fn router(health: Health, metrics: Metrics) -> Router {
-    let probes = Router::new().route("/livez", get(livez)).route("/readyz", get(readyz)).with_state(health);
-    Router::new().route("/metrics", get(render)).with_state(metrics).merge(probes)
+    Router::new().route("/metrics", get(render)).with_state(metrics).merge(probes(health))
+}
+
+/// Serves the probes alone: `/livez` (or `/healthz`, its older name) and `/readyz`.
+pub fn probes(health: Health) -> Router {
+    Router::new()
+        .route("/livez", get(livez))
+        .route("/healthz", get(livez))
+        .route("/readyz", get(readyz))
+        .with_state(health)
 }
 
 async fn livez(State(health): State<Health>) -> Response {

@@ -27,7 +27,7 @@ mod telemetry;
 
 pub use error_chain::ErrorChain;
 pub use health::{ComponentHandle, Failing, Health, ProgressHandle};
-pub use http::router;
+pub use http::{probes, router};
 pub use log::{InitLogsError, LogFormat, LogOutput, ParseLogFormatError, init, subscriber};
 pub use metrics::{Metrics, MetricsError};
 pub use mode::{ParseTelemetryModeError, TelemetryMode};

@@ -151,9 +151,9 @@ async fn set_up(args: &DemoArgs, folder: &Path, origin: &Origin, screen: &Screen
     })
     .await?;
     let flags = vec![("operator".to_owned(), "allowed_git_origins".to_owned(), origin.to_string())];
-    let settings = Settings::load(Sources { config: None, env: Vec::new(), flags }).map_err(|errors| {
-        anyhow::anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
-    })?;
+    let settings = Settings::load(Sources { config: None, env: Vec::new(), flags, operator: None }).map_err(
+        |errors| anyhow::anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+    )?;
     let context =
         Arc::new(Context::new(settings, server.clients.clone(), &folder.join("git"), Metrics::new()?)?);
     screen.done("API server", &format!("https://localhost:{}", server.api.port()));

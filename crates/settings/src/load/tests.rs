@@ -1,7 +1,10 @@
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::{keys, typed::LogFormat};
+use crate::{
+    keys,
+    typed::{GithubCredentials, LogFormat, Selection},
+};
 
 fn sources(ini: &str, env: &[(&str, &str)], flags: &[(&str, &str, &str)]) -> (tempfile::TempDir, Sources) {
     let dir = tempfile::tempdir().unwrap();
@@ -14,6 +17,7 @@ fn sources(ini: &str, env: &[(&str, &str)], flags: &[(&str, &str, &str)]) -> (te
         config: Some(path),
         env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         flags: flags.iter().map(own).collect(),
+        operator: None,
     };
     (dir, sources)
 }
@@ -347,4 +351,91 @@ fn times_of_an_election_that_would_let_two_lead_are_refused() {
     assert!(text.contains("operator.ini:2") && text.contains("two replicas could lead"), "{text}");
     let text = error("[operator]\nleader_election_retry_period = 6s\n", &[]);
     assert!(text.contains("operator.ini:2") && text.contains("more than half"), "{text}");
+}
+
+/// What the commit tracker makes of an environment.
+fn tracker(env: &[(&str, &str)], flags: &[(&str, &str, &str)]) -> Result<Settings, String> {
+    let (_dir, mut sources) = sources("[operator]\nlog_level = warn\n", env, flags);
+    sources.operator = Some(keys::COMMIT_TRACKER.to_owned());
+    Settings::load(sources)
+        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn the_commit_tracker_reads_the_variables_of_its_original_below_ours() {
+    let env = [
+        ("TELEMETRY_MODE", "otlp"),
+        ("LOG_LEVEL", "TRACE"),
+        ("RUNTIME_NAMESPACE", "flux-system"),
+        ("METRICS_ADDR", ":1"),
+        ("HEALTH_ADDR", ":2"),
+        ("GF_COMMIT_TRACKER_HEALTH_ADDRESS", "127.0.0.1:3"),
+        ("KUBE_CONTEXT", "kind"),
+        ("GITHUB_TOKEN", "$__env{x}"),
+    ];
+    let settings = tracker(&env, &[("commit_tracker", "metrics_address", "127.0.0.1:4")]).unwrap();
+    let (operator, tracker) = (settings.operator(), settings.commit_tracker());
+    assert_eq!((&*operator.telemetry_mode, &*operator.log_level), ("otlp", "TRACE"));
+    assert_eq!(operator.kubeconfig_context.as_deref(), Some("kind"));
+    assert_eq!((&*tracker.metrics_address, &*tracker.health_address), ("127.0.0.1:4", "127.0.0.1:3"));
+    let one = |name: &str| Selection::One { namespace: "flux-system".to_owned(), name: name.to_owned() };
+    assert_eq!(tracker.selection, one("kube-manifests-flux-system"), "as the original that asks GitHub");
+    assert!(
+        matches!(&tracker.github, Some(GithubCredentials::Token(token)) if token.expose_secret() == "$__env{x}")
+    );
+    assert!(settings.print().contains("; RUNTIME_NAMESPACE"), "{}", settings.print());
+
+    let other = load("", &env);
+    assert_eq!(
+        (&*other.operator().log_level, &*other.commit_tracker().metrics_address),
+        ("info", "0.0.0.0:8888")
+    );
+    assert!(other.commit_tracker().github.is_none());
+}
+
+#[test]
+fn the_commit_tracker_starts_without_any_setting_as_its_original() {
+    let settings = tracker(&[], &[]).unwrap();
+    let one =
+        Selection::One { namespace: "default".to_owned(), name: "kube-manifests-oci-default".to_owned() };
+    assert_eq!(settings.commit_tracker().selection, one);
+    assert_eq!(settings.operator().telemetry_mode, "stdout-logs");
+    settings.require_for(keys::COMMIT_TRACKER).unwrap();
+}
+
+#[test]
+fn credentials_for_github_that_do_not_go_together_are_named() {
+    let app = [("GITHUB_APP_ID", "1"), ("GITHUB_APP_PRIVATE_KEY", "k"), ("GITHUB_APP_INSTALLATION_ID", "2")];
+    assert!(matches!(
+        tracker(&app, &[]).unwrap().commit_tracker().github,
+        Some(GithubCredentials::App { .. })
+    ));
+    for missing in 0..3 {
+        let half: Vec<_> = (0..3).filter(|index| *index != missing).map(|index| app[index]).collect();
+        let error = tracker(&half, &[]).unwrap_err();
+        assert!(app.iter().all(|(name, _)| error.contains(name)), "{error}");
+        assert!(error.contains(&format!("without {}", app[missing].0)), "{error}");
+    }
+    let both = tracker(&[app[0], app[1], app[2], ("GITHUB_TOKEN", "t")], &[]).unwrap_err();
+    assert!(both.contains("GITHUB_TOKEN") && both.contains("GITHUB_APP_ID"), "{both}");
+    let none = tracker(&[("GF_COMMIT_TRACKER_EXPORTER_INFO", "github")], &[]).unwrap_err();
+    assert!(none.contains("GITHUB_TOKEN") && none.contains("GITHUB_APP_PRIVATE_KEY"), "{none}");
+}
+
+#[test]
+fn the_commit_tracker_follows_one_kustomization_or_those_with_labels_or_all() {
+    let selection = |key, value| {
+        let flags = [("commit_tracker", key, value)];
+        tracker(&[], &flags).unwrap().commit_tracker().selection.clone()
+    };
+    let one = Selection::One { namespace: "default".to_owned(), name: "apps".to_owned() };
+    assert_eq!(selection("kustomization", "apps"), one);
+    assert_eq!(selection("selector", "team=a"), Selection::Labels("team=a".to_owned()));
+    assert_eq!(selection("all", "true"), Selection::All);
+    let two = [("commit_tracker", "all", "true"), ("commit_tracker", "selector", "a=b")];
+    assert!(
+        tracker(&[], &two)
+            .unwrap_err()
+            .contains("`all` in [commit_tracker] section does not go with `selector`")
+    );
 }

@@ -69,7 +69,12 @@ impl World {
             let (section, key) = key.split_once('.').unwrap();
             (section.to_owned(), key.to_owned(), value.clone())
         });
-        let sources = Sources { config: None, env: Vec::<(String, String)>::new(), flags: flags.collect() };
+        let sources = Sources {
+            config: None,
+            env: Vec::<(String, String)>::new(),
+            flags: flags.collect(),
+            operator: None,
+        };
         let settings = Settings::load(sources).unwrap_or_else(|errors| panic!("{errors:#?}"));
         let life = Arc::new(Life { death, writes: AtomicUsize::new(0), dead: CancellationToken::new() });
         let mortal = Arc::clone(&life);

@@ -1,0 +1,178 @@
+//! The flags of `flux-commit-tracker`: those of its original, and those that are new. Each is a setting.
+
+use windlass_launch::{CommonFlags, Listener, Listeners, Needs, Start};
+
+/// Flags of the program; each wins over the variables and the settings file.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct TrackerArgs {
+    /// Flags that every program which runs an operator takes.
+    #[command(flatten)]
+    pub common: CommonFlags,
+    /// The context of the kubeconfig; without one, the pod's service account is used inside a cluster. [env: KUBE_CONTEXT]
+    #[arg(long, value_name = "NAME")]
+    pub kube_context: Option<String>,
+    /// Where /metrics is served. [env: METRICS_ADDR] [default: :8888]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub metrics_addr: Option<String>,
+    /// Where /healthz, /livez and /readyz are served. [env: HEALTH_ADDR] [default: :9440]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub health_addr: Option<String>,
+    /// Where telemetry goes: stdout-logs, stdout-all, stdout-logs+otlp, stdout-all+otlp, or otlp. [env: TELEMETRY_MODE]
+    /// [default: stdout-logs]
+    #[arg(long, value_name = "MODE")]
+    pub telemetry_mode: Option<String>,
+    /// The collector, OTLP over gRPC. [env: TELEMETRY_ENDPOINT] [default: localhost:4317]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub telemetry_endpoint: Option<String>,
+    /// Speak to the collector without TLS. [env: TELEMETRY_INSECURE] [default: true]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub telemetry_insecure: Option<String>,
+    /// The least level that is logged: trace, debug, info, warn or error. [env: LOG_LEVEL] [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+    /// The one Kustomization to track. [default: kube-manifests-oci-NAMESPACE, with credentials for GitHub
+    /// kube-manifests-NAMESPACE]
+    #[arg(long, value_name = "NAME")]
+    pub kustomization: Option<String>,
+    /// Track every Kustomization with these labels, such as team=a,tier!=test.
+    #[arg(long, value_name = "LABELS")]
+    pub selector: Option<String>,
+    /// Track every Kustomization, of --namespace or of all.
+    #[arg(long)]
+    pub all: bool,
+    /// Where an exporter says which commits it exported: auto, none, oci or github. [default: auto]
+    #[arg(long, value_name = "WHERE")]
+    pub exporter_info: Option<String>,
+    /// The exporter's file in the repository. [default: exporter-info.json]
+    #[arg(long, value_name = "PATH")]
+    pub exporter_info_file: Option<String>,
+    /// The repository at GitHub that has that file. [default: the one of the source's URL]
+    #[arg(long, value_name = "OWNER/NAME")]
+    pub exporter_info_repository: Option<String>,
+    /// The media type of the exporter's layer in an artifact.
+    #[arg(long, value_name = "TYPE")]
+    pub exporter_info_media_type: Option<String>,
+    /// How histograms are pushed: exponential or classic. [default: exponential]
+    #[arg(long, value_name = "FORM")]
+    pub histograms: Option<String>,
+    /// How names of metrics begin: code (flux-commit-tracker.) or readme (flux_commit_tracker.). [default: code]
+    #[arg(long, value_name = "SPELLING")]
+    pub metric_names: Option<String>,
+    /// Read the Secrets that sources name, for their Git servers and registries.
+    #[arg(long)]
+    pub source_secrets: bool,
+    /// An origin (scheme://host:port) of a Git server that may be plain http, private or local; may be given again.
+    #[arg(long, value_name = "ORIGIN")]
+    pub allow_git_origin: Vec<String>,
+    /// A registry (host or host:port) that may be plain http, private or local; may be given again.
+    #[arg(long, value_name = "HOST")]
+    pub allow_registry: Vec<String>,
+    /// The namespace of the tracker's state and Lease. [default: the pod's, or the context's]
+    #[arg(long, value_name = "NAME")]
+    pub state_namespace: Option<String>,
+}
+
+impl From<TrackerArgs> for Start {
+    fn from(args: TrackerArgs) -> Self {
+        let set = |given: bool| given.then(|| "true".to_owned());
+        let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join("|"));
+        let own = |key, value| ("commit_tracker", key, value);
+        args.common.start([
+            ("operator", "kubeconfig_context", args.kube_context),
+            ("operator", "telemetry_mode", args.telemetry_mode),
+            ("operator", "telemetry_endpoint", args.telemetry_endpoint),
+            ("operator", "telemetry_insecure", args.telemetry_insecure),
+            ("operator", "log_level", args.log_level),
+            ("operator", "allowed_git_origins", list(args.allow_git_origin)),
+            own("metrics_address", args.metrics_addr),
+            own("health_address", args.health_addr),
+            own("kustomization", args.kustomization),
+            own("selector", args.selector),
+            own("all", set(args.all)),
+            own("exporter_info", args.exporter_info),
+            own("exporter_info_file", args.exporter_info_file),
+            own("exporter_info_repository", args.exporter_info_repository),
+            own("exporter_info_media_type", args.exporter_info_media_type),
+            own("histograms", args.histograms),
+            own("metric_names", args.metric_names),
+            own("source_secrets", set(args.source_secrets)),
+            own("allowed_registries", list(args.allow_registry)),
+            own("state_namespace", args.state_namespace),
+        ])
+    }
+}
+
+/// What the tracker needs of its process: a Kubernetes API server, and the two addresses of the original.
+pub fn needs() -> Needs {
+    Needs {
+        kubernetes: true,
+        listeners: |settings| {
+            let tracker = settings.commit_tracker();
+            Listeners {
+                metrics: Listener {
+                    address: tracker.metrics_address.clone(),
+                    setting: "--metrics-addr, or METRICS_ADDR,",
+                },
+                health: Some(Listener {
+                    address: tracker.health_address.clone(),
+                    setting: "--health-addr, or HEALTH_ADDR,",
+                }),
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use windlass_settings::{Selection, Settings, Sources};
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Program {
+        #[command(flatten)]
+        tracker: TrackerArgs,
+    }
+
+    fn settings(arguments: &[&str]) -> Settings {
+        let program =
+            Program::parse_from(std::iter::once("flux-commit-tracker").chain(arguments.iter().copied()));
+        let start = Start::from(program.tracker);
+        let operator = Some(crate::FLUX_COMMIT_TRACKER.to_owned());
+        Settings::load(Sources { config: None, env: Vec::new(), flags: start.settings, operator }).unwrap()
+    }
+
+    #[test]
+    fn every_flag_of_the_original_is_a_setting() {
+        let settings = settings(&[
+            "--kube-context=kind",
+            "--metrics-addr=:1",
+            "--health-addr=:2",
+            "--telemetry-mode=stdout-all+otlp",
+            "--telemetry-endpoint=collector:4317",
+            "--telemetry-insecure=false",
+            "--log-level=trace",
+        ]);
+        let (operator, tracker) = (settings.operator(), settings.commit_tracker());
+        assert_eq!(operator.kubeconfig_context.as_deref(), Some("kind"));
+        assert_eq!((&*tracker.metrics_address, &*tracker.health_address), ("0.0.0.0:1", "0.0.0.0:2"));
+        assert_eq!((&*operator.telemetry_mode, &*operator.log_level), ("stdout-all+otlp", "trace"));
+        assert_eq!((&*operator.telemetry_endpoint, operator.telemetry_insecure), ("collector:4317", false));
+    }
+
+    #[test]
+    fn the_start_line_of_the_original_readme_is_enough() {
+        let settings = settings(&["--log-level=debug"]);
+        assert_eq!(settings.operator().telemetry_mode, "stdout-logs");
+        assert_eq!(settings.commit_tracker().metrics_address, "0.0.0.0:8888");
+    }
+
+    #[test]
+    fn every_kustomization_of_a_namespace_can_be_asked_for() {
+        let settings = settings(&["--all", "--namespace=apps", "--allow-registry=a:1", "--allow-registry=b"]);
+        assert_eq!(settings.commit_tracker().selection, Selection::All);
+        assert_eq!(settings.operator().namespace.as_deref(), Some("apps"));
+        assert_eq!(settings.commit_tracker().allowed_registries, ["a:1", "b"]);
+    }
+}

@@ -1,0 +1,79 @@
+//! What an operator needs of its process.
+
+use axum::Router;
+use tokio::net::TcpListener;
+use windlass_runtime::BoxError;
+use windlass_settings::Settings;
+
+use crate::Context;
+
+/// What an operator needs of its process that others may not.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs {
+    /// Its objects are on a Kubernetes API server: it is reached by kubeconfig or as a pod, and never by token exchange.
+    pub kubernetes: bool,
+    /// Where the process answers scrapes and probes.
+    pub listeners: fn(&Settings) -> Listeners,
+}
+
+/// Addresses, each with the setting that it comes from; an empty one is off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listeners {
+    /// Of `/metrics` and the probes.
+    pub metrics: Listener,
+    /// Of the probes alone.
+    pub health: Option<Listener>,
+}
+
+/// An address with the setting that it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// `host:port`, or empty.
+    pub address: String,
+    /// What to change when it is taken.
+    pub setting: &'static str,
+}
+
+impl Default for Needs {
+    fn default() -> Self {
+        Self {
+            kubernetes: false,
+            listeners: |settings| Listeners {
+                metrics: Listener {
+                    address: settings.operator().metrics_address.clone(),
+                    setting: "[operator] metrics_address, or GF_OPERATOR_METRICS_ADDRESS,",
+                },
+                health: None,
+            },
+        }
+    }
+}
+
+impl Listeners {
+    /// Binds, and answers until the supervisor shuts down.
+    pub(crate) async fn serve(self, context: &Context) -> Result<(), BoxError> {
+        let (health, metrics) = (context.health.clone(), context.metrics.clone());
+        let all = windlass_telemetry::router(health.clone(), metrics);
+        self.metrics.serve(context, "metrics and health", all).await?;
+        if let Some(listener) = self.health {
+            listener.serve(context, "health", windlass_telemetry::probes(health)).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Listener {
+    async fn serve(self, context: &Context, name: &'static str, router: Router) -> Result<(), BoxError> {
+        let Self { address, setting } = self;
+        if address.is_empty() {
+            return Ok(());
+        }
+        let listener = TcpListener::bind(&address).await.map_err(|error| {
+            format!("failed to listen on {address} for {name}: {error}; set {setting} to another address")
+        })?;
+        tracing::info!(address = %listener.local_addr()?, "serving {name}");
+        let stop = context.supervisor.token().clone();
+        context.supervisor.spawn(name, windlass_auth::plain::serve(listener, router, stop));
+        Ok(())
+    }
+}
