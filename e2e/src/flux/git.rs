@@ -123,7 +123,12 @@ impl GitRemote {
 
     /// Runs a command of Git in the repository and answers what it printed.
     pub async fn git(&self, arguments: &[&str]) -> Result<String> {
-        run(Command::new("git").arg("--git-dir").arg(self.path()).args(arguments), "").await
+        self.git_with(arguments, "").await
+    }
+
+    /// The same with `input` on its standard input.
+    pub async fn git_with(&self, arguments: &[&str], input: &str) -> Result<String> {
+        run(Command::new("git").arg("--git-dir").arg(self.path()).args(arguments), input).await
     }
 
     /// The files of a commit as source-controller packs them: a tar.gz.

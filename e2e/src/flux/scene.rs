@@ -4,10 +4,10 @@ use std::ops::Deref;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
-use windlass_cluster::{Cluster, Flux, Namespace, Program};
+use windlass_cluster::{Cluster, Flux, Identity, Namespace, Program};
 
-use super::{Artifacts, GitRemote, Kind, Kustomization, Source};
-use crate::Kubectl;
+use super::{Artifacts, GitRemote, Kind, Kustomization, Source, Tracker};
+use crate::{Kubectl, deployed};
 
 /// One test's namespace. kubectl and `client` are the administrator's.
 pub struct FluxScene {
@@ -21,6 +21,8 @@ pub struct FluxScene {
     pub artifacts: Artifacts,
     /// Logs, caches and settings of everything that belongs to the scene.
     pub folder: tempfile::TempDir,
+    /// Who the tracker is.
+    pub tracker: Identity,
     flux: &'static Flux,
     kubectl: Kubectl,
 }
@@ -39,6 +41,7 @@ impl FluxScene {
         let Some(cluster) = Cluster::shared().await? else { return Ok(None) };
         let Some(flux) = Flux::shared(&cluster).await? else { return Ok(None) };
         let namespace = cluster.namespace("flux").await?;
+        let tracker = namespace.service_account(&deployed("commit-tracker/rbac.yaml")).await?;
         let folder = tempfile::tempdir()?;
         let kubectl = Kubectl {
             program: Program::Kubectl.find_or_build()?.context("there is a cluster and no kubectl")?,
@@ -47,7 +50,7 @@ impl FluxScene {
             home: folder.path().to_owned(),
         };
         let (client, artifacts) = (cluster.admin().await?, Artifacts::start().await?);
-        Ok(Some(Self { cluster, namespace, client, artifacts, folder, flux, kubectl }))
+        Ok(Some(Self { cluster, namespace, client, artifacts, folder, tracker, flux, kubectl }))
     }
 
     /// Creates a source of this kind.
@@ -63,6 +66,32 @@ impl FluxScene {
     /// Creates a Kustomization of this source that is applied, with these fields of its specification besides.
     pub async fn kustomization(&self, name: &str, source: &Source, spec: Value) -> Result<Kustomization> {
         Kustomization::create(self, name, source, spec).await
+    }
+
+    /// Starts a tracker of every Kustomization of the namespace, which need not become ready. `origin` is the Git server
+    /// that it may use although it is local.
+    pub fn spawn_tracker(
+        &self,
+        origin: &str,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<Tracker> {
+        let (namespace, origin) =
+            (format!("--namespace={}", self.namespace.name()), format!("--allow-git-origin={origin}"));
+        let arguments = [&["--all", &namespace, &origin], arguments].concat();
+        Tracker::spawn(self.folder.path(), &self.tracker.kubeconfig, &arguments, environment)
+    }
+
+    /// Starts one and waits until it is ready.
+    pub async fn start_tracker(
+        &self,
+        origin: &str,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<Tracker> {
+        let tracker = self.spawn_tracker(origin, arguments, environment)?;
+        tracker.ready().await?;
+        Ok(tracker)
     }
 
     /// Label and value by which kustomize-controller knows what it is to apply.

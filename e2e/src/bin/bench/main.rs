@@ -14,6 +14,7 @@ mod samples;
 mod scene;
 mod store;
 mod table;
+mod tracker;
 mod writes;
 
 use std::process::ExitCode;
@@ -43,6 +44,8 @@ enum Part {
     Store,
     /// A real kube-apiserver with etcd and the embedded server, in one run.
     Kube,
+    /// The commit tracker with ten thousand Kustomizations.
+    Tracker,
 }
 
 /// Measures the release build against its targets.
@@ -97,6 +100,7 @@ async fn measure(part: Part, large: bool, table: &mut Table) -> Result<()> {
         Part::Writes => writes::measure(table).await,
         Part::Store => store::measure(table).await,
         Part::Kube => Box::pin(kube::measure(table)).await,
+        Part::Tracker => Box::pin(tracker::measure(table)).await,
     }
 }
 

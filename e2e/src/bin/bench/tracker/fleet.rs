@@ -1,0 +1,170 @@
+//! Ten thousand Kustomizations as a fleet has them, with the statuses that kustomize-controller writes.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::{Timestamp, ToSpan as _};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use windlass_e2e::flux::{GitRemote, Kind, Kustomization, NewCommit, Source};
+
+/// Requests at a time.
+const CLIENTS: usize = 32;
+/// Objects that a Kustomization has applied, as its inventory lists them.
+const APPLIED: usize = 25;
+/// Entries of its history: as many as kustomize-controller keeps.
+const HISTORY: usize = 5;
+
+/// Kustomizations of one Git repository, which nobody applies.
+pub(super) struct Fleet {
+    pub(super) remote: GitRemote,
+    api: Api<DynamicObject>,
+    client: kube::Client,
+    namespace: String,
+    /// What all of them have applied at the beginning.
+    base: String,
+}
+
+impl Fleet {
+    /// So many, all at the first commit of a repository.
+    pub(super) async fn create(client: &kube::Client, namespace: &str, count: usize) -> Result<Self> {
+        let remote = GitRemote::new().await?;
+        let hour_ago = Timestamp::now().checked_sub(1.hour())?;
+        let base = remote.commit(NewCommit::new("begin", hour_ago, "fleet.yaml", "{}")).await?;
+        let api = Api::namespaced_with(client.clone(), namespace, &Kustomization::resource());
+        let fleet = Self { remote, api, client: client.clone(), namespace: namespace.to_owned(), base };
+        let source =
+            Source::create(client, namespace, Kind::GitRepository, "fleet", &fleet.remote.url()).await?;
+        let artifacts = windlass_e2e::flux::Artifacts::start().await?;
+        source.publish(&artifacts, &fleet.remote, &fleet.base).await?;
+        let before = revision(&fleet.base);
+        stream::iter(0..count)
+            .map(|number| fleet.create_one(number, &source, &before))
+            .buffer_unordered(CLIENTS)
+            .try_collect::<Vec<()>>()
+            .await?;
+        Ok(fleet)
+    }
+
+    async fn create_one(&self, number: usize, source: &Source, revision: &str) -> Result<()> {
+        let spec = json!({
+            "dependsOn": [{"name": "namespaces"}, {"name": "definitions"}],
+            "path": format!("./teams/team-{}/app-{number}", number % 100),
+            "postBuild": {"substitute": {"cluster": "bench", "team": format!("team-{}", number % 100)}},
+            "serviceAccountName": "kustomize-controller",
+        });
+        let mut document = Kustomization::document(&self.namespace, &name(number), source, &spec);
+        document["metadata"]["labels"] = json!({
+            "app.kubernetes.io/part-of": format!("team-{}", number % 100),
+            "kustomize.toolkit.fluxcd.io/name": "flux-system",
+            "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
+        });
+        let params =
+            PostParams { field_manager: Some("kustomize-controller".into()), ..PostParams::default() };
+        self.api.create(&params, &serde_json::from_value(document)?).await?;
+        self.write_status(number, &status(number, &[revision.to_owned()])?).await
+    }
+
+    async fn write_status(&self, number: usize, status: &Value) -> Result<()> {
+        let params =
+            PatchParams { field_manager: Some("gotk-kustomize-controller".into()), ..PatchParams::default() };
+        let name = name(number);
+        self.api
+            .patch_status(&name, &params, &Patch::Merge(json!({"status": status})))
+            .await
+            .with_context(|| format!("failed to write the status of {name}"))?;
+        Ok(())
+    }
+
+    /// Commits on branches of their own, each on top of the first commit, a minute old.
+    pub(super) async fn branches(&self, count: usize) -> Result<Vec<String>> {
+        let minute_ago = Timestamp::now().checked_sub(1.minute())?;
+        let commits = (0..count).map(|number| {
+            let (message, path) = (format!("change app {number}"), format!("app-{number}.yaml"));
+            NewCommit::new(message, minute_ago, path, "{}").on(&[&self.base])
+        });
+        let ids = self.remote.commits(commits.collect()).await?;
+        let mut updates = String::new();
+        for id in &ids {
+            writeln!(updates, "create refs/heads/env-{id} {id}")?;
+        }
+        self.remote.git_with(&["update-ref", "--stdin"], &updates).await?;
+        Ok(ids)
+    }
+
+    /// Says of Kustomizations, the first of these numbers and those after it, that each applied its commit. As fast as
+    /// the API server takes it.
+    pub(super) async fn apply(&self, first: usize, commits: &[String]) -> Result<()> {
+        let mut statuses = Vec::new();
+        for (place, commit) in commits.iter().enumerate() {
+            let applied = [revision(&self.base), revision(commit)];
+            statuses.push((first + place, status(first + place, &applied)?));
+        }
+        stream::iter(&statuses)
+            .map(|(number, status)| self.write_status(*number, status))
+            .buffer_unordered(CLIENTS)
+            .try_collect::<Vec<()>>()
+            .await?;
+        Ok(())
+    }
+
+    /// Bytes and number of the `ConfigMap`s in the namespace.
+    pub(super) async fn ledger(&self) -> Result<(usize, usize)> {
+        let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
+            Api::namespaced(self.client.clone(), &self.namespace);
+        let found = maps.list(&kube::api::ListParams::default()).await?.items;
+        let bytes = found
+            .iter()
+            .map(|map| serde_json::to_vec(map).map(|text| text.len()))
+            .sum::<Result<usize, _>>()?;
+        Ok((bytes, found.len()))
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("app-{number:05}")
+}
+
+fn revision(commit: &str) -> String {
+    format!("main@sha1:{commit}")
+}
+
+/// The status of a Kustomization that applied these one after the other, the last just now.
+fn status(number: usize, revisions: &[String]) -> Result<Value> {
+    let now = Timestamp::now();
+    let second = |time: Timestamp| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let newest = revisions.last().context("nothing was applied")?;
+    let mut history = Vec::new();
+    for (age, revision) in revisions.iter().rev().take(HISTORY).enumerate() {
+        let first = now.checked_sub((i64::try_from(age)? * 10).minutes())?;
+        let last = if age == 0 { first } else { first.checked_add(9.minutes())? };
+        history.push(json!({
+            "digest": format!("sha256:{:064x}", number * HISTORY + age),
+            "firstReconciled": second(first),
+            "lastReconciled": second(last),
+            "lastReconciledDuration": "251.207391ms",
+            "lastReconciledStatus": "ReconciliationSucceeded",
+            "totalReconciliations": age + 1,
+            "metadata": {"revision": revision},
+        }));
+    }
+    let entries: Vec<Value> = (0..APPLIED)
+        .map(|entry| json!({"id": format!("team-{}_app-{number}-{entry}_apps_Deployment", number % 100), "v": "v1"}))
+        .collect();
+    Ok(json!({
+        "conditions": [{
+            "type": "Ready",
+            "status": "True",
+            "reason": "ReconciliationSucceeded",
+            "message": format!("Applied revision: {newest}"),
+            "lastTransitionTime": second(now),
+            "observedGeneration": 1,
+        }],
+        "history": history,
+        "inventory": {"entries": entries},
+        "lastAppliedRevision": newest,
+        "lastAttemptedRevision": newest,
+        "observedGeneration": 1,
+    }))
+}

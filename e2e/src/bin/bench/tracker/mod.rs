@@ -1,0 +1,205 @@
+//! The commit tracker on a real kube-apiserver with ten thousand Kustomizations.
+//!
+//! Nobody applies anything: a client writes the statuses, as fast as the API server takes them, so that the tracker is
+//! what is measured. The original cannot be set beside it: its module is not served by Go's module proxy.
+
+mod fleet;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use windlass_cluster::{Cluster, Identity, Options};
+use windlass_e2e::deployed;
+use windlass_e2e::flux::Tracker;
+
+use self::fleet::Fleet;
+use crate::samples::Samples;
+use crate::scene::{memory, processor_seconds};
+use crate::table::{Row, Table, Target, Unit};
+
+const KUSTOMIZATIONS: usize = 10_000;
+/// Revisions that are applied at once.
+const BURST: usize = 1_000;
+/// How often it is started with what it knew before.
+const RESTARTS: usize = 3;
+/// How long it is watched doing nothing.
+const IDLE: Duration = Duration::from_secs(30);
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+pub(crate) async fn measure(table: &mut Table) -> Result<()> {
+    let options = Options { durable: true, compacts: true, ..Options::default() };
+    let Some(cluster) = Box::pin(Cluster::own_with(options)).await? else { return Ok(()) };
+    cluster.establish_flux().await?;
+    let namespace = cluster.namespace("bench").await?;
+    let identity = namespace.service_account(&deployed("commit-tracker/rbac.yaml")).await?;
+    let folder = tempfile::tempdir()?;
+    let client = cluster.admin().await?;
+    let started = Instant::now();
+    let fleet = Box::pin(Fleet::create(&client, namespace.name(), KUSTOMIZATIONS)).await?;
+    let took = Samples::millis([started.elapsed()]);
+    let figure = format!("tracker: {KUSTOMIZATIONS} Kustomizations are created, with their statuses");
+    table.add(Row::new(figure, Target::None, Unit::Millis, took));
+
+    let bench = Bench { identity, folder, namespace: namespace.name().to_owned(), fleet };
+    let tracker = bench.first_start(table).await?;
+    bench.bursts(table, &tracker).await?;
+    idle(table, &tracker, "tracker: processor at rest, over 30 s", Target::AtMost(0.5)).await?;
+    let resident = Samples::one(memory(&tracker.process, "VmRSS")?);
+    let figure = "tracker: resident memory after the bursts";
+    table.add(Row::new(figure, Target::AtMost(60.0), Unit::Megabytes, resident));
+    drop(tracker);
+    bench.restarts(table).await
+}
+
+struct Bench {
+    identity: Identity,
+    folder: tempfile::TempDir,
+    namespace: String,
+    fleet: Fleet,
+}
+
+impl Bench {
+    fn spawn(&self, arguments: &[&str]) -> Result<Tracker> {
+        let origin = format!("--allow-git-origin={}", self.fleet.remote.origin());
+        let namespace = format!("--namespace={}", self.namespace);
+        let arguments = [&["--all", &origin, &namespace], arguments].concat();
+        Tracker::spawn(self.folder.path(), &self.identity.kubeconfig, &arguments, &[])
+    }
+
+    /// Starts it with nothing known, until it is ready, and until it has nothing more to do.
+    async fn first_start(&self, table: &mut Table) -> Result<Tracker> {
+        let started = Instant::now();
+        let tracker = self.spawn(&[])?;
+        ready(&tracker, started).await?;
+        let ready = Samples::millis([started.elapsed()]);
+        let figure = format!("tracker: from its first start to ready, {KUSTOMIZATIONS} Kustomizations");
+        table.add(Row::new(figure, Target::AtMost(2000.0), Unit::Millis, ready));
+        let at_rest = settled(&tracker).await?;
+        let (bytes, shards) = self.fleet.ledger().await?;
+        let settled = Samples::millis([at_rest.duration_since(started)]);
+        let note = format!("{:.1} MB of ledger in {shards} ConfigMaps", bytes as f64 / 1e6);
+        let figure = "tracker: from its first start until every Kustomization is in the ledger";
+        table.add(Row::new(figure, Target::None, Unit::Millis, settled).note(note));
+        let resident = Samples::one(memory(&tracker.process, "VmRSS")?);
+        let most = format!("{:.0} MB at most", memory(&tracker.process, "VmHWM")?);
+        let figure = "tracker: resident memory after the list has settled";
+        table.add(Row::new(figure, Target::AtMost(60.0), Unit::Megabytes, resident).note(most));
+        Ok(tracker)
+    }
+
+    async fn bursts(&self, table: &mut Table, tracker: &Tracker) -> Result<()> {
+        let distinct = self.fleet.branches(BURST).await?;
+        let what = format!("{BURST} distinct revisions of one repository");
+        self.burst(table, tracker, 0, &distinct, &what, BURST).await?;
+        let one = self.fleet.branches(1).await?.pop().context("no commit was made")?;
+        let what = format!("one revision, applied by {BURST} Kustomizations");
+        self.burst(table, tracker, BURST, &vec![one; BURST], &what, 1).await
+    }
+
+    async fn burst(
+        &self,
+        table: &mut Table,
+        tracker: &Tracker,
+        first: usize,
+        commits: &[String],
+        what: &str,
+        distinct: usize,
+    ) -> Result<()> {
+        let (told, asked) = (tracker.told().len(), self.fleet.remote.requests());
+        let used = processor(tracker)?;
+        let started = Instant::now();
+        self.fleet.apply(first, commits).await?;
+        let written = started.elapsed();
+        let mut interval = tokio::time::interval(Duration::from_millis(20));
+        while tracker.told().len() < told + commits.len() {
+            interval.tick().await;
+            if started.elapsed() > PATIENCE {
+                let found = tracker.told().len() - told;
+                bail!("{found} of {} commits were measured in {PATIENCE:?}", commits.len());
+            }
+        }
+        let took = started.elapsed();
+        let note = format!(
+            "the statuses were written in {:.2} s; {:.2} s of processor",
+            written.as_secs_f64(),
+            processor(tracker)? - used
+        );
+        let figure = format!("tracker: {what}: from the first status to the last commit told");
+        table.add(Row::new(figure, Target::AtMost(5000.0), Unit::Millis, Samples::millis([took])).note(note));
+        settled(tracker).await?;
+        let requests = self.fleet.remote.requests() - asked;
+        let share = Samples::one(requests as f64 / distinct as f64);
+        let figure = format!("tracker: {what}: Git requests per distinct revision");
+        let note = format!("{requests} requests");
+        table.add(Row::new(figure, Target::AtMost(1.0), Unit::Times, share).note(note));
+        let counted = tracker.told().len() - told;
+        if counted != commits.len() {
+            bail!("{counted} commits were told of {}", commits.len());
+        }
+        Ok(())
+    }
+
+    /// Starts it again with all that it knew.
+    async fn restarts(&self, table: &mut Table) -> Result<()> {
+        let (mut times, mut resident) = (Vec::new(), Vec::new());
+        for _ in 0..RESTARTS {
+            let started = Instant::now();
+            let tracker = self.spawn(&[])?;
+            ready(&tracker, started).await?;
+            times.push(started.elapsed());
+            settled(&tracker).await?;
+            resident.push(memory(&tracker.process, "VmRSS")?);
+        }
+        let figure = "tracker: from a later start to ready";
+        table.add(Row::new(figure, Target::AtMost(2000.0), Unit::Millis, Samples::millis(times)));
+        let figure = "tracker: resident memory after a later start";
+        table.add(Row::new(figure, Target::AtMost(60.0), Unit::Megabytes, Samples::new(resident)));
+        Ok(())
+    }
+}
+
+/// Waits for `/readyz`, looking more often than a probe does.
+async fn ready(tracker: &Tracker, started: Instant) -> Result<()> {
+    let mut interval = tokio::time::interval(Duration::from_millis(5));
+    while started.elapsed() < PATIENCE {
+        interval.tick().await;
+        if tracker.ask(tracker.health, "/readyz").await.is_ok_and(|(code, _)| code == 200) {
+            return Ok(());
+        }
+    }
+    bail!("the tracker is not ready; it said:\n{}", tracker.process.output())
+}
+
+/// Waits until it has used next to no processor for a while, and answers when that began.
+async fn settled(tracker: &Tracker) -> Result<Instant> {
+    const QUIET: Duration = Duration::from_secs(3);
+    const LOOK: Duration = Duration::from_millis(250);
+    let begun = Instant::now();
+    let (mut since, mut last) = (Instant::now(), processor(tracker)?);
+    while begun.elapsed() < PATIENCE {
+        tokio::time::sleep(LOOK).await;
+        let now = processor(tracker)?;
+        // A tick or two are its clocks and renewals.
+        if now - last > 0.021 {
+            since = Instant::now();
+        }
+        last = now;
+        if since.elapsed() >= QUIET {
+            return Ok(since);
+        }
+    }
+    bail!("the tracker does not come to rest in {PATIENCE:?}")
+}
+
+async fn idle(table: &mut Table, tracker: &Tracker, figure: &str, target: Target) -> Result<()> {
+    let (before, started) = (processor(tracker)?, Instant::now());
+    tokio::time::sleep(IDLE).await;
+    let share = (processor(tracker)? - before) / started.elapsed().as_secs_f64() * 100.0;
+    table.add(Row::new(figure, target, Unit::Percent, Samples::one(share)));
+    Ok(())
+}
+
+fn processor(tracker: &Tracker) -> Result<f64> {
+    processor_seconds(tracker.process.id().context("the tracker is gone")?)
+}
