@@ -23,6 +23,10 @@ fn files() -> Result<Vec<(PathBuf, String)>> {
         files.push((PathBuf::from("deploy/crds").join(name), text));
     }
     files.push(("docs/reference/configuration.md".into(), windlass_settings::reference_markdown()));
+    files.push((
+        "docs/reference/commit-tracker-metrics.md".into(),
+        windlass_commit_tracker::metrics::reference_markdown(),
+    ));
     Ok(files)
 }
 

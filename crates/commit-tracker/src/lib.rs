@@ -5,6 +5,7 @@
 //! replica counts anything twice.
 //!
 //! - [`Instrument`] is the one table of what is measured: names, units, meanings.
+//! - [`ledger`] is the memory of what was counted, in `ConfigMap`s; [`histogram`] what it keeps durations in.
 //! - [`changes`] answers which commits a revision brought: from Git, from a registry, from GitHub, from metadata.
 #![cfg_attr(
     test,
@@ -12,7 +13,9 @@
 )]
 
 pub mod changes;
-mod metrics;
+pub mod histogram;
+pub mod ledger;
+pub mod metrics;
 mod operator;
 pub mod options;
 mod revision;

@@ -1,6 +1,17 @@
 //! What is measured: the one table that code, documents, dashboards and alerts are checked against.
 
-/// One thing that is measured for a Kustomization.
+mod reference;
+mod table;
+
+pub use reference::reference_markdown;
+pub use table::{COMMITS, LAST_APPLIED, METRICS, OLDEST_UNAPPLIED, REVISIONS};
+
+/// Upper bounds of the classic buckets, in seconds; a last bucket holds what is above. The original's first version had
+/// these.
+pub const CLASSIC_BOUNDS: [f64; 11] =
+    [15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 420.0, 600.0, 900.0, 1200.0, 1800.0];
+
+/// One thing that is measured for a Kustomization: a histogram of durations in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Instrument {
     /// From a commit's merge to its apply, for each commit.
@@ -19,4 +30,215 @@ pub enum Instrument {
     StageApply,
     /// Stage: applied to healthy, once a revision.
     StageHealth,
+}
+
+impl Instrument {
+    /// Every instrument, in the order of the table.
+    pub const ALL: [Self; 8] = [
+        Self::EndToEnd,
+        Self::Export,
+        Self::Reconcile,
+        Self::StageExport,
+        Self::StageSource,
+        Self::StageFetch,
+        Self::StageApply,
+        Self::StageHealth,
+    ];
+
+    /// Its row of the table.
+    pub fn metric(self) -> &'static Metric {
+        match self {
+            Self::EndToEnd => &table::END_TO_END,
+            Self::Export => &table::EXPORT,
+            Self::Reconcile => &table::RECONCILE,
+            Self::StageExport => &table::STAGE_EXPORT,
+            Self::StageSource => &table::STAGE_SOURCE,
+            Self::StageFetch => &table::STAGE_FETCH,
+            Self::StageApply => &table::STAGE_APPLY,
+            Self::StageHealth => &table::STAGE_HEALTH,
+        }
+    }
+
+    /// Its name without the prefix, as the ledger keeps it too: `e2e.export-time`.
+    pub fn name(self) -> &'static str {
+        self.metric().name
+    }
+
+    /// The instrument of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|instrument| instrument.name() == name)
+    }
+}
+
+/// A row of the table: one metric.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// The name after the prefix.
+    pub name: &'static str,
+    /// What kind of number it is.
+    pub kind: Kind,
+    /// The unit, as OpenTelemetry writes it.
+    pub unit: &'static str,
+    /// What one observation, or the value, is of.
+    pub per: Per,
+    /// The attributes besides those that every metric of a Kustomization has ([`COMMON_ATTRIBUTES`]).
+    pub attributes: &'static [&'static str],
+    /// What it means, in one sentence; the description that is exported with it.
+    pub meaning: &'static str,
+    /// What it does not mean: the mistake that its name invites.
+    pub not: &'static str,
+}
+
+/// What kind of number a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Durations: a base-2 exponential histogram, or classic buckets.
+    Histogram,
+    /// A value as it is now.
+    Gauge,
+    /// A number that only grows.
+    Counter,
+}
+
+impl Kind {
+    /// Its name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Histogram => "histogram",
+            Self::Gauge => "gauge",
+            Self::Counter => "counter",
+        }
+    }
+}
+
+/// What one observation, or the value, is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Per {
+    /// Each commit.
+    Commit,
+    /// Each revision that was applied, however many commits came with it.
+    Revision,
+    /// The Kustomization as it is now.
+    Kustomization,
+}
+
+impl Per {
+    /// Its name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Revision => "revision",
+            Self::Kustomization => "Kustomization",
+        }
+    }
+}
+
+/// How the prefix of OTLP names is spelled. Prometheus names are the same either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Spelling {
+    /// `flux-commit-tracker.`, as the original's code has it.
+    #[default]
+    Dashes,
+    /// `flux_commit_tracker.`, as the original's README has it.
+    Underscores,
+}
+
+impl Spelling {
+    /// The prefix.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Dashes => "flux-commit-tracker.",
+            Self::Underscores => "flux_commit_tracker.",
+        }
+    }
+}
+
+/// The attribute of a Kustomization's name.
+pub const RESOURCE_NAME: &str = "k8s.resource.name";
+/// The attribute of a Kustomization's namespace.
+pub const RESOURCE_NAMESPACE: &str = "k8s.namespace.name";
+/// The attribute of the kind of a Kustomization's source.
+pub const SOURCE_KIND: &str = "k8s.source.kind";
+/// The attribute of counters that says what came of it.
+pub const OUTCOME: &str = "outcome";
+
+/// The attributes that every metric of a Kustomization has.
+pub const COMMON_ATTRIBUTES: [&str; 3] = [RESOURCE_NAME, RESOURCE_NAMESPACE, SOURCE_KIND];
+
+impl Metric {
+    /// The name in OTLP: prefix and name.
+    pub fn otlp_name(&self, spelling: Spelling) -> String {
+        format!("{}{}", spelling.prefix(), self.name)
+    }
+
+    /// The name in the Prometheus text: what `OpenTelemetry` makes of the name and the unit.
+    pub fn prometheus_name(&self) -> String {
+        let mut name: String = self.otlp_name(Spelling::Underscores);
+        name = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect();
+        if self.unit == "s" {
+            name.push_str("_seconds");
+        }
+        if self.kind == Kind::Counter {
+            name.push_str("_total");
+        }
+        name
+    }
+}
+
+/// An attribute as a label of Prometheus: `k8s_resource_name`.
+pub fn prometheus_label(attribute: &str) -> String {
+    attribute.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect()
+}
+
+/// What came of a commit: the values of `outcome` of the counter of commits.
+pub const COMMIT_OUTCOMES: [&str; 3] = ["counted", "baseline", "skewed"];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_instrument_is_a_histogram_of_seconds_in_the_table_under_a_name_of_its_own() {
+        for instrument in Instrument::ALL {
+            let metric = instrument.metric();
+            assert!(METRICS.contains(&metric), "{}", metric.name);
+            assert_eq!((metric.kind, metric.unit), (Kind::Histogram, "s"), "{}", metric.name);
+            assert_eq!(Instrument::of(metric.name), Some(instrument));
+        }
+        let histograms = METRICS.iter().filter(|metric| metric.kind == Kind::Histogram).count();
+        assert_eq!(histograms, Instrument::ALL.len());
+        let names: BTreeSet<String> = METRICS.iter().map(|metric| metric.prometheus_name()).collect();
+        assert_eq!(names.len(), METRICS.len());
+    }
+
+    #[test]
+    fn names_are_those_of_the_original_in_either_spelling_and_one_in_prometheus() {
+        let metric = Instrument::Export.metric();
+        assert_eq!(
+            metric.otlp_name(Spelling::Dashes),
+            "flux-commit-tracker.kube-manifests-exporter.export-time"
+        );
+        assert_eq!(
+            metric.otlp_name(Spelling::Underscores),
+            "flux_commit_tracker.kube-manifests-exporter.export-time"
+        );
+        assert_eq!(
+            metric.prometheus_name(),
+            "flux_commit_tracker_kube_manifests_exporter_export_time_seconds"
+        );
+        assert_eq!(table::COMMITS.prometheus_name(), "flux_commit_tracker_commits_total");
+        assert_eq!(prometheus_label(SOURCE_KIND), "k8s_source_kind");
+    }
+
+    #[test]
+    fn each_row_says_what_the_metric_means_and_what_it_does_not() {
+        for metric in METRICS {
+            for text in [metric.meaning, metric.not] {
+                assert!(text.ends_with('.') && text.len() > 20, "{}: {text:?}", metric.name);
+                assert!(!text.contains(['|', '\n']), "{}: {text:?}", metric.name);
+            }
+        }
+    }
 }

@@ -1,0 +1,127 @@
+//! The table itself: one constant a metric.
+
+use super::{Kind, Metric, OUTCOME, Per};
+
+/// Every metric of a Kustomization, in the order of the reference.
+pub const METRICS: &[&Metric] = &[
+    &END_TO_END,
+    &EXPORT,
+    &RECONCILE,
+    &STAGE_EXPORT,
+    &STAGE_SOURCE,
+    &STAGE_FETCH,
+    &STAGE_APPLY,
+    &STAGE_HEALTH,
+    &OLDEST_UNAPPLIED,
+    &LAST_APPLIED,
+    &COMMITS,
+    &REVISIONS,
+];
+
+const fn duration(name: &'static str, per: Per, meaning: &'static str, not: &'static str) -> Metric {
+    Metric { name, kind: Kind::Histogram, unit: "s", per, attributes: &[], meaning, not }
+}
+
+pub(super) static END_TO_END: Metric = duration(
+    "e2e.export-time",
+    Per::Commit,
+    "From a commit's merge to the end of the first successful run that applied it.",
+    "It says nothing of commits that are not applied yet: an outage shows in `oldest-unapplied-commit.age`. With health \
+     checks the run ends when they pass; without, when everything was applied.",
+);
+
+pub(super) static EXPORT: Metric = duration(
+    "kube-manifests-exporter.export-time",
+    Per::Commit,
+    "From a commit's merge to the commit that the exporter made of it.",
+    "Without an exporter there is none: it is not zero, it is absent.",
+);
+
+pub(super) static RECONCILE: Metric = duration(
+    "flux.reconcile-time",
+    Per::Revision,
+    "From the exporter's commit to the end of the first successful run that applied it.",
+    "It is not the duration of a reconcile: waiting for the source and for the queue is part of it.",
+);
+
+pub(super) static STAGE_EXPORT: Metric = duration(
+    "stage.export-time",
+    Per::Commit,
+    "Stage 1: from a commit's merge to its export.",
+    "Without an exporter there is no such stage: it is absent, and stage 2 begins at the merge.",
+);
+
+pub(super) static STAGE_SOURCE: Metric = duration(
+    "stage.source-time",
+    Per::Commit,
+    "Stage 2: from a commit's export, or else its merge, to the moment that the source had an artifact with it.",
+    "It is not the time of a fetch: most of it is waiting for the source's interval, or for a webhook.",
+);
+
+pub(super) static STAGE_FETCH: Metric = duration(
+    "stage.fetch-time",
+    Per::Revision,
+    "Stage 3: from the source's artifact to the start of the run that applied it.",
+    "It is not download time: it is waiting for dependencies and in the controller's queue.",
+);
+
+pub(super) static STAGE_APPLY: Metric = duration(
+    "stage.apply-time",
+    Per::Revision,
+    "Stage 4: from the start of the run to the end of its server-side apply.",
+    "It does not say that anything runs yet: that is stage 5, where there are health checks.",
+);
+
+pub(super) static STAGE_HEALTH: Metric = duration(
+    "stage.health-time",
+    Per::Revision,
+    "Stage 5: from the end of the apply until the health checks passed.",
+    "A Kustomization without health checks has none: it is absent, and nothing is known of its health.",
+);
+
+/// The age of the oldest commit that is in a source and not applied.
+pub static OLDEST_UNAPPLIED: Metric = Metric {
+    name: "oldest-unapplied-commit.age",
+    kind: Kind::Gauge,
+    unit: "s",
+    per: Per::Kustomization,
+    attributes: &[],
+    meaning: "How long ago the oldest commit was merged that the source has and that is not applied; 0 when all are.",
+    not: "It does not see commits that the source has not fetched or the exporter not exported. A suspended \
+          Kustomization ages too.",
+};
+
+/// When the newest commit that is applied was merged.
+pub static LAST_APPLIED: Metric = Metric {
+    name: "last-applied-commit.time",
+    kind: Kind::Gauge,
+    unit: "s",
+    per: Per::Kustomization,
+    attributes: &[],
+    meaning: "When the newest commit that is applied was merged, in seconds since 1970.",
+    not: "It is not the time of the apply, and an old value is no fault where nobody merges.",
+};
+
+/// Commits by what came of them.
+pub static COMMITS: Metric = Metric {
+    name: "commits",
+    kind: Kind::Counter,
+    unit: "{commit}",
+    per: Per::Commit,
+    attributes: &[OUTCOME],
+    meaning: "Commits that were applied, each once: `counted` are in the histograms; `baseline` were there before the \
+              tracker was; `skewed` would have a negative duration, since two clocks disagree.",
+    not: "Commits of a revision that could not be looked into are not here: see `revisions`.",
+};
+
+/// Revisions by what came of them.
+pub static REVISIONS: Metric = Metric {
+    name: "revisions",
+    kind: Kind::Counter,
+    unit: "{revision}",
+    per: Per::Revision,
+    attributes: &[OUTCOME],
+    meaning: "Revisions that were applied, by what came of looking into them: `measured`, `baseline`, `empty` (no new \
+              commit), `rewritten` (history was), or why it failed for good.",
+    not: "A failure that is retried is not here until it succeeds; runs that apply a revision again never are.",
+};
