@@ -34,6 +34,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("windlass-cluster", 6),
     ("windlass-conformance", 6),
     ("windlass-e2e", 6),
+    ("windlass-otlp-receiver", 6),
     ("xtask", 6),
 ];
 

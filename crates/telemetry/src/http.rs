@@ -1,6 +1,9 @@
 //! The HTTP face: `/metrics`, `/livez`, `/readyz`.
 
+use std::convert::Infallible;
+
 use axum::Router;
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -34,8 +37,11 @@ async fn readyz(State(health): State<Health>) -> Response {
 }
 
 async fn render(State(metrics): State<Metrics>) -> Response {
-    match metrics.render() {
-        Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
+    match metrics.scrape() {
+        Ok(scrape) => {
+            let body = Body::from_stream(futures::stream::iter(scrape.map(Ok::<_, Infallible>)));
+            ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], body).into_response()
+        }
         Err(error) => {
             tracing::error!(error = %ErrorChain(&error), "metrics could not be rendered");
             (StatusCode::INTERNAL_SERVER_ERROR, "failed to render the metrics\n").into_response()
@@ -56,7 +62,7 @@ fn answer(failing: &[Failing]) -> Response {
 mod tests {
     use std::time::Duration;
 
-    use axum::body::{Body, to_bytes};
+    use axum::body::to_bytes;
     use axum::http::Request;
     use tower::ServiceExt as _;
 

@@ -3,6 +3,8 @@
 //! - [`Telemetry`] sets a process's logs, traces and metrics up as a [`TelemetryMode`] says, and ends them in order;
 //!   [`init`] sets up logs alone.
 //! - [`Metrics`] makes OpenTelemetry meters whose instruments are read as Prometheus text.
+//! - [`CumulativeSource`] is somebody whose series outlive this process; [`Metrics::add_source`] has them told.
+//! - [`Spans`] tells spans of what happened elsewhere, with times and ids of their own.
 //! - [`Health`] collects readiness by component and liveness by progress; [`router`] serves all of it.
 //! - [`ErrorChain`] is the one printer of an error with its causes.
 //! - [`Secret`] is the one type for values that nothing may print, [`redact_url`] the one way to print a URL.
@@ -15,6 +17,7 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
 )]
 
+mod cumulative;
 mod error_chain;
 mod health;
 mod http;
@@ -23,19 +26,30 @@ mod metrics;
 mod mode;
 mod push;
 mod redact;
+mod resource;
+mod sources;
+mod spans;
 mod telemetry;
+mod text;
 
+pub use cumulative::{
+    Buckets, ClassicHistogram, CumulativePoint, CumulativeSource, CumulativeValue, CumulativeView,
+    ExponentialHistogram, Family, FamilyKind,
+};
 pub use error_chain::ErrorChain;
 pub use health::{ComponentHandle, Failing, Health, ProgressHandle};
 pub use http::{probes, router};
 pub use log::{InitLogsError, LogFormat, LogOutput, ParseLogFormatError, init, subscriber};
 pub use metrics::{Metrics, MetricsError};
 pub use mode::{ParseTelemetryModeError, TelemetryMode};
-pub use push::otlp::{Collector, CollectorError};
+pub use push::cumulative::FlushError;
+pub use push::otlp::CollectorError;
+pub use push::settings::Collector;
 pub use redact::redact_url;
 pub use secrecy::ExposeSecret;
 /// A string that is never printed: its `Debug` is redacted, and it has no `Display`.
 ///
 /// Read it with [`ExposeSecret::expose_secret`], as late as possible.
 pub use secrecy::SecretString as Secret;
+pub use spans::{FinishedSpan, Spans};
 pub use telemetry::{Telemetry, TelemetryError, TelemetryOptions};

@@ -2,6 +2,7 @@
 
 mod fields;
 mod json;
+mod pretty;
 #[cfg(test)]
 mod tests;
 
@@ -9,6 +10,7 @@ use std::io;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use opentelemetry::trace::TraceContextExt as _;
 use tracing::Subscriber;
 use tracing::subscriber::SetGlobalDefaultError;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter, ParseError};
@@ -82,7 +84,7 @@ pub enum InitLogsError {
 
 /// Sets the logs of this process up, once, and reports panics there too.
 ///
-/// `filter` is a level, or comma-separated directives of levels by target: `info,windlass_git=debug`.
+/// `filter` is a level in any case, or comma-separated directives of levels by target: `info,windlass_git=debug`.
 pub fn init(format: LogFormat, filter: &str, output: LogOutput) -> Result<(), InitLogsError> {
     install(subscriber(format, filter, Output::from(output))?)
 }
@@ -104,7 +106,7 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let filter = self::filter(filter)?;
-    Ok(Registry::default().with(layer(format, writer)).with(filter))
+    Ok(Registry::default().with(layer(format, Ids::Left, writer)).with(filter))
 }
 
 /// The process's output, for all who write lines to it.
@@ -142,16 +144,39 @@ pub(crate) fn filter(text: &str) -> Result<EnvFilter, InitLogsError> {
         .map_err(|source| InitLogsError::ParseFilter { filter: text.to_owned(), source })
 }
 
+/// Whether a line names the span that is current, by `trace_id` and `span_id`: where the spans go to a collector too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ids {
+    /// It does.
+    Shown,
+    /// It does not.
+    Left,
+}
+
+impl Ids {
+    /// The ids of the current span, lower-case hex.
+    fn current(self) -> Option<(String, String)> {
+        if self == Self::Left {
+            return None;
+        }
+        let context = opentelemetry::Context::current();
+        let span = context.span().span_context().clone();
+        span.is_valid().then(|| (span.trace_id().to_string(), span.span_id().to_string()))
+    }
+}
+
 /// Writes log lines of this form.
-pub(crate) fn layer<W>(format: LogFormat, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
+pub(crate) fn layer<W>(format: LogFormat, ids: Ids, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     match format {
-        LogFormat::Json => json::JsonLayer::new(writer).boxed(),
-        LogFormat::Pretty { ansi } => {
-            tracing_subscriber::fmt::layer().with_ansi(ansi).with_writer(writer).boxed()
-        }
+        LogFormat::Json => json::JsonLayer::new(ids, writer).boxed(),
+        LogFormat::Pretty { ansi } => tracing_subscriber::fmt::layer()
+            .with_ansi(ansi)
+            .with_writer(writer)
+            .map_event_format(|inner| pretty::Pretty { inner, ids })
+            .boxed(),
     }
 }
 

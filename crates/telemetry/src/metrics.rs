@@ -1,11 +1,17 @@
 //! OpenTelemetry instruments, read as Prometheus text.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use opentelemetry::metrics::{Meter, MeterProvider};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::{MeterProviderBuilder, SdkMeterProvider};
-use prometheus::{Registry, TextEncoder};
+use prometheus::Registry;
+
+use crate::CumulativeSource;
+use crate::push::cumulative::{FlushError, Pusher};
+use crate::sources::Sources;
+use crate::text::Scrape;
 
 /// The instruments of one process (or of one test: there is no global registry).
 ///
@@ -21,6 +27,9 @@ pub struct Metrics {
 struct Inner {
     registry: Registry,
     provider: SdkMeterProvider,
+    sources: Arc<Sources>,
+    /// Who pushes what the sources say, where it is pushed.
+    pusher: OnceLock<Arc<Pusher>>,
 }
 
 /// Why metrics could not be set up or rendered.
@@ -54,7 +63,8 @@ impl Metrics {
             .build()
             .map_err(MetricsError::Register)?;
         let provider = configure(SdkMeterProvider::builder().with_reader(exporter)).build();
-        Ok(Self { inner: Arc::new(Inner { registry, provider }) })
+        let sources = Arc::default();
+        Ok(Self { inner: Arc::new(Inner { registry, provider, sources, pusher: OnceLock::new() }) })
     }
 
     /// The meter of one component; instruments are made once, and kept by their owner.
@@ -67,9 +77,39 @@ impl Metrics {
         self.inner.provider.shutdown()
     }
 
+    /// Has what this source says told from now on: pushed beside the process's own metrics, and on `/metrics`.
+    pub fn add_source(&self, source: Arc<dyn CumulativeSource>) {
+        self.inner.sources.add(source);
+    }
+
+    /// Pushes what the sources say now, trying again while the collector is away, for at most `deadline`: for a leader
+    /// that is about to step down. Done at once where nothing is pushed.
+    pub async fn flush_sources(&self, deadline: Duration) -> Result<(), FlushError> {
+        match self.inner.pusher.get() {
+            Some(pusher) => pusher.flush(deadline).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn sources(&self) -> &Arc<Sources> {
+        &self.inner.sources
+    }
+
+    /// Says who pushes what the sources say.
+    pub(crate) fn push_with(&self, pusher: Arc<Pusher>) {
+        // Set once, when telemetry starts.
+        let _ = self.inner.pusher.set(pusher);
+    }
+
     /// The current values in the Prometheus text format.
     pub fn render(&self) -> Result<String, MetricsError> {
-        TextEncoder::new().encode_to_string(&self.inner.registry.gather()).map_err(MetricsError::Render)
+        Ok(self.scrape()?.collect())
+    }
+
+    /// The current values in the Prometheus text format, in pieces of bounded size: what sources say may be long, and is
+    /// put together as it is read.
+    pub(crate) fn scrape(&self) -> Result<Scrape, MetricsError> {
+        Scrape::new(self.inner.registry.gather(), self.inner.sources.views()).map_err(MetricsError::Render)
     }
 }
 

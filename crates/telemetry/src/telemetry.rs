@@ -6,7 +6,6 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
 use opentelemetry_sdk::Resource;
@@ -14,18 +13,24 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::logs::SdkLoggerProvider;
 use opentelemetry_sdk::metrics::{Aggregation, Instrument, InstrumentKind, PeriodicReader, Stream};
 use opentelemetry_sdk::trace::{
-    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider,
+    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider, SpanProcessor as _,
 };
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 use tracing::Metadata;
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::{Layer, Registry};
 
-use crate::log::{self, InitLogsError, Output};
-use crate::push::otlp::{Collector, CollectorError, Exporters};
+use crate::log::{self, Ids, InitLogsError, Output};
+use crate::push::cumulative::{Otlp, Pusher};
+use crate::push::otlp::{CollectorError, Exporters};
+use crate::push::settings::{self, Collector, environment};
 use crate::push::stdout::Lines;
 use crate::push::watched::{Outcomes, TARGET};
-use crate::{ErrorChain, LogFormat, LogOutput, Metrics, MetricsError, TelemetryMode};
+use crate::resource::ProcessResource;
+use crate::spans::Shared;
+use crate::{ErrorChain, LogFormat, LogOutput, Metrics, MetricsError, Spans, TelemetryMode};
 
 /// How long spans wait for company before they are exported.
 const SPAN_DELAY: Duration = Duration::from_secs(1);
@@ -83,9 +88,12 @@ pub enum TelemetryError {
 #[derive(Debug)]
 pub struct Telemetry {
     metrics: Metrics,
+    spans: Spans,
     tracers: Option<SdkTracerProvider>,
     loggers: Option<SdkLoggerProvider>,
     outcomes: Arc<Outcomes>,
+    /// The task that pushes what sources say.
+    pushing: Option<AbortHandle>,
 }
 
 impl Telemetry {
@@ -95,6 +103,11 @@ impl Telemetry {
     pub fn start(options: &TelemetryOptions) -> Result<Self, TelemetryError> {
         let (telemetry, layers) = Self::build(options, &Output::from(options.output))?;
         log::install(Registry::default().with(layers))?;
+        if options.mode.otlp() {
+            for line in settings::unmet(&environment) {
+                tracing::warn!(target: TARGET, "{line}");
+            }
+        }
         Ok(telemetry)
     }
 
@@ -107,15 +120,19 @@ impl Telemetry {
         let mut layers = Vec::new();
         if mode.stdout_logs() {
             let filter = log::filter(&options.filter)?;
-            layers.push(log::layer(options.format, output.clone()).with_filter(filter).boxed());
+            let ids = if mode.otlp() { Ids::Shown } else { Ids::Left };
+            layers.push(log::layer(options.format, ids, output.clone()).with_filter(filter).boxed());
         }
-        let resource = resource(&options.service, options.version);
-        let outcomes = Outcomes::new(&options.collector.shown());
-        let exporters = if mode.otlp() {
-            tokio::runtime::Handle::try_current().map_err(|_none| TelemetryError::NoRuntime)?;
-            Some(Exporters::new(&options.collector, &outcomes)?)
+        let of_process = ProcessResource::new(&options.service, options.version);
+        let resource = of_process.0.clone();
+        let outcomes = Outcomes::new(options.collector.shown(&environment));
+        let runtime = Handle::try_current().map_err(|_none| TelemetryError::NoRuntime);
+        let (exporters, otlp) = if mode.otlp() {
+            let _needed = runtime.as_ref().map_err(|_none| TelemetryError::NoRuntime)?;
+            let exporters = Exporters::new(&options.collector, &environment, &outcomes)?;
+            (Some(exporters), Some(Otlp::new(&options.collector, &environment, &outcomes)?))
         } else {
-            None
+            (None, None)
         };
         let (span_exporter, log_exporter, metric_exporter) = match exporters {
             Some(Exporters { spans, logs, metrics }) => (Some(spans), Some(logs), Some(metrics)),
@@ -131,14 +148,14 @@ impl Telemetry {
             layers.push(OpenTelemetryTracingBridge::new(loggers).with_filter(filter).boxed());
         }
 
-        let tracers = (span_exporter.is_some() || lines.is_some()).then(|| {
+        let mut processors = Vec::new();
+        processors.extend(span_exporter.map(|exporter| batched(exporter, &resource)));
+        processors.extend(lines.clone().map(|lines| batched(lines, &resource)));
+        let tracers = (!processors.is_empty()).then(|| {
             let mut builder =
                 SdkTracerProvider::builder().with_resource(resource.clone()).with_sampler(Sampler::AlwaysOn);
-            if let Some(exporter) = span_exporter {
-                builder = builder.with_span_processor(batched(exporter));
-            }
-            if let Some(lines) = &lines {
-                builder = builder.with_span_processor(batched(lines.clone()));
+            for processor in &processors {
+                builder = builder.with_span_processor(Shared(Arc::clone(processor)));
             }
             builder.build()
         });
@@ -158,19 +175,27 @@ impl Telemetry {
                 builder =
                     builder.with_reader(PeriodicReader::builder(exporter).with_interval(interval()).build());
             }
-            if let Some(lines) = lines {
+            if let Some(lines) = lines.clone() {
                 builder =
                     builder.with_reader(PeriodicReader::builder(lines).with_interval(interval()).build());
             }
             builder
         })?;
+        let pushing = if mode.otlp() || mode.stdout_signals() {
+            let pusher = Arc::new(Pusher::new(Arc::clone(metrics.sources()), of_process, lines, otlp));
+            metrics.push_with(Arc::clone(&pusher));
+            Some(runtime?.spawn(async move { pusher.run(interval()).await }).abort_handle())
+        } else {
+            None
+        };
         let failures = metrics
             .meter("telemetry")
             .u64_counter("otel_export_failures_total")
             .with_description("Batches of a signal that did not reach the collector.")
             .build();
         outcomes.count_with(failures);
-        Ok((Self { metrics, tracers, loggers, outcomes }, layers))
+        let spans = Spans::new(processors);
+        Ok((Self { metrics, spans, tracers, loggers, outcomes, pushing }, layers))
     }
 
     /// Where instruments are made.
@@ -178,10 +203,9 @@ impl Telemetry {
         self.metrics.clone()
     }
 
-    /// A tracer for spans that `tracing` cannot tell of, such as those with times of their own. None when traces go
-    /// nowhere.
-    pub fn tracer(&self, scope: &'static str) -> Option<SdkTracer> {
-        self.tracers.as_ref().map(|tracers| tracers.tracer(scope))
+    /// Where spans are told that `tracing` cannot tell of: those with times and ids of their own.
+    pub fn spans(&self) -> Spans {
+        self.spans.clone()
     }
 
     /// Batches that did not reach the collector so far.
@@ -189,10 +213,14 @@ impl Telemetry {
         self.outcomes.failures()
     }
 
-    /// Sends what is waiting: logs, then traces, then metrics, all within `deadline`. What a dead or slow collector did
-    /// not take by then is lost, and said so.
+    /// Sends what is waiting: logs, then traces, then metrics, and beside them what sources say, all within `deadline`.
+    /// What a dead or slow collector did not take by then is lost, and said so.
     pub async fn shutdown(self, deadline: Duration) {
-        let Self { metrics, tracers, loggers, .. } = self;
+        let Self { metrics, tracers, loggers, pushing, .. } = self;
+        if let Some(pushing) = pushing {
+            pushing.abort();
+        }
+        let of_sources = metrics.clone();
         let (done, ended) = tokio::sync::oneshot::channel::<Vec<OTelSdkResult>>();
         // A thread of its own: shutting down blocks, and takes its own view of deadlines.
         std::thread::spawn(move || {
@@ -203,7 +231,12 @@ impl Telemetry {
             // Nobody waits any more when the deadline has passed.
             let _ = done.send(results);
         });
-        match tokio::time::timeout(deadline, ended).await {
+        let (flushed, ended) =
+            tokio::join!(of_sources.flush_sources(deadline), tokio::time::timeout(deadline, ended));
+        if let Err(error) = flushed {
+            tracing::warn!(target: TARGET, error = %ErrorChain(&error), "what sources say was not sent to its end");
+        }
+        match ended {
             Ok(Ok(results)) => {
                 for error in results.into_iter().filter_map(Result::err) {
                     tracing::warn!(target: TARGET, error = %ErrorChain(&error), "telemetry was not sent to its end");
@@ -216,12 +249,17 @@ impl Telemetry {
     }
 }
 
-fn batched<E: opentelemetry_sdk::trace::SpanExporter + 'static>(exporter: E) -> BatchSpanProcessor {
+fn batched<E>(exporter: E, resource: &Resource) -> Arc<BatchSpanProcessor>
+where
+    E: opentelemetry_sdk::trace::SpanExporter + 'static,
+{
     let config = BatchConfigBuilder::default()
         .with_scheduled_delay(SPAN_DELAY)
         .with_max_queue_size(SPAN_QUEUE)
         .build();
-    BatchSpanProcessor::builder(exporter).with_batch_config(config).build()
+    let mut processor = BatchSpanProcessor::builder(exporter).with_batch_config(config).build();
+    processor.set_resource(resource);
+    Arc::new(processor)
 }
 
 /// Whether an event or span comes from us, and not from the exporters themselves.
@@ -256,31 +294,4 @@ fn interval() -> Duration {
         .and_then(|text| text.parse().ok())
         .filter(|millis| *millis > 0)
         .map_or(METRIC_INTERVAL, Duration::from_millis)
-}
-
-/// Who speaks: `service.*`, the process and the host, and what `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` say.
-///
-/// The command line is left out: it may carry tokens.
-fn resource(service: &str, version: &'static str) -> Resource {
-    let executable = std::env::current_exe().ok();
-    let name = executable.as_ref().and_then(|path| path.file_name()).and_then(|name| name.to_str());
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let mut attributes = vec![
-        KeyValue::new("service.version", version),
-        KeyValue::new("service.instance.id", instance()),
-        KeyValue::new("process.pid", i64::from(std::process::id())),
-        KeyValue::new("process.runtime.name", "rust"),
-        KeyValue::new("os.type", std::env::consts::OS),
-        KeyValue::new("host.arch", std::env::consts::ARCH),
-    ];
-    attributes.extend(name.map(|name| KeyValue::new("process.executable.name", name.to_owned())));
-    attributes.extend(host.map(|name| KeyValue::new("host.name", name.trim().to_owned())));
-    let named = std::env::var("OTEL_SERVICE_NAME").is_ok_and(|name| !name.is_empty());
-    let builder = Resource::builder().with_attributes(attributes);
-    if named { builder.build() } else { builder.with_service_name(service.to_owned()).build() }
-}
-
-/// A random identity of this process.
-fn instance() -> String {
-    uuid::Uuid::new_v4().to_string()
 }

@@ -11,16 +11,18 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
+use super::Ids;
 use super::fields::Fields;
 
 /// Writes each event, with the fields of its spans, as one line.
 pub(super) struct JsonLayer<W> {
+    ids: Ids,
     writer: W,
 }
 
 impl<W> JsonLayer<W> {
-    pub(super) fn new(writer: W) -> Self {
-        Self { writer }
+    pub(super) fn new(ids: Ids, writer: W) -> Self {
+        Self { ids, writer }
     }
 }
 
@@ -56,6 +58,10 @@ where
         event.record(&mut of_event);
         let message = of_event.0.remove("message");
         fields.extend(of_event.0);
+        if let Some((trace, span)) = self.ids.current() {
+            fields.insert("trace_id".to_owned(), trace.into());
+            fields.insert("span_id".to_owned(), span.into());
+        }
 
         let metadata = event.metadata();
         let line = line(level(*metadata.level()), metadata.target(), message, fields);

@@ -17,7 +17,9 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use serde_json::{Map, Value, json};
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::chunks::Part;
 use crate::log::Output;
+use crate::{CumulativePoint, CumulativeValue, CumulativeView};
 
 /// Writes each span and each metric as a line of its own, beside the log lines.
 #[derive(Clone)]
@@ -43,6 +45,21 @@ impl Lines {
         let text = format!("{}\n", Value::from(all));
         // An output that cannot be written has nowhere to say so.
         let _ = self.output.make_writer().write_all(text.as_bytes());
+    }
+}
+
+impl Lines {
+    /// Writes what a source says of these parts of a view, a line for each family.
+    pub(crate) fn cumulative(&self, view: &dyn CumulativeView, parts: &[Part]) {
+        for (family, points) in parts {
+            let Some(family) = view.families().get(*family) else { continue };
+            let points: Vec<Value> = points.iter().map(cumulative_point).collect();
+            let line = json!({
+                "metric": family.name, "unit": family.unit, "scope": view.scope(),
+                "service.instance.id": view.identity(), "points": points,
+            });
+            self.write("metric", &line);
+        }
     }
 }
 
@@ -141,6 +158,20 @@ fn points<T: Copy + Into<Value>>(data: &MetricData<T>) -> Vec<Value> {
             })
             .collect(),
     }
+}
+
+fn cumulative_point(point: &CumulativePoint) -> Value {
+    let mut value = match &point.value {
+        CumulativeValue::Counter(value) => json!({ "value": value }),
+        CumulativeValue::Gauge(value) => {
+            return json!({ "attributes": attributes(point.attributes.iter()), "value": value });
+        }
+        CumulativeValue::Classic(histogram) => json!({ "count": histogram.count, "sum": histogram.sum }),
+        CumulativeValue::Exponential(histogram) => json!({ "count": histogram.count, "sum": histogram.sum }),
+    };
+    value["attributes"] = attributes(point.attributes.iter()).into();
+    value["start"] = format!("{:.6}", point.start).into();
+    value
 }
 
 fn attributes<'a>(attributes: impl Iterator<Item = &'a KeyValue>) -> Map<String, Value> {

@@ -15,8 +15,6 @@ use opentelemetry_sdk::metrics::data::ResourceMetrics;
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 
-use crate::redact_url;
-
 /// Log lines of this target are not exported: a lost collector cannot be told of its loss.
 pub(crate) const TARGET: &str = "windlass_telemetry::export";
 
@@ -35,9 +33,10 @@ impl fmt::Debug for Outcomes {
 }
 
 impl Outcomes {
-    pub(crate) fn new(endpoint: &str) -> Arc<Self> {
+    /// Of a collector whose endpoint may be shown.
+    pub(crate) fn new(endpoint: String) -> Arc<Self> {
         Arc::new(Self {
-            endpoint: redact_url(endpoint),
+            endpoint,
             failing: AtomicBool::new(false),
             failures: AtomicU64::new(0),
             counter: OnceLock::new(),
@@ -55,7 +54,7 @@ impl Outcomes {
         self.failures.load(Ordering::Relaxed)
     }
 
-    fn note(&self, signal: &'static str, result: OTelSdkResult) -> OTelSdkResult {
+    pub(crate) fn note(&self, signal: &'static str, result: OTelSdkResult) -> OTelSdkResult {
         match &result {
             Ok(()) => {
                 if self.failing.swap(false, Ordering::Relaxed) {

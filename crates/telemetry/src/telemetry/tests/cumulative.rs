@@ -1,0 +1,266 @@
+//! Series that outlive the process, on the wire and on `/metrics`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use windlass_otlp_receiver::{Behaviour, Code, Receiver, Temporality, Value};
+
+use super::kit::{BEGAN, DEADLINE, Ledger, start};
+use crate::push::cumulative::{Otlp, Pusher};
+use crate::push::settings::Collector;
+use crate::push::watched::Outcomes;
+use crate::resource::ProcessResource;
+use crate::sources::Sources;
+use crate::{FlushError, TelemetryMode};
+
+/// A pusher to this collector, as if these variables were set.
+fn pusher(
+    ledger: &Arc<Ledger>,
+    endpoint: &str,
+    set: &'static [(&'static str, String)],
+) -> (Pusher, Arc<Outcomes>) {
+    let variables = |name: &str| set.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone());
+    let collector = Collector { endpoint: endpoint.to_owned(), insecure: true };
+    let outcomes = Outcomes::new(endpoint.to_owned());
+    let otlp = Otlp::new(&collector, &variables, &outcomes).unwrap();
+    let sources = Arc::new(Sources::default());
+    sources.add(Arc::clone(ledger) as _);
+    (Pusher::new(sources, ProcessResource::new("test", "1"), None, Some(otlp)), outcomes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_series_reaches_a_collector_under_the_sources_identity() {
+    let collector = Receiver::start().unwrap();
+    let (telemetry, _written, _guard) = start(TelemetryMode::Otlp, &collector.url());
+    telemetry.metrics().add_source(Ledger::of(2));
+    telemetry.metrics().flush_sources(DEADLINE).await.unwrap();
+
+    collector.look(|received| {
+        assert_eq!(received.metric_requests.len(), 1, "what fits goes into one request");
+        let expected_start = u64::try_from(BEGAN.as_nanosecond()).unwrap();
+        for (name, temporality, start) in [
+            ("ledger.export-time", Temporality::Cumulative, expected_start),
+            ("ledger.stage-time", Temporality::Cumulative, expected_start),
+            ("ledger.commits", Temporality::Cumulative, expected_start),
+            ("ledger.age", Temporality::None, 0),
+        ] {
+            let (series, sample) = received.of(name).next().unwrap();
+            assert_eq!(series.resource["service.instance.id"], "the-ledger");
+            assert_eq!(series.resource["service.name"], "windlass-test");
+            assert_eq!(
+                series.resource.get("process.pid"),
+                None,
+                "a process's attribute: {:?}",
+                series.resource
+            );
+            assert_eq!((series.scope.as_str(), series.start), ("tracker", start), "{name}");
+            assert_eq!(series.attributes["k8s.resource.name"], "thing-0");
+            assert_eq!((sample.temporality, sample.description.as_str()), (temporality, "What it means."));
+            assert_eq!(received.of(name).count(), 2);
+        }
+        let value = |name| &received.of(name).next().unwrap().1.value;
+        let mut buckets = vec![0; 160];
+        buckets[0] = 2;
+        assert_eq!(
+            *value("ledger.export-time"),
+            Value::Exponential {
+                count: 3,
+                sum: 100.5,
+                min: None,
+                max: None,
+                scale: 4,
+                zero_count: 1,
+                offset: 60,
+                buckets
+            }
+        );
+        assert_eq!(
+            *value("ledger.stage-time"),
+            Value::Histogram { count: 3, sum: 100.5, bounds: vec![15.0, 60.0], buckets: vec![1, 0, 2] }
+        );
+        assert_eq!(*value("ledger.commits"), Value::Sum { value: 7.0, monotonic: true });
+        assert_eq!(*value("ledger.age"), Value::Gauge(1.5));
+    });
+    let before = collector.look(|received| received.series.len());
+    // Told again, by the end of the process, it is the same series.
+    telemetry.shutdown(DEADLINE).await;
+    collector.look(|received| {
+        let of_source = |received: &windlass_otlp_receiver::Received| {
+            received.series.keys().filter(|series| series.name.starts_with("ledger.")).count()
+        };
+        assert!(received.metric_requests.len() >= 2);
+        assert_eq!(of_source(received), before);
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_is_not_told_here_is_nowhere() {
+    let collector = Receiver::start().unwrap();
+    let (telemetry, written, _guard) = start(TelemetryMode::StdoutAllOtlp, &collector.url());
+    let ledger = Ledger::of(2);
+    ledger.leading.store(false, Ordering::SeqCst);
+    telemetry.metrics().add_source(Arc::clone(&ledger) as _);
+    assert_eq!(telemetry.metrics().render().unwrap(), "");
+    telemetry.shutdown(DEADLINE).await;
+    assert_eq!(collector.look(|received| received.series.len()), 0);
+    assert!(!written.text().contains("ledger."), "{}", written.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_lost_its_term_between_two_requests_sends_no_more() {
+    let collector = Receiver::start().unwrap();
+    let ledger = Ledger::of(2_000);
+    ledger.checks_left.store(1, Ordering::SeqCst);
+    let (pusher, _) = pusher(&ledger, &collector.url(), &[]);
+    pusher.flush(DEADLINE).await.unwrap();
+    let requests = collector.look(|received| received.metric_requests.len());
+    assert_eq!(requests, 1);
+    assert!(ledger.copied() < 4 * 2_000, "{}", ledger.copied());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_view_is_sent_in_requests_that_a_collector_takes() {
+    const THINGS: usize = 3_000;
+    let collector = Receiver::start().unwrap();
+    let (pusher, outcomes) = pusher(&Ledger::of(THINGS), &collector.url(), &[]);
+    // The collector refuses what is larger than 4 MiB.
+    pusher.flush(DEADLINE).await.unwrap();
+    collector.look(|received| {
+        assert_eq!(received.series.len(), 4 * THINGS);
+        assert!(received.metric_requests.len() > 3, "{} requests", received.metric_requests.len());
+    });
+    assert_eq!(outcomes.failures(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_collector_does_not_answer_one_piece_is_held_and_no_more() {
+    let collector = Receiver::start().unwrap();
+    collector.behave(Behaviour::Hang);
+    let ledger = Ledger::of(100_000);
+    let (pusher, outcomes) = pusher(
+        &ledger,
+        &collector.url(),
+        Box::leak(Box::new([("OTEL_EXPORTER_OTLP_TIMEOUT", "200".to_owned())])),
+    );
+    // Many intervals pass; each attempt waits for its answer alone.
+    let ended = tokio::time::timeout(Duration::from_secs(2), pusher.run(Duration::from_millis(1))).await;
+    assert!(ended.is_err());
+    let attempts = usize::try_from(outcomes.failures()).unwrap() + 1;
+    assert!((2..=11).contains(&attempts), "{attempts} attempts of 200 ms within 2 s");
+    let at_once = ledger.copied() / attempts;
+    assert!(at_once < 1_000, "{at_once} of 400000 points at once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flush_waits_for_a_collector_that_comes_back() {
+    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let ledger = Ledger::of(2);
+    let (pusher, outcomes) = pusher(&ledger, &format!("127.0.0.1:{port}"), &[]);
+    let outcomes_of_flush = Arc::clone(&outcomes);
+    let back = tokio::spawn(async move {
+        while outcomes_of_flush.failures() == 0 {
+            tokio::task::yield_now().await;
+        }
+        Receiver::start_on(port).unwrap()
+    });
+    pusher.flush(DEADLINE).await.unwrap();
+    assert_eq!(back.await.unwrap().look(|received| received.series.len()), 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flush_gives_up_when_the_collector_does_not_want_it() {
+    let collector = Receiver::start().unwrap();
+    collector.behave(Behaviour::Refuse(Code::Unauthenticated));
+    let (pusher, outcomes) = pusher(&Ledger::of(2), &collector.url(), &[]);
+    let error = pusher.flush(DEADLINE).await.unwrap_err();
+    assert!(matches!(error, FlushError::Refused(_)), "{error:?}");
+    assert_eq!(outcomes.failures(), 1);
+
+    collector.behave(Behaviour::Refuse(Code::Unavailable));
+    let error = pusher.flush(Duration::from_millis(300)).await.unwrap_err();
+    assert!(matches!(error, FlushError::Deadline { last: Some(_), .. }), "{error:?}");
+    assert!(outcomes.failures() > 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn variables_of_the_environment_hold_for_sources_too() {
+    let collector = Receiver::start_with_tls().unwrap();
+    let folder = std::env::temp_dir().join(format!("windlass-telemetry-{}", uuid::Uuid::new_v4()));
+    std::fs::write(&folder, collector.authority().unwrap()).unwrap();
+    let set = Box::leak(Box::new([
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1".to_owned()),
+        ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", collector.address().to_string()),
+        ("OTEL_EXPORTER_OTLP_METRICS_INSECURE", "false".to_owned()),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", folder.display().to_string()),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=a%20b".to_owned()),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip".to_owned()),
+        ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "Delta".to_owned()),
+    ]));
+    let (_telemetry, written, _guard) = start(TelemetryMode::StdoutLogs, "");
+    let (pusher, _) = pusher(&Ledger::of(2), "", set);
+    for _ in 0..2 {
+        pusher.flush(DEADLINE).await.unwrap();
+    }
+    std::fs::remove_file(&folder).unwrap();
+    collector.look(|received| {
+        let headers = &received.metric_requests[0].headers;
+        assert_eq!(headers["x-tenant"], "a b", "{headers:?}");
+        assert_eq!(headers["grpc-encoding"], "gzip", "{headers:?}");
+        let (_, sample) = received.of("ledger.commits").next().unwrap();
+        assert_eq!(sample.temporality, Temporality::Cumulative);
+    });
+    assert_eq!(written.count("asks for deltas"), 1, "{}", written.text());
+}
+
+#[test]
+fn the_text_has_one_head_a_family_whoever_says_it() {
+    let metrics = crate::Metrics::new().unwrap();
+    metrics.meter("a").u64_counter("ledger_commits_total").with_description("Of ours.").build().add(1, &[]);
+    metrics.meter("a").u64_counter("zebras_total").build().add(1, &[]);
+    metrics.add_source(Ledger::of(1));
+    metrics.add_source(Ledger::of(2));
+    let text = metrics.render().unwrap();
+    let thing = r#"k8s_resource_name="thing-0""#;
+    let samples: Vec<_> = text.lines().take(6).collect();
+    assert_eq!(
+        samples,
+        [
+            "# HELP ledger_age_seconds What it means.",
+            "# TYPE ledger_age_seconds gauge",
+            &format!("ledger_age_seconds{{{thing}}} 1.5"),
+            &format!("ledger_age_seconds{{{thing}}} 1.5"),
+            r#"ledger_age_seconds{k8s_resource_name="thing-1"} 1.5"#,
+            "# HELP ledger_commits_total Of ours.",
+        ]
+    );
+    assert_eq!(text.matches("# TYPE ledger_commits_total counter\n").count(), 1, "{text}");
+    for line in [
+        "ledger_commits_total 1".to_owned(),
+        format!("ledger_commits_total{{{thing}}} 7"),
+        format!("ledger_export_time_seconds_bucket{{{thing},le=\"15\"}} 1"),
+        format!("ledger_export_time_seconds_bucket{{{thing},le=\"60\"}} 1"),
+        format!("ledger_export_time_seconds_bucket{{{thing},le=\"+Inf\"}} 3"),
+        format!("ledger_export_time_seconds_sum{{{thing}}} 100.5"),
+        format!("ledger_export_time_seconds_count{{{thing}}} 3"),
+        "zebras_total 1".to_owned(),
+    ] {
+        assert!(text.lines().any(|other| other == line), "no {line} in {text}");
+    }
+}
+
+#[test]
+fn a_scrape_of_a_large_view_comes_in_pieces() {
+    let metrics = crate::Metrics::new().unwrap();
+    let ledger = Ledger::of(2_000);
+    metrics.add_source(Arc::clone(&ledger) as _);
+    let mut scrape = metrics.scrape().unwrap();
+    let first = scrape.next().unwrap();
+    assert!(ledger.copied() < 2_000, "{} of 8000 points for the first piece", ledger.copied());
+    let all = scrape.fold(first, |text, piece| {
+        assert!(piece.len() < 80 * 1024, "a piece of {} bytes", piece.len());
+        text + &piece
+    });
+    assert_eq!(all.matches("ledger_export_time_seconds_count{").count(), 2_000);
+}

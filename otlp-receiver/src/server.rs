@@ -1,0 +1,270 @@
+//! The server: three services on one port, on a thread of its own.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::logs::v1::logs_service_server::{LogsService, LogsServiceServer};
+use opentelemetry_proto::tonic::collector::logs::v1::{ExportLogsServiceRequest, ExportLogsServiceResponse};
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
+    MetricsService, MetricsServiceServer,
+};
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+    TraceService, TraceServiceServer,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
+use tonic::codec::CompressionEncoding;
+use tonic::metadata::{KeyAndValueRef, MetadataMap};
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Identity, Server, ServerTlsConfig};
+use tonic::{Code, Request, Response, Status};
+
+use crate::Received;
+
+/// How a collector answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Behaviour {
+    /// At once.
+    #[default]
+    Answer,
+    /// After this time.
+    Dawdle(Duration),
+    /// Not at all, until it is told to behave otherwise; then it goes on with what it was asked meanwhile.
+    Hang,
+    /// With this status; nothing is kept.
+    Refuse(Code),
+}
+
+/// Why a collector did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The port, or what serves it, could not be had.
+    #[error("failed to listen on 127.0.0.1:{port}")]
+    Listen {
+        /// The port; 0 for any.
+        port: u16,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The certificate could not be made.
+    #[error("failed to make a certificate")]
+    Certificate(#[source] rcgen::Error),
+    /// TLS could not be set up.
+    #[error("failed to set up TLS")]
+    Tls(#[source] tonic::transport::Error),
+}
+
+/// A collector on `127.0.0.1`. Dropped, it closes every connection and its port.
+#[derive(Debug)]
+pub struct Receiver {
+    address: SocketAddr,
+    authority: Option<String>,
+    state: Arc<State>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct State {
+    received: Mutex<Received>,
+    /// Counts what was taken, for those who wait.
+    taken: watch::Sender<u64>,
+    behaviour: watch::Sender<Behaviour>,
+}
+
+impl Receiver {
+    /// A collector on a free port, without TLS.
+    pub fn start() -> Result<Self, StartError> {
+        Self::start_on(0)
+    }
+
+    /// A collector on this port, without TLS: for one that comes back.
+    pub fn start_on(port: u16) -> Result<Self, StartError> {
+        Self::serve(port, None)
+    }
+
+    /// A collector on a free port that speaks TLS as `127.0.0.1` and `localhost`; [`Receiver::authority`] vouches for it.
+    pub fn start_with_tls() -> Result<Self, StartError> {
+        let names = [Ipv4Addr::LOCALHOST.to_string(), "localhost".to_owned()];
+        let pair = rcgen::generate_simple_self_signed(names).map_err(StartError::Certificate)?;
+        Self::serve(0, Some(pair))
+    }
+
+    fn serve(
+        port: u16,
+        certificate: Option<rcgen::CertifiedKey<rcgen::KeyPair>>,
+    ) -> Result<Self, StartError> {
+        let failed = |source| StartError::Listen { port, source };
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let state = Arc::new(State {
+            received: Mutex::default(),
+            taken: watch::Sender::new(0),
+            behaviour: watch::Sender::new(Behaviour::default()),
+        });
+        let mut server = Server::builder();
+        let authority = certificate.as_ref().map(|pair| pair.cert.pem());
+        if let Some(pair) = certificate {
+            let identity = Identity::from_pem(pair.cert.pem(), pair.signing_key.serialize_pem());
+            server = server.tls_config(ServerTlsConfig::new().identity(identity)).map_err(StartError::Tls)?;
+        }
+        let service = Service(Arc::clone(&state));
+        let router = server
+            .add_service(
+                TraceServiceServer::new(service.clone()).accept_compressed(CompressionEncoding::Gzip),
+            )
+            .add_service(LogsServiceServer::new(service.clone()).accept_compressed(CompressionEncoding::Gzip))
+            .add_service(MetricsServiceServer::new(service).accept_compressed(CompressionEncoding::Gzip));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let (stop, stopped) = oneshot::channel();
+        // A runtime of its own: when it goes, so does every connection, as when a collector is killed.
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(async {
+                let Ok(listener) = TcpListener::from_std(listener) else { return };
+                tokio::select! {
+                    _ = router.serve_with_incoming(TcpIncoming::from(listener)) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Ok(Self { address, authority, state, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its URL, as `--telemetry-endpoint` and `OTEL_EXPORTER_OTLP_ENDPOINT` take it.
+    pub fn url(&self) -> String {
+        let scheme = if self.authority.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// The authority of its certificate, PEM, where it speaks TLS.
+    pub fn authority(&self) -> Option<&str> {
+        self.authority.as_deref()
+    }
+
+    /// Answers like this from now on, what is waiting included.
+    pub fn behave(&self, behaviour: Behaviour) {
+        self.state.behaviour.send_replace(behaviour);
+    }
+
+    /// Looks at what came so far.
+    pub fn look<T>(&self, look: impl FnOnce(&Received) -> T) -> T {
+        look(&self.state.lock())
+    }
+
+    /// Forgets what came so far.
+    pub fn forget(&self) {
+        *self.state.lock() = Received::default();
+    }
+
+    /// Waits until `look` finds what it wants, for at most `deadline`; None when it never came.
+    pub async fn until<T>(
+        &self,
+        deadline: Duration,
+        mut look: impl FnMut(&Received) -> Option<T>,
+    ) -> Option<T> {
+        let mut taken = self.state.taken.subscribe();
+        let found = async {
+            loop {
+                taken.borrow_and_update();
+                if let Some(found) = look(&self.state.lock()) {
+                    return Some(found);
+                }
+                // The sender is ours and lives as long as we do.
+                taken.changed().await.ok()?;
+            }
+        };
+        tokio::time::timeout(deadline, found).await.ok().flatten()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        // Gone already when the server ended by itself.
+        let _ = self.stop.take().map(|stop| stop.send(()));
+        let _ = self.thread.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+impl State {
+    fn lock(&self) -> MutexGuard<'_, Received> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers a request once the behaviour says so.
+    async fn take(&self, keep: impl FnOnce(&mut Received)) -> Result<(), Status> {
+        let mut behaviour = self.behaviour.subscribe();
+        let awake = |behaviour: &Behaviour| *behaviour != Behaviour::Hang;
+        let now = behaviour.wait_for(awake).await.map_or(Behaviour::Answer, |now| *now);
+        match now {
+            Behaviour::Answer | Behaviour::Hang => {}
+            Behaviour::Dawdle(time) => tokio::time::sleep(time).await,
+            Behaviour::Refuse(code) => return Err(Status::new(code, "refused, as it was told to")),
+        }
+        keep(&mut self.lock());
+        self.taken.send_modify(|taken| *taken += 1);
+        Ok(())
+    }
+}
+
+#[derive(Clone)]
+struct Service(Arc<State>);
+
+#[tonic::async_trait]
+impl TraceService for Service {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        self.0.take(|received| received.take_traces(request.into_inner())).await?;
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+#[tonic::async_trait]
+impl LogsService for Service {
+    async fn export(
+        &self,
+        request: Request<ExportLogsServiceRequest>,
+    ) -> Result<Response<ExportLogsServiceResponse>, Status> {
+        self.0.take(|received| received.take_logs(request.into_inner())).await?;
+        Ok(Response::new(ExportLogsServiceResponse::default()))
+    }
+}
+
+#[tonic::async_trait]
+impl MetricsService for Service {
+    async fn export(
+        &self,
+        request: Request<ExportMetricsServiceRequest>,
+    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
+        let headers = headers(request.metadata());
+        self.0.take(|received| received.take_metrics(request.into_inner(), headers)).await?;
+        Ok(Response::new(ExportMetricsServiceResponse::default()))
+    }
+}
+
+fn headers(metadata: &MetadataMap) -> BTreeMap<String, String> {
+    metadata
+        .iter()
+        .filter_map(|entry| match entry {
+            KeyAndValueRef::Ascii(key, value) => Some((key.to_string(), value.to_str().ok()?.to_owned())),
+            KeyAndValueRef::Binary(..) => None,
+        })
+        .collect()
+}
