@@ -6,22 +6,29 @@
 //!
 //! - [`Instrument`] is the one table of what is measured: names, units, meanings.
 //! - [`ledger`] is the memory of what was counted, in `ConfigMap`s; [`histogram`] what it keeps durations in.
+//! - [`objects`] are Flux's, as far as they are read; [`standing`] says what they say: which revision was applied when.
 //! - [`changes`] answers which commits a revision brought: from Git, from a registry, from GitHub, from metadata.
+//! - [`measure`] turns the two into observations.
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
 )]
 
 pub mod changes;
+mod facts;
 pub mod histogram;
 pub mod ledger;
+mod measure;
 pub mod metrics;
+pub mod objects;
 mod operator;
 pub mod options;
 mod revision;
 mod source;
 
+pub use facts::{SourceFacts, Standing, Step, standing};
+pub use measure::{CommitOutcome, Measured, MeasuredCommit, measure};
 pub use metrics::Instrument;
 pub use operator::{CommitTracker, FLUX_COMMIT_TRACKER, configure, register};
-pub use revision::{ParseRevisionError, Revision};
+pub use revision::{Algorithm, ParseRevisionError, Revision};
 pub use source::{SourceKey, SourceKind};

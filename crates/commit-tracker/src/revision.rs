@@ -1,25 +1,142 @@
 //! Flux's revision strings: `main@sha1:…`, `latest@sha256:…`, `sha256:…`.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use std::str::FromStr;
 
-/// A revision as Flux writes it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A revision as Flux writes it: in most cases `NAME@ALGORITHM:HEX` or `ALGORITHM:HEX`.
+///
+/// Flux's older forms `NAME/HEX`, `HEAD/HEX` and `HEX` are read as it reads them, by the length of the hexadecimal part.
+/// Any other text is a revision too, as an artifact that somebody else makes may carry any; it has no parts, and whoever
+/// needs them calls it malformed. Two revisions are equal when they say the same, in whatever form and case.
+#[derive(Clone)]
 pub struct Revision {
-    text: String,
+    text: Box<str>,
+    parts: Option<Parts>,
 }
 
-/// A string is no revision.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no revision: expected NAME@ALGORITHM:HEX or ALGORITHM:HEX")]
-pub struct ParseRevisionError {
-    text: String,
+#[derive(Clone)]
+struct Parts {
+    name: Option<Range<usize>>,
+    algorithm: Algorithm,
+    digest: Digest,
 }
+
+#[derive(Clone)]
+enum Digest {
+    /// As it stands in the text.
+    There(Range<usize>),
+    /// In lower case, where it is not in the text.
+    Folded(Box<str>),
+}
+
+/// What a digest was made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Algorithm {
+    /// SHA-1, Git's first.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// SHA-384.
+    Sha384,
+    /// SHA-512.
+    Sha512,
+    /// BLAKE3.
+    Blake3,
+}
+
+impl Algorithm {
+    /// Every algorithm.
+    pub const ALL: [Self; 5] = [Self::Sha1, Self::Sha256, Self::Sha384, Self::Sha512, Self::Blake3];
+
+    /// Its name in revisions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sha1 => "sha1",
+            Self::Sha256 => "sha256",
+            Self::Sha384 => "sha384",
+            Self::Sha512 => "sha512",
+            Self::Blake3 => "blake3",
+        }
+    }
+
+    /// How many hexadecimal digits a digest has.
+    pub fn digits(self) -> usize {
+        match self {
+            Self::Sha1 => 40,
+            Self::Sha256 | Self::Blake3 => 64,
+            Self::Sha384 => 96,
+            Self::Sha512 => 128,
+        }
+    }
+
+    fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An empty string is no revision.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a revision is empty")]
+pub struct ParseRevisionError(());
 
 impl Revision {
     /// The revision as Flux wrote it.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// What it was resolved from: a branch, a tag, `refs/…`, a version; none where only a digest stands.
+    pub fn name(&self) -> Option<&str> {
+        self.text.get(self.parts.as_ref()?.name.clone()?)
+    }
+
+    /// What the digest was made with; none in a malformed revision.
+    pub fn algorithm(&self) -> Option<Algorithm> {
+        Some(self.parts.as_ref()?.algorithm)
+    }
+
+    /// The commit or digest, hexadecimal in lower case and of its algorithm's full length; none in a malformed revision.
+    pub fn digest(&self) -> Option<&str> {
+        match &self.parts.as_ref()?.digest {
+            Digest::There(range) => self.text.get(range.clone()),
+            Digest::Folded(text) => Some(text),
+        }
+    }
+
+    /// What makes it the same as another.
+    fn meaning(&self) -> (Option<&str>, Option<Algorithm>, Option<&str>) {
+        match self.parts {
+            Some(_) => (self.name(), self.algorithm(), self.digest()),
+            None => (Some(&self.text), None, None),
+        }
+    }
+}
+
+impl PartialEq for Revision {
+    fn eq(&self, other: &Self) -> bool {
+        self.meaning() == other.meaning()
+    }
+}
+
+impl Eq for Revision {}
+
+impl Hash for Revision {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.meaning().hash(state);
+    }
+}
+
+impl fmt::Debug for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Revision({:?})", self.text)
     }
 }
 
@@ -34,8 +151,155 @@ impl FromStr for Revision {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.is_empty() {
-            return Err(ParseRevisionError { text: text.to_owned() });
+            return Err(ParseRevisionError(()));
         }
-        Ok(Self { text: text.to_owned() })
+        Ok(Self { parts: parts(text), text: text.into() })
+    }
+}
+
+fn parts(text: &str) -> Option<Parts> {
+    let Some(colon) = text.rfind(':') else { return old_parts(text) };
+    let hex = colon + 1..text.len();
+    let (name, algorithm) = match text[..colon].rfind('@') {
+        // A name is not empty where its sign is there.
+        Some(0) => return None,
+        Some(at) => (Some(0..at), &text[at + 1..colon]),
+        None => (None, &text[..colon]),
+    };
+    let algorithm = Algorithm::of(algorithm)?;
+    Some(Parts { name, algorithm, digest: digest(text, hex, algorithm)? })
+}
+
+/// Flux: `TransformLegacyRevision`.
+fn old_parts(text: &str) -> Option<Parts> {
+    let (name, hex) = match text.rfind('/') {
+        Some(slash) => (Some(0..slash), slash + 1..text.len()),
+        None => (None, 0..text.len()),
+    };
+    let algorithm = match hex.len() {
+        40 => Algorithm::Sha1,
+        64 => Algorithm::Sha256,
+        _ => return None,
+    };
+    let digest = digest(text, hex, algorithm)?;
+    let name = match name {
+        Some(range) if range.is_empty() => return None,
+        Some(range) => Some(range).filter(|range| text[range.clone()] != *"HEAD"),
+        None => None,
+    };
+    Some(Parts { name, algorithm, digest })
+}
+
+fn digest(text: &str, range: Range<usize>, algorithm: Algorithm) -> Option<Digest> {
+    let hex = &text[range.clone()];
+    if hex.len() != algorithm.digits() || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    Some(if hex.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Digest::Folded(hex.to_ascii_lowercase().into())
+    } else {
+        Digest::There(range)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHA1: &str = "5394cb7f48332b2de7c17dd8b8384bbc84b7e738";
+    const SHA256: &str = "55609ff9d959589ed917ce32e6bc0f0a36809565f308602c15c3668965979edc";
+
+    #[track_caller]
+    fn check(text: &str, name: Option<&str>, algorithm: Algorithm, digest: &str) {
+        let revision: Revision = text.parse().unwrap();
+        assert_eq!(revision.as_str(), text);
+        assert_eq!(revision.name(), name, "{text}");
+        assert_eq!(revision.algorithm(), Some(algorithm), "{text}");
+        assert_eq!(revision.digest(), Some(digest), "{text}");
+    }
+
+    #[test]
+    fn every_form_that_flux_writes_is_read() {
+        check(&format!("main@sha1:{SHA1}"), Some("main"), Algorithm::Sha1, SHA1);
+        check(&format!("refs/heads/x@sha1:{SHA1}"), Some("refs/heads/x"), Algorithm::Sha1, SHA1);
+        check(&format!("latest@sha256:{SHA256}"), Some("latest"), Algorithm::Sha256, SHA256);
+        check(&format!("sha256:{SHA256}"), None, Algorithm::Sha256, SHA256);
+        check(&format!("sha1:{SHA1}"), None, Algorithm::Sha1, SHA1);
+        check(&format!("v1.2.3-rc.1@sha1:{SHA1}"), Some("v1.2.3-rc.1"), Algorithm::Sha1, SHA1);
+        check(&format!("sha512:{SHA256}{SHA256}"), None, Algorithm::Sha512, &format!("{SHA256}{SHA256}"));
+        check(&format!("main@sha256:{SHA256}"), Some("main"), Algorithm::Sha256, SHA256);
+    }
+
+    #[test]
+    fn a_name_may_hold_slashes_and_at_signs() {
+        check(&format!("feature/a@b@c@sha1:{SHA1}"), Some("feature/a@b@c"), Algorithm::Sha1, SHA1);
+        check(&format!("@@sha1:{SHA1}"), Some("@"), Algorithm::Sha1, SHA1);
+    }
+
+    #[test]
+    fn the_old_forms_say_the_same_as_the_new_ones() {
+        check(&format!("main/{SHA1}"), Some("main"), Algorithm::Sha1, SHA1);
+        check(&format!("feature/branch/{SHA1}"), Some("feature/branch"), Algorithm::Sha1, SHA1);
+        check(&format!("HEAD/{SHA1}"), None, Algorithm::Sha1, SHA1);
+        check(&format!("tag/{SHA256}"), Some("tag"), Algorithm::Sha256, SHA256);
+        check(SHA256, None, Algorithm::Sha256, SHA256);
+        let [old, new] =
+            [format!("main/{SHA1}"), format!("main@sha1:{SHA1}")].map(|text| text.parse::<Revision>());
+        assert_eq!(old, new);
+    }
+
+    #[test]
+    fn the_case_of_a_digest_makes_no_difference() {
+        let upper = SHA1.to_uppercase();
+        check(&format!("main@sha1:{upper}"), Some("main"), Algorithm::Sha1, SHA1);
+        let [upper, lower] =
+            [format!("main@sha1:{upper}"), format!("main@sha1:{SHA1}")].map(|text| text.parse::<Revision>());
+        assert_eq!(upper, lower);
+    }
+
+    #[test]
+    fn what_is_malformed_is_kept_and_has_no_parts() {
+        for text in [
+            "main",
+            "main@",
+            "main@sha1:",
+            "main@sha1:51be77a",
+            &format!("@sha1:{SHA1}"),
+            &format!("main@sha1:{SHA256}"),
+            &format!("main@md5:{SHA1}"),
+            &format!("main@SHA1:{SHA1}"),
+            &format!("main@sha1:{}g", &SHA1[1..]),
+            &format!("main@sha1:{SHA1} "),
+            &format!("main:sha1:{SHA1}"),
+            &format!("/{SHA1}"),
+            "main@sha256:\u{e4}",
+            ":",
+            "@",
+            "v1.2.3",
+        ] {
+            let revision: Revision = text.parse().unwrap();
+            assert_eq!(revision.as_str(), text);
+            assert_eq!(
+                (revision.name(), revision.algorithm(), revision.digest()),
+                (None, None, None),
+                "{text}"
+            );
+        }
+        assert_eq!("".parse::<Revision>(), Err(ParseRevisionError(())));
+    }
+
+    #[test]
+    fn other_commits_and_other_names_are_other_revisions() {
+        let texts = [
+            format!("main@sha1:{SHA1}"),
+            format!("next@sha1:{SHA1}"),
+            format!("sha1:{SHA1}"),
+            format!("main@sha256:{SHA256}"),
+            format!("main@blake3:{SHA256}"),
+            "main".to_owned(),
+        ];
+        let revisions: std::collections::HashSet<Revision> =
+            texts.iter().map(|text| text.parse().unwrap()).collect();
+        assert_eq!(revisions.len(), texts.len());
     }
 }

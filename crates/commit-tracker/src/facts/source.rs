@@ -1,0 +1,55 @@
+//! What a source says.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+
+use super::{middle, revision};
+use crate::objects::{Source, SourceObject};
+use crate::{Revision, SourceKey};
+
+/// What a source of any kind says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceFacts {
+    /// Which one it is.
+    pub key: SourceKey,
+    /// `spec.url`; empty for kinds that have none.
+    pub url: String,
+    /// Whether it is reached without TLS.
+    pub insecure: bool,
+    /// The Secret of its namespace that it names.
+    pub secret: Option<String>,
+    /// The revision that it has now.
+    pub revision: Option<Revision>,
+    /// When it made the artifact of `revision`. It may have made it anew since it saw the revision first.
+    pub seen: Option<Timestamp>,
+    /// What the origin says of `revision`, such as the annotations of an OCI manifest.
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl SourceFacts {
+    /// When the source had this revision; none where it has another now.
+    pub fn seen(&self, revision: &Revision) -> Option<Timestamp> {
+        self.seen.filter(|_| self.revision.as_ref() == Some(revision))
+    }
+}
+
+impl<K: SourceObject> From<&Source<K>> for SourceFacts {
+    fn from(source: &Source<K>) -> Self {
+        let artifact = source.artifact.as_ref();
+        Self {
+            key: SourceKey {
+                kind: K::KIND,
+                namespace: source.namespace().unwrap_or_default(),
+                name: source.name_any(),
+            },
+            url: source.url.as_deref().unwrap_or_default().to_owned(),
+            insecure: source.insecure,
+            secret: source.secret.as_deref().map(str::to_owned),
+            revision: revision(artifact.and_then(|artifact| artifact.revision.as_deref())),
+            seen: artifact.and_then(|artifact| artifact.last_update_time).map(middle),
+            metadata: artifact.map(|artifact| artifact.metadata.clone()).unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::objects::GitRepository;
+
+const OLD: &str = "main@sha1:1111111111111111111111111111111111111111";
+const NEW: &str = "main@sha1:2222222222222222222222222222222222222222";
+
+/// A time of the day that all this happens on.
+fn at(time: &str) -> Timestamp {
+    format!("2026-03-04T{time}Z").parse().unwrap()
+}
+
+fn snapshot(revision: &str, outcome: &str, first: &str, last: &str, total: u64, took: &str) -> Value {
+    json!({
+        "digest": "sha256:x", "lastReconciledStatus": outcome, "totalReconciliations": total,
+        "firstReconciled": format!("2026-03-04T{first}Z"), "lastReconciled": format!("2026-03-04T{last}Z"),
+        "lastReconciledDuration": took, "metadata": {"revision": revision},
+    })
+}
+
+fn succeeded(revision: &str, first: &str, last: &str, total: u64) -> Value {
+    snapshot(revision, "ReconciliationSucceeded", first, last, total, "250ms")
+}
+
+fn kustomization(applied: &str, history: &[Value]) -> Kustomization {
+    read(json!({
+        "metadata": {"name": "apps", "namespace": "team", "uid": "u"},
+        "spec": {"interval": "10m", "sourceRef": {"kind": "GitRepository", "name": "repo"}},
+        "status": {"lastAppliedRevision": applied, "history": history},
+    }))
+}
+
+fn read(value: Value) -> Kustomization {
+    serde_json::from_value(value).unwrap()
+}
+
+fn source(revision: &str, seen: &str) -> SourceFacts {
+    let source: GitRepository = serde_json::from_value(json!({
+        "metadata": {"name": "repo", "namespace": "team"},
+        "status": {"artifact": {"revision": revision, "lastUpdateTime": format!("2026-03-04T{seen}Z")}},
+    }))
+    .unwrap();
+    SourceFacts::from(&source)
+}
+
+/// Revision, ready, estimated.
+fn steps(kustomization: &Kustomization, source: Option<&SourceFacts>) -> Vec<(String, Timestamp, bool)> {
+    let steps = standing(kustomization, source).steps.into_iter();
+    steps.map(|step| (step.revision.to_string(), step.ready, step.estimated)).collect()
+}
+
+#[test]
+fn a_revision_is_ready_at_the_end_of_its_first_run_whatever_runs_follow() {
+    let history = [succeeded(NEW, "09:00:00", "10:30:00", 10), succeeded(OLD, "08:00:00", "08:50:00", 6)];
+    let object = kustomization(NEW, &history);
+    let expected = [(OLD.to_owned(), at("08:00:00.5"), false), (NEW.to_owned(), at("09:00:00.5"), false)];
+    assert_eq!(steps(&object, Some(&source(NEW, "08:59:58"))), expected);
+    assert_eq!(steps(&object, None), expected);
+}
+
+#[test]
+fn the_only_run_tells_its_start() {
+    let step = &standing(&kustomization(NEW, &[succeeded(NEW, "09:00:00", "09:00:00", 1)]), None).steps[0];
+    assert_eq!(step.fetched, Some(at("09:00:00.25")));
+    assert_eq!((step.applied, step.health_checked), (Some(step.ready), false));
+}
+
+#[test]
+fn what_interval_runs_have_overwritten_is_absent() {
+    let step = &standing(&kustomization(NEW, &[succeeded(NEW, "09:00:00", "09:10:00", 2)]), None).steps[0];
+    assert_eq!(step.fetched, None);
+    assert_eq!(step.applied, Some(at("09:00:00.5")));
+}
+
+#[test]
+fn a_revision_that_changes_no_manifests_is_ready_at_the_end_of_its_own_run() {
+    let object = kustomization(NEW, &[succeeded(NEW, "09:00:00", "09:25:00", 4)]);
+    let step = &standing(&object, Some(&source(NEW, "09:24:58"))).steps[0];
+    assert_eq!((step.ready, step.estimated), (at("09:25:00.5"), false));
+    assert_eq!(step.fetched, Some(at("09:25:00.25")));
+}
+
+#[test]
+fn when_interval_runs_followed_it_its_own_run_is_estimated() {
+    let object = kustomization(NEW, &[succeeded(NEW, "09:00:00", "09:55:00", 7)]);
+    let expected = [(NEW.to_owned(), at("09:24:58.75"), true)];
+    assert_eq!(steps(&object, Some(&source(NEW, "09:24:58"))), expected);
+}
+
+#[test]
+fn a_revert_is_not_ready_when_what_it_reverts_to_was() {
+    let history = [succeeded(NEW, "08:00:00", "09:05:00", 5), succeeded(OLD, "09:00:00", "09:00:00", 1)];
+    let expected = [(OLD.to_owned(), at("09:00:00.5"), false), (NEW.to_owned(), at("09:05:00.5"), false)];
+    assert_eq!(steps(&kustomization(NEW, &history), None), expected);
+}
+
+#[test]
+fn a_run_that_failed_to_apply_began_to_fetch() {
+    let history = [
+        succeeded(NEW, "09:10:00", "09:10:00", 1),
+        snapshot(NEW, "ReconciliationFailed", "09:00:00", "09:05:00", 3, "100ms"),
+        succeeded(OLD, "08:00:00", "08:50:00", 6),
+    ];
+    let step = standing(&kustomization(NEW, &history), None).steps.pop().unwrap();
+    assert_eq!(step.fetched, Some(at("09:00:00.4")));
+    assert_eq!((step.ready, step.applied), (at("09:10:00.5"), Some(at("09:10:00.5"))));
+}
+
+#[test]
+fn an_object_that_was_never_applied_has_no_steps() {
+    let object = read(json!({
+        "metadata": {"name": "apps", "namespace": "team"},
+        "spec": {"suspend": true, "sourceRef": {"kind": "Bucket", "name": "b", "namespace": "other"}},
+        "status": {
+            "lastAttemptedRevision": NEW,
+            "conditions": [{"type": "Ready", "status": "False", "reason": "BuildFailed", "message": "no such file"}],
+            "history": [snapshot(NEW, "ReconciliationFailed", "09:00:00", "09:05:00", 3, "100ms")],
+        },
+    }));
+    let standing = standing(&object, None);
+    assert_eq!((&standing.steps, &standing.applied), (&Vec::new(), &None));
+    assert_eq!(standing.attempted, Some(NEW.parse().unwrap()));
+    assert_eq!(standing.failing.as_deref(), Some("BuildFailed: no such file"));
+    assert!(standing.suspended);
+    let source = standing.source.unwrap();
+    assert_eq!((source.kind, &*source.namespace, &*source.name), (SourceKind::Bucket, "other", "b"));
+}
+
+#[test]
+fn a_source_without_a_namespace_is_in_that_of_the_kustomization() {
+    let source = standing(&kustomization(NEW, &[]), None).source.unwrap();
+    assert_eq!((&*source.namespace, &*source.name), ("team", "repo"));
+}
+
+/// As kustomize-controller before 1.7 wrote it.
+fn without_history(applied: &str, message: &str, transitioned: &str) -> Kustomization {
+    read(json!({
+        "metadata": {"name": "apps", "namespace": "team"},
+        "spec": {"interval": "10m"},
+        "status": {"lastAppliedRevision": applied, "conditions": [{
+            "type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "message": message,
+            "lastTransitionTime": format!("2026-03-04T{transitioned}Z"),
+        }]},
+    }))
+}
+
+#[test]
+fn without_history_the_condition_says_when() {
+    let object = without_history(NEW, &format!("Applied revision: {NEW}"), "09:00:10");
+    let expected = [(NEW.to_owned(), at("09:00:10.5"), false)];
+    assert_eq!(steps(&object, Some(&source(NEW, "09:00:00"))), expected);
+    assert_eq!(steps(&object, None), expected);
+}
+
+#[test]
+fn without_history_a_condition_that_interval_runs_moved_is_not_believed() {
+    let object = without_history(NEW, &format!("Applied revision: {NEW}"), "09:30:10");
+    assert_eq!(steps(&object, Some(&source(NEW, "09:00:00"))), [(NEW.to_owned(), at("09:00:00.5"), true)]);
+}
+
+#[test]
+fn a_condition_that_is_ahead_of_the_status_is_not_taken_for_its_revision() {
+    let object = without_history(OLD, &format!("Applied revision: {NEW}"), "09:00:10");
+    assert_eq!(steps(&object, None), []);
+}
+
+#[test]
+fn a_malformed_revision_is_a_step_too() {
+    let object = kustomization("garbage", &[succeeded("garbage", "09:00:00", "09:00:00", 1)]);
+    assert_eq!(steps(&object, None), [("garbage".to_owned(), at("09:00:00.5"), false)]);
+}

@@ -1,0 +1,21 @@
+//! Flux's objects, as far as the tracker reads them.
+//!
+//! Ten thousand of them are held at once, so that they keep what [`facts`](crate::facts) needs and nothing else: no
+//! labels, annotations or managed fields, no inventory, of the conditions two, of a source its artifact.
+//! A field that is missing or of another type than Flux gives it is read as absent, so that one odd object is never a
+//! reason to know nothing of it, or of the others in the list.
+
+mod kustomization;
+mod lenient;
+mod metadata;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub use kustomization::{
+    Condition, ConditionStatus, Kustomization, Outcome, Snapshot, SourceRef, Spec, Status,
+};
+pub use source::{
+    Artifact, Bucket, BucketKind, ExternalArtifact, ExternalArtifactKind, GitRepository, GitRepositoryKind,
+    OciRepository, OciRepositoryKind, Source, SourceObject,
+};

@@ -1,0 +1,211 @@
+//! The sources: `source.toolkit.fluxcd.io/v1`, four kinds that differ in little of what is read.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use jiff::Timestamp;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::de::MapAccess;
+use serde::de::value::MapAccessDeserializer;
+use serde::{Deserialize, Deserializer};
+
+use super::lenient::{Shape, lenient, object};
+use super::metadata::metadata;
+use crate::SourceKind;
+
+/// A kind of source.
+pub trait SourceObject: Send + Sync + 'static {
+    /// Which one.
+    const KIND: SourceKind;
+    /// Its plural name.
+    const PLURAL: &'static str;
+}
+
+/// The marker of [`GitRepository`].
+#[derive(Clone, Copy, Debug)]
+pub enum GitRepositoryKind {}
+/// The marker of [`OciRepository`].
+#[derive(Clone, Copy, Debug)]
+pub enum OciRepositoryKind {}
+/// The marker of [`Bucket`].
+#[derive(Clone, Copy, Debug)]
+pub enum BucketKind {}
+/// The marker of [`ExternalArtifact`].
+#[derive(Clone, Copy, Debug)]
+pub enum ExternalArtifactKind {}
+
+impl SourceObject for GitRepositoryKind {
+    const KIND: SourceKind = SourceKind::GitRepository;
+    const PLURAL: &'static str = "gitrepositories";
+}
+
+impl SourceObject for OciRepositoryKind {
+    const KIND: SourceKind = SourceKind::OciRepository;
+    const PLURAL: &'static str = "ocirepositories";
+}
+
+impl SourceObject for BucketKind {
+    const KIND: SourceKind = SourceKind::Bucket;
+    const PLURAL: &'static str = "buckets";
+}
+
+impl SourceObject for ExternalArtifactKind {
+    const KIND: SourceKind = SourceKind::ExternalArtifact;
+    const PLURAL: &'static str = "externalartifacts";
+}
+
+/// A Git repository.
+pub type GitRepository = Source<GitRepositoryKind>;
+/// An artifact in a registry.
+pub type OciRepository = Source<OciRepositoryKind>;
+/// A bucket of an object store.
+pub type Bucket = Source<BucketKind>;
+/// An artifact that another controller makes.
+pub type ExternalArtifact = Source<ExternalArtifactKind>;
+
+/// What the tracker reads of a source.
+pub struct Source<K> {
+    /// Where it is, which one it is, its version, generation and times; nothing else of the metadata is kept.
+    pub metadata: ObjectMeta,
+    /// `spec.url`; buckets and external artifacts have none.
+    pub url: Option<Box<str>>,
+    /// `spec.insecure`: it is reached without TLS.
+    pub insecure: bool,
+    /// The name in `spec.secretRef`.
+    pub secret: Option<Box<str>>,
+    /// What it made last.
+    pub artifact: Option<Artifact>,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// What a source made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Artifact {
+    /// Its revision.
+    #[serde(deserialize_with = "lenient")]
+    pub revision: Option<Box<str>>,
+    /// When it was made. Whole seconds, rounded down.
+    #[serde(deserialize_with = "lenient")]
+    pub last_update_time: Option<Timestamp>,
+    /// What its origin says of it, such as the annotations of an OCI manifest.
+    #[serde(deserialize_with = "lenient")]
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl<K: SourceObject> Resource for Source<K> {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        K::KIND.name().into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "source.toolkit.fluxcd.io".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        K::PLURAL.into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl<'de, K> Deserialize<'de> for Source<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Raw::deserialize(deserializer)?;
+        Ok(Self {
+            metadata: raw.metadata,
+            url: raw.spec.url,
+            insecure: raw.spec.insecure,
+            secret: raw.spec.secret_ref.name,
+            artifact: raw.status.artifact.filter(|artifact| artifact.revision.is_some()),
+            kind: PhantomData,
+        })
+    }
+}
+
+impl<K> Clone for Source<K> {
+    fn clone(&self) -> Self {
+        Self {
+            metadata: self.metadata.clone(),
+            url: self.url.clone(),
+            insecure: self.insecure,
+            secret: self.secret.clone(),
+            artifact: self.artifact.clone(),
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K: SourceObject> fmt::Debug for Source<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(K::KIND.name())
+            .field("metadata", &self.metadata)
+            .field("url", &self.url)
+            .field("insecure", &self.insecure)
+            .field("secret", &self.secret)
+            .field("artifact", &self.artifact)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A source as it is written.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Raw {
+    #[serde(deserialize_with = "metadata")]
+    metadata: ObjectMeta,
+    #[serde(deserialize_with = "lenient")]
+    spec: RawSpec,
+    #[serde(deserialize_with = "lenient")]
+    status: RawStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct RawSpec {
+    #[serde(deserialize_with = "lenient")]
+    url: Option<Box<str>>,
+    #[serde(deserialize_with = "lenient")]
+    insecure: bool,
+    #[serde(deserialize_with = "lenient")]
+    secret_ref: RawReference,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawReference {
+    #[serde(deserialize_with = "lenient")]
+    name: Option<Box<str>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawStatus {
+    #[serde(deserialize_with = "lenient")]
+    artifact: Option<Artifact>,
+}
+
+object!(RawSpec, RawReference, RawStatus);
+
+impl<'de> Shape<'de> for Option<Artifact> {
+    fn of_map<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
+        Artifact::deserialize(MapAccessDeserializer::new(map)).map(Some)
+    }
+}

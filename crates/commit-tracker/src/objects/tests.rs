@@ -1,0 +1,187 @@
+use std::time::Duration;
+
+use kube::{Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::SourceKind;
+
+fn read<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_str(&value.to_string()).unwrap()
+}
+
+fn kustomization() -> Value {
+    json!({
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+        "kind": "Kustomization",
+        "metadata": {
+            "name": "apps", "namespace": "flux-system", "uid": "a-uid", "resourceVersion": "77",
+            "creationTimestamp": "2026-03-04T09:15:00Z", "generation": 3,
+            "labels": {"team": "a"}, "annotations": {"long": "text"},
+            "managedFields": [{"manager": "kustomize-controller", "fieldsV1": {"f:status": {}}}],
+            "finalizers": ["finalizers.fluxcd.io"],
+        },
+        "spec": {
+            "interval": "10m", "timeout": "1m30s", "prune": true, "path": "./apps", "wait": false, "suspend": true,
+            "healthChecks": [{"kind": "Deployment", "name": "a"}],
+            "sourceRef": {"kind": "OCIRepository", "name": "manifests"},
+        },
+        "status": {
+            "lastAppliedRevision": "latest@sha256:aa", "lastAttemptedRevision": "latest@sha256:aa",
+            "lastAppliedOriginRevision": "main@sha1:bb", "observedGeneration": 3,
+            "inventory": {"entries": [{"id": "default_a_apps_Deployment", "v": "v1"}]},
+            "conditions": [
+                {"type": "Healthy", "status": "True", "reason": "Succeeded", "message": "Health check passed in 12ms",
+                 "lastTransitionTime": "2026-03-04T09:20:01Z", "observedGeneration": 3},
+                {"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded",
+                 "message": "Applied revision: latest@sha256:aa", "lastTransitionTime": "2026-03-04T09:20:02Z"},
+                {"type": "Stalled", "status": "False", "reason": "x", "message": "y", "lastTransitionTime": "z"},
+            ],
+            "history": [{
+                "digest": "sha256:cc", "firstReconciled": "2026-03-04T09:20:02Z",
+                "lastReconciled": "2026-03-04T09:40:02Z", "lastReconciledDuration": "1.25s",
+                "lastReconciledStatus": "ReconciliationSucceeded", "totalReconciliations": 3,
+                "metadata": {"revision": "latest@sha256:aa", "originRevision": "main@sha1:bb"},
+            }],
+        },
+    })
+}
+
+#[test]
+fn what_is_needed_of_a_kustomization_is_read_and_nothing_else_kept() {
+    let read: Kustomization = read(kustomization());
+    assert_eq!((read.name_any(), read.namespace()), ("apps".to_owned(), Some("flux-system".to_owned())));
+    assert_eq!((read.uid(), read.resource_version()), (Some("a-uid".to_owned()), Some("77".to_owned())));
+    assert!(read.creation_timestamp().is_some());
+    assert_eq!(read.metadata.generation, Some(3));
+    let meta = read.meta();
+    assert_eq!(
+        (&meta.labels, &meta.annotations, &meta.managed_fields, &meta.finalizers),
+        (&None, &None, &None, &None)
+    );
+
+    assert_eq!(read.spec.source_ref.kind.as_deref(), Some("OCIRepository"));
+    assert_eq!(read.spec.source_ref.name.as_deref(), Some("manifests"));
+    assert_eq!(read.spec.source_ref.namespace, None);
+    assert!(read.spec.suspend && !read.spec.wait && read.spec.checks_health());
+    assert_eq!(read.spec.interval, Some(Duration::from_mins(10)));
+    assert_eq!(read.spec.health_timeout(), Duration::from_secs(90));
+
+    let status = &read.status;
+    assert_eq!(status.last_applied_revision.as_deref(), Some("latest@sha256:aa"));
+    assert_eq!(status.last_applied_origin_revision.as_deref(), Some("main@sha1:bb"));
+    let ready = status.ready.as_ref().unwrap();
+    assert_eq!((ready.status, &*ready.reason), (ConditionStatus::True, "ReconciliationSucceeded"));
+    assert_eq!(ready.transitioned, Some("2026-03-04T09:20:02Z".parse().unwrap()));
+    assert_eq!(&*status.healthy.as_ref().unwrap().message, "Health check passed in 12ms");
+    let [snapshot] = &*status.history else { panic!("{:?}", status.history) };
+    assert_eq!(snapshot.outcome, Outcome::Succeeded);
+    assert_eq!(snapshot.duration, Some(Duration::from_millis(1250)));
+    assert_eq!((snapshot.total, snapshot.first < snapshot.last), (3, true));
+    assert_eq!(snapshot.revision, status.last_applied_revision);
+}
+
+#[test]
+fn a_revision_is_kept_once_however_often_it_is_named() {
+    let read: Kustomization = read(kustomization());
+    let applied = read.status.last_applied_revision.unwrap();
+    let named = [read.status.last_attempted_revision.as_ref(), read.status.history[0].revision.as_ref()];
+    assert!(named.iter().all(|other| std::sync::Arc::ptr_eq(&applied, other.unwrap())));
+}
+
+/// Every place of an object, replaced by every kind of JSON value, leaves an object that can be read.
+#[test]
+fn a_field_of_any_type_is_no_reason_not_to_read_the_object() {
+    let source = json!({
+        "metadata": {"name": "a", "namespace": "b"},
+        "spec": {"url": "https://x", "insecure": true, "secretRef": {"name": "s"}, "interval": "1m"},
+        "status": {"artifact": {
+            "revision": "main@sha1:aa", "lastUpdateTime": "2026-03-04T09:15:00Z", "metadata": {"a": "b"}, "size": 1,
+        }},
+    });
+    let odd = [
+        json!(null),
+        json!(true),
+        json!(-1),
+        json!(7),
+        json!(1.5),
+        json!("odd"),
+        json!([]),
+        json!([1, {}]),
+        json!({}),
+        json!({"a": [{}]}),
+    ];
+    for whole in [kustomization(), source] {
+        let mut paths = Vec::new();
+        collect(&whole, String::new(), &mut paths);
+        assert!(paths.len() > 10);
+        for path in &paths {
+            for odd in &odd {
+                let mut changed = whole.clone();
+                *changed.pointer_mut(path).unwrap() = odd.clone();
+                let text = changed.to_string();
+                let failed = [
+                    serde_json::from_str::<Kustomization>(&text).err(),
+                    serde_json::from_str::<GitRepository>(&text).err(),
+                ];
+                assert!(failed.iter().all(Option::is_none), "{path} = {odd}: {failed:?}");
+            }
+        }
+    }
+}
+
+fn collect(value: &Value, path: String, paths: &mut Vec<String>) {
+    let children: Vec<(String, &Value)> = match value {
+        Value::Object(map) => map.iter().map(|(key, value)| (key.replace('/', "~1"), value)).collect(),
+        Value::Array(list) => list.iter().enumerate().map(|(at, value)| (at.to_string(), value)).collect(),
+        _ => Vec::new(),
+    };
+    for (key, child) in children {
+        let path = format!("{path}/{key}");
+        collect(child, path.clone(), paths);
+        paths.push(path);
+    }
+}
+
+#[test]
+fn an_object_without_spec_and_status_is_read() {
+    let read: Kustomization = read(json!({"metadata": {"name": "new"}}));
+    assert_eq!(read.name_any(), "new");
+    assert_eq!((read.spec, read.status), (Spec::default(), Status::default()));
+}
+
+#[test]
+fn sources_of_each_kind_are_read() {
+    fn check<K: SourceObject>(plural: &str) {
+        let source: Source<K> = read(json!({
+            "metadata": {"name": "a", "namespace": "b", "labels": {"x": "y"}},
+            "spec": {"url": "https://git.example.org/a.git", "insecure": true, "secretRef": {"name": "s"}},
+            "status": {"artifact": {
+                "revision": "main@sha1:aa", "lastUpdateTime": "2026-03-04T09:15:00Z",
+                "metadata": {"org.opencontainers.image.revision": "b", "number": 1},
+            }},
+        }));
+        assert_eq!(<Source<K> as Resource>::plural(&()), plural);
+        assert_eq!(<Source<K> as Resource>::kind(&()), K::KIND.name());
+        assert_eq!(source.url.as_deref(), Some("https://git.example.org/a.git"));
+        assert_eq!((source.insecure, source.secret.as_deref()), (true, Some("s")));
+        let artifact = source.artifact.unwrap();
+        assert_eq!(artifact.revision.as_deref(), Some("main@sha1:aa"));
+        assert_eq!(artifact.metadata.len(), 1);
+        assert!(artifact.last_update_time.is_some());
+    }
+    check::<GitRepositoryKind>("gitrepositories");
+    check::<OciRepositoryKind>("ocirepositories");
+    check::<BucketKind>("buckets");
+    check::<ExternalArtifactKind>("externalartifacts");
+    assert_eq!(SourceKind::ALL.len(), 4);
+}
+
+#[test]
+fn a_long_message_is_cut_between_two_characters() {
+    let read: Kustomization = read(json!({"status": {"conditions": [
+        {"type": "Ready", "status": "False", "message": "\u{e4}".repeat(5000)},
+    ]}}));
+    assert!(read.status.ready.unwrap().message.len() <= 1024);
+}
