@@ -107,7 +107,7 @@ pub fn standing(kustomization: &Kustomization, source: Option<&SourceFacts>) -> 
     Standing {
         uid: kustomization.uid().unwrap_or_default(),
         created: kustomization.metadata.creation_timestamp.as_ref().map(|time| time.0),
-        source: source_key(kustomization, &namespace),
+        source: source_of(kustomization),
         steps: steps::steps(kustomization, source),
         applied: revision(status.last_applied_revision.as_deref()),
         applied_origin: status.last_applied_origin_revision.as_deref().map(str::to_owned),
@@ -119,12 +119,14 @@ pub fn standing(kustomization: &Kustomization, source: Option<&SourceFacts>) -> 
     }
 }
 
-/// The source that a Kustomization names; in its own namespace unless it says another.
-fn source_key(kustomization: &Kustomization, namespace: &str) -> Option<SourceKey> {
+/// The source that a Kustomization names, in its own namespace unless it says another; none where it names no kind that
+/// we know.
+pub fn source_of(kustomization: &Kustomization) -> Option<SourceKey> {
     let named = &kustomization.spec.source_ref;
+    let own = || kustomization.namespace().unwrap_or_default();
     Some(SourceKey {
         kind: SourceKind::of(named.kind.as_deref()?)?,
-        namespace: named.namespace.as_deref().unwrap_or(namespace).to_owned(),
+        namespace: named.namespace.as_deref().map_or_else(own, str::to_owned),
         name: named.name.as_deref()?.to_owned(),
     })
 }

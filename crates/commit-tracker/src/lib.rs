@@ -15,7 +15,7 @@
 )]
 
 pub mod changes;
-mod facts;
+pub mod facts;
 pub mod histogram;
 pub mod ledger;
 mod measure;
@@ -26,7 +26,7 @@ pub mod options;
 mod revision;
 mod source;
 
-pub use facts::{SourceFacts, Standing, Step, standing};
+pub use facts::{SourceFacts, Standing, Step, source_of, standing};
 pub use measure::{CommitOutcome, Measured, MeasuredCommit, measure};
 pub use metrics::Instrument;
 pub use operator::{CommitTracker, FLUX_COMMIT_TRACKER, configure, register};

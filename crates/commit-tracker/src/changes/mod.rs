@@ -1,8 +1,10 @@
 //! Which commits came with a revision.
 
 mod exporter_info;
+mod metadata;
 
 pub use exporter_info::ExporterInfo;
+pub use metadata::{MetadataChanges, annotated};
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,0 +1,184 @@
+//! What an artifact's metadata alone says: the commit that it was built from, and when it was built.
+//!
+//! `ExternalArtifact`s and `Bucket`s have nothing else, and an artifact in a registry without an exporter's payload has
+//! the same annotations. They name one commit, the newest; what else went into the artifact is not said. When that
+//! commit was merged is not said either: `created` stands in for it, so that the way is measured from the build on.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use super::{Changes, ChangesError, Commit, FindChanges, Problem, Question};
+use crate::Revision;
+
+/// The revision that an artifact was built from.
+const REVISION: &str = "org.opencontainers.image.revision";
+/// When it was built, RFC 3339.
+const CREATED: &str = "org.opencontainers.image.created";
+/// The build, as the exporter's payload names it.
+const BUILD_LINK: &str = "export_build_link";
+/// The W3C trace context of the build.
+const TRACEPARENT: &str = "traceparent";
+/// Characters of a revision that is no digest.
+const MAX_REVISION: usize = 128;
+
+/// Changes from the metadata of the artifact, and nothing else: no requests are made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MetadataChanges;
+
+#[async_trait]
+impl FindChanges for MetadataChanges {
+    async fn find(&self, question: &Question) -> Result<Changes, ChangesError> {
+        annotated(&question.metadata, question)
+    }
+}
+
+/// The commit that these annotations name; none when it came with what was known before.
+///
+/// They are the artifact's metadata, or the annotations of its manifest where somebody asked the registry.
+/// [`Question::origin`] is used where they name no revision.
+///
+/// # Errors
+/// [`Problem::Unsupported`] when they name no revision, or not when it was built; [`Problem::Malformed`] when either makes
+/// no sense.
+pub fn annotated(
+    annotations: &BTreeMap<String, String>,
+    question: &Question,
+) -> Result<Changes, ChangesError> {
+    let (source, to) = (&question.source, &question.to);
+    let text = |key: &str| annotations.get(key).map(|text| text.trim()).filter(|text| !text.is_empty());
+    let Some(origin) = text(REVISION).or(question.origin.as_deref()) else {
+        return Err(ChangesError::new(
+            Problem::Unsupported,
+            format!(
+                "the artifact {to} of {source} does not say which commit it was built from: annotate it with {REVISION}"
+            ),
+        ));
+    };
+    let id = commit_id(origin).ok_or_else(|| {
+        ChangesError::new(
+            Problem::Malformed,
+            format!("failed to read {REVISION} of the artifact {to} of {source}: it is no revision"),
+        )
+    })?;
+    let links = Changes {
+        build_link: text(BUILD_LINK).map(str::to_owned),
+        traceparent: text(TRACEPARENT).map(str::to_owned),
+        ..Changes::default()
+    };
+    let known = question.known_origins.iter().flatten();
+    if known.filter_map(|known| commit_id(known)).any(|known| known == id) {
+        return Ok(links);
+    }
+    let Some(created) = text(CREATED) else {
+        return Err(ChangesError::new(
+            Problem::Unsupported,
+            format!(
+                "the artifact {to} of {source} does not say when it was built: annotate it with {CREATED}"
+            ),
+        ));
+    };
+    let merged: Timestamp = created.parse().map_err(|error: jiff::Error| {
+        ChangesError::new(
+            Problem::Malformed,
+            format!("failed to read {CREATED} of the artifact {to} of {source}: it is no time"),
+        )
+        .because(error)
+    })?;
+    let commit = Commit { id, merged, exported: None, summary: String::new(), author: String::new() };
+    Ok(Changes { commits: vec![commit], ..links })
+}
+
+/// The commit of a revision: its digest, or the whole text where it has none.
+fn commit_id(revision: &str) -> Option<String> {
+    let parsed: Revision = revision.parse().ok()?;
+    if let Some(digest) = parsed.digest() {
+        return Some(digest.to_owned());
+    }
+    let is_plain = revision.len() <= MAX_REVISION && revision.chars().all(|c| c.is_ascii_graphic());
+    is_plain.then(|| revision.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SourceKey, SourceKind};
+
+    const SHA: &str = "5394cb7f48332b2de7c17dd8b8384bbc84b7e738";
+
+    fn question(origin: Option<&str>, known_origins: &[Option<&str>]) -> Question {
+        Question {
+            source: SourceKey {
+                kind: SourceKind::ExternalArtifact,
+                namespace: "a".to_owned(),
+                name: "b".to_owned(),
+            },
+            url: String::new(),
+            insecure: false,
+            secret: None,
+            known: known_origins.iter().map(|_| "v1".parse().unwrap()).collect(),
+            to: "v2".parse().unwrap(),
+            origin: origin.map(str::to_owned),
+            known_origins: known_origins.iter().map(|known| known.map(str::to_owned)).collect(),
+            metadata: BTreeMap::new(),
+            seen: None,
+        }
+    }
+
+    fn find(annotations: &[(&str, &str)], question: &Question) -> Result<Changes, Problem> {
+        let annotations =
+            annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        annotated(&annotations, question).map_err(|error| error.problem)
+    }
+
+    const CREATED_AT: (&str, &str) = (CREATED, "2026-03-04T09:15:00Z");
+
+    #[test]
+    fn the_revision_and_its_time_are_one_commit() {
+        let revision = format!("main@sha1:{SHA}");
+        let changes = find(&[(REVISION, &revision), CREATED_AT], &question(None, &[])).unwrap();
+        let [commit] = &*changes.commits else { panic!("{changes:?}") };
+        assert_eq!((&*commit.id, commit.merged), (SHA, "2026-03-04T09:15:00Z".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_the_kustomization_says_of_the_origin_will_do() {
+        let changes = find(&[CREATED_AT], &question(Some(SHA), &[])).unwrap();
+        assert_eq!(changes.commits[0].id, SHA);
+        let changes = find(&[CREATED_AT], &question(Some("build-7"), &[])).unwrap();
+        assert_eq!(changes.commits[0].id, "build-7");
+    }
+
+    #[test]
+    fn a_build_of_a_commit_that_is_known_brings_nothing_new() {
+        let other_form = format!("main@sha1:{}", SHA.to_uppercase());
+        let changes = find(&[(REVISION, SHA)], &question(None, &[None, Some(&other_form)])).unwrap();
+        assert_eq!(changes.commits, []);
+    }
+
+    #[test]
+    fn the_build_is_linked() {
+        let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let annotations = [
+            (REVISION, SHA),
+            CREATED_AT,
+            (TRACEPARENT, traceparent),
+            (BUILD_LINK, "https://ci.example.org/7"),
+        ];
+        let changes = find(&annotations, &question(None, &[])).unwrap();
+        assert_eq!(changes.traceparent.as_deref(), Some(traceparent));
+        assert_eq!(changes.build_link.as_deref(), Some("https://ci.example.org/7"));
+    }
+
+    #[test]
+    fn what_is_missing_is_unsupported_and_what_is_wrong_malformed() {
+        let ask = question(None, &[]);
+        assert_eq!(find(&[CREATED_AT], &ask), Err(Problem::Unsupported));
+        assert_eq!(find(&[(REVISION, " "), CREATED_AT], &ask), Err(Problem::Unsupported));
+        assert_eq!(find(&[(REVISION, SHA)], &ask), Err(Problem::Unsupported));
+        assert_eq!(find(&[(REVISION, SHA), (CREATED, "yesterday")], &ask), Err(Problem::Malformed));
+        assert_eq!(find(&[(REVISION, "a b"), CREATED_AT], &ask), Err(Problem::Malformed));
+        assert_eq!(find(&[(REVISION, &"a".repeat(200)), CREATED_AT], &ask), Err(Problem::Malformed));
+    }
+}
