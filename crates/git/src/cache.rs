@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -25,6 +26,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::pack::Scratch;
 use crate::tree::{header, oid};
 use crate::{Credentials, GitError, ObjectId};
 
@@ -34,6 +36,8 @@ pub(crate) const MAX_PACKS: usize = 32;
 pub(crate) const MAX_TIPS: usize = 8;
 /// How long an unused cache is kept.
 const MAX_IDLE: Duration = Duration::from_hours(24);
+/// The extension of folders that hold one transfer.
+const SCRATCH: &str = "incoming";
 /// How often use is noted on disk.
 const TOUCH_EVERY: Duration = Duration::from_mins(30);
 /// First line of `tips`; a cache that says something else is made anew.
@@ -77,6 +81,8 @@ impl Key {
 pub(crate) struct Caches {
     folder: PathBuf,
     open: Mutex<HashMap<Key, Weak<Cache>>>,
+    /// Scratch folders so far; each has a number of its own.
+    scratches: AtomicU64,
 }
 
 /// One cache.
@@ -112,7 +118,27 @@ impl Caches {
     pub(crate) fn new(folder: &Path) -> Result<Self, GitError> {
         std::fs::create_dir_all(folder)
             .map_err(|error| GitError::cache("make the folder", format!("{}: {error}", folder.display())))?;
-        Ok(Self { folder: folder.to_owned(), open: Mutex::default() })
+        let caches = Self { folder: folder.to_owned(), open: Mutex::default(), scratches: AtomicU64::new(0) };
+        caches.prune_scratches();
+        Ok(caches)
+    }
+
+    /// A folder for one transfer that is read once.
+    pub(crate) fn scratch(&self) -> Scratch {
+        let number = self.scratches.fetch_add(1, Ordering::Relaxed);
+        Scratch::new(self.folder.join(format!("{}-{number}.{SCRATCH}", std::process::id())))
+    }
+
+    /// Removes what processes left behind that ended in the middle of a transfer.
+    fn prune_scratches(&self) {
+        for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+            if entry.path().extension().is_some_and(|it| it == SCRATCH)
+                && age().is_some_and(|age| age > MAX_IDLE)
+            {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
     }
 
     /// The cache of this key, shared by everyone who asks. Blocking: disk only.

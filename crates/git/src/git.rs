@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use crate::cache::{self, Caches};
+use crate::history::Histories;
 use crate::http::HttpClient;
 use crate::local::LocalSource;
 use crate::remote::{RemoteSource, RemoteState};
@@ -89,6 +90,7 @@ pub(crate) struct Shared {
     /// Bounds transfers apart from readings, so that slow servers cannot keep everyone from what is on disk.
     pub(crate) transfers: Arc<Semaphore>,
     pub(crate) readings: Arc<Semaphore>,
+    pub(crate) histories: Histories,
     remotes: Mutex<HashMap<cache::Key, Arc<RemoteState>>>,
 }
 
@@ -100,7 +102,8 @@ impl Git {
         let caches = Caches::new(&config.cache_dir)?;
         let bound = || Arc::new(Semaphore::new(config.concurrency.max(1)));
         let (transfers, readings) = (bound(), bound());
-        let shared = Shared { http, caches, transfers, readings, remotes: Mutex::default(), config };
+        let (histories, remotes) = (Histories::default(), Mutex::default());
+        let shared = Shared { config, http, caches, transfers, readings, histories, remotes };
         Ok(Self { shared: Arc::new(shared) })
     }
 

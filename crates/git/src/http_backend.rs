@@ -34,6 +34,7 @@ pub struct HttpBackend {
     root: PathBuf,
     credentials: Option<Arc<(String, SecretString)>>,
     v2: bool,
+    filter: bool,
     log: RequestLog,
 }
 
@@ -91,7 +92,7 @@ impl Running {
 impl HttpBackend {
     /// Serves the bare repositories under `root`, to anyone, with protocol v2.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), credentials: None, v2: true, log: RequestLog::default() }
+        Self { root: root.into(), credentials: None, v2: true, filter: true, log: RequestLog::default() }
     }
 
     /// Answers 401 to whoever does not send these by Basic authentication.
@@ -105,6 +106,13 @@ impl HttpBackend {
     #[must_use]
     pub fn without_v2(mut self) -> Self {
         self.v2 = false;
+        self
+    }
+
+    /// Leaves nothing out of a transfer that a filter names, as servers do that were not told to.
+    #[must_use]
+    pub fn without_filter(mut self) -> Self {
+        self.filter = false;
         self
     }
 
@@ -159,7 +167,12 @@ impl HttpBackend {
         let mut command = Command::new("git");
         command
             // The folder is the caller's choice, whoever owns it.
-            .args(["-c", "safe.directory=*", "http-backend"])
+            .args(["-c", "safe.directory=*"])
+            .args([
+                "-c",
+                if self.filter { "uploadpack.allowFilter=true" } else { "uploadpack.allowFilter=false" },
+            ])
+            .arg("http-backend")
             .env_clear()
             .env("GIT_PROJECT_ROOT", &self.root)
             .env("GIT_HTTP_EXPORT_ALL", "1")

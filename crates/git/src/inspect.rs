@@ -32,6 +32,7 @@ pub(crate) struct Inspector {
     state: State,
     /// Bytes of a header that is not whole yet.
     head: Vec<u8>,
+    objects: u32,
     left: u32,
     unpacked: u64,
     inflate: Decompress,
@@ -57,6 +58,7 @@ impl Inspector {
             max_unpacked: limits.unpacked_bytes,
             state: State::File,
             head: Vec::new(),
+            objects: 0,
             left: 0,
             unpacked: 0,
             inflate: Decompress::new(true),
@@ -67,6 +69,11 @@ impl Inspector {
     /// Whether the last byte has been seen.
     pub(crate) fn is_complete(&self) -> bool {
         matches!(self.state, State::Trailer(0))
+    }
+
+    /// Whether it has no objects.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.objects == 0
     }
 
     /// Looks at the next piece.
@@ -102,6 +109,7 @@ impl Inspector {
             return Err("its version is not 2".into());
         }
         self.left = u32::from_be_bytes([a, b, c, d]);
+        self.objects = self.left;
         if self.left > self.max_objects {
             return Err(Refused::Exceeds(GitError::LimitExceeded {
                 limit: "objects",

@@ -31,6 +31,11 @@ pub struct Limits {
     pub refs: usize,
     /// Bytes of an answer that lists refs or describes the server. 16 MiB.
     pub refs_bytes: u64,
+    /// Commits of one transfer of history, and of one repository's history that is remembered; also how far back a
+    /// history is followed. What is beyond makes an answer a truncated one. 20,000.
+    pub history_commits: u32,
+    /// Bytes of one transfer of history, where the server leaves out the files; else `pack_bytes` bounds it. 64 MiB.
+    pub history_bytes: u64,
 }
 
 impl Default for Limits {
@@ -47,6 +52,8 @@ impl Default for Limits {
             path_bytes: 4_096,
             refs: 50_000,
             refs_bytes: 16 << 20,
+            history_commits: 20_000,
+            history_bytes: 64 << 20,
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -21,6 +22,49 @@ enum Piece {
     End,
 }
 
+/// Where a packfile goes.
+pub(crate) enum Target {
+    /// Into this bare repository, whose objects complete it if it is thin.
+    Store(PathBuf),
+    /// Into a folder of its own: it is whole by itself, and read once.
+    Scratch(Arc<Scratch>),
+}
+
+impl Target {
+    fn packs(&self) -> PathBuf {
+        match self {
+            Self::Store(store) => store.join("objects/pack"),
+            Self::Scratch(scratch) => scratch.0.join("pack"),
+        }
+    }
+}
+
+/// A folder of objects that is removed when nobody uses it any more.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// The folder at `path`, not made yet.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Where the objects are, as Git has them (`pack/` inside).
+    pub(crate) fn objects(&self) -> &std::path::Path {
+        &self.0
+    }
+
+    fn make(&self) -> Result<(), GitError> {
+        std::fs::create_dir_all(self.0.join("pack"))
+            .map_err(|error| GitError::cache("make a folder", format!("{}: {error}", self.0.display())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// Takes a packfile in pieces. Dropped before [`finish`](PackSink::finish), it leaves nothing behind.
 pub(crate) struct PackSink {
     pieces: mpsc::Sender<Piece>,
@@ -29,15 +73,20 @@ pub(crate) struct PackSink {
 }
 
 impl PackSink {
-    /// Starts the indexer over the bare repository at `store`. The permit is held until it ends.
-    pub(crate) fn open(store: PathBuf, host: String, limits: &Limits, permit: OwnedSemaphorePermit) -> Self {
+    /// Starts the indexer over `target`. The permit is held until it ends.
+    pub(crate) fn open(
+        target: Target,
+        host: String,
+        limits: &Limits,
+        permit: Arc<OwnedSemaphorePermit>,
+    ) -> Self {
         let (pieces, receiver) = mpsc::channel(PIECES);
         let inspector = Inspector::new(limits);
         let stop = CancellationToken::new();
         let guard = stop.clone().drop_guard();
         let task = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            index(&store, &host, inspector, receiver, &stop)
+            index(&target, &host, inspector, receiver, &stop)
         });
         Self { pieces, task: Some(task), _stop: guard }
     }
@@ -67,7 +116,7 @@ impl PackSink {
 }
 
 fn index(
-    store: &std::path::Path,
+    target: &Target,
     host: &str,
     mut inspector: Inspector,
     mut pieces: mpsc::Receiver<Piece>,
@@ -77,14 +126,21 @@ fn index(
         host: host.to_owned(),
         detail: crate::error::printable(&format!("its packfile is damaged: {error}"), 300),
     };
-    let repository = crate::cache::open(store)?;
-    let odb = repository.odb().map_err(|error| GitError::cache("open the object store", error))?;
-    let mut indexer = git2::Indexer::new(Some(&odb), &store.join("objects/pack"), 0, false)
+    // Nothing is made before something comes: most refusals come in its place.
+    let Some(first) = pieces.blocking_recv() else { return Err(GitError::Cancelled) };
+    let mut first = Some(first);
+    let repository = match target {
+        Target::Store(store) => Some(crate::cache::open(store)?),
+        Target::Scratch(scratch) => scratch.make().map(|()| None)?,
+    };
+    let odb = repository.as_ref().map(git2::Repository::odb).transpose();
+    let odb = odb.map_err(|error| GitError::cache("open the object store", error))?;
+    let mut indexer = git2::Indexer::new(odb.as_ref(), &target.packs(), 0, false)
         .map_err(|error| GitError::cache("index a pack", error))?;
     let stopped = stop.clone();
     indexer.progress(move |_| !stopped.is_cancelled());
     loop {
-        match pieces.blocking_recv() {
+        match first.take().or_else(|| pieces.blocking_recv()) {
             Some(Piece::Data(piece)) => {
                 inspector.feed(&piece).map_err(|error| match error {
                     Refused::Damaged(what) => refused(&what),
@@ -93,6 +149,8 @@ fn index(
                 indexer.write_all(&piece).map_err(|error| refused(&error))?;
             }
             Some(Piece::End) if !inspector.is_complete() => return Err(refused(&"it ends early")),
+            // libgit2 makes no index of nothing.
+            Some(Piece::End) if inspector.is_empty() => return Ok(()),
             Some(Piece::End) => break,
             None => return Err(GitError::Cancelled),
         }

@@ -14,15 +14,19 @@ use url::Url;
 
 use crate::cache::{Cache, Key, Many};
 use crate::git::Shared;
+use crate::history::Ask;
 use crate::http::{Call, Clients};
-use crate::pack::PackSink;
-use crate::protocol::{Endpoint, Wish};
-use crate::{Credentials, Diff, GitError, Limits, ObjectId, Ref, Revision, Source, Tree, diff, tree};
+use crate::pack::{PackSink, Target};
+use crate::protocol::{Endpoint, Reach, Wish};
+use crate::{
+    Credentials, Diff, GitError, History, HistoryQuery, Limits, ObjectId, Ref, Revision, Source, Tree, diff,
+    tree,
+};
 
 /// What all sources of one URL and credentials share.
 pub(crate) struct RemoteState {
     pub(crate) url: Url,
-    key: Key,
+    pub(crate) key: Key,
     credentials: Option<Credentials>,
     pub(crate) endpoint: Endpoint,
     clients: Arc<Clients>,
@@ -118,8 +122,9 @@ impl RemoteSource {
             .within(call.limit, Arc::clone(&self.shared.transfers).acquire_owned())
             .await?
             .map_err(|_| GitError::Cancelled)?;
-        let mut sink = PackSink::open(cache.store.clone(), call.host(), self.limits(), permit);
-        let wish = Wish { wants, haves: &haves };
+        let target = Target::Store(cache.store.clone());
+        let mut sink = PackSink::open(target, call.host(), self.limits(), Arc::new(permit));
+        let wish = Wish { wants, haves: &haves, reach: Reach::Tips };
         self.state.endpoint.fetch(&self.shared.http, call, &wish, self.limits(), &mut sink).await?;
         call.within(call.limit, sink.finish()).await??;
         let (limits, host) = (self.limits().clone(), call.host());
@@ -279,6 +284,14 @@ impl Source for RemoteSource {
             diff::diff(repository, old, new, &prefix, &limits, stop)
         })
         .await
+    }
+
+    async fn history(&self, query: &HistoryQuery, cancel: &CancellationToken) -> Result<History, GitError> {
+        let new = self.commit(&query.new)?;
+        // What is no id of a commit holds none.
+        let known = query.known.iter().filter_map(|known| known.as_str().parse().ok()).collect();
+        let archive = self.shared.histories.archive(&self.state.key);
+        archive.ask(self, Ask::new(new, known, query.max), cancel).await
     }
 
     async fn blobs(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {

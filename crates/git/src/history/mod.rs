@@ -1,4 +1,19 @@
-//! Which commits lie between revisions.
+//! Which commits lie between revisions: those that the new one holds and none of the known ones holds.
+//!
+//! What was fetched is remembered as a graph of commits in memory (`graph.rs`), one for each remote, and bounded over
+//! all of them (`archive.rs`, which is also where questions that are asked at the same time become one request). The
+//! caches on disk hold other things, the files of single commits, and neither is used for the other.
+//!
+//! An answer is exact where the graph shows that nothing is missing in it. Commits that are not in the graph are
+//! asked for with `have`s of the known ones, so that the server leaves out what these hold, wherever the histories
+//! meet; and down to a depth, so that it sends no whole history when it does not know the known ones.
+
+mod archive;
+mod commit;
+mod graph;
+mod transfer;
+
+pub(crate) use self::archive::{Ask, Histories};
 
 use crate::{ObjectId, Revision};
 

@@ -7,11 +7,16 @@
 //! Transfers ask for one commit without its history (`deepen 1`), and name the commits that the cache has, each
 //! as `have` and as `shallow`: the server then leaves out what their trees hold, and does not presume that we
 //! have what came before them.
+//!
+//! Histories are asked for down to a depth and without files (`filter tree:0`, also without asking first; a server
+//! that has no filters sends the files along). There the `have`s stand for all that came before them: what they
+//! hold is left out, whether or not anybody here has it.
 
 mod frames;
 mod v0;
 mod v2;
 
+use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -21,7 +26,11 @@ use url::Url;
 use self::frames::Frames;
 use crate::http::{Answer, Call, HttpClient, Reply, Request};
 use crate::pack::PackSink;
+use crate::pktline::Body;
 use crate::{GitError, Limits, ObjectId, Ref};
+
+/// Branches whose histories are asked for at a server that gives no other commits.
+const MAX_BRANCHES: usize = 64;
 
 /// Redirects followed within one origin.
 const MAX_REDIRECTS: usize = 3;
@@ -39,6 +48,8 @@ pub(crate) struct Endpoint {
 struct Known {
     base: Url,
     dialect: Option<Dialect>,
+    /// Whether a v2 server leaves out what a filter names, when that is known.
+    filter: Option<bool>,
 }
 
 /// The protocol version that a server speaks.
@@ -52,11 +63,64 @@ enum Dialect {
 pub(crate) struct Wish<'a> {
     pub(crate) wants: &'a [ObjectId],
     pub(crate) haves: &'a [ObjectId],
+    pub(crate) reach: Reach,
+}
+
+/// How much of what is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// The commits themselves with all files, on top of what the cache has of others.
+    Tips,
+    /// The commits and so many generations before them, without what the `have`s hold, and without files where the
+    /// server can do that.
+    History { depth: u32, filter: bool },
+}
+
+/// Commits whose parents a server left out because of the depth.
+pub(crate) type Cut = HashSet<ObjectId>;
+
+/// A history that was transferred.
+pub(crate) struct Fetched {
+    /// The sink it went into, not finished yet.
+    pub(crate) sink: PackSink,
+    pub(crate) cut: Cut,
+    /// Whether the commits that were wanted are what was asked for. Else the server gives the tips of branches only,
+    /// and these were.
+    pub(crate) exact: bool,
+}
+
+impl Wish<'_> {
+    /// The lines that say how much.
+    fn bounds(&self, body: &mut Body) {
+        match self.reach {
+            Reach::Tips => {
+                for have in self.haves {
+                    body.line(&format!("shallow {have}"));
+                }
+                body.line("deepen 1");
+            }
+            Reach::History { depth, filter } => {
+                body.line(&format!("deepen {depth}"));
+                if filter {
+                    body.line("filter tree:0");
+                }
+            }
+        }
+    }
+
+    /// Reads a line about what was cut off.
+    fn note(&self, line: &str, cut: &mut Cut) {
+        if self.reach != Reach::Tips
+            && let Some(Ok(id)) = line.strip_prefix("shallow ").map(str::parse)
+        {
+            cut.insert(id);
+        }
+    }
 }
 
 impl Endpoint {
     pub(crate) fn new(url: Url) -> Self {
-        Self { known: Mutex::new(Known { base: url.clone(), dialect: None }), configured: url }
+        Self { known: Mutex::new(Known { base: url.clone(), dialect: None, filter: None }), configured: url }
     }
 
     fn known(&self) -> Known {
@@ -68,7 +132,7 @@ impl Endpoint {
     }
 
     fn forget(&self) {
-        self.learn(Known { base: self.configured.clone(), dialect: None });
+        self.learn(Known { base: self.configured.clone(), dialect: None, filter: None });
     }
 
     /// Refs whose names start with one of `prefixes`.
@@ -97,12 +161,13 @@ impl Endpoint {
         }
         let advertised =
             discover(http, call, &self.configured, limits).await.inspect_err(|_| self.forget())?;
-        let Some(refs) = advertised.refs else {
-            let refs = v2::refs(http, call, &advertised.base, prefixes, limits).await?;
-            self.learn(Known { base: advertised.base, dialect: Some(Dialect::V2) });
+        let known = advertised.known();
+        let Some(refs) = advertised.said.refs else {
+            let refs = v2::refs(http, call, &known.base, prefixes, limits).await?;
+            self.learn(known);
             return Ok(refs);
         };
-        self.learn(Known { base: advertised.base, dialect: Some(Dialect::V0) });
+        self.learn(known);
         let wanted = |name: &str| {
             prefixes.is_empty() || prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))
         };
@@ -120,9 +185,7 @@ impl Endpoint {
     ) -> Result<(), GitError> {
         let mut known = self.known();
         if known.dialect.is_none() {
-            let advertised = discover(http, call, &self.configured, limits).await?;
-            let dialect = if advertised.refs.is_some() { Dialect::V0 } else { Dialect::V2 };
-            known = Known { base: advertised.base, dialect: Some(dialect) };
+            known = discover(http, call, &self.configured, limits).await?.known();
             self.learn(known.clone());
         }
         let result = if known.dialect == Some(Dialect::V0) {
@@ -130,12 +193,67 @@ impl Endpoint {
         } else {
             v2::fetch(http, call, &known.base, wish, limits, sink).await
         };
-        result.inspect_err(|error| {
+        result.map(drop).inspect_err(|error| {
             if worth_asking(error) {
                 self.forget();
             }
         })
     }
+
+    /// Transfers the history of `wants` down to `depth`, without what `haves` hold, into a sink from `open`, which is
+    /// told whether files are left out; `bare` are the limits if they are, `whole` if they are not.
+    pub(crate) async fn history(
+        &self,
+        http: &HttpClient,
+        call: &Call<'_>,
+        (wants, haves, depth): (&[ObjectId], &[ObjectId], u32),
+        (bare, whole): (&Limits, &Limits),
+        open: impl Fn(bool) -> PackSink,
+    ) -> Result<Fetched, GitError> {
+        let known = self.known();
+        let limits = |filter| if filter { bare } else { whole };
+        let wish = |filter| Wish { wants, haves, reach: Reach::History { depth, filter } };
+        if known.dialect != Some(Dialect::V0) {
+            let filter = known.filter.unwrap_or(true);
+            let mut sink = open(filter);
+            match v2::fetch(http, call, &known.base, &wish(filter), limits(filter), &mut sink).await {
+                Ok(cut) => {
+                    self.learn(Known { dialect: Some(Dialect::V2), filter: Some(filter), ..known });
+                    return Ok(Fetched { sink, cut, exact: true });
+                }
+                Err(error) if !worth_asking(&error) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        let advertised =
+            discover(http, call, &self.configured, whole).await.inspect_err(|_| self.forget())?;
+        let (known, filter) = (advertised.known(), advertised.said.filter);
+        let mut sink = open(filter);
+        let Some(refs) = &advertised.said.refs else {
+            let cut = v2::fetch(http, call, &known.base, &wish(filter), limits(filter), &mut sink).await?;
+            self.learn(known);
+            return Ok(Fetched { sink, cut, exact: true });
+        };
+        let exact =
+            advertised.said.any_want || wants.iter().all(|want| refs.iter().any(|tip| tip.id == *want));
+        let tips = if exact { vec![] } else { branches(refs) };
+        let wants = if exact { wants } else { &tips };
+        let wish = Wish { wants, haves, reach: Reach::History { depth, filter } };
+        let cut = v0::fetch(http, call, &known.base, &wish, limits(filter), &mut sink).await?;
+        self.learn(known);
+        Ok(Fetched { sink, cut, exact })
+    }
+}
+
+/// Where the branches of a server point that gives nothing else, each commit once.
+fn branches(refs: &[Ref]) -> Vec<ObjectId> {
+    let mut tips: Vec<ObjectId> = Vec::new();
+    for tip in refs.iter().filter(|tip| tip.name == "HEAD" || tip.branch().is_some()) {
+        if tips.len() < MAX_BRANCHES && !tips.contains(&tip.id) {
+            tips.push(tip.id);
+        }
+    }
+    tips
 }
 
 /// Whether an error may only mean that the server does not speak v2, or lives at another path.
@@ -148,11 +266,17 @@ fn worth_asking(error: &GitError) -> bool {
     }
 }
 
-/// What a server says about itself.
+/// What a server says about itself, and where that was.
 struct Advertised {
     base: Url,
-    /// The refs of a server that speaks v0; one that speaks v2 lists none here.
-    refs: Option<Vec<Ref>>,
+    said: v0::Said,
+}
+
+impl Advertised {
+    fn known(&self) -> Known {
+        let dialect = if self.said.refs.is_some() { Dialect::V0 } else { Dialect::V2 };
+        Known { base: self.base.clone(), dialect: Some(dialect), filter: Some(self.said.filter) }
+    }
 }
 
 /// The `GET` that older clients begin with; follows redirects within the origin, as Git does.
@@ -179,8 +303,8 @@ async fn discover(
                 let base = base_of(&url).ok_or_else(|| {
                     call.protocol(format!("the redirect to {} is not to a repository", url.path()))
                 })?;
-                let refs = v0::advertisement(Frames::new(answer), limits).await?;
-                return Ok(Advertised { base, refs });
+                let said = v0::advertisement(Frames::new(answer), limits).await?;
+                return Ok(Advertised { base, said });
             }
         }
     }
@@ -224,7 +348,12 @@ fn base_of(url: &Url) -> Option<Url> {
 /// The error behind a server's own words.
 fn remote_error(call: &Call<'_>, message: &str) -> GitError {
     let message = crate::error::printable(message, 300);
-    if let Some(revision) = message.split("not our ref").nth(1) {
+    // Git's words, and JGit's: "want … not valid".
+    let refused = message
+        .split("not our ref")
+        .nth(1)
+        .or_else(|| message.strip_suffix("not valid")?.split("want").nth(1));
+    if let Some(revision) = refused {
         let revision = revision.trim().to_owned();
         return GitError::RevisionMissing { url: call.url.to_string(), revision };
     }

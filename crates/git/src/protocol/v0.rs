@@ -4,17 +4,24 @@
 use url::Url;
 
 use super::v2::{parse_id, too_many_refs};
-use super::{Frames, Wish, post};
+use super::{Cut, Frames, Reach, Wish, post};
 use crate::http::{Call, HttpClient};
 use crate::pack::PackSink;
 use crate::pktline::{Body, Pkt, text};
 use crate::{GitError, Limits, Ref};
 
-/// Reads an advertisement: the refs of a v0 server, or nothing for one that says it speaks v2.
-pub(super) async fn advertisement(
-    mut frames: Frames<'_>,
-    limits: &Limits,
-) -> Result<Option<Vec<Ref>>, GitError> {
+/// What a server says about itself.
+pub(super) struct Said {
+    /// The refs of a server that speaks v0; one that speaks v2 lists none here.
+    pub(super) refs: Option<Vec<Ref>>,
+    /// Whether it leaves out what a filter names.
+    pub(super) filter: bool,
+    /// Whether it gives commits that no ref points at.
+    pub(super) any_want: bool,
+}
+
+/// Reads an advertisement: the refs of a v0 server, none for one that says it speaks v2.
+pub(super) async fn advertisement(mut frames: Frames<'_>, limits: &Limits) -> Result<Said, GitError> {
     let call = frames.call();
     let mut line = frames.line().await?;
     if line.as_ref().is_ok_and(|line| line.starts_with("# service=")) {
@@ -24,12 +31,12 @@ pub(super) async fn advertisement(
         line = frames.line().await?;
     }
     match line.as_deref() {
-        Ok("version 2") => return judge_v2(frames).await.map(|()| None),
+        Ok("version 2") => return judge_v2(frames).await,
         Ok("version 1") => line = frames.line().await?,
         _ => {}
     }
     let mut refs: Vec<Ref> = Vec::new();
-    let mut head_target = None;
+    let (mut head_target, mut filter, mut any_want) = (None, false, false);
     loop {
         let text = match &line {
             Ok(text) => text.as_str(),
@@ -42,8 +49,10 @@ pub(super) async fn advertisement(
         };
         if let Some(capabilities) = capabilities {
             judge_v0(call, capabilities)?;
-            head_target =
-                capabilities.split(' ').find_map(|word| word.strip_prefix("symref=HEAD:")).map(str::to_owned);
+            let mut words = capabilities.split(' ');
+            head_target = words.clone().find_map(|word| word.strip_prefix("symref=HEAD:")).map(str::to_owned);
+            any_want = words.clone().any(|word| word == "allow-reachable-sha1-in-want");
+            filter = words.any(|word| word == "filter");
         }
         add(&mut refs, text).map_err(|what| call.protocol(what))?;
         if refs.len() > limits.refs {
@@ -55,22 +64,28 @@ pub(super) async fn advertisement(
         head.symref_target = head_target;
     }
     frames.end().await;
-    Ok(Some(refs))
+    Ok(Said { refs: Some(refs), filter, any_want })
 }
 
 /// A v2 server's capabilities: all that matters is that it can list refs, fetch, and names objects by SHA-1.
-async fn judge_v2(mut frames: Frames<'_>) -> Result<(), GitError> {
+async fn judge_v2(mut frames: Frames<'_>) -> Result<Said, GitError> {
     let call = frames.call();
-    let mut fetch = false;
+    let (mut fetch, mut filter) = (false, false);
     loop {
         match frames.line().await? {
             Ok(line) if line.starts_with("object-format=") && line != "object-format=sha1" => {
                 return Err(sha256(call));
             }
-            Ok(line) => fetch |= line == "fetch" || line.starts_with("fetch="),
+            Ok(line) => {
+                let features =
+                    line.strip_prefix("fetch").filter(|rest| rest.is_empty() || rest.starts_with('='));
+                let Some(features) = features else { continue };
+                fetch = true;
+                filter |= features.trim_start_matches('=').split(' ').any(|feature| feature == "filter");
+            }
             Err(Pkt::Flush) if fetch => {
                 frames.end().await;
-                return Ok(());
+                return Ok(Said { refs: None, filter, any_want: true });
             }
             Err(_) => return Err(call.protocol("a server without the fetch command")),
         }
@@ -116,22 +131,25 @@ pub(super) async fn fetch(
     wish: &Wish<'_>,
     limits: &Limits,
     sink: &mut PackSink,
-) -> Result<(), GitError> {
+) -> Result<Cut, GitError> {
     let mut body = Body::default();
+    let capabilities = match wish.reach {
+        Reach::Tips => " side-band-64k thin-pack ofs-delta no-progress",
+        Reach::History { filter: false, .. } => " side-band-64k ofs-delta no-progress",
+        Reach::History { filter: true, .. } => " side-band-64k ofs-delta no-progress filter",
+    };
     for (position, want) in wish.wants.iter().enumerate() {
-        let capabilities = " side-band-64k thin-pack ofs-delta no-progress";
         body.line(&format!("want {want}{}", if position == 0 { capabilities } else { "" }));
     }
-    for have in wish.haves {
-        body.line(&format!("shallow {have}"));
-    }
-    body.line("deepen 1").flush();
+    wish.bounds(&mut body);
+    body.flush();
     for have in wish.haves {
         body.line(&format!("have {have}"));
     }
     let body = body.line("done").take();
     let answer = post(http, call, base, body, false, ("pack_bytes", limits.pack_bytes)).await?;
     let mut frames = Frames::new(answer);
+    let mut cut = Cut::new();
     // First what became shallow, up to a flush; then one ACK or NAK for each round of haves; then the packfile.
     loop {
         match frames.next().await? {
@@ -139,8 +157,10 @@ pub(super) async fn fetch(
             Pkt::Data(payload) => {
                 let line = text(&payload).unwrap_or_default();
                 let known = ["shallow ", "unshallow ", "ACK "].iter().any(|word| line.starts_with(word));
+                wish.note(line, &mut cut);
                 if !known && line != "NAK" {
-                    return frames.pack(Some(Pkt::Data(payload)), sink).await;
+                    frames.pack(Some(Pkt::Data(payload)), sink).await?;
+                    return Ok(cut);
                 }
             }
             other => return Err(call.protocol(format!("{other:?} before the packfile"))),

@@ -3,7 +3,7 @@
 
 use url::Url;
 
-use super::{Frames, Wish, post};
+use super::{Cut, Frames, Reach, Wish, post};
 use crate::http::{Call, HttpClient};
 use crate::pack::PackSink;
 use crate::pktline::{Body, Pkt};
@@ -85,13 +85,14 @@ pub(super) async fn fetch(
     wish: &Wish<'_>,
     limits: &Limits,
     sink: &mut PackSink,
-) -> Result<(), GitError> {
+) -> Result<Cut, GitError> {
     let mut body = Body::default();
-    body.line("command=fetch").delimiter().line("thin-pack").line("ofs-delta").line("no-progress");
-    for have in wish.haves {
-        body.line(&format!("shallow {have}"));
+    body.line("command=fetch").delimiter();
+    if wish.reach == Reach::Tips {
+        body.line("thin-pack");
     }
-    body.line("deepen 1");
+    body.line("ofs-delta").line("no-progress");
+    wish.bounds(&mut body);
     for want in wish.wants {
         body.line(&format!("want {want}"));
     }
@@ -101,14 +102,18 @@ pub(super) async fn fetch(
     let body = body.line("done").flush().take();
     let answer = post(http, call, base, body, true, ("pack_bytes", limits.pack_bytes)).await?;
     let mut frames = Frames::new(answer);
-    // Sections come in the server's order; only the packfile matters, since we know what is shallow: everything.
+    let mut cut = Cut::new();
+    // Sections come in the server's order; what it cut off and the packfile matter.
     loop {
         match frames.line().await? {
-            Ok(section) if section == "packfile" => return frames.pack(None, sink).await,
+            Ok(section) if section == "packfile" => {
+                frames.pack(None, sink).await?;
+                return Ok(cut);
+            }
             Ok(section) if matches!(section.as_str(), "shallow-info" | "acknowledgments" | "wanted-refs") => {
                 loop {
                     match frames.line().await? {
-                        Ok(_) => {}
+                        Ok(line) => wish.note(&line, &mut cut),
                         Err(Pkt::Delimiter) => break,
                         Err(_) => return Err(call.protocol("an answer without a packfile")),
                     }

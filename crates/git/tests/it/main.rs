@@ -4,6 +4,7 @@
 mod backend;
 mod cache;
 mod fixture;
+mod history;
 mod hostile;
 mod local;
 mod servers;

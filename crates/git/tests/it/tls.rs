@@ -45,14 +45,18 @@ async fn server() -> (String, String) {
     (origin, cert.pem())
 }
 
-async fn resolve(origin: &str, ca_bundle: Option<PathBuf>) -> Result<Revision, GitError> {
+async fn resolve(
+    origin: &str,
+    ca_bundle: Option<PathBuf>,
+    authorities: Option<&str>,
+) -> Result<Revision, GitError> {
     let folder = tempfile::tempdir().unwrap();
     let mut config = GitConfig::new(folder.path());
     config.policy = UrlPolicy::default().allow_origin(origin).unwrap();
     config.ca_bundle = ca_bundle;
     let source = Git::new(config)?.remote(Remote {
         url: format!("{origin}/a.git"),
-        credentials: None,
+        authorities: authorities.map(|pem| pem.as_bytes().to_vec()),
         ..Remote::default()
     })?;
     source.resolve("main", &CancellationToken::new()).await
@@ -64,8 +68,8 @@ async fn a_certificate_is_trusted_through_the_bundle_and_not_otherwise() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = folder.path().join("ca.pem");
     std::fs::write(&bundle, pem).unwrap();
-    assert_eq!(resolve(&origin, Some(bundle)).await.unwrap().as_str(), TIP);
-    let error = resolve(&origin, None).await.unwrap_err();
+    assert_eq!(resolve(&origin, Some(bundle), None).await.unwrap().as_str(), TIP);
+    let error = resolve(&origin, None, None).await.unwrap_err();
     assert!(matches!(error, GitError::Unreachable { .. }), "{error:?}");
     assert!(error.to_string().contains("certificate"), "{error}");
 }
@@ -76,7 +80,18 @@ async fn a_bundle_that_is_none_is_named() {
     let bundle = folder.path().join("ca.pem");
     std::fs::write(&bundle, "no certificate").unwrap();
     for path in [bundle, folder.path().join("missing.pem")] {
-        let error = resolve("https://localhost:1", Some(path.clone())).await.unwrap_err();
+        let error = resolve("https://localhost:1", Some(path.clone()), None).await.unwrap_err();
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_repository_may_bring_its_own_authorities() {
+    let (origin, pem) = server().await;
+    assert_eq!(resolve(&origin, None, Some(&pem)).await.unwrap().as_str(), TIP);
+    let (_, other) = server().await;
+    let error = resolve(&origin, None, Some(&other)).await.unwrap_err();
+    assert!(matches!(error, GitError::Unreachable { .. }), "{error:?}");
+    let error = resolve(&origin, None, Some("no certificate")).await.unwrap_err();
+    assert!(matches!(error, GitError::SetUp { .. }), "{error:?}");
 }

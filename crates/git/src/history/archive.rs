@@ -1,0 +1,300 @@
+//! Where histories are remembered, and questions about them wait for each other.
+//!
+//! Whoever asks looks at the graph first. What it does not answer waits for its turn; whoever has the turn fetches
+//! for everybody who waits: new revisions in one request, then what lies deeper, one request for all who know the
+//! same. Dropping a question that has the turn hands the turn to the next, which finds what came until then.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use tokio_util::sync::CancellationToken;
+
+use super::History;
+use super::graph::{Graph, Need};
+use super::transfer::transfer;
+use crate::cache::Key;
+use crate::http::Call;
+use crate::remote::RemoteSource;
+use crate::{GitError, ObjectId};
+
+/// How deep the first look at a repository goes: far enough that what was known yesterday is usually there.
+const FIRST: u32 = 128;
+/// How deep a transfer goes that is told what is known, and so is short where that is true.
+const NEXT: u32 = 1_000;
+/// Revisions that are asked for in one request.
+const MAX_WANTS: usize = 4_096;
+/// Known revisions that are named in one request.
+const MAX_HAVES: usize = 256;
+/// How much shallower a transfer is made that crossed a limit.
+const SHALLOWER: u32 = 8;
+/// Commits remembered of all remotes together, each some 300 bytes; those that are asked about least recently go.
+const MAX_COMMITS: usize = 50_000;
+/// Remotes whose histories are remembered.
+const MAX_ARCHIVES: usize = 1_024;
+
+/// The histories of all remotes.
+#[derive(Default)]
+pub(crate) struct Histories {
+    archives: Mutex<HashMap<Key, (Arc<Archive>, u64)>>,
+    clock: AtomicU64,
+}
+
+impl Histories {
+    /// The history of this remote, shared by everyone who asks.
+    pub(crate) fn archive(&self, key: &Key) -> Arc<Archive> {
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        let mut archives = self.archives.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((archive, used)) = archives.get_mut(key) {
+            *used = now;
+            return Arc::clone(archive);
+        }
+        let size = |archives: &HashMap<Key, (Arc<Archive>, u64)>| -> usize {
+            archives.values().map(|(archive, _)| archive.size.load(Ordering::Relaxed)).sum()
+        };
+        while archives.len() >= MAX_ARCHIVES || size(&archives) > MAX_COMMITS {
+            let idle = archives.iter().filter(|(_, (archive, _))| Arc::strong_count(archive) == 1);
+            let Some(oldest) = idle.min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone()) else {
+                break;
+            };
+            archives.remove(&oldest);
+        }
+        let archive = Arc::new(Archive::default());
+        archives.insert(key.clone(), (Arc::clone(&archive), now));
+        archive
+    }
+}
+
+/// The history of one remote.
+#[derive(Default)]
+pub(crate) struct Archive {
+    graph: Mutex<Graph>,
+    size: AtomicUsize,
+    waiting: Mutex<Vec<Weak<Ask>>>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// A question.
+pub(crate) struct Ask {
+    new: ObjectId,
+    known: Vec<ObjectId>,
+    max: usize,
+    answer: OnceLock<Result<History, GitError>>,
+}
+
+impl Ask {
+    pub(crate) fn new(new: ObjectId, known: Vec<ObjectId>, max: usize) -> Arc<Self> {
+        Arc::new(Self { new, known, max, answer: OnceLock::new() })
+    }
+
+    fn is_open(&self) -> bool {
+        self.answer.get().is_none()
+    }
+
+    fn need(&self, graph: &Graph) -> Need {
+        graph.need(self.new, &self.known)
+    }
+
+    fn fail(&self, error: &GitError) {
+        let _ = self.answer.set(Err(error.clone()));
+    }
+}
+
+impl Archive {
+    fn graph(&self) -> MutexGuard<'_, Graph> {
+        self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Weak<Ask>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers `ask`, fetching what is missing.
+    pub(crate) async fn ask(
+        &self,
+        source: &RemoteSource,
+        ask: Arc<Ask>,
+        cancel: &CancellationToken,
+    ) -> Result<History, GitError> {
+        let limit = source.shared.config.deadlines.fetch;
+        let call = source.call("fetch the history of", limit, cancel);
+        {
+            let graph = self.graph();
+            if ask.need(&graph) == Need::Nothing
+                && let Some(history) = graph.answer(ask.new, &ask.known, ask.max)
+            {
+                return Ok(history);
+            }
+        }
+        self.waiting().push(Arc::downgrade(&ask));
+        let _turn = call.within(limit, self.turn.lock()).await?;
+        if ask.is_open() {
+            self.serve(source, &call, &ask).await?;
+        }
+        ask.answer.get().cloned().unwrap_or_else(|| Err(missing(source, ask.new)))
+    }
+
+    /// Fetches for everybody who waits, and answers them.
+    async fn serve(&self, source: &RemoteSource, call: &Call<'_>, own: &Arc<Ask>) -> Result<(), GitError> {
+        let mut asks = {
+            let mut waiting = self.waiting();
+            waiting.retain(|ask| ask.strong_count() > 0);
+            waiting.iter().filter_map(Weak::upgrade).filter(|ask| ask.is_open()).collect::<Vec<_>>()
+        };
+        if !asks.iter().any(|ask| Arc::ptr_eq(ask, own)) {
+            asks.push(Arc::clone(own));
+        }
+        {
+            let mut graph = self.graph();
+            if graph.len() > source.shared.config.limits.history_commits as usize {
+                // What is needed of it comes again, in one request.
+                *graph = Graph::default();
+            }
+        }
+        let reached = match self.fetch_revisions(source, call, &asks).await {
+            Ok(reached) => reached,
+            Err(GitError::Cancelled) => return Err(GitError::Cancelled),
+            Err(error) => {
+                let graph = self.graph();
+                let lacking =
+                    |ask: &&Arc<Ask>| ask.is_open() && matches!(ask.need(&graph), Need::Revisions(_));
+                asks.iter().filter(lacking).for_each(|ask| ask.fail(&error));
+                None
+            }
+        };
+        self.fetch_depth(source, call, &asks, reached).await?;
+        let graph = self.graph();
+        self.size.store(graph.len(), Ordering::Relaxed);
+        for ask in asks.iter().filter(|ask| ask.is_open()) {
+            let answer = graph.answer(ask.new, &ask.known, ask.max);
+            let _ = ask.answer.set(answer.ok_or_else(|| missing(source, ask.new)));
+        }
+        Ok(())
+    }
+
+    /// Fetches revisions that are not here. Answers which known ones the last transfer was told of, and how deep one
+    /// was tried.
+    async fn fetch_revisions(
+        &self,
+        source: &RemoteSource,
+        call: &Call<'_>,
+        asks: &[Arc<Ask>],
+    ) -> Result<Option<(Vec<ObjectId>, u32)>, GitError> {
+        let (mut shallower, mut deepest) = (None, 0);
+        let mut reached = None;
+        loop {
+            let (wants, haves) = self.lacking(asks);
+            if wants.is_empty() {
+                return Ok(reached);
+            }
+            let depth = shallower.unwrap_or(if haves.is_empty() { FIRST } else { NEXT });
+            deepest = deepest.max(depth);
+            match transfer(source, call, &wants, &haves, depth).await {
+                Ok(brought) => {
+                    let exact = brought.exact;
+                    let mut graph = self.graph();
+                    graph.take(brought, &haves);
+                    for want in wants.into_iter().filter(|want| !graph.has(*want)).collect::<Vec<_>>() {
+                        graph.miss(want);
+                        if exact {
+                            Self::miss(source, asks, want);
+                        }
+                    }
+                    reached = Some((haves, deepest));
+                    if !exact {
+                        return Ok(reached);
+                    }
+                }
+                Err(GitError::RevisionMissing { revision, url }) => {
+                    let Some(want) = revision.parse().ok().filter(|id| wants.contains(id)) else {
+                        return Err(GitError::RevisionMissing { revision, url });
+                    };
+                    self.graph().miss(want);
+                    Self::miss(source, asks, want);
+                }
+                Err(GitError::LimitExceeded { .. }) if depth > 1 => {
+                    shallower = Some((depth / SHALLOWER).max(1));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The revisions that are to be fetched, and what the server may leave out.
+    fn lacking(&self, asks: &[Arc<Ask>]) -> (Vec<ObjectId>, Vec<ObjectId>) {
+        let graph = self.graph();
+        let (mut wants, mut haves) = (Vec::new(), Vec::new());
+        for ask in asks.iter().filter(|ask| ask.is_open()) {
+            if let Need::Revisions(revisions) = ask.need(&graph) {
+                wants.extend(revisions);
+                haves.extend(graph.present(&ask.known));
+            }
+        }
+        for (ids, max) in [(&mut wants, MAX_WANTS), (&mut haves, MAX_HAVES)] {
+            ids.sort_unstable();
+            ids.dedup();
+            ids.truncate(max);
+        }
+        (wants, haves)
+    }
+
+    /// Tells those who ask for `want` that there is no such revision.
+    fn miss(source: &RemoteSource, asks: &[Arc<Ask>], want: ObjectId) {
+        let error = missing(source, want);
+        asks.iter().filter(|ask| ask.new == want && ask.is_open()).for_each(|ask| ask.fail(&error));
+    }
+
+    /// Fetches what lies between revisions that are here, as deep as it takes and the limits allow.
+    async fn fetch_depth(
+        &self,
+        source: &RemoteSource,
+        call: &Call<'_>,
+        asks: &[Arc<Ask>],
+        reached: Option<(Vec<ObjectId>, u32)>,
+    ) -> Result<(), GitError> {
+        for (known, group) in self.too_shallow(asks) {
+            let done = reached.as_ref().filter(|(haves, _)| *haves == known).map_or(0, |(_, depth)| *depth);
+            for depth in [NEXT, source.shared.config.limits.history_commits] {
+                let mut wants: Vec<_> = group.iter().filter(|ask| ask.is_open()).map(|ask| ask.new).collect();
+                wants.retain(|new| self.is_shallow(*new, &known));
+                wants.sort_unstable();
+                wants.dedup();
+                if depth <= done || wants.is_empty() {
+                    continue;
+                }
+                match transfer(source, call, &wants, &known, depth).await {
+                    Ok(brought) => self.graph().take(brought, &known),
+                    Err(GitError::Cancelled) => return Err(GitError::Cancelled),
+                    Err(GitError::LimitExceeded { .. }) => break,
+                    Err(error) => {
+                        group.iter().filter(|ask| ask.is_open()).for_each(|ask| ask.fail(&error));
+                        break;
+                    }
+                }
+            }
+            let mut graph = self.graph();
+            group.iter().filter(|ask| ask.is_open()).for_each(|ask| graph.settle(ask.new, &known));
+        }
+        Ok(())
+    }
+
+    fn is_shallow(&self, new: ObjectId, known: &[ObjectId]) -> bool {
+        let graph = self.graph();
+        !graph.has(new) || graph.need(new, known) != Need::Nothing
+    }
+
+    /// Questions whose answers are not whole yet, by what is known to those who ask.
+    fn too_shallow(&self, asks: &[Arc<Ask>]) -> BTreeMap<Vec<ObjectId>, Vec<Arc<Ask>>> {
+        let graph = self.graph();
+        let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for ask in asks.iter().filter(|ask| ask.is_open() && ask.need(&graph) != Need::Nothing) {
+            groups.entry(graph.present(&ask.known)).or_default().push(Arc::clone(ask));
+        }
+        groups
+    }
+}
+
+fn missing(source: &RemoteSource, revision: ObjectId) -> GitError {
+    let url = source.state.url.to_string();
+    GitError::RevisionMissing { url, revision: revision.to_string() }
+}

@@ -1,0 +1,136 @@
+//! A commit as a stranger wrote it: whatever it says is read as far as it makes sense, and never refused.
+
+use std::borrow::Cow;
+
+use crate::ObjectId;
+use crate::error::printable;
+
+/// Characters of a subject that are kept.
+const MAX_SUBJECT: usize = 200;
+/// Characters of an author's name that are kept.
+const MAX_AUTHOR: usize = 100;
+/// Bytes of a message that the subject is looked for in.
+const MAX_MESSAGE: usize = 4 << 10;
+
+/// What is kept of a commit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Commit {
+    pub(super) id: ObjectId,
+    pub(super) parents: Vec<ObjectId>,
+    /// Seconds since 1970, as its committer's clock had it; its author's where that cannot be read, or else 0.
+    pub(super) committed: i64,
+    pub(super) author: String,
+    pub(super) subject: String,
+}
+
+impl Commit {
+    /// Reads the raw commit `data` (Git: `git-cat-file commit`), whose id is `id`.
+    pub(super) fn read(id: ObjectId, data: &[u8]) -> Self {
+        let mut commit =
+            Self { id, parents: Vec::new(), committed: 0, author: String::new(), subject: String::new() };
+        let (mut author, mut committer, mut latin1) = (&[][..], &[][..], false);
+        let mut rest = data;
+        let message = loop {
+            let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+            let line = &rest[..end];
+            rest = rest.get(end + 1..).unwrap_or_default();
+            if line.is_empty() {
+                break rest;
+            }
+            let value = |name: &[u8]| line.strip_prefix(name);
+            if let Some(parent) = value(b"parent ") {
+                let id: Option<ObjectId> = std::str::from_utf8(parent).ok().and_then(|id| id.parse().ok());
+                commit.parents.extend(id);
+            } else if let Some(who) = value(b"author ") {
+                author = who;
+            } else if let Some(who) = value(b"committer ") {
+                committer = who;
+            } else if let Some(name) = value(b"encoding ") {
+                latin1 = name.eq_ignore_ascii_case(b"iso-8859-1") || name.eq_ignore_ascii_case(b"latin1");
+            }
+        };
+        let name = author.split(|byte| *byte == b'<').next().unwrap_or_default();
+        commit.committed = seconds(committer).or_else(|| seconds(author)).unwrap_or_default();
+        commit.author = printable(&decode(name, latin1), MAX_AUTHOR);
+        commit.subject = subject(&decode(&message[..message.len().min(MAX_MESSAGE)], latin1));
+        commit
+    }
+}
+
+/// The time in `NAME <EMAIL> SECONDS ZONE`; one that is beyond what can be counted is the last or first that can.
+fn seconds(who: &[u8]) -> Option<i64> {
+    let after = who.iter().rposition(|byte| *byte == b'>')? + 1;
+    let text = std::str::from_utf8(&who[after..]).ok()?.split_whitespace().next()?;
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let beyond = if text.starts_with('-') { i64::MIN } else { i64::MAX };
+    Some(text.parse().unwrap_or(beyond))
+}
+
+fn decode(bytes: &[u8], latin1: bool) -> Cow<'_, str> {
+    if latin1 {
+        return bytes.iter().map(|byte| char::from(*byte)).collect();
+    }
+    String::from_utf8_lossy(bytes)
+}
+
+/// The first paragraph in one line.
+fn subject(message: &str) -> String {
+    let lines = message.trim_start().lines().map(str::trim).take_while(|line| !line.is_empty());
+    printable(&lines.collect::<Vec<_>>().join(" "), MAX_SUBJECT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    fn read(data: impl AsRef<[u8]>) -> Commit {
+        Commit::read(ID.parse().unwrap(), data.as_ref())
+    }
+
+    fn at(committer: &str) -> i64 {
+        read(format!("tree {ID}\nauthor A <a@b> 77 +0000\ncommitter {committer}\n\nx\n")).committed
+    }
+
+    #[test]
+    fn a_commit_is_read_whole() {
+        let commit = read(format!(
+            "tree {ID}\nparent {ID}\nparent {ID}\nauthor A. Writer <a@b> 5 +0200\ncommitter C <c@d> 1700000000 +0000\n\
+             gpgsig -----BEGIN\n parent {ID}\n -----END\n\nadd a thing\nand another\n\nbecause\n"
+        ));
+        assert_eq!(commit.parents.len(), 2);
+        assert_eq!((commit.author.as_str(), commit.committed), ("A. Writer", 1_700_000_000));
+        assert_eq!(commit.subject, "add a thing and another");
+    }
+
+    #[test]
+    fn absurd_dates_are_kept_as_far_as_they_can_be_counted() {
+        assert_eq!(at("C <c@d> -62135596800 +0000"), -62_135_596_800);
+        assert_eq!(at("C <c@d> 31556889864403199 +0000"), 31_556_889_864_403_199);
+        assert_eq!(at("C <c@d> 99999999999999999999999 +0000"), i64::MAX);
+        assert_eq!(at("C <c@d> -99999999999999999999999 +0000"), i64::MIN);
+        assert_eq!(at("C <c > d> 12 +0000"), 12);
+        for unreadable in ["C <c@d> yesterday +0000", "C <c@d>", "", "C <c@d> 1x +0000", "C <c@d> - +0000"] {
+            assert_eq!(at(unreadable), 77, "{unreadable}");
+        }
+        assert_eq!(read("").committed, 0);
+    }
+
+    #[test]
+    fn texts_are_one_short_line_of_printable_characters() {
+        let latin = read(b"author J\xf6rg <j@b> 1 +0000\nencoding ISO-8859-1\n\ngr\xfc\xdfe\n");
+        assert_eq!((latin.author.as_str(), latin.subject.as_str()), ("Jörg", "grüße"));
+        let broken = read(b"author J\xf6 <j@b> 1 +0000\n\n\n\n  gr\xfc\xdf\x1b[31me\r\nx\n");
+        assert_eq!(
+            (broken.author.as_str(), broken.subject.as_str()),
+            ("J\u{fffd}", "gr\u{fffd}\u{fffd} [31me x")
+        );
+        let huge = read(format!("author {0} <a@b> 1 +0000\n\n{0}", "é".repeat(1 << 20)));
+        assert_eq!((huge.author.chars().count(), huge.subject.chars().count()), (101, 201));
+        assert_eq!(read("author A <a> 1 +0000").subject, "");
+    }
+}
