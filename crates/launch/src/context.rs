@@ -13,7 +13,7 @@ use windlass_resources::repository::Sources;
 use windlass_resources::{Clients, FurtherKinds};
 use windlass_runtime::{Clock, Scope, Supervisor, SystemClock};
 use windlass_settings::Settings;
-use windlass_telemetry::{Health, Metrics};
+use windlass_telemetry::{Health, Metrics, Spans};
 
 /// The process as its operators see it.
 pub struct Context {
@@ -37,6 +37,8 @@ pub struct Context {
     pub health: Health,
     /// Where instruments are made.
     pub metrics: Metrics,
+    /// Where spans are told that have times and ids of their own.
+    pub spans: Spans,
     /// Owns every task; its token is the shutdown.
     pub supervisor: Supervisor,
     /// Tells this process apart from its replicas.
@@ -68,7 +70,7 @@ pub enum ContextError {
 }
 
 impl Context {
-    /// A context from settings, over clients that are there already.
+    /// A context from settings, over clients that are there already, whose spans are told nowhere.
     pub fn new(
         settings: Settings,
         clients: ApiClients,
@@ -108,6 +110,7 @@ impl Context {
             clock: Arc::new(SystemClock),
             health: Health::new(),
             metrics,
+            spans: Spans::nowhere(),
             supervisor: Supervisor::new(),
             replica: uuid::Uuid::new_v4().simple().to_string(),
             check_deadline,

@@ -108,12 +108,12 @@ impl Launch {
         drop(entered);
         let needs = self.needs.iter().find(|(known, _)| *known == name).map(|(_, needs)| *needs);
         let needs = needs.unwrap_or_default();
-        let metrics = telemetry.metrics();
+        let (metrics, spans) = (telemetry.metrics(), telemetry.spans());
         for notice in settings.notices() {
             tracing::info!(notice, "settings");
         }
         let ended = runtime.block_on(async {
-            let context = Arc::new(connect(settings, needs, metrics).await?);
+            let context = Arc::new(Context { spans, ..connect(settings, needs, metrics).await? });
             (needs.listeners)(&context.settings).serve(&context).await?;
             tracing::info!(operator = name, version = env!("CARGO_PKG_VERSION"), "starting");
             context.supervisor.spawn(name, operator.run(Arc::clone(&context)));
@@ -176,9 +176,11 @@ fn refused_settings(errors: &[SettingError]) -> ExitCode {
 
 fn start_telemetry(settings: &Settings, service: &str) -> Result<Telemetry, TelemetryError> {
     let operator = settings.operator();
+    let ansi = std::io::stdout().is_terminal();
     let format = match operator.log_format {
-        windlass_settings::LogFormat::Json => LogFormat::Json,
-        windlass_settings::LogFormat::Pretty => LogFormat::Pretty { ansi: std::io::stdout().is_terminal() },
+        windlass_settings::LogFormat::Pretty => LogFormat::Pretty { ansi },
+        windlass_settings::LogFormat::Auto if ansi => LogFormat::Pretty { ansi },
+        windlass_settings::LogFormat::Auto | windlass_settings::LogFormat::Json => LogFormat::Json,
     };
     Telemetry::start(&TelemetryOptions {
         // Settings take the names of the modes only; a test holds that they are the same.

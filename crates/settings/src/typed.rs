@@ -31,6 +31,8 @@ impl AuthSettings {
 /// Form of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
+    /// For a person on a terminal, JSON elsewhere.
+    Auto,
     /// One JSON object a line.
     Json,
     /// For people.
@@ -215,7 +217,11 @@ impl OperatorSettings {
             repository_api_key_file: path("repository_api_key_file"),
             repository_api_plain_http: boolean("repository_api_plain_http"),
             repository_api_audiences: value::list(text("repository_api_audiences")),
-            log_format: if text("log_format") == "pretty" { LogFormat::Pretty } else { LogFormat::Json },
+            log_format: match text("log_format") {
+                "pretty" => LogFormat::Pretty,
+                "json" => LogFormat::Json,
+                _ => LogFormat::Auto,
+            },
             log_level: string("log_level"),
             telemetry_mode: string("telemetry_mode"),
             telemetry_endpoint: string("telemetry_endpoint"),

@@ -161,6 +161,11 @@ impl Ledger {
         }
     }
 
+    /// Every UID with what is remembered of it now, in no order. Shared, not copied: it stays as it is while others record.
+    pub fn entries(&self) -> Vec<(Box<str>, Arc<Entry>)> {
+        self.inner.shards.iter().flat_map(|shard| shard.lock().entries()).collect()
+    }
+
     /// Waits until nothing can be recorded any more: somebody else writes, or the outcome of a write is not known. What is
     /// remembered here stays readable, and is not the newest any more.
     pub async fn lost(&self) -> LedgerError {

@@ -45,7 +45,7 @@ fn without_sources_every_default_is_good() {
     assert_eq!((operator.concurrent_drivers, operator.max_sync_workers, operator.max_attempts), (3, 10, 3));
     assert!(!operator.tls_insecure && operator.jobs_processing_enabled);
     assert_eq!(operator.metrics_address, "127.0.0.1:3000");
-    assert_eq!(operator.log_format, LogFormat::Json);
+    assert_eq!(operator.log_format, LogFormat::Auto);
     assert_eq!(settings.provisioning().repository_types, windlass_api::RepositoryType::ALL);
     assert_eq!(settings.provisioning().allowed_targets.len(), 3);
     assert_eq!(settings.provisioning().max_repositories, 0);
