@@ -1,10 +1,14 @@
 //! Which commits came with a revision.
 
 mod exporter_info;
+mod git;
 mod metadata;
+mod secrets;
 
 pub use exporter_info::ExporterInfo;
+pub use git::{GitChanges, GitTokens};
 pub use metadata::{MetadataChanges, annotated};
+pub use secrets::{ClusterSecrets, NoSecrets, Secrets};
 
 use std::collections::BTreeMap;
 use std::time::Duration;

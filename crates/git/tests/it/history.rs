@@ -42,7 +42,8 @@ impl Scene {
     }
 
     fn raw(&self, parents: &[Oid], committer: &str, message: &[u8]) -> Oid {
-        let parents: String = parents.iter().map(|parent| format!("parent {parent}\n")).collect();
+        let parents: Vec<_> = parents.iter().map(|parent| format!("parent {parent}\n")).collect();
+        let parents = parents.concat();
         let author = "A. Writer <a@localhost> 1600000000 +0000";
         let head = format!("tree {}\n{parents}author {author}\ncommitter {committer}\n\n", self.tree);
         let mut data = head.into_bytes();
