@@ -6,6 +6,8 @@
 //! grants. [`Flux`] is Flux's kustomize-controller beside it. [`Program`] finds or builds the programs; the
 //! `windlass-cluster` binary keeps the processes, so that nothing stays behind when whoever asked for them is killed.
 //!
+//! [`Registry`] is an OCI registry as a process, for tests that read artifacts.
+//!
 //! It knows our definitions and nothing else of ours: what runs against the cluster is the callers' business.
 
 mod certificates;
@@ -20,6 +22,7 @@ mod launch;
 mod namespace;
 mod own;
 mod programs;
+mod registry;
 mod standing;
 mod state;
 pub mod supervisor;
@@ -34,6 +37,7 @@ pub use self::launch::Options;
 pub use self::namespace::Namespace;
 pub use self::own::OwnCluster;
 pub use self::programs::{Program, Programs};
+pub use self::registry::{Registry, RegistryLogin};
 pub use self::standing::{Standing, down, status, up};
 
 /// The variable that names the folder of a running cluster that tests are to use.

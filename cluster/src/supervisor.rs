@@ -191,7 +191,7 @@ impl Children {
 }
 
 /// A command whose process the kernel kills when this one is killed, where the system has a program to ask for it.
-fn tied_to_us(program: &Path) -> Command {
+pub(crate) fn tied_to_us(program: &Path) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     match std::env::split_paths(&path).map(|folder| folder.join("setpriv")).find(|file| file.is_file()) {
         Some(setpriv) => {

@@ -19,6 +19,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("windlass-auth", 1),
     ("windlass-git", 1),
     ("windlass-lease-queue", 1),
+    ("windlass-oci", 1),
     ("windlass-runtime", 1),
     ("windlass-apiserver", 2),
     ("windlass-resources", 2),

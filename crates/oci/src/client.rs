@@ -1,0 +1,393 @@
+//! The verbs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use rand::Rng as _;
+use tokio::time::Instant;
+use url::Url;
+
+use crate::authorization::Sessions;
+use crate::challenge::Challenge;
+use crate::docker_config::Credentials;
+use crate::http::{Answer, Ask, Http, malformed};
+use crate::manifest::ACCEPT;
+use crate::repository::{is_loopback, is_tag};
+use crate::tags::{Page, next_page};
+use crate::{Digest, DockerChain, DockerConfig, Manifest, OciError, Reference, Repository, Tags};
+
+/// Bytes that are read of an answer that is an error.
+const MAX_REFUSAL: u64 = 16 << 10;
+
+/// What a [`Client`] works under.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// Where [`Login::Chain`] finds credentials.
+    pub chain: Arc<DockerChain>,
+    /// Registries (`host` or `host:port`) that may be spoken to without TLS, beside those on this machine; `*` is all.
+    pub insecure: Vec<String>,
+    /// How much is accepted.
+    pub limits: Limits,
+    /// How long is waited.
+    pub deadlines: Deadlines,
+    /// How often is tried.
+    pub retries: Retries,
+    /// Requests at a time. 16.
+    pub concurrency: usize,
+    /// PEM certificates that are trusted beside the system's.
+    pub ca_bundle: Option<PathBuf>,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            chain: Arc::new(DockerChain::from_environment()),
+            insecure: Vec::new(),
+            limits: Limits::default(),
+            deadlines: Deadlines::default(),
+            retries: Retries::default(),
+            concurrency: 16,
+            ca_bundle: None,
+        }
+    }
+}
+
+/// How much of a registry's answers is accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a manifest; registries accept 4 MiB.
+    pub manifest_bytes: u64,
+    /// Bytes of one page of tags. 1 MiB.
+    pub page_bytes: u64,
+    /// Tags of one page, as it is asked for. 1,000.
+    pub page_tags: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { manifest_bytes: 4 << 20, page_bytes: 1 << 20, page_tags: 1_000 }
+    }
+}
+
+/// How long a registry may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Until a connection is made, TLS included. 10 s.
+    pub connect: Duration,
+    /// Between two pieces of an answer, the first included. 10 s.
+    pub read: Duration,
+    /// One call with its token dance, redirects and retries. 30 s.
+    pub total: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            read: Duration::from_secs(10),
+            total: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How a call that failed is tried again: after `Retry-After` where the registry says, else after `first`, then three
+/// times as long, a tenth more or less.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retries {
+    /// Tries in all. 3.
+    pub tries: u32,
+    /// Before the second. 1 s.
+    pub first: Duration,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self { tries: 3, first: Duration::from_secs(1) }
+    }
+}
+
+/// Whose credentials a call uses.
+#[derive(Clone, Debug)]
+pub enum Login {
+    /// Docker's chain; nobody's where it has none for the registry.
+    Chain,
+    /// Those of a pull secret, whose helper programs are not run.
+    Secret(Arc<DockerConfig>),
+    /// Nobody's.
+    Anonymous,
+}
+
+impl Login {
+    fn fingerprint(&self) -> [u8; 32] {
+        match self {
+            Self::Chain => [1; 32],
+            Self::Anonymous => [0; 32],
+            Self::Secret(config) => config.fingerprint,
+        }
+    }
+}
+
+/// Access to registries. Cheap to clone; clones share connections, tokens and the bound on requests.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: ClientConfig,
+    http: Http,
+    sessions: Sessions,
+}
+
+/// What the requests of one call share.
+struct Call<'a> {
+    repository: &'a Repository,
+    login: &'a Login,
+    what: String,
+    until: Instant,
+}
+
+/// A whole answer.
+struct Fetched {
+    content: Bytes,
+    /// Who answered.
+    host: String,
+    headers: HeaderMap,
+}
+
+impl Client {
+    /// Access under `config`. Nothing is sent.
+    ///
+    /// # Errors
+    /// [`OciError::SetUp`] for a bundle of certificates that cannot be read.
+    pub fn new(config: ClientConfig) -> Result<Self, OciError> {
+        let http = Http::new(config.deadlines.clone(), config.concurrency, config.ca_bundle.as_deref())?;
+        Ok(Self { shared: Arc::new(Shared { config, http, sessions: Sessions::default() }) })
+    }
+
+    /// HTTP requests sent so far, token services' and redirects' included.
+    pub fn request_count(&self) -> u64 {
+        self.shared.http.sent()
+    }
+
+    /// The manifest that a digest or tag names. Its bytes are verified.
+    pub async fn manifest(
+        &self,
+        repository: &Repository,
+        login: &Login,
+        reference: &Reference,
+    ) -> Result<Manifest, OciError> {
+        let url = repository.url(&format!("manifests/{}", checked(reference)?));
+        let call = self.call(repository, login, format!("manifest {reference} of {repository}"));
+        let limit = self.shared.config.limits.manifest_bytes;
+        let Fetched { content, host, headers } = self.fetch(&call, &url, Some(ACCEPT), limit).await?;
+        let wrong = |found: Digest| OciError::WrongDigest {
+            host: host.clone(),
+            what: call.what.clone(),
+            found: found.to_string(),
+        };
+        let digest = match reference {
+            Reference::Digest(digest) => digest.clone(),
+            // By whatever algorithm the registry files it under.
+            Reference::Tag(_) => {
+                let named = headers.get("docker-content-digest").and_then(|digest| digest.to_str().ok());
+                named.and_then(|digest| digest.parse().ok()).unwrap_or_else(|| Digest::of(&content))
+            }
+        };
+        digest.verify(&content).map_err(wrong)?;
+        Manifest::read(digest, &content).map_err(|detail| malformed(&host, &call.what, &detail))
+    }
+
+    /// A blob of at most `max` bytes, verified. One that is larger costs no more than its head.
+    pub async fn blob(
+        &self,
+        repository: &Repository,
+        login: &Login,
+        digest: &Digest,
+        max: u64,
+    ) -> Result<Bytes, OciError> {
+        let url = repository.url(&format!("blobs/{digest}"));
+        let call = self.call(repository, login, format!("blob {digest} of {repository}"));
+        let Fetched { content, host, .. } = self.fetch(&call, &url, None, max).await?;
+        digest.verify(&content).map_err(|found| OciError::WrongDigest {
+            host,
+            what: call.what.clone(),
+            found: found.to_string(),
+        })?;
+        Ok(content)
+    }
+
+    /// The first `max` tags or more, whole pages of them. What is no tag is left out.
+    pub async fn tags(&self, repository: &Repository, login: &Login, max: usize) -> Result<Tags, OciError> {
+        let Limits { page_bytes, page_tags, .. } = self.shared.config.limits;
+        let mut found = Tags::default();
+        let mut url = repository.url("tags/list");
+        url.query_pairs_mut().append_pair("n", &page_tags.to_string());
+        let pages = max.div_ceil(page_tags.max(1)).max(1);
+        for _ in 0..pages {
+            let call = self.call(repository, login, format!("tags of {repository}"));
+            let Fetched { content, host, headers } = self.fetch(&call, &url, None, page_bytes).await?;
+            let page: Page = serde_json::from_slice(&content)
+                .map_err(|error| malformed(&host, &call.what, &error.to_string()))?;
+            found.tags.extend(page.tags.unwrap_or_default().into_iter().filter(|tag| is_tag(tag)));
+            match next_page(&url, &headers) {
+                Some(next) => url = next,
+                None => {
+                    found.complete = true;
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn call<'a>(&self, repository: &'a Repository, login: &'a Login, what: String) -> Call<'a> {
+        let until = Instant::now() + self.shared.config.deadlines.total;
+        Call { repository, login, what, until }
+    }
+
+    /// Gets a whole answer of at most `max` bytes; tries until it works, cannot, or time is up.
+    async fn fetch(
+        &self,
+        call: &Call<'_>,
+        url: &Url,
+        accept: Option<&'static str>,
+        max: u64,
+    ) -> Result<Fetched, OciError> {
+        let Retries { tries, first } = self.shared.config.retries;
+        let (mut pause, mut tried) = (first, 1);
+        loop {
+            let error = match self.fetch_once(call, url, accept, max).await {
+                Ok(fetched) => return Ok(fetched),
+                Err(error) => error,
+            };
+            if !error.is_transient() || tried >= tries {
+                return Err(error);
+            }
+            let jitter = rand::rng().random_range(0.9..=1.1);
+            let wait = error.retry_after().unwrap_or_else(|| pause.mul_f64(jitter));
+            if Instant::now() + wait >= call.until {
+                return Err(error);
+            }
+            tracing::debug!(what = call.what, ?wait, %error, "trying again");
+            tokio::time::sleep(wait).await;
+            pause *= 3;
+            tried += 1;
+        }
+    }
+
+    async fn fetch_once(
+        &self,
+        call: &Call<'_>,
+        url: &Url,
+        accept: Option<&'static str>,
+        max: u64,
+    ) -> Result<Fetched, OciError> {
+        let answer = self.get(call, url, accept).await?;
+        let (host, headers) = (answer.host().to_owned(), answer.headers().clone());
+        Ok(Fetched { content: answer.body(max).await?, host, headers })
+    }
+
+    /// Sends one request, and logs in where the registry wants it.
+    async fn get(
+        &self,
+        call: &Call<'_>,
+        url: &Url,
+        accept: Option<&'static str>,
+    ) -> Result<Answer, OciError> {
+        self.check_insecure(call.repository)?;
+        let Shared { http, sessions, .. } = &*self.shared;
+        let session = sessions.of((call.repository.clone(), call.login.fingerprint()));
+        let (mut header, turn) = {
+            let mut session = session.lock().await;
+            let header = if session.is_stale() {
+                let credentials = self.credentials(call).await?;
+                Some(session.log_in(http, call.repository, &credentials, call.until).await?)
+            } else {
+                session.header()
+            };
+            (header, session.turn)
+        };
+        for last in [false, true] {
+            let ask = Ask {
+                what: &call.what,
+                url: url.clone(),
+                accept,
+                authorization: header.as_ref(),
+                form: None,
+                plain: call.repository.is_insecure(),
+                until: call.until,
+            };
+            let answer = http.send(ask).await?.judged()?;
+            if answer.status() != StatusCode::UNAUTHORIZED {
+                return Ok(answer);
+            }
+            let offers = answer.headers().get_all(http::header::WWW_AUTHENTICATE);
+            let challenge = Challenge::of(offers.iter().filter_map(|offer| offer.to_str().ok()));
+            // Read to its end, so that the connection is used again; its place among the requests is given back.
+            let _ = answer.body(MAX_REFUSAL).await;
+            let mut session = session.lock().await;
+            if last {
+                session.forget();
+                break;
+            }
+            let Some(challenge) = challenge else { break };
+            if session.turn == turn {
+                session.challenged(challenge);
+            }
+            // Another may have logged in meanwhile.
+            header = match session.header() {
+                Some(header) => Some(header),
+                None => {
+                    let credentials = self.credentials(call).await?;
+                    Some(session.log_in(http, call.repository, &credentials, call.until).await?)
+                }
+            };
+        }
+        let (host, what) = (call.repository.registry(), call.what.clone());
+        Err(OciError::Unauthorized { host, what, sent: header.is_some() })
+    }
+
+    async fn credentials(&self, call: &Call<'_>) -> Result<Credentials, OciError> {
+        match call.login {
+            Login::Chain => self.shared.config.chain.credentials(call.repository).await,
+            Login::Secret(config) => {
+                Ok(config.credentials(call.repository).cloned().unwrap_or(Credentials::Anonymous))
+            }
+            Login::Anonymous => Ok(Credentials::Anonymous),
+        }
+    }
+
+    fn check_insecure(&self, repository: &Repository) -> Result<(), OciError> {
+        let registry = repository.registry();
+        let allowed = |entry: &String| {
+            entry == "*" || *entry == registry || Some(entry.as_str()) == repository.base().host_str()
+        };
+        if !repository.is_insecure()
+            || is_loopback(repository.base())
+            || self.shared.config.insecure.iter().any(allowed)
+        {
+            return Ok(());
+        }
+        let detail = format!(
+            "the source asks for a connection without TLS (spec.insecure), and {registry} is not among the registries \
+             where that is allowed"
+        );
+        Err(OciError::Refused { url: format!("http://{repository}"), detail })
+    }
+}
+
+/// A tag that may stand in a URL.
+fn checked(reference: &Reference) -> Result<&Reference, OciError> {
+    match reference {
+        Reference::Tag(tag) if !is_tag(tag) => Err(OciError::Invalid {
+            text: crate::error::printable(tag, 160),
+            what: "tag",
+            detail: "expected letters, digits, dots, dashes and underscores".into(),
+        }),
+        good => Ok(good),
+    }
+}
