@@ -9,6 +9,7 @@
 //! - [`objects`] are Flux's, as far as they are read; [`standing`] says what they say: which revision was applied when.
 //! - [`changes`] answers which commits a revision brought: from Git, from a registry, from GitHub, from metadata.
 //! - [`measure`] turns the two into observations.
+//! - [`Teller`] tells of it: log lines, and traces with the times at which things happened.
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
@@ -25,6 +26,7 @@ mod operator;
 pub mod options;
 mod revision;
 mod source;
+mod tell;
 
 pub use facts::{SourceFacts, Standing, Step, source_of, standing};
 pub use measure::{CommitOutcome, Measured, MeasuredCommit, measure};
@@ -32,3 +34,4 @@ pub use metrics::Instrument;
 pub use operator::{CommitTracker, FLUX_COMMIT_TRACKER, configure, register};
 pub use revision::{Algorithm, ParseRevisionError, Revision};
 pub use source::{SourceKey, SourceKind};
+pub use tell::{Failure, Measurement, Teller, Worked};

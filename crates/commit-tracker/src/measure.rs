@@ -30,6 +30,12 @@ pub struct Measured {
     pub ready: Option<Timestamp>,
     /// `ready` is not known exactly.
     pub estimated: bool,
+    /// When the source had the revision, as far as it was reckoned with.
+    pub seen: Option<Timestamp>,
+    /// When it was fetched, likewise.
+    pub fetched: Option<Timestamp>,
+    /// When it was applied, likewise.
+    pub applied: Option<Timestamp>,
 }
 
 /// A commit and what was measured of it.
@@ -71,15 +77,17 @@ pub fn measure(
     // An artifact that was made anew after all this says nothing of when it was made first.
     let seen = source.and_then(|source| source.seen(&step.revision));
     let seen = seen.filter(|seen| seconds(*seen, step.fetched.unwrap_or(ready)).is_some());
-    let mut measured = Measured { ready: Some(ready), estimated, ..Measured::default() };
+    // What is known of another run is not of this one.
+    let of_run = |time: Option<Timestamp>| time.filter(|_| ready == step.ready);
+    let (fetched, applied) = (of_run(step.fetched), of_run(step.applied));
+    let mut measured =
+        Measured { ready: Some(ready), estimated, seen, fetched, applied, ..Measured::default() };
     for commit in &changes.commits {
         measured.commit(commit, changes, ready, seen, since);
     }
     let is_baseline =
         measured.counted == 0 && (measured.baseline > 0 || (since.is_some() && measured.skewed == 0));
     if !is_baseline {
-        let from_start = ready == step.ready;
-        let (fetched, applied) = (step.fetched.filter(|_| from_start), step.applied.filter(|_| from_start));
         let health = Some(ready).filter(|_| step.health_checked);
         measured.observe(Instrument::Reconcile, changes.exported, Some(ready));
         measured.observe(Instrument::StageFetch, seen, fetched);
@@ -147,7 +155,7 @@ impl Measured {
 }
 
 /// The time between two points in seconds; none where the second lies before the first.
-fn seconds(from: Timestamp, to: Timestamp) -> Option<f64> {
+pub(crate) fn seconds(from: Timestamp, to: Timestamp) -> Option<f64> {
     let between = to.duration_since(from);
     (between > -RESOLUTION).then(|| between.as_secs_f64().max(0.0))
 }

@@ -1,0 +1,87 @@
+//! The log lines, with the original's keys. Durations are numbers of seconds.
+
+use windlass_runtime::ObjectKey;
+use windlass_telemetry::ErrorChain;
+
+use super::{Failure, LOGGER, Measurement};
+use crate::measure::{CommitOutcome, MeasuredCommit};
+
+/// A line a commit, and one for the revision.
+pub(super) fn measured(of: &Measurement<'_>) {
+    let Measurement { standing, step, changes, measured, .. } = of;
+    let ObjectKey { namespace, name } = &standing.key;
+    for commit in &measured.commits {
+        match commit.outcome {
+            CommitOutcome::Counted => counted(&standing.key, commit),
+            CommitOutcome::Skewed => skewed(&standing.key, commit),
+            // Nobody counts it, and there may be a whole history of them.
+            CommitOutcome::Baseline => {}
+        }
+    }
+    if changes.commits.is_empty() && changes.exported_as.is_some() {
+        tracing::warn!(
+            logger = LOGGER,
+            name,
+            namespace,
+            kustomization.revision = %step.revision,
+            "exporter-info contains no deployment-tools commits"
+        );
+    }
+    tracing::info!(
+        logger = LOGGER,
+        name,
+        namespace,
+        kustomization.revision = %step.revision,
+        commits.counted = measured.counted,
+        commits.baseline = measured.baseline,
+        commits.skewed = measured.skewed,
+        stages.skewed = measured.skewed_stages,
+        ready = %measured.ready.unwrap_or(step.ready),
+        estimated = measured.estimated,
+        rewritten = changes.rewritten,
+        truncated = changes.truncated,
+        "successfully processed kustomization event"
+    );
+}
+
+/// The only place where a commit's hash meets its number.
+fn counted(ObjectKey { namespace, name }: &ObjectKey, of: &MeasuredCommit) {
+    let to_apply = of.export.map(|export| of.end_to_end - export);
+    tracing::info!(
+        logger = LOGGER,
+        name,
+        namespace,
+        repo.deployment_tools.hash = of.commit.id,
+        repo.deployment_tools.time = %of.commit.merged,
+        duration.e2e_deployment_tools_commit_to_flux_apply_seconds = of.end_to_end,
+        duration.deployment_tools_commit_to_kube_manifests_commit_seconds = of.export,
+        duration.kube_manifests_commit_to_flux_apply_seconds = to_apply,
+        "calculated deployment times"
+    );
+}
+
+fn skewed(ObjectKey { namespace, name }: &ObjectKey, of: &MeasuredCommit) {
+    tracing::warn!(
+        logger = LOGGER,
+        name,
+        namespace,
+        repo.deployment_tools.hash = of.commit.id,
+        repo.deployment_tools.time = %of.commit.merged,
+        duration.e2e_deployment_tools_commit_to_flux_apply_seconds = of.end_to_end,
+        "by the clocks the commit was applied before it was merged, it is not counted"
+    );
+}
+
+/// One line, with what has to change.
+pub(super) fn failed(of: &Failure<'_>) {
+    let Failure { standing, step, error, .. } = of;
+    tracing::error!(
+        logger = LOGGER,
+        name = standing.key.name,
+        namespace = standing.key.namespace,
+        kustomization.revision = %step.revision,
+        problem = error.problem.name(),
+        error = %ErrorChain(*error),
+        "the revision's commits cannot be found; it is tried again when the Kustomization or its source changes"
+    );
+}
