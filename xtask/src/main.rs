@@ -5,6 +5,7 @@ mod bench;
 mod ci;
 mod codegen;
 mod dev;
+mod github_schema;
 mod kube;
 mod peers;
 mod shell;
@@ -36,6 +37,8 @@ enum Task {
     Bench(bench::Args),
     /// Install or build the programs that the end-to-end tests talk to, where they are missing.
     Peers,
+    /// Cut the operations that the stand-in of GitHub answers out of GitHub's published description; needs npm.
+    GithubSchema,
     /// Start, end or look at a real Kubernetes control plane on this machine.
     Kube(kube::Args),
 }
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Task::Dev(args) => dev::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Peers => peers::install(),
+        Task::GithubSchema => github_schema::run(),
         Task::Kube(args) => kube::run(&args),
     };
     match ended {

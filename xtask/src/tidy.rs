@@ -18,6 +18,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("windlass-telemetry", 0),
     ("windlass-auth", 1),
     ("windlass-git", 1),
+    ("windlass-github", 1),
     ("windlass-lease-queue", 1),
     ("windlass-oci", 1),
     ("windlass-runtime", 1),
@@ -35,6 +36,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("windlass-cluster", 6),
     ("windlass-conformance", 6),
     ("windlass-e2e", 6),
+    ("windlass-github-stand-in", 6),
     ("windlass-otlp-receiver", 6),
     ("xtask", 6),
 ];

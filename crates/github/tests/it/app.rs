@@ -1,0 +1,123 @@
+//! Apps: claims, tokens, and what happens when they end.
+
+use std::time::Duration;
+
+use secrecy::{ExposeSecret as _, SecretString};
+use windlass_github::{App, Credentials, GithubError, GivenCredentials};
+use windlass_github_stand_in::{Fault, StandIn};
+
+use crate::{at, client, manifests, stand_in};
+
+const INFO: &str = "exporter-info.json";
+
+fn installed(stand_in: &StandIn) -> Credentials {
+    let app = stand_in.install_app("12345", 67);
+    Credentials::App(App::new(&app.id, &app.installation.to_string(), &app.private_key).unwrap())
+}
+
+/// A private repository with one export.
+fn export(stand_in: &StandIn) -> String {
+    let repository = stand_in.repository("grafana/kube-manifests").private();
+    repository.push("export", at("2026-03-04T09:15:00Z"), &[(INFO, Some(b"{}"))])
+}
+
+#[tokio::test]
+async fn an_app_reads_a_private_repository_with_one_token() {
+    let stand_in = stand_in().await;
+    let sha = export(&stand_in);
+    let github = client(&stand_in, installed(&stand_in));
+    for _ in 0..5 {
+        github.file(&manifests(), INFO, &sha).await.unwrap();
+        github.commit(&manifests(), &sha).await.unwrap();
+    }
+    assert_eq!(stand_in.minted(), 1);
+    assert_eq!(stand_in.requests()[0], "POST /app/installations/67/access_tokens 201");
+}
+
+#[tokio::test]
+async fn many_at_once_mint_one_token() {
+    let stand_in = stand_in().await;
+    let repository = stand_in.repository("grafana/kube-manifests").private();
+    let github = client(&stand_in, installed(&stand_in));
+    let commits: Vec<_> =
+        (0..50).map(|n| repository.push(&format!("commit {n}"), at("2026-03-04T09:15:00Z"), &[])).collect();
+    let name = manifests();
+    let all = futures::future::join_all(commits.iter().map(|sha| github.commit(&name, sha))).await;
+    assert!(all.iter().all(Result::is_ok));
+    assert_eq!((stand_in.minted(), stand_in.requests().len()), (1, 51));
+}
+
+#[tokio::test]
+async fn a_token_is_replaced_before_it_ends() {
+    let stand_in = stand_in().await;
+    let sha = export(&stand_in);
+    let github = client(&stand_in, installed(&stand_in));
+    github.commit(&manifests(), &sha).await.unwrap();
+    for (minutes, minted) in [(50, 1), (6, 2), (50, 2), (6, 3)] {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_mins(minutes)).await;
+        tokio::time::resume();
+        github.commit(&manifests(), &sha).await.unwrap();
+        assert_eq!(stand_in.minted(), minted, "after another {minutes} minutes");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_was_revoked_is_replaced_once() {
+    let stand_in = stand_in().await;
+    let sha = export(&stand_in);
+    let github = client(&stand_in, installed(&stand_in));
+    github.file(&manifests(), INFO, &sha).await.unwrap();
+    stand_in.revoke_app_tokens();
+    github.file(&manifests(), INFO, &sha).await.unwrap();
+    assert_eq!(stand_in.minted(), 2);
+
+    stand_in.fail("contents", 2, Fault::Status(401));
+    let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
+    assert!(matches!(error, GithubError::Unauthorized { .. }), "{error}");
+    assert_eq!(stand_in.minted(), 3);
+}
+
+#[tokio::test]
+async fn an_app_that_is_refused_says_so_and_is_not_tried_over_and_over() {
+    let stand_in = stand_in().await;
+    let sha = export(&stand_in);
+    let app = stand_in.install_app("12345", 67);
+    for (id, installation, expected) in [("999", "67", "refuses the App"), ("12345", "68", "not found")] {
+        let before = stand_in.requests().len();
+        let wrong = Credentials::App(App::new(id, installation, &app.private_key).unwrap());
+        let github = client(&stand_in, wrong);
+        for _ in 0..5 {
+            let error = github.commit(&manifests(), &sha).await.unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+            assert!(!error.is_transient());
+        }
+        assert_eq!(stand_in.requests().len() - before, 1);
+    }
+}
+
+#[tokio::test]
+async fn minting_is_tried_again_when_the_server_fails() {
+    let stand_in = stand_in().await;
+    let sha = export(&stand_in);
+    let github = client(&stand_in, installed(&stand_in));
+    stand_in.fail("access_tokens", 2, Fault::Status(502));
+    github.commit(&manifests(), &sha).await.unwrap();
+    assert_eq!((stand_in.minted(), stand_in.requests().len()), (3, 4));
+}
+
+#[tokio::test]
+async fn a_key_from_a_variable_may_have_its_line_ends_escaped() {
+    let stand_in = stand_in().await;
+    let sha = export(&stand_in);
+    let app = stand_in.install_app("Iv1.8a61f9b3a7aba766", 67);
+    let escaped = app.private_key.expose_secret().trim().replace('\n', "\\n");
+    let given = GivenCredentials {
+        app_id: Some(app.id),
+        app_private_key: Some(SecretString::from(escaped)),
+        app_installation_id: Some("67".to_owned()),
+        token: None,
+    };
+    let github = client(&stand_in, given.chosen().unwrap());
+    github.commit(&manifests(), &sha).await.unwrap();
+}

@@ -1,0 +1,236 @@
+//! Refusals, limits, failures of the server and of the way to it.
+
+use std::time::{Duration, Instant};
+
+use windlass_github::{Credentials, Deadlines, Github, GithubError, Options, Retries};
+use windlass_github_stand_in::{Fault, Repository, StandIn};
+
+use crate::{at, client, manifests, options, secret, stand_in, token};
+
+const INFO: &str = "exporter-info.json";
+
+fn export(stand_in: &StandIn) -> (Repository, String) {
+    let repository = stand_in.repository("grafana/kube-manifests");
+    let sha = repository.push("export", at("2026-03-04T09:15:00Z"), &[(INFO, Some(b"{\"a\": 1}"))]);
+    (repository, sha)
+}
+
+#[tokio::test]
+async fn a_failing_server_is_asked_five_times() {
+    let stand_in = stand_in().await;
+    let (_, sha) = export(&stand_in);
+    let github = client(&stand_in, Credentials::Anonymous);
+
+    stand_in.fail(INFO, 5, Fault::Status(500));
+    let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
+    assert!(matches!(error, GithubError::Unavailable { status: 500, .. }), "{error}");
+    assert_eq!(stand_in.requests().len(), 5);
+
+    stand_in.fail(INFO, 4, Fault::Status(503));
+    assert_eq!(github.file(&manifests(), INFO, &sha).await.unwrap(), "{\"a\": 1}");
+    assert_eq!(stand_in.requests().len(), 10);
+}
+
+#[tokio::test]
+async fn a_wait_that_would_pass_the_deadline_is_not_begun() {
+    let stand_in = stand_in().await;
+    let (_, sha) = export(&stand_in);
+    let retries = Retries { times: 4, first: Duration::from_mins(10), longest: Duration::from_mins(10) };
+    let patient = Options { retries, ..options(&stand_in, Credentials::Anonymous) };
+    let github = Github::new(patient).unwrap();
+    stand_in.fail(INFO, 9, Fault::Status(500));
+    let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
+    assert!(matches!(error, GithubError::Unavailable { .. }), "{error}");
+    assert_eq!(stand_in.requests().len(), 1);
+
+    stand_in.heal();
+    let github = client(&stand_in, Credentials::Anonymous);
+    stand_in.fail(INFO, 9, Fault::StatusRetryAfter(503, Duration::from_mins(5)));
+    let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(Duration::from_mins(5)));
+    assert_eq!(stand_in.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_left_at_the_deadline() {
+    let stand_in = stand_in().await;
+    let (_, sha) = export(&stand_in);
+    let deadlines = Deadlines { total: Duration::from_millis(200), ..Deadlines::default() };
+    let hasty = Options { deadlines, ..options(&stand_in, Credentials::Anonymous) };
+    let github = Github::new(hasty).unwrap();
+    stand_in.fail(INFO, 9, Fault::Silent);
+    let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
+    assert!(matches!(error, GithubError::Timeout { .. }) && error.is_transient(), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_unreachable() {
+    let stand_in = stand_in().await;
+    let options = options(&stand_in, Credentials::Anonymous);
+    drop(stand_in);
+    let unused = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let api = format!("http://{}", unused.local_addr().unwrap());
+    drop(unused);
+    let github = Github::new(Options { api, ..options }).unwrap();
+    let error = github.commit(&manifests(), "a").await.unwrap_err();
+    assert!(matches!(error, GithubError::Unreachable { .. }) && error.is_transient(), "{error}");
+    assert_eq!(github.sent(), 5);
+}
+
+#[tokio::test]
+async fn a_used_up_limit_is_waited_for_without_asking() {
+    let stand_in = stand_in().await;
+    let (_, sha) = export(&stand_in);
+    let github = client(&stand_in, token(&stand_in));
+
+    stand_in.fail(INFO, 1, Fault::LimitUsedUp(Duration::from_mins(20)));
+    let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
+    let wait = error.retry_after().unwrap_or_default();
+    assert!(matches!(error, GithubError::RateLimited { .. }), "{error}");
+    assert!(wait > Duration::from_mins(19) && wait < Duration::from_mins(21), "{wait:?}");
+    for _ in 0..10 {
+        let error = github.commit(&manifests(), &sha).await.unwrap_err();
+        assert!(matches!(error, GithubError::RateLimited { .. }), "{error}");
+    }
+    assert_eq!(stand_in.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_secondary_limit_is_waited_for_and_then_over() {
+    let stand_in = stand_in().await;
+    let (_, sha) = export(&stand_in);
+    for (fault, wait) in [
+        (Fault::SecondaryLimit(Some(Duration::from_secs(90))), 90),
+        (Fault::SecondaryLimit(None), 60),
+        (Fault::StatusRetryAfter(429, Duration::from_secs(30)), 30),
+        (Fault::Status(429), 60),
+    ] {
+        let github = client(&stand_in, Credentials::Anonymous);
+        stand_in.fail(INFO, 1, fault.clone());
+        let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(wait)), "{fault:?}: {error}");
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(wait + 1)).await;
+        tokio::time::resume();
+        github.file(&manifests(), INFO, &sha).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_still_holds_is_answered_while_the_limit_is_used_up() {
+    let stand_in = stand_in().await;
+    stand_in.let_answers_live(Duration::from_mins(1));
+    let (_, sha) = export(&stand_in);
+    let github = client(&stand_in, Credentials::Anonymous);
+    github.file(&manifests(), INFO, &sha).await.unwrap();
+    stand_in.fail("git/commits", 1, Fault::LimitUsedUp(Duration::from_mins(20)));
+    github.commit(&manifests(), &sha).await.unwrap_err();
+    github.file(&manifests(), INFO, &sha).await.unwrap();
+}
+
+#[tokio::test]
+async fn refusals_are_told_apart_and_hint_at_what_to_do() {
+    let stand_in = stand_in().await;
+    let (repository, sha) = export(&stand_in);
+    let _private = repository.clone().private();
+
+    let nobody = client(&stand_in, Credentials::Anonymous);
+    let error = nobody.commit(&manifests(), &sha).await.unwrap_err();
+    assert!(matches!(error, GithubError::NotFound { .. }), "{error}");
+    assert!(error.to_string().contains("if the repository is private, give a token"), "{error}");
+
+    let stranger = client(&stand_in, Credentials::Token(secret("ghp_wr0ng")));
+    let error = stranger.commit(&manifests(), &sha).await.unwrap_err();
+    assert!(matches!(error, GithubError::Unauthorized { .. }), "{error}");
+    assert!(!format!("{error} {error:?}").contains("ghp_wr0ng"), "{error:?}");
+
+    let known = client(&stand_in, token(&stand_in));
+    let error = known.file(&"grafana/secrets".parse().unwrap(), INFO, &sha).await.unwrap_err();
+    assert!(error.to_string().contains("could be private: may the token read it?"), "{error}");
+    stand_in.fail(INFO, 1, Fault::Status(403));
+    let error = known.file(&manifests(), INFO, &sha).await.unwrap_err();
+    assert!(matches!(error, GithubError::Forbidden { .. }) && !error.is_transient(), "{error}");
+    let error = known.commit(&"grafana/empty".parse().unwrap(), &sha).await.unwrap_err();
+    assert!(matches!(error, GithubError::NotFound { .. }), "{error}");
+    let _empty = stand_in.repository("grafana/empty");
+    let error = known.commit(&"grafana/empty".parse().unwrap(), &sha).await.unwrap_err();
+    assert!(matches!(error, GithubError::NoSuchCommit { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_body_that_ends_early_is_neither_believed_nor_kept() {
+    let stand_in = stand_in().await;
+    let (_, sha) = export(&stand_in);
+    let github = client(&stand_in, Credentials::Anonymous);
+    stand_in.fail(INFO, 5, Fault::Truncated);
+    let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
+    assert!(matches!(error, GithubError::Unreachable { .. }), "{error}");
+    assert_eq!(github.file(&manifests(), INFO, &sha).await.unwrap(), "{\"a\": 1}");
+}
+
+#[tokio::test]
+async fn content_that_is_not_the_files_is_refused() {
+    let stand_in = stand_in().await;
+    let (_, sha) = export(&stand_in);
+    for (fault, expected) in [
+        (Fault::WrongBase64, "no base64"),
+        (Fault::OtherContent, "are not object"),
+        (Fault::NoJson, "makes no sense"),
+    ] {
+        let github = client(&stand_in, Credentials::Anonymous);
+        stand_in.fail(INFO, 1, fault);
+        let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
+        assert!(matches!(error, GithubError::Malformed { .. }), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_cut_off() {
+    let stand_in = stand_in().await;
+    let (_, sha) = export(&stand_in);
+    let github = client(&stand_in, Credentials::Anonymous);
+    stand_in.fail(INFO, 1, Fault::Huge(1 << 30));
+    let begin = Instant::now();
+    let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
+    assert!(matches!(error, GithubError::TooLarge { .. }), "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(25), "the whole answer was read");
+}
+
+#[tokio::test]
+async fn redirects_are_followed_within_the_origin_only() {
+    let stand_in = stand_in().await;
+    let elsewhere = crate::stand_in().await;
+    let (_, sha) = export(&stand_in);
+    export(&elsewhere);
+    let github = client(&stand_in, token(&stand_in));
+
+    let renamed = format!("{}/repos/grafana/kube-manifests/git/commits/{sha}", stand_in.api());
+    stand_in.fail("old/name", 1, Fault::Redirect(renamed));
+    stand_in.repository("old/name").push("x", at("2026-03-04T09:15:00Z"), &[]);
+    github.commit(&"old/name".parse().unwrap(), &sha).await.unwrap();
+
+    let away = format!("{}/repos/grafana/kube-manifests/git/commits/{sha}", elsewhere.api());
+    stand_in.fail("git/commits", 1, Fault::Redirect(away));
+    let error = github.commit(&manifests(), &sha).await.unwrap_err();
+    assert!(error.to_string().contains("redirects to another origin"), "{error}");
+    assert_eq!(elsewhere.requests(), Vec::<String>::new());
+}
+
+#[test]
+fn an_api_that_would_show_the_token_is_refused() {
+    for api in [
+        "http://github.example.org/api/v3",
+        "https://user:s3cret@github.example.org",
+        "https://github.example.org/?token=s3cret",
+        "ftp://github.example.org",
+        "github.example.org",
+        "",
+    ] {
+        let error = Github::new(Options { api: api.to_owned(), ..Options::new(Credentials::Anonymous) })
+            .err()
+            .expect("a refusal")
+            .to_string();
+        assert!(error.contains("write https://") && !error.contains("s3cret"), "{api}: {error}");
+    }
+}

@@ -1,0 +1,47 @@
+//! The client of GitHub's API against the stand-in, on a socket.
+
+mod app;
+mod failures;
+mod reading;
+
+use std::time::Duration;
+
+use secrecy::SecretString;
+use windlass_github::{Credentials, Deadlines, Github, Options, RepositoryName, Retries};
+use windlass_github_stand_in::StandIn;
+
+/// A client of `stand_in` that tries again at once.
+fn client(stand_in: &StandIn, credentials: Credentials) -> Github {
+    Github::new(options(stand_in, credentials)).expect("a client")
+}
+
+fn options(stand_in: &StandIn, credentials: Credentials) -> Options {
+    Options {
+        api: stand_in.api().to_owned(),
+        retries: Retries { times: 4, first: Duration::from_millis(1), longest: Duration::from_millis(4) },
+        deadlines: Deadlines { total: Duration::from_secs(30), ..Deadlines::default() },
+        ..Options::new(credentials)
+    }
+}
+
+fn token(stand_in: &StandIn) -> Credentials {
+    let token = secret("ghp_a_t0ken");
+    stand_in.allow_token(&token);
+    Credentials::Token(token)
+}
+
+fn secret(text: &str) -> SecretString {
+    SecretString::from(text.to_owned())
+}
+
+fn manifests() -> RepositoryName {
+    "grafana/kube-manifests".parse().expect("a name")
+}
+
+fn at(text: &str) -> jiff::Timestamp {
+    text.parse().expect("a time")
+}
+
+async fn stand_in() -> StandIn {
+    StandIn::start().await.expect("a free port")
+}

@@ -1,0 +1,37 @@
+//! What goes wrong on demand.
+
+use std::time::Duration;
+
+/// A failure of GitHub, or of the way to it.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// This status, with GitHub's error body.
+    Status(u16),
+    /// This status and `Retry-After`.
+    StatusRetryAfter(u16, Duration),
+    /// The rate limit is used up; it is counted anew after this time.
+    LimitUsedUp(Duration),
+    /// A secondary rate limit: 403, with `Retry-After` if there is a time.
+    SecondaryLimit(Option<Duration>),
+    /// The body ends early.
+    Truncated,
+    /// The file's content is no base64.
+    WrongBase64,
+    /// The file's content is another file's.
+    OtherContent,
+    /// A body of this many bytes, in pieces without a length.
+    Huge(usize),
+    /// A body that is no JSON.
+    NoJson,
+    /// Nothing is answered.
+    Silent,
+    /// A redirect to this URL.
+    Redirect(String),
+}
+
+/// A fault that waits for its requests.
+pub(crate) struct Planned {
+    pub(crate) path: String,
+    pub(crate) times: usize,
+    pub(crate) fault: Fault,
+}

@@ -1,0 +1,23 @@
+//! A stand-in of GitHub's REST API for tests: on a socket, over repositories in memory.
+//!
+//! [`StandIn`] serves commits, histories of a path, files and Git objects of [`Repository`]s that tests push to,
+//! with hashes that Git would give them, entity tags, rate limits, tokens, and Apps whose claims it checks with their
+//! public key. [`Fault`]s make it fail as GitHub, or the network before it, does.
+//!
+//! What it says is not our idea of GitHub: every request and every answer is held to the description that GitHub
+//! publishes of its API, of which `openapi.json` is a cut (`cargo xtask github-schema` makes it). A difference is
+//! answered with status 500, and fails the test when the stand-in is dropped.
+
+mod answers;
+mod apps;
+mod description;
+mod faults;
+mod objects;
+mod repository;
+mod server;
+mod state;
+
+pub use apps::{InstalledApp, public_key};
+pub use faults::Fault;
+pub use repository::Repository;
+pub use server::StandIn;
