@@ -32,7 +32,7 @@ mod name;
 
 pub use app::{App, AppError};
 pub use commits::{Commit, CommitPage};
-pub use credentials::{Credentials, CredentialsError, GivenCredentials};
+pub use credentials::Credentials;
 pub use error::GithubError;
 pub use limits::{Deadlines, Options, Retries};
 pub use name::{ParseNameError, RepositoryName};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
-use windlass_github::{App, Credentials, GithubError, GivenCredentials};
+use windlass_github::{App, AppError, Credentials, GithubError};
 use windlass_github_stand_in::{Fault, StandIn};
 
 use crate::{at, client, manifests, stand_in};
@@ -112,12 +112,23 @@ async fn a_key_from_a_variable_may_have_its_line_ends_escaped() {
     let sha = export(&stand_in);
     let app = stand_in.install_app("Iv1.8a61f9b3a7aba766", 67);
     let escaped = app.private_key.expose_secret().trim().replace('\n', "\\n");
-    let given = GivenCredentials {
-        app_id: Some(app.id),
-        app_private_key: Some(SecretString::from(escaped)),
-        app_installation_id: Some("67".to_owned()),
-        token: None,
-    };
-    let github = client(&stand_in, given.chosen().unwrap());
+    let app = App::new(&app.id, " 67\n", &SecretString::from(escaped)).unwrap();
+    let github = client(&stand_in, Credentials::App(app));
     github.commit(&manifests(), &sha).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_no_app_is_refused_without_showing_the_key() {
+    let key = stand_in().await.install_app("12345", 67).private_key;
+    let none = SecretString::from("s3cret");
+    let refusal = |id: &str, installation: &str, key: &SecretString| {
+        App::new(id, installation, key).expect_err("a refusal")
+    };
+    assert!(matches!(refusal("", "67", &key), AppError::Id { .. }));
+    assert!(matches!(refusal("12345/../1", "67", &key), AppError::Id { .. }));
+    assert!(matches!(refusal("12345", "sixty-seven", &key), AppError::Installation { .. }));
+    let error = refusal("12345", "67", &none);
+    assert!(matches!(error, AppError::Key { .. }) && !format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    let app = App::new("12345", "67", &key).unwrap();
+    assert!(!format!("{:?}", Credentials::App(app)).contains("EncodingKey"));
 }

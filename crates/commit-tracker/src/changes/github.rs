@@ -1,0 +1,328 @@
+//! The commits of a revision, as the exporter's file in a repository at GitHub says.
+//!
+//! The repository holds what was exported, and beside it a file that lists the commits of the latest export. So a
+//! revision is asked about with two requests: which commits touched the file, up to the revision; and the file at those
+//! that are new. Where Flux skipped revisions there is one more request for each, since each has a list of its own.
+//!
+//! The list of an exporter's commits depends on the revision alone, not on what was applied before it, so that all
+//! Kustomizations of a source share it; and what was asked about as the newest revision yesterday is asked about today as
+//! what was known, which the client remembers.
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use futures::stream;
+use windlass_github::{Commit as ManifestsCommit, CommitPage, Github, GithubError, RepositoryName};
+
+use super::{Changes, ChangesError, Commit, ExporterInfo, FindChanges, Problem, Question};
+use crate::{Revision, SourceKind};
+
+/// Exports that are listed with one request.
+const PER_PAGE: u8 = 30;
+/// Pages of exports that are looked through: beyond them Flux has skipped too much to tell.
+const PAGES: u32 = 4;
+/// Known revisions that are asked about when the list does not hold them.
+const KNOWN: usize = 3;
+/// Files that are read at a time.
+const AT_A_TIME: usize = 4;
+
+/// Where the exporter's file is.
+#[derive(Clone, Debug)]
+pub struct GithubConfig {
+    /// Its path in the repository.
+    pub file: String,
+    /// The repository; that of the source's URL if there is none.
+    pub repository: Option<RepositoryName>,
+    /// Commits that one answer may hold.
+    pub max_commits: usize,
+}
+
+/// Finds commits in the exporter's file of a repository at GitHub.
+pub struct GithubChanges {
+    github: Github,
+    config: GithubConfig,
+}
+
+/// Which exports are new.
+#[derive(Default)]
+struct New {
+    /// The exports that no known revision holds, newest first.
+    exports: Vec<ManifestsCommit>,
+    /// The newest export of all, new or not.
+    newest: Option<ManifestsCommit>,
+    rewritten: bool,
+    truncated: bool,
+}
+
+/// What the known revisions hold, as far as the list of exports does not show it.
+#[derive(Default)]
+struct Held {
+    /// Hashes of exports.
+    exports: HashSet<String>,
+    /// The newest known revision is not there any more.
+    gone: bool,
+    /// The newest export of the newest known revision, if that was asked about and has any.
+    head: Option<ManifestsCommit>,
+    /// The newest known revision was asked about, and has no export.
+    bare: bool,
+}
+
+impl GithubChanges {
+    /// A finder that asks `github`.
+    pub fn new(github: Github, config: GithubConfig) -> Self {
+        Self { github, config }
+    }
+
+    /// Whether it knows a repository to ask about `question`.
+    pub fn serves(&self, question: &Question) -> bool {
+        self.repository(question).is_some()
+    }
+
+    fn repository(&self, question: &Question) -> Option<RepositoryName> {
+        match (&self.config.repository, question.source.kind) {
+            (Some(repository), _) => Some(repository.clone()),
+            (None, SourceKind::GitRepository) => self.github.repository_at(&question.url),
+            (None, _) => None,
+        }
+    }
+
+    /// A page of the exports up to `head`.
+    async fn exports(
+        &self,
+        repository: &RepositoryName,
+        head: &str,
+        page: u32,
+    ) -> Result<CommitPage, GithubError> {
+        self.github.history(repository, head, &self.config.file, PER_PAGE, page).await
+    }
+
+    /// The exports up to `to` that none of `known` (oldest first) holds.
+    async fn new_exports(
+        &self,
+        repository: &RepositoryName,
+        to: &str,
+        known: &[String],
+    ) -> Result<New, GithubError> {
+        let CommitPage { commits: mut list, mut more } = self.exports(repository, to, 1).await?;
+        let newest = list.first().cloned();
+        if known.is_empty() {
+            // Of the first revision that is seen, only what was exported with it is told: the rest was there before.
+            list.truncate(1);
+            return Ok(New { exports: list, newest, ..New::default() });
+        }
+        let held = self.held(repository, known, &list).await?;
+        let is_held = |export: &ManifestsCommit| held.exports.contains(&export.sha);
+        for page in 2..=PAGES {
+            if !more || list.iter().any(is_held) {
+                break;
+            }
+            let next = self.exports(repository, to, page).await?;
+            list.extend(next.commits);
+            more = next.more;
+        }
+        let head_is_lost = held.head.as_ref().is_some_and(|head| !listed(&list, &head.sha));
+        // Flux skipped more exports than are listed: what was known is older than all of them.
+        let beyond = more
+            && match (&held.head, list.last()) {
+                (Some(head), Some(oldest)) => head.committed < oldest.committed,
+                _ => false,
+            };
+        Ok(match list.iter().position(is_held) {
+            Some(end) => {
+                list.truncate(end);
+                New { rewritten: end > 0 && (held.gone || head_is_lost), exports: list, newest, truncated: false }
+            }
+            None if held.bare || beyond => {
+                New { exports: list, newest, rewritten: false, truncated: more }
+            }
+            None => {
+                // Nothing in common: what was told before may stand here under other hashes.
+                list.truncate(1);
+                New { exports: list, newest, rewritten: true, truncated: false }
+            }
+        })
+    }
+
+    /// What `known` (oldest first) holds. Those that are not in `list` did not touch the file, or are no ancestors any
+    /// more: the newest of them are asked about, most likely not for the first time.
+    async fn held(
+        &self,
+        repository: &RepositoryName,
+        known: &[String],
+        list: &[ManifestsCommit],
+    ) -> Result<Held, GithubError> {
+        let mut held = Held { exports: known.iter().cloned().collect(), ..Held::default() };
+        let unlisted = known.iter().rev().take_while(|sha| !listed(list, sha)).take(KNOWN);
+        for (age, sha) in unlisted.enumerate() {
+            match self.exports(repository, sha, 1).await {
+                Ok(older) => {
+                    if age == 0 {
+                        held.bare = older.commits.is_empty();
+                        held.head = older.commits.first().cloned();
+                    }
+                    held.exports.extend(older.commits.into_iter().map(|export| export.sha));
+                }
+                Err(GithubError::NotFound { .. } | GithubError::NoSuchCommit { .. }) => {
+                    held.gone |= age == 0;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(held)
+    }
+
+    /// What the exporter wrote at `export`; nothing if that removed the file.
+    async fn payload(
+        &self,
+        repository: &RepositoryName,
+        export: &ManifestsCommit,
+    ) -> Result<Option<ExporterInfo>, ChangesError> {
+        let file = &self.config.file;
+        match self.github.file(repository, file, &export.sha).await {
+            Ok(bytes) => {
+                let place = format!("{file} of {repository} at {}", export.sha);
+                ExporterInfo::parse(&bytes, &place).map(Some)
+            }
+            Err(GithubError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(problem(error)),
+        }
+    }
+
+    fn missing(&self, repository: &RepositoryName, sha: &str) -> ChangesError {
+        let file = &self.config.file;
+        ChangesError::new(
+            Problem::PayloadMissing,
+            format!(
+                "{repository} has no {file} at {sha}: is it what an exporter makes? Without an exporter, set \
+                 exporter_info to none"
+            ),
+        )
+    }
+}
+
+#[async_trait]
+impl FindChanges for GithubChanges {
+    async fn find(&self, question: &Question) -> Result<Changes, ChangesError> {
+        let repository = self.repository(question).ok_or_else(|| {
+            ChangesError::new(
+                Problem::Unsupported,
+                format!(
+                    "{} is not a repository of the GitHub that is asked: set exporter_info_repository, or \
+                     exporter_info to none",
+                    question.source
+                ),
+            )
+        })?;
+        let to = manifests_commit(question.source.kind, Some(&question.to), question.origin.as_deref())
+            .ok_or_else(|| {
+                ChangesError::new(
+                    Problem::Malformed,
+                    format!("{} of {} names no commit of {repository}", question.to, question.source),
+                )
+            })?;
+        let origins = question.known_origins.iter().map(Option::as_deref).chain(std::iter::repeat(None));
+        let known: Vec<String> = question
+            .known
+            .iter()
+            .zip(origins)
+            .filter_map(|(known, origin)| manifests_commit(question.source.kind, Some(known), origin))
+            .collect();
+        if known.contains(&to) {
+            return Ok(Changes::default());
+        }
+        let new = self.new_exports(&repository, &to, &known).await.map_err(problem)?;
+        let Some(newest) = new.newest else {
+            return Err(self.missing(&repository, &to));
+        };
+        if new.exports.is_empty() && self.payload(&repository, &newest).await?.is_none() {
+            // The newest export was the file's removal: there is no exporter any more.
+            return Err(self.missing(&repository, &to));
+        }
+        let read = stream::iter(&new.exports)
+            .map(|export| self.payload(&repository, export))
+            .buffered(AT_A_TIME)
+            .collect::<Vec<_>>()
+            .await;
+        let mut payloads = Vec::with_capacity(read.len());
+        for (export, payload) in new.exports.iter().zip(read) {
+            payloads.push((export, payload?));
+        }
+        if let Some((export, None)) = payloads.first() {
+            return Err(self.missing(&repository, &export.sha));
+        }
+        let read = payloads.into_iter().filter_map(|(export, payload)| Some((export, payload?)));
+        Ok(self.joined(read.collect(), new.rewritten, new.truncated))
+    }
+}
+
+impl GithubChanges {
+    /// One answer of the payloads, newest first: each commit once, as its first export has it, oldest export first.
+    fn joined(
+        &self,
+        payloads: Vec<(&ManifestsCommit, ExporterInfo)>,
+        rewritten: bool,
+        truncated: bool,
+    ) -> Changes {
+        let mut changes = Changes { rewritten, truncated, ..Changes::default() };
+        let newest = payloads.first().map(|(export, _)| export.sha.clone());
+        let mut seen = HashSet::new();
+        for (export, payload) in payloads.into_iter().rev() {
+            let is_newest = newest.as_deref() == Some(&export.sha);
+            changes.truncated |= payload.truncated;
+            for commit in payload.commits {
+                if seen.insert(commit.id.clone()) {
+                    let exported = (!is_newest).then_some(export.committed);
+                    changes.commits.push(Commit { exported, ..commit });
+                }
+            }
+            if is_newest {
+                changes.exported_as = Some(export.sha.clone());
+                changes.exported = Some(export.committed);
+                changes.build_link = payload.build_link;
+                changes.traceparent = payload.traceparent;
+            }
+        }
+        let surplus = changes.commits.len().saturating_sub(self.config.max_commits);
+        changes.truncated |= surplus > 0;
+        changes.commits.drain(..surplus);
+        changes
+    }
+}
+
+fn listed(commits: &[ManifestsCommit], sha: &str) -> bool {
+    commits.iter().any(|commit| commit.sha == sha)
+}
+
+/// The commit of the manifests that a revision is: its own for Git, that of its origin for what was built of Git.
+fn manifests_commit(kind: SourceKind, revision: Option<&Revision>, origin: Option<&str>) -> Option<String> {
+    let origin = origin.and_then(|origin| origin.parse::<Revision>().ok());
+    let revision = match kind {
+        SourceKind::GitRepository => revision,
+        _ => origin.as_ref(),
+    };
+    // A commit's hash is SHA-1 or, in few repositories, SHA-256.
+    let digest = revision?.digest()?;
+    matches!(digest.len(), 40 | 64).then(|| digest.to_owned())
+}
+
+/// What a failure of GitHub is to the tracker.
+fn problem(error: GithubError) -> ChangesError {
+    let problem = match &error {
+        GithubError::Unreachable { .. } | GithubError::Timeout { .. } | GithubError::Unavailable { .. } => {
+            Problem::Unavailable
+        }
+        GithubError::RateLimited { .. } => Problem::RateLimited,
+        GithubError::Unauthorized { .. } => Problem::Unauthorized,
+        GithubError::Forbidden { .. } => Problem::Forbidden,
+        GithubError::NotFound { .. } => Problem::NotFound,
+        GithubError::NoSuchCommit { .. } => Problem::Unreachable,
+        GithubError::TooLarge { .. } => Problem::TooLarge,
+        GithubError::Malformed { .. } | GithubError::SetUp { .. } => Problem::Malformed,
+    };
+    let retry_after = error.retry_after();
+    ChangesError { retry_after, ..ChangesError::new(problem, error.to_string()) }
+}
+
+#[cfg(test)]
+mod tests;
