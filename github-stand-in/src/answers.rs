@@ -105,9 +105,10 @@ pub(crate) fn folder(place: &Place, path: &str, reference: &str, files: &[(Strin
 }
 
 fn entry(place: &Place, path: &str, reference: &str, kind: &str, sha: &str, size: usize) -> Value {
-    let url = place.link(&format!("contents/{path}?ref={reference}"));
+    let (below, reference) = (encode(path), encode(reference));
+    let url = place.link(&format!("contents/{below}?ref={reference}"));
     let git = place.link(&format!("git/blobs/{sha}"));
-    let html = place.page(&format!("blob/{reference}/{path}"));
+    let html = place.page(&format!("blob/{reference}/{below}"));
     json!({
         "type": kind,
         "name": path.rsplit('/').next(),
@@ -117,7 +118,7 @@ fn entry(place: &Place, path: &str, reference: &str, kind: &str, sha: &str, size
         "url": url,
         "git_url": git,
         "html_url": html,
-        "download_url": if kind == "file" { json!(place.page(&format!("raw/{reference}/{path}"))) } else { Value::Null },
+        "download_url": if kind == "file" { json!(place.page(&format!("raw/{reference}/{below}"))) } else { Value::Null },
         "_links": { "self": url, "git": git, "html": html },
     })
 }
@@ -143,6 +144,14 @@ pub(crate) fn limits(limit: Limit) -> Value {
 /// A refusal or a failure.
 pub(crate) fn error(status: u16, message: &str) -> Value {
     json!({ "message": message, "documentation_url": "https://docs.github.com/rest", "status": status.to_string() })
+}
+
+/// A path as URLs have it.
+fn encode(path: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'/');
+    path.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }
 
 /// Base64 in lines, as GitHub gives it.

@@ -132,7 +132,9 @@ impl Github {
                 host,
                 identity: match options.credentials {
                     Credentials::Anonymous => Identity::Nobody,
-                    Credentials::Token(token) => Identity::Token(token.expose_secret().trim().to_owned().into()),
+                    Credentials::Token(token) => {
+                        Identity::Token(token.expose_secret().trim().to_owned().into())
+                    }
                     Credentials::App(app) => Identity::App(InstallationToken::new(app)),
                 },
                 deadlines: options.deadlines,

@@ -131,11 +131,14 @@ impl GithubChanges {
         Ok(match list.iter().position(is_held) {
             Some(end) => {
                 list.truncate(end);
-                New { rewritten: end > 0 && (held.gone || head_is_lost), exports: list, newest, truncated: false }
+                New {
+                    rewritten: end > 0 && (held.gone || head_is_lost),
+                    exports: list,
+                    newest,
+                    truncated: false,
+                }
             }
-            None if held.bare || beyond => {
-                New { exports: list, newest, rewritten: false, truncated: more }
-            }
+            None if held.bare || beyond => New { exports: list, newest, rewritten: false, truncated: more },
             None => {
                 // Nothing in common: what was told before may stand here under other hashes.
                 list.truncate(1);
@@ -239,11 +242,8 @@ impl FindChanges for GithubChanges {
             // The newest export was the file's removal: there is no exporter any more.
             return Err(self.missing(&repository, &to));
         }
-        let read = stream::iter(&new.exports)
-            .map(|export| self.payload(&repository, export))
-            .buffered(AT_A_TIME)
-            .collect::<Vec<_>>()
-            .await;
+        let asked: Vec<_> = new.exports.iter().map(|export| self.payload(&repository, export)).collect();
+        let read: Vec<_> = stream::iter(asked).buffered(AT_A_TIME).collect().await;
         let mut payloads = Vec::with_capacity(read.len());
         for (export, payload) in new.exports.iter().zip(read) {
             payloads.push((export, payload?));

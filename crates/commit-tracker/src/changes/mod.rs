@@ -2,11 +2,13 @@
 
 mod exporter_info;
 mod git;
+mod github;
 mod metadata;
 mod secrets;
 
 pub use exporter_info::ExporterInfo;
 pub use git::{GitChanges, GitTokens};
+pub use github::{GithubChanges, GithubConfig};
 pub use metadata::{MetadataChanges, annotated};
 pub use secrets::{ClusterSecrets, NoSecrets, Secrets};
 

@@ -128,7 +128,10 @@ async fn what_is_no_app_is_refused_without_showing_the_key() {
     assert!(matches!(refusal("12345/../1", "67", &key), AppError::Id { .. }));
     assert!(matches!(refusal("12345", "sixty-seven", &key), AppError::Installation { .. }));
     let error = refusal("12345", "67", &none);
-    assert!(matches!(error, AppError::Key { .. }) && !format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    assert!(
+        matches!(error, AppError::Key { .. }) && !format!("{error} {error:?}").contains("s3cret"),
+        "{error:?}"
+    );
     let app = App::new("12345", "67", &key).unwrap();
     assert!(!format!("{:?}", Credentials::App(app)).contains("EncodingKey"));
 }
