@@ -1,0 +1,165 @@
+//! What is between a process and its API server: requests are lost, late, sent twice, or answered with nonsense.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse as _, Response};
+use http::{Method, StatusCode};
+use kube::Client;
+use serde_json::json;
+use tokio::sync::watch;
+use windlass_apiserver::client_of;
+use windlass_auth::Caller;
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Passes,
+    /// It never arrives.
+    IsLost,
+    /// It arrives when nobody waits for it any more.
+    IsLate,
+    /// It is done, and the answer never arrives.
+    LosesItsAnswer,
+    /// It arrives twice; the second answer is the one that comes back.
+    ArrivesTwice,
+    /// It is done, and the answer is that the server failed.
+    IsDoneAndFails,
+    /// It is not done, and the answer is that the server failed.
+    Fails,
+    /// The server wants it later.
+    IsTooEarly,
+    /// The server refuses it.
+    IsForbidden,
+}
+
+impl Fate {
+    pub(crate) const BAD: [Self; 7] = [
+        Self::IsLost,
+        Self::IsLate,
+        Self::LosesItsAnswer,
+        Self::ArrivesTwice,
+        Self::IsDoneAndFails,
+        Self::Fails,
+        Self::IsTooEarly,
+    ];
+}
+
+type Decide = Box<dyn FnMut(usize, &Method) -> Fate + Send>;
+
+/// One process's way to the server.
+#[derive(Clone)]
+pub(crate) struct Line {
+    router: Router,
+    decide: Arc<Mutex<Decide>>,
+    count: Arc<AtomicUsize>,
+    writes: Arc<AtomicUsize>,
+    cut: Arc<watch::Sender<bool>>,
+}
+
+impl Line {
+    pub(crate) fn new(router: Router) -> Self {
+        let decide: Decide = Box::new(|_, _| Fate::Passes);
+        Self {
+            router,
+            decide: Arc::new(Mutex::new(decide)),
+            count: Arc::default(),
+            writes: Arc::default(),
+            cut: Arc::new(watch::Sender::new(false)),
+        }
+    }
+
+    /// From now on `decide` says what becomes of the requests, by number and method.
+    pub(crate) fn decide(&self, decide: impl FnMut(usize, &Method) -> Fate + Send + 'static) {
+        *self.decide.lock().unwrap() = Box::new(decide);
+    }
+
+    /// The process is no more: nothing leaves it, nothing reaches it.
+    pub(crate) fn cut(&self) {
+        self.cut.send_replace(true);
+    }
+
+    pub(crate) async fn is_cut(&self) {
+        self.cut.subscribe().wait_for(|cut| *cut).await.unwrap();
+    }
+
+    pub(crate) fn requests(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn writes(&self) -> usize {
+        self.writes.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        let line = self.clone();
+        let router = self.router.clone().layer(from_fn(move |request: Request, next: Next| {
+            let line = line.clone();
+            async move { line.through(request, next).await }
+        }));
+        client_of(router, Caller::system("tracker"))
+    }
+
+    async fn through(&self, request: Request, next: Next) -> Response {
+        if *self.cut.borrow() {
+            return std::future::pending().await;
+        }
+        let number = self.count.fetch_add(1, Ordering::SeqCst);
+        if *request.method() != Method::GET {
+            self.writes.fetch_add(1, Ordering::SeqCst);
+        }
+        let fate = (self.decide.lock().unwrap())(number, request.method());
+        let (parts, body) = request.into_parts();
+        let body = to_bytes(body, usize::MAX).await.unwrap();
+        let copy = move || Request::from_parts(parts.clone(), Body::from(body.clone()));
+        // What has left is done by the server, whatever becomes of the process.
+        let arrives = |request: Request| {
+            let next = next.clone();
+            tokio::spawn(async move { next.clone().run(request).await })
+        };
+        let response = match fate {
+            Fate::Passes => arrives(copy()).await.unwrap(),
+            Fate::IsLost => std::future::pending().await,
+            Fate::IsLate => {
+                let (next, request) = (next.clone(), copy());
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(5300)).await;
+                    next.clone().run(request).await
+                });
+                std::future::pending().await
+            }
+            Fate::LosesItsAnswer => {
+                arrives(copy()).await.unwrap();
+                std::future::pending().await
+            }
+            Fate::ArrivesTwice => {
+                arrives(copy()).await.unwrap();
+                arrives(copy()).await.unwrap()
+            }
+            Fate::IsDoneAndFails => {
+                arrives(copy()).await.unwrap();
+                status(StatusCode::GATEWAY_TIMEOUT, "Timeout")
+            }
+            Fate::Fails => status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+            Fate::IsTooEarly => status(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
+            Fate::IsForbidden => status(StatusCode::FORBIDDEN, "Forbidden"),
+        };
+        if *self.cut.borrow() {
+            return std::future::pending().await;
+        }
+        response
+    }
+}
+
+pub(crate) fn status(code: StatusCode, reason: &str) -> Response {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "this was made to fail", "reason": reason, "code": code.as_u16(),
+    });
+    (code, axum::Json(body)).into_response()
+}

@@ -1,0 +1,144 @@
+//! The ledger against an API server in process: what it remembers, what it refuses, and that nothing is counted twice.
+
+mod counting;
+mod faults;
+mod line;
+mod opening;
+mod records;
+mod seeds;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use windlass_apiserver::store::{StoreOptions, in_memory};
+use windlass_apiserver::{ApiServer, client_of};
+use windlass_auth::Caller;
+use windlass_commit_tracker::ledger::{
+    Accounted, CommitCounts, Ledger, LedgerConfig, LedgerError, Outcome, Record,
+};
+use windlass_commit_tracker::{Instrument, Revision, SourceKind};
+use windlass_runtime::{LeaderConfig, LeaderElection, Leadership, ManualClock};
+use windlass_telemetry::Health;
+
+use self::line::Line;
+
+pub(super) const HEAD: &str = "flux-commit-tracker-ledger";
+
+/// An API server without anything in it.
+pub(super) struct World {
+    router: axum::Router,
+    /// Meets no faults, and is not counted.
+    pub(super) client: Client,
+    clock: Arc<ManualClock>,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let server = ApiServer::builder(in_memory(&StoreOptions::default()).unwrap()).build().unwrap();
+        let router = server.router();
+        let client = client_of(router.clone(), Caller::system("test"));
+        let clock = ManualClock::following_tokio("2026-11-21T16:00:00Z".parse::<Timestamp>().unwrap());
+        Self { router, client, clock: Arc::new(clock) }
+    }
+
+    pub(super) fn config(&self) -> LedgerConfig {
+        LedgerConfig::new(self.clock.clone())
+    }
+
+    /// A process's way to the server.
+    pub(super) fn line(&self) -> Line {
+        Line::new(self.router.clone())
+    }
+
+    pub(super) async fn open(&self) -> Ledger {
+        self.open_over(&self.line()).await.unwrap()
+    }
+
+    pub(super) async fn open_over(&self, line: &Line) -> Result<Ledger, LedgerError> {
+        Ledger::open(line.client(), "default", self.config()).await
+    }
+
+    /// An election that this process wins, until it is told to stop.
+    pub(super) fn election(&self) -> (CancellationToken, Leadership) {
+        let config = LeaderConfig::new("default", "flux-commit-tracker", "test");
+        let election = LeaderElection::new(self.client.clone(), config, self.clock.clone()).unwrap();
+        let (leadership, stop) = (election.leadership(), CancellationToken::new());
+        tokio::spawn(election.run(Health::new(), stop.clone()));
+        (stop, leadership)
+    }
+
+    pub(super) fn maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    /// The data of every `ConfigMap`, by name.
+    pub(super) async fn data(&self) -> BTreeMap<String, BTreeMap<String, String>> {
+        let all = self.maps().list(&ListParams::default()).await.unwrap();
+        all.items.into_iter().map(|map| (map.name_any(), map.data.unwrap_or_default())).collect()
+    }
+
+    /// The name of the one shard that there is.
+    pub(super) async fn only_shard(&self) -> String {
+        let names: Vec<String> = self.data().await.into_keys().filter(|name| name != HEAD).collect();
+        let [name] = <[String; 1]>::try_from(names).unwrap();
+        name
+    }
+
+    /// Changes a `ConfigMap` as a human with kubectl does.
+    pub(super) async fn patch(&self, name: &str, patch: Value) {
+        self.maps().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+}
+
+/// The revision after `n` steps.
+pub(super) fn revision(n: usize) -> Revision {
+    format!("main@sha1:{n:040x}").parse().unwrap()
+}
+
+/// The `n`th step of a Kustomization, from 1 on: one commit, that took `n` seconds.
+pub(super) fn step(uid: &str, n: usize) -> Record {
+    Record {
+        uid: uid.to_owned(),
+        namespace: "flux-system".to_owned(),
+        name: format!("name-of-{uid}"),
+        source_kind: SourceKind::GitRepository,
+        from: (n > 1).then(|| revision(n - 1)),
+        to: Some(Accounted { revision: revision(n), origin: None }),
+        observations: vec![(Instrument::EndToEnd, f64::from(u32::try_from(n).unwrap()))],
+        commits: CommitCounts { counted: 1, ..CommitCounts::default() },
+        outcome: Some(Outcome::Measured),
+        last: None,
+        stuck: None,
+    }
+}
+
+/// How many steps are remembered of a Kustomization, after checking that all of it says the same.
+pub(super) fn steps(ledger: &Ledger, uid: &str) -> usize {
+    let Some(entry) = ledger.entry(uid) else { return 0 };
+    let count = usize::try_from(entry.commits.counted).unwrap();
+    let histogram = entry.histogram(Instrument::EndToEnd).unwrap();
+    assert_eq!(usize::try_from(histogram.count()).unwrap(), count, "{uid}: {entry:#?}");
+    assert_eq!(histogram.sum_exactly().as_secs(), (1..=histogram.count()).sum::<u64>(), "{uid}: {entry:#?}");
+    assert_eq!(entry.newest(), Some(&revision(count)), "{uid}: {entry:#?}");
+    assert_eq!(entry.revisions, [(Outcome::Measured, histogram.count())], "{uid}: {entry:#?}");
+    let frontier: Vec<_> = entry.accounted.iter().map(|accounted| accounted.revision.clone()).collect();
+    let expected: Vec<_> = (count.saturating_sub(16) + 1..=count).map(revision).collect();
+    assert_eq!(frontier, expected, "{uid}");
+    count
+}
+
+/// `count` UIDs in the shard of the first one.
+pub(super) fn neighbours(count: usize) -> Vec<String> {
+    let shard = |uid: &str| {
+        uid.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+            % 128
+    };
+    let all = (0..).map(|number| format!("uid-{number}"));
+    all.filter(|uid| shard(uid) == shard("uid-0")).take(count).collect()
+}

@@ -1,0 +1,244 @@
+//! What a record does, what is refused, and what it costs.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use http::Method;
+use tokio::time::timeout;
+use windlass_commit_tracker::changes::Problem;
+use windlass_commit_tracker::ledger::{CommitCounts, LedgerError, Outcome, Record, Refusal, Stuck};
+use windlass_commit_tracker::{Instrument, SourceKind};
+
+use super::line::Fate;
+use super::{World, neighbours, revision, step, steps};
+
+#[tokio::test(start_paused = true)]
+async fn a_record_is_there_for_the_next_ledger_too() {
+    let world = World::new();
+    let ledger = world.open().await;
+    ledger.record(step("a", 1)).await.unwrap();
+    ledger.record(step("a", 2)).await.unwrap();
+    let next = world.open().await;
+    assert_eq!(steps(&next, "a"), 2);
+    assert_eq!(next.entry("a"), ledger.entry("a"));
+    assert_eq!((next.identity(), next.began()), (ledger.identity(), ledger.began()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_that_wait_together_go_in_one_write() {
+    let world = World::new();
+    let line = world.line();
+    let ledger = world.open_over(&line).await.unwrap();
+    let before = line.writes();
+    let uids = neighbours(50);
+    // Two steps each, the second of which is made from the first.
+    let all = uids.iter().flat_map(|uid| [ledger.record(step(uid, 1)), ledger.record(step(uid, 2))]);
+    assert!(join_all(all).await.into_iter().all(|answer| answer.is_ok()));
+    assert_eq!(line.writes() - before, 1);
+    assert!(uids.iter().all(|uid| steps(&ledger, uid) == 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_first_sights_take_one_write_a_shard_and_a_thousand_records_no_more() {
+    let world = World::new();
+    let line = world.line();
+    let ledger = world.open_over(&line).await.unwrap();
+    let first = |number: usize| Record {
+        outcome: Some(Outcome::Baseline),
+        observations: Vec::new(),
+        commits: CommitCounts::default(),
+        ..step(&format!("uid-{number}"), 1)
+    };
+    let before = line.writes();
+    let all = join_all((0..10_000).map(|number| ledger.record(first(number)))).await;
+    assert!(all.into_iter().all(|answer| answer.is_ok()));
+    assert_eq!(line.writes() - before, 128);
+    assert_eq!((ledger.len(), world.open().await.len()), (10_000, 10_000));
+
+    let before = line.writes();
+    let next = |number: usize| step(&format!("uid-{number}"), 2);
+    let all = join_all((0..1000).map(|number| ledger.record(next(number)))).await;
+    assert!(all.into_iter().all(|answer| answer.is_ok()));
+    assert!(line.writes() - before <= 128);
+    let data = world.data().await;
+    let largest = data.values().map(|data| data.values().map(String::len).sum::<usize>()).max();
+    assert!(largest.unwrap() < 40_000, "{largest:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_was_not_made_from_the_newest_revision_is_refused_alone() {
+    let world = World::new();
+    let ledger = world.open().await;
+    ledger.record(step("a", 1)).await.unwrap();
+    let uids = [step("a", 1), step("a", 3), step("a", 2), step("b", 2), step("b", 1)];
+    let answers = join_all(uids.map(|record| ledger.record(record))).await;
+    let refusals: Vec<Option<String>> = answers
+        .into_iter()
+        .map(|answer| match answer {
+            Ok(()) => None,
+            Err(LedgerError::Refused { reason, .. }) => Some(reason.to_string()),
+            Err(error) => panic!("{error:?}"),
+        })
+        .collect();
+    let (one, two) = (revision(1), revision(2));
+    let expected = [
+        Some(format!("it was worked out from nothing, and {one} is accounted for")),
+        Some(format!("it was worked out from {two}, and {one} is accounted for")),
+        None,
+        Some(format!("it was worked out from {one}, and nothing is accounted for")),
+        None,
+    ];
+    assert_eq!(refusals, expected);
+    assert_eq!((steps(&ledger, "a"), steps(&ledger, "b")), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_negative_duration_is_refused_with_all_of_its_record() {
+    let world = World::new();
+    let ledger = world.open().await;
+    let record = Record { observations: vec![(Instrument::Export, -1.0)], ..step("a", 1) };
+    let error = ledger.record(record).await.unwrap_err();
+    assert!(
+        matches!(&error, LedgerError::Refused { reason, .. } if matches!(**reason, Refusal::Observation(_))),
+        "{error:?}"
+    );
+    assert!(ledger.entry("a").is_none() && world.open().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn going_back_and_forth_moves_a_revision_and_forgets_none() {
+    let world = World::new();
+    let ledger = world.open().await;
+    ledger.record(step("a", 1)).await.unwrap();
+    ledger.record(step("a", 2)).await.unwrap();
+    let back = Record { from: Some(revision(2)), ..step("a", 1) };
+    ledger.record(back).await.unwrap();
+    let entry = world.open().await.entry("a").unwrap();
+    let accounted: Vec<_> = entry.accounted.iter().map(|accounted| accounted.revision.clone()).collect();
+    assert_eq!(accounted, [revision(2), revision(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn being_stuck_is_counted_once_and_ends_with_the_next_revision() {
+    let world = World::new();
+    let line = world.line();
+    let ledger = world.open_over(&line).await.unwrap();
+    ledger.record(step("a", 1)).await.unwrap();
+    let stuck = Record {
+        from: Some(revision(1)),
+        to: None,
+        observations: Vec::new(),
+        commits: CommitCounts::default(),
+        outcome: Some(Outcome::Failed(Problem::NotFound)),
+        stuck: Some(Stuck { revision: "main@sha1:2".into(), problem: Problem::NotFound }),
+        ..step("a", 2)
+    };
+    ledger.record(stuck.clone()).await.unwrap();
+    let writes = line.writes();
+    ledger.record(stuck.clone()).await.unwrap();
+    assert_eq!(line.writes(), writes, "it says nothing new");
+    let entry = world.open().await.entry("a").unwrap();
+    assert_eq!(entry.revisions, [(Outcome::Measured, 1), (Outcome::Failed(Problem::NotFound), 1)]);
+    assert_eq!((entry.stuck.as_deref(), entry.newest()), (stuck.stuck.as_ref(), Some(&revision(1))));
+    ledger.record(step("a", 2)).await.unwrap();
+    assert_eq!(ledger.entry("a").unwrap().stuck, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_forgotten_is_gone_at_once_here_and_soon_in_the_cluster() {
+    let world = World::new();
+    let line = world.line();
+    let ledger = world.open_over(&line).await.unwrap();
+    let uids = neighbours(3);
+    join_all(uids.iter().map(|uid| ledger.record(step(uid, 1)))).await;
+    let writes = line.writes();
+    ledger.forget(&uids[0]);
+    ledger.forget(&uids[1]);
+    ledger.forget("never-seen");
+    assert_eq!((ledger.len(), line.writes()), (1, writes));
+    tokio::time::sleep(world.config().tidy * 2).await;
+    assert_eq!(line.writes(), writes + 1, "both in one write");
+    let next = world.open().await;
+    assert_eq!((next.len(), steps(&next, &uids[2])), (1, 1));
+    // Of the same name there may be another one; of the same UID there is none.
+    let late = ledger.record(step(&uids[0], 2)).await;
+    assert!(matches!(late, Err(LedgerError::Refused { .. })), "{late:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_takes_what_was_forgotten_along() {
+    let world = World::new();
+    let line = world.line();
+    let ledger = world.open_over(&line).await.unwrap();
+    let uids = neighbours(2);
+    ledger.record(step(&uids[0], 1)).await.unwrap();
+    ledger.forget(&uids[0]);
+    let writes = line.writes();
+    timeout(Duration::from_secs(1), ledger.record(step(&uids[1], 1))).await.unwrap().unwrap();
+    assert_eq!(line.writes(), writes + 1);
+    assert_eq!(world.open().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_write_changes_nothing_and_can_be_sent_again() {
+    let world = World::new();
+    let line = world.line();
+    let ledger = world.open_over(&line).await.unwrap();
+    ledger.record(step("a", 1)).await.unwrap();
+    line.decide(|_, method| if *method == Method::GET { Fate::Passes } else { Fate::IsForbidden });
+    let uids = neighbours(2);
+    let all = [step("a", 2), step(&uids[0], 1), step(&uids[1], 1)].map(|record| ledger.record(record));
+    for answer in join_all(all).await {
+        assert!(matches!(answer, Err(LedgerError::Write { .. })), "{answer:?}");
+    }
+    assert_eq!((steps(&ledger, "a"), ledger.len(), ledger.is_lost()), (1, 1, false));
+    line.decide(|_, _| Fate::Passes);
+    ledger.record(step("a", 2)).await.unwrap();
+    assert_eq!(steps(&world.open().await, "a"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_somebody_else_wrote_everybody_is_told_and_nothing_changes() {
+    let world = World::new();
+    let (one, other) = (world.open().await, world.open().await);
+    let uids = neighbours(4);
+    one.record(step(&uids[0], 1)).await.unwrap();
+    // The other one knows of no shard yet; it would create it.
+    let all = join_all(uids.iter().map(|uid| other.record(step(uid, 1)))).await;
+    assert!(all.iter().all(|answer| answer.as_ref().is_err_and(LedgerError::is_lost)), "{all:?}");
+    let why = other.lost().await.to_string();
+    assert!(why.contains("somebody else wrote ConfigMap default/flux-commit-tracker-ledger-"), "{why}");
+    assert!(other.is_empty() && other.record(step("elsewhere", 1)).await.unwrap_err().is_lost());
+    assert_eq!(world.open().await.len(), 1);
+    // Who was first goes on.
+    one.record(step(&uids[0], 2)).await.unwrap();
+    assert!(!one.is_lost());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_sent_since_the_term_is_over_is_not_recorded() {
+    let world = World::new();
+    let (election, leadership) = world.election();
+    let term = leadership.term().await;
+    let line = world.line();
+    let client = term.guard(&line.client());
+    let ledger =
+        windlass_commit_tracker::ledger::Ledger::open(client, "default", world.config()).await.unwrap();
+    ledger.record(step("a", 1)).await.unwrap();
+    election.cancel();
+    term.ended().await;
+    let error = ledger.record(step("a", 2)).await.unwrap_err();
+    assert!(error.is_lost() && error.to_string().contains("does not lead any more"), "{error}");
+    assert_eq!(steps(&world.open().await, "a"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_of_another_kind_goes_on_under_its_name() {
+    let world = World::new();
+    let ledger = world.open().await;
+    ledger.record(step("a", 1)).await.unwrap();
+    ledger.record(Record { source_kind: SourceKind::OciRepository, ..step("a", 2) }).await.unwrap();
+    let mut seen = Vec::new();
+    world.open().await.for_each(|uid, entry| seen.push((uid.to_owned(), entry.source_kind)));
+    assert_eq!(seen, [("a".to_owned(), SourceKind::OciRepository)]);
+}
