@@ -62,6 +62,7 @@ impl ExporterInfo {
             build_link: self.build_link,
             traceparent: self.traceparent,
             rewritten: false,
+            unrelated: false,
             truncated: self.truncated,
         }
     }

@@ -48,7 +48,8 @@ impl FindChanges for GitChanges {
     async fn find(&self, question: &Question) -> Result<Changes, ChangesError> {
         let new = commit_of(&question.to)?;
         // What is no commit holds none.
-        let known = question.known.iter().filter_map(|known| commit_of(known).ok()).collect();
+        let known: Vec<_> = question.known.iter().filter_map(|known| commit_of(known).ok()).collect();
+        let is_first = known.is_empty() && !question.known.is_empty();
         let remote = self.access.remote(question).await?;
         let anonymous = remote.credentials.is_none();
         let query = HistoryQuery { new, known, max: self.max_commits };
@@ -56,6 +57,7 @@ impl FindChanges for GitChanges {
             Ok(source) => source.history(&query, &CancellationToken::new()).await,
             Err(error) => Err(error),
         };
+        let found = found.map(|history| History { unrelated: history.unrelated || is_first, ..history });
         found.map(changes).map_err(|error| explained(question, error, anonymous))
     }
 }
@@ -87,6 +89,7 @@ fn changes(history: History) -> Changes {
         commits: commits.collect(),
         rewritten: history.rewritten,
         truncated: history.truncated,
+        unrelated: history.unrelated,
         ..Changes::default()
     }
 }

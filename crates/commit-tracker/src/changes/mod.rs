@@ -78,6 +78,9 @@ pub struct Changes {
     pub rewritten: bool,
     /// There were more commits than the limit; the newest are here.
     pub truncated: bool,
+    /// Nothing of what was known before was found in its history: it is another repository's, or what was known is gone.
+    /// Then only their times tell which commits are new.
+    pub unrelated: bool,
 }
 
 /// Why it could not be found out, as counters and log lines name it.

@@ -42,6 +42,8 @@ pub(super) struct Range {
     commits: Vec<u32>,
     /// Whether there may be more, which are not here.
     open: bool,
+    /// Whether they grew from something that is held.
+    meets: bool,
 }
 
 /// What has to be fetched for an answer.
@@ -237,7 +239,11 @@ impl Graph {
             let holders = self.absent.get(id).and_then(Option::as_ref);
             !held.contains(id) && !holders.is_some_and(|holders| holders.iter().all(is_held))
         });
-        Range { commits, open: !missing.is_empty() }
+        let meets = commits
+            .iter()
+            .flat_map(|at| &self.node(*at).commit.parents)
+            .any(|parent| is_held(parent) || (self.get(*parent).is_none() && !missing.contains(parent)));
+        Range { commits, open: !missing.is_empty(), meets }
     }
 
     /// Whether `old` is `new` or came before it, as far as can be seen from here.
@@ -277,7 +283,8 @@ impl Graph {
         let excess = commits.len().saturating_sub(max);
         commits.drain(..excess);
         let commits = commits.into_iter().map(|(at, by)| self.told(at, by)).collect();
-        Some(History { commits, rewritten, truncated: range.open || excess > 0 })
+        let unrelated = !known.is_empty() && !range.commits.is_empty() && !range.meets;
+        Some(History { commits, rewritten, truncated: range.open || excess > 0, unrelated })
     }
 
     fn told(&self, at: u32, by: u32) -> HistoryCommit {

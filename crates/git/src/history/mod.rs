@@ -39,6 +39,9 @@ pub struct History {
     pub rewritten: bool,
     /// There are more commits than these, older ones.
     pub truncated: bool,
+    /// None of the known revisions has a commit in common with the new one, as far as was looked: they are of another
+    /// repository, or are gone from the server. Then nobody can tell which of the commits are news.
+    pub unrelated: bool,
 }
 
 /// A commit.

@@ -230,6 +230,7 @@ async fn a_forced_push_brings_what_came_since_the_histories_parted() {
     scene.point("main", other[3]);
     let history = scene.ask(other[3], &[line[28], line[29]]).await;
     assert_eq!((ids(&history), history.rewritten, history.truncated), (names(&other), true, false));
+    assert!(!history.unrelated);
     // The same for who never saw the history before; the server still has the commits that no branch holds.
     let (_folder, source) = scene.fresh(Limits::default());
     assert_eq!(scene.asked(&source, other[3], &[line[28], line[29]]).await.unwrap(), history);
@@ -250,7 +251,11 @@ async fn a_known_revision_that_is_gone_bounds_nothing() {
     assert_eq!(scene.ask(line[29], &[line[27], gone]).await.commits.len(), 2);
     assert_eq!(scene.fixture.requests(), requests);
     let alone = scene.ask(line[29], &[gone]).await;
-    assert_eq!((alone.commits.len(), alone.rewritten), (30, true));
+    assert_eq!((alone.commits.len(), alone.rewritten, alone.unrelated), (30, true, true));
+    let apart = scene.line(None, 3);
+    scene.point("other", apart[2]);
+    let other = scene.ask(apart[2], &[line[29]]).await;
+    assert_eq!((ids(&other), other.rewritten, other.unrelated), (names(&apart), true, true));
 }
 
 #[tokio::test]

@@ -165,6 +165,8 @@ async fn a_revision_brings_the_commits_since_the_known_ones() {
         assert_eq!(again, changes, "{to} over {known}");
     }
     assert_eq!(scene.server.log().count(), 1);
+    let switched = question(&scene.url(), &sha[5], &[&format!("latest@sha256:{}", "0".repeat(64))]);
+    assert!(finder.find(&switched).await.unwrap().unrelated, "it applied an artifact before");
     let nothing = question(&scene.url(), &sha[2], &[&sha[5]]);
     assert_eq!(finder.find(&nothing).await.unwrap(), Changes::default());
 }

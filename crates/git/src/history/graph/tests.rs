@@ -101,6 +101,8 @@ fn what_any_known_revision_holds_is_no_news() {
         let diverged =
             known.last().is_some_and(|last| !closure(&[new]).contains(last) && !held.contains(&new));
         assert_eq!((history.rewritten, history.truncated), (diverged, false), "{seed}");
+        let apart = closure(&[new]).is_disjoint(&held) && !known.is_empty();
+        assert_eq!(history.unrelated, apart, "{seed}");
         expected.sort_unstable();
         found.sort_unstable();
         assert_eq!(found, expected, "{seed}: {new} over {known:?} in {parents:?}");
@@ -189,7 +191,8 @@ fn a_revision_that_is_gone_is_asked_for_once_and_may_come_back() {
     graph.miss(id(40));
     assert_eq!(graph.need(id(3), &ids(&[2, 40])), Need::Nothing);
     let history = ask(&graph, 3, &[2, 40]);
-    assert_eq!((subjects(&history), history.rewritten), (vec![3], true));
+    assert_eq!((subjects(&history), history.rewritten, history.unrelated), (vec![3], true, false));
+    assert!(ask(&graph, 3, &[40]).unrelated && !ask(&graph, 3, &[]).unrelated);
     graph.take(brought([commit(40, &[3])], &[]), &[]);
     assert_eq!(ask(&graph, 3, &[2, 40]), History::default());
     assert_eq!(graph.need(id(41), &ids(&[40])), Need::Revisions(ids(&[41])));
