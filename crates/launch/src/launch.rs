@@ -113,11 +113,13 @@ impl Launch {
             tracing::info!(notice, "settings");
         }
         let ended = runtime.block_on(async {
+            // First of all: from here on a signal ends it in order.
+            let stop = signals()?;
             let context = Arc::new(Context { spans, ..connect(settings, needs, metrics).await? });
             (needs.listeners)(&context.settings).serve(&context).await?;
             tracing::info!(operator = name, version = env!("CARGO_PKG_VERSION"), "starting");
             context.supervisor.spawn(name, operator.run(Arc::clone(&context)));
-            context.supervisor.run(signals()?, &context.health, GRACE).await.map_err(BoxError::from)
+            context.supervisor.run(stop, &context.health, GRACE).await.map_err(BoxError::from)
         });
         let code = match ended {
             Ok(()) => ExitCode::SUCCESS,

@@ -26,6 +26,7 @@ mod metrics;
 mod mode;
 mod push;
 mod redact;
+mod reference;
 mod resource;
 mod sources;
 mod spans;
@@ -46,6 +47,7 @@ pub use push::cumulative::FlushError;
 pub use push::otlp::CollectorError;
 pub use push::settings::Collector;
 pub use redact::redact_url;
+pub use reference::reference_markdown;
 pub use secrecy::ExposeSecret;
 /// A string that is never printed: its `Debug` is redacted, and it has no `Display`.
 ///

@@ -42,6 +42,10 @@ const MODES: [Row; 5] = [
     Row::new(TelemetryMode::Otlp, "otlp", false, false, true),
 ];
 
+/// The modes, in the order of the table.
+pub(crate) const ALL: [TelemetryMode; 5] =
+    [MODES[0].mode, MODES[1].mode, MODES[2].mode, MODES[3].mode, MODES[4].mode];
+
 impl Row {
     const fn new(
         mode: TelemetryMode,

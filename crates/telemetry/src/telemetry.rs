@@ -253,10 +253,11 @@ fn batched<E>(exporter: E, resource: &Resource) -> Arc<BatchSpanProcessor>
 where
     E: opentelemetry_sdk::trace::SpanExporter + 'static,
 {
-    let config = BatchConfigBuilder::default()
-        .with_scheduled_delay(SPAN_DELAY)
-        .with_max_queue_size(SPAN_QUEUE)
-        .build();
+    let mut config = BatchConfigBuilder::default().with_max_queue_size(SPAN_QUEUE);
+    if environment("OTEL_BSP_SCHEDULE_DELAY").is_none() {
+        config = config.with_scheduled_delay(SPAN_DELAY);
+    }
+    let config = config.build();
     let mut processor = BatchSpanProcessor::builder(exporter).with_batch_config(config).build();
     processor.set_resource(resource);
     Arc::new(processor)

@@ -11,4 +11,5 @@ mod kubectl_work;
 mod kubernetes;
 mod operators;
 mod pull;
+mod telemetry;
 mod tracker;
