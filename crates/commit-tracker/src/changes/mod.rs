@@ -4,12 +4,14 @@ mod exporter_info;
 mod git;
 mod github;
 mod metadata;
+mod oci;
 mod secrets;
 
 pub use exporter_info::ExporterInfo;
 pub use git::{GitChanges, GitTokens};
 pub use github::{GithubChanges, GithubConfig};
 pub use metadata::{MetadataChanges, annotated};
+pub use oci::{EXPORTER_INFO_MEDIA_TYPE, LookForSkipped, OciChanges, OciConfig, PayloadWanted};
 pub use secrets::{ClusterSecrets, NoSecrets, Secrets};
 
 use std::collections::BTreeMap;

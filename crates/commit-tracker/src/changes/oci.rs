@@ -1,0 +1,421 @@
+//! Commits of an `OCIRepository`: from the exporter's payload in its artifact, or from its annotations.
+//!
+//! An artifact costs two requests, its manifest and the payload, however many ask about it; one where it has no payload;
+//! none where no payload is wanted and Flux told the annotations. A registry that wants to see a token has it fetched
+//! once.
+//!
+//! What Flux skipped between two revisions is found without a request where this process saw it, and in the registry by
+//! its tags where something says that there may be more: see [`LookForSkipped`].
+
+mod memory;
+mod skipped;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use windlass_oci::{
+    Client, ClientConfig, Digest, DockerConfig, Login, Manifest, ManifestKind, OciError, Reference,
+    Repository,
+};
+
+use self::memory::{Artifact, Memory};
+use super::{
+    Changes, ChangesError, ExporterInfo, FindChanges, Problem, Question, Secrets, metadata::annotated,
+};
+use crate::{Algorithm, Revision};
+
+/// The original's media type of the payload.
+pub const EXPORTER_INFO_MEDIA_TYPE: &str = "application/vnd.grafana.exporter-info.v1+json";
+
+/// Where an artifact's source is.
+const SOURCE: &str = "org.opencontainers.image.source";
+/// The revision of its source.
+const REVISION: &str = "org.opencontainers.image.revision";
+/// When it was built.
+const CREATED: &str = "org.opencontainers.image.created";
+/// The key of a pull secret.
+const PULL_SECRET: &str = ".dockerconfigjson";
+
+/// Whether artifacts have an exporter's payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PayloadWanted {
+    /// It is read where there is one; else the annotations are.
+    #[default]
+    IfThere,
+    /// One without it is [`Problem::PayloadMissing`].
+    Required,
+    /// It is not looked for: annotations alone say what came.
+    Never,
+}
+
+/// When the registry's tags are read for artifacts that Flux skipped.
+///
+/// What this process was asked about is known anyway. The rest can only be found where it has a tag of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LookForSkipped {
+    /// When something says that there may be one: the payload names another predecessor (`previous_commit`); the
+    /// revisions' tags are different and not neighbours (`1.4.2` and `1.4.3` are); or the artifact was built before this
+    /// process began, which was not asked about its predecessor.
+    #[default]
+    WhenUnsure,
+    /// For every artifact, which costs a request each: for a tag that moves more often than Flux looks at it.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What an [`OciChanges`] works under.
+#[derive(Clone, Debug)]
+pub struct OciConfig {
+    /// How registries are reached.
+    pub client: ClientConfig,
+    /// Whether there is a payload.
+    pub payload: PayloadWanted,
+    /// The media type of the layer that has it; the first such layer counts.
+    pub media_type: String,
+    /// Bytes of a payload. 4 MiB.
+    pub max_payload_bytes: u64,
+    /// Commits of an answer; the newest are kept. 10,000.
+    pub max_commits: usize,
+    /// When to look for skipped artifacts in the registry.
+    pub skipped: LookForSkipped,
+    /// Tags that are looked at for one question, the newest by name. 32.
+    pub max_skipped: usize,
+    /// Tags of a repository that are listed. 10,000.
+    pub max_tags: usize,
+}
+
+impl Default for OciConfig {
+    fn default() -> Self {
+        Self {
+            client: ClientConfig::default(),
+            payload: PayloadWanted::default(),
+            media_type: EXPORTER_INFO_MEDIA_TYPE.to_owned(),
+            max_payload_bytes: 4 << 20,
+            max_commits: 10_000,
+            skipped: LookForSkipped::default(),
+            max_skipped: 32,
+            max_tags: 10_000,
+        }
+    }
+}
+
+/// Reads artifacts in registries.
+pub struct OciChanges {
+    client: Client,
+    config: OciConfig,
+    secrets: Arc<dyn Secrets>,
+    git: Option<Arc<dyn FindChanges>>,
+    memory: Memory,
+    began: Timestamp,
+}
+
+/// A repository, and who asks.
+struct Place<'a> {
+    question: &'a Question,
+    repository: Repository,
+    login: Login,
+}
+
+impl OciChanges {
+    /// Reads under `config`, with the pull secrets that sources name. Nothing is sent.
+    ///
+    /// # Errors
+    /// When the client cannot be set up: a bundle of certificates that cannot be read.
+    pub fn new(config: OciConfig, secrets: Arc<dyn Secrets>) -> Result<Self, OciError> {
+        let (client, memory) = (Client::new(config.client.clone())?, Memory::default());
+        Ok(Self { client, config, secrets, git: None, memory, began: Timestamp::now() })
+    }
+
+    /// Walks the Git repositories that artifacts without a payload say they were built from. An artifact's author chooses
+    /// the repository, so `git` should ask with nobody's credentials.
+    #[must_use]
+    pub fn with_git(mut self, git: Arc<dyn FindChanges>) -> Self {
+        self.git = Some(git);
+        self
+    }
+
+    /// HTTP requests sent to registries so far.
+    pub fn request_count(&self) -> u64 {
+        self.client.request_count()
+    }
+}
+
+#[async_trait]
+impl FindChanges for OciChanges {
+    async fn find(&self, question: &Question) -> Result<Changes, ChangesError> {
+        let to = digest_of(&question.to)?;
+        let told = |key: &str| question.metadata.contains_key(key);
+        if self.config.payload == PayloadWanted::Never && (told(REVISION) || told(CREATED)) {
+            return self.annotated(&question.metadata, question).await;
+        }
+        let place = self.place(question).await?;
+        let artifact = self.artifact(&place, &to).await?;
+        match (&artifact.info, self.config.payload) {
+            (Some(info), _) => self.exported(&place, &artifact, info).await,
+            (None, PayloadWanted::Required) => Err(ChangesError::new(
+                Problem::PayloadMissing,
+                format!(
+                    "the artifact {} of {} has no layer of media type {}",
+                    question.to, question.source, self.config.media_type
+                ),
+            )),
+            (None, _) => {
+                let mut annotations = artifact.annotations.clone();
+                annotations.extend(question.metadata.clone());
+                self.annotated(&annotations, question).await
+            }
+        }
+    }
+}
+
+impl OciChanges {
+    async fn place<'a>(&self, question: &'a Question) -> Result<Place<'a>, ChangesError> {
+        let repository = Repository::parse(&question.url, question.insecure)
+            .map_err(|error| explained(question, "find the registry", error))?;
+        let Some(name) = &question.secret else {
+            return Ok(Place { question, repository, login: Login::Chain });
+        };
+        let namespace = &question.source.namespace;
+        let Some(values) = self.secrets.secret(namespace, name).await? else {
+            return Ok(Place { question, repository, login: Login::Chain });
+        };
+        let content = values.get(PULL_SECRET).ok_or_else(|| {
+            ChangesError::new(
+                Problem::Malformed,
+                format!(
+                    "the Secret {namespace}/{name} that {} names has no {PULL_SECRET}: make it with `kubectl create \
+                     secret docker-registry`",
+                    question.source
+                ),
+            )
+        })?;
+        let config =
+            DockerConfig::parse(content, &format!("the Secret {namespace}/{name}")).map_err(|error| {
+                let text = format!("failed to use the Secret that {} names", question.source);
+                ChangesError::new(Problem::Malformed, text).because(error)
+            })?;
+        Ok(Place { question, repository, login: Login::Secret(Arc::new(config)) })
+    }
+
+    /// An artifact, from memory or with its payload from the registry.
+    async fn artifact(&self, place: &Place<'_>, digest: &Digest) -> Result<Arc<Artifact>, ChangesError> {
+        if let Some(artifact) = self.memory.artifact(&place.repository, digest) {
+            return Ok(artifact);
+        }
+        let manifest = self.manifest(place, &Reference::Digest(digest.clone())).await?;
+        self.read(place, digest, manifest).await
+    }
+
+    async fn manifest(&self, place: &Place<'_>, reference: &Reference) -> Result<Manifest, ChangesError> {
+        self.client
+            .manifest(&place.repository, &place.login, reference)
+            .await
+            .map_err(|error| explained(place.question, "read the manifest", error))
+    }
+
+    /// Reads an artifact's payload, and remembers it.
+    async fn read(
+        &self,
+        place: &Place<'_>,
+        digest: &Digest,
+        manifest: Manifest,
+    ) -> Result<Arc<Artifact>, ChangesError> {
+        let mut annotations = BTreeMap::new();
+        let layers = match manifest.kind {
+            ManifestKind::Image { layers, annotations: own } => {
+                annotations.extend(own);
+                layers
+            }
+            ManifestKind::Index(index) => {
+                // Flux takes the image for its default platform, and that one's annotations.
+                let image = index.default_image().ok_or_else(|| {
+                    malformed(place, digest, "it is an index without an image for linux/amd64")
+                })?;
+                let image: Digest = image
+                    .digest
+                    .parse()
+                    .map_err(|error: OciError| malformed(place, digest, &error.to_string()))?;
+                annotations.extend(index.annotations);
+                match self.manifest(place, &Reference::Digest(image)).await?.kind {
+                    ManifestKind::Image { layers, annotations: own } => {
+                        annotations.extend(own);
+                        layers
+                    }
+                    ManifestKind::Index(_) => {
+                        return Err(malformed(place, digest, "it is an index of indexes"));
+                    }
+                }
+            }
+        };
+        let layer = layers.iter().find(|layer| layer.media_type == self.config.media_type);
+        let info = match layer.filter(|_| self.config.payload != PayloadWanted::Never) {
+            None => None,
+            Some(layer) => {
+                let max = self.config.max_payload_bytes;
+                if layer.size > max {
+                    let text = format!(
+                        "the exporter's payload in the artifact {digest} of {} has {} bytes, over {max}",
+                        place.question.source, layer.size
+                    );
+                    return Err(ChangesError::new(Problem::TooLarge, text));
+                }
+                let blob = layer
+                    .digest
+                    .parse()
+                    .map_err(|error: OciError| malformed(place, digest, &error.to_string()))?;
+                let content = self.client.blob(&place.repository, &place.login, &blob, max).await;
+                let content = content
+                    .map_err(|error| explained(place.question, "read the exporter's payload", error))?;
+                Some(ExporterInfo::parse(&content, &format!("{digest} of {}", place.question.source))?)
+            }
+        };
+        let artifact = Arc::new(Artifact::new(digest.clone(), annotations, info));
+        self.memory.remember(&place.repository, &artifact);
+        Ok(artifact)
+    }
+
+    /// What payloads say: the artifact's own, and those of artifacts that were skipped before it.
+    async fn exported(
+        &self,
+        place: &Place<'_>,
+        artifact: &Arc<Artifact>,
+        info: &ExporterInfo,
+    ) -> Result<Changes, ChangesError> {
+        let known: Vec<Digest> =
+            place.question.known.iter().filter_map(|known| digest_of(known).ok()).collect();
+        let mut changes = info.clone().into_changes(artifact.created);
+        let remembered: Vec<_> =
+            known.iter().filter_map(|known| self.memory.artifact(&place.repository, known)).collect();
+        let newer = |known: &Arc<Artifact>| known.at() > artifact.at() && known.is_of_stream(artifact);
+        if known.contains(&artifact.digest) || (artifact.at().is_some() && remembered.iter().any(newer)) {
+            // Rolled back: what is older than what was known came with it.
+            changes.commits.clear();
+            return Ok(changes);
+        }
+        let skipped = match known.is_empty() {
+            true => skipped::Skipped::default(),
+            false => self.skipped(place, artifact, info, &known).await?,
+        };
+        let mut held: HashSet<String> =
+            remembered.iter().flat_map(|known| known.ids()).map(str::to_owned).collect();
+        changes.commits.retain(|commit| held.insert(commit.id.clone()));
+        for earlier in &skipped.artifacts {
+            for commit in earlier.info.iter().flat_map(|info| &info.commits) {
+                if held.insert(commit.id.clone()) {
+                    let mut commit = commit.clone();
+                    commit.exported = earlier.created;
+                    changes.commits.push(commit);
+                }
+            }
+        }
+        changes.commits.sort_by_key(|commit| commit.merged);
+        let surplus = changes.commits.len().saturating_sub(self.config.max_commits);
+        changes.commits.drain(..surplus);
+        changes.truncated |= surplus > 0 || skipped.may_lack;
+        Ok(changes)
+    }
+
+    /// What annotations say: a range of a Git repository where they name one, else one commit.
+    async fn annotated(
+        &self,
+        annotations: &BTreeMap<String, String>,
+        question: &Question,
+    ) -> Result<Changes, ChangesError> {
+        let built = annotations.get(CREATED).and_then(|created| created.trim().parse().ok());
+        if let Some((git, question)) = self.git.as_ref().zip(git_question(annotations, question)) {
+            match git.find(&question).await {
+                Ok(changes) => {
+                    let exported_as = question.to.digest().map(str::to_owned);
+                    return Ok(Changes { exported: built, exported_as, ..changes });
+                }
+                Err(error) if !error.problem.is_permanent() => return Err(error),
+                Err(error) => {
+                    tracing::debug!(source = %question.source, %error, "taking the artifact's annotations instead");
+                }
+            }
+        }
+        annotated(annotations, question)
+    }
+}
+
+/// The question to ask of the repository that an artifact was built from.
+fn git_question(annotations: &BTreeMap<String, String>, question: &Question) -> Option<Question> {
+    let url = annotations.get(SOURCE)?.trim();
+    let is_git = |revision: &Revision| revision.algorithm() == Some(Algorithm::Sha1);
+    let origin = annotations.get(REVISION).or(question.origin.as_ref())?;
+    let to = origin.trim().parse().ok().filter(is_git)?;
+    let known: Vec<Revision> = question
+        .known_origins
+        .iter()
+        .flatten()
+        .filter_map(|known| known.trim().parse().ok())
+        .filter(is_git)
+        .collect();
+    // Without the origin of what was known, all history would be new.
+    let is_range = question.known.is_empty() || !known.is_empty();
+    is_range.then(|| Question {
+        source: question.source.clone(),
+        url: url.to_owned(),
+        insecure: false,
+        secret: None,
+        known_origins: vec![None; known.len()],
+        known,
+        to,
+        origin: None,
+        metadata: BTreeMap::new(),
+        seen: question.seen,
+    })
+}
+
+/// The digest of an artifact's revision.
+fn digest_of(revision: &Revision) -> Result<Digest, ChangesError> {
+    let named = match (revision.algorithm(), revision.digest()) {
+        (Some(algorithm), Some(digest)) => format!("{algorithm}:{digest}").parse().ok(),
+        _ => None,
+    };
+    named.ok_or_else(|| {
+        let text = format!("{:?} names no artifact; expected TAG@sha256:HEX", revision.as_str());
+        ChangesError::new(Problem::Malformed, text)
+    })
+}
+
+fn malformed(place: &Place<'_>, digest: &Digest, detail: &str) -> ChangesError {
+    let source = &place.question.source;
+    ChangesError::new(
+        Problem::Malformed,
+        format!("failed to read the artifact {digest} of {source}: {detail}"),
+    )
+}
+
+fn explained(question: &Question, action: &str, error: OciError) -> ChangesError {
+    let problem = match &error {
+        OciError::RateLimited { .. } => Problem::RateLimited,
+        OciError::Unauthorized { .. } => Problem::Unauthorized,
+        OciError::Forbidden { .. } => Problem::Forbidden,
+        OciError::NotFound { .. } => Problem::NotFound,
+        OciError::TooLarge { .. } => Problem::TooLarge,
+        OciError::Refused { .. } | OciError::Invalid { .. } => Problem::Unsupported,
+        OciError::WrongDigest { .. } | OciError::Malformed { .. } => Problem::Malformed,
+        // Docker's file and helpers are mended without an object that changes.
+        _ => Problem::Unavailable,
+    };
+    let advice = match (&error, &question.secret) {
+        (OciError::Unauthorized { sent: false, .. }, Some(secret)) => {
+            format!(
+                "; the Secret {secret} that it names gave no credentials: see [commit_tracker] source_secrets"
+            )
+        }
+        (OciError::Refused { .. }, _) if question.insecure => {
+            "; see [commit_tracker] allowed_registries".to_owned()
+        }
+        _ => String::new(),
+    };
+    let retry_after = error.retry_after();
+    let text = format!("failed to {action} of {} of {}{advice}", question.to, question.source);
+    ChangesError { retry_after, ..ChangesError::new(problem, text).because(error) }
+}
