@@ -155,8 +155,24 @@ impl Github {
 
     /// The repository that `url` names, if it is one of this API's: github.com's for `api.github.com`.
     pub fn repository_at(&self, url: &str) -> Option<RepositoryName> {
-        let host = self.inner.base.host_str()?;
-        RepositoryName::of_url(url, host.strip_prefix("api.").unwrap_or(host))
+        RepositoryName::of_url(url, self.web_host())
+    }
+
+    /// Where the repositories of this API are read with Git: `github.com` for `api.github.com`.
+    pub fn web_host(&self) -> &str {
+        let host = self.inner.base.host_str().unwrap_or_default();
+        host.strip_prefix("api.").unwrap_or(host)
+    }
+
+    /// Whether anybody asks.
+    pub fn has_credentials(&self) -> bool {
+        !matches!(self.inner.identity, Identity::Nobody)
+    }
+
+    /// A token to read repositories with over Git, as the password of `x-access-token`; none without credentials. An
+    /// App's is minted and renewed as its questions need it.
+    pub async fn git_token(&self) -> Result<Option<SecretString>, GithubError> {
+        self.inner.token(Instant::now() + self.inner.deadlines.total).await
     }
 
     /// Bytes that a file may have.

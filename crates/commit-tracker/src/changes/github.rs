@@ -307,7 +307,7 @@ fn manifests_commit(kind: SourceKind, revision: Option<&Revision>, origin: Optio
 }
 
 /// What a failure of GitHub is to the tracker.
-fn problem(error: GithubError) -> ChangesError {
+pub(super) fn problem(error: GithubError) -> ChangesError {
     let problem = match &error {
         GithubError::Unreachable { .. } | GithubError::Timeout { .. } | GithubError::Unavailable { .. } => {
             Problem::Unavailable

@@ -192,25 +192,23 @@ impl Archive {
             match transfer(source, call, &wants, &haves, depth).await {
                 Ok(brought) => {
                     let exact = brought.exact;
-                    let mut graph = self.graph();
-                    graph.take(brought, &haves);
-                    for want in wants.into_iter().filter(|want| !graph.has(*want)).collect::<Vec<_>>() {
-                        graph.miss(want);
-                        if exact {
-                            Self::miss(source, asks, want);
-                        }
-                    }
+                    self.graph().take(brought, &haves);
                     reached = Some((haves, deepest));
                     if !exact {
+                        // What is not here may be further behind the branches.
                         return Ok(reached);
+                    }
+                    for want in wants {
+                        if !self.graph().has(want) {
+                            self.miss(source, asks, want);
+                        }
                     }
                 }
                 Err(GitError::RevisionMissing { revision, url }) => {
                     let Some(want) = revision.parse().ok().filter(|id| wants.contains(id)) else {
                         return Err(GitError::RevisionMissing { revision, url });
                     };
-                    self.graph().miss(want);
-                    Self::miss(source, asks, want);
+                    self.miss(source, asks, want);
                 }
                 Err(GitError::LimitExceeded { .. }) if depth > 1 => {
                     shallower = Some((depth / SHALLOWER).max(1));
@@ -238,8 +236,9 @@ impl Archive {
         (wants, haves)
     }
 
-    /// Tells those who ask for `want` that there is no such revision.
-    fn miss(source: &RemoteSource, asks: &[Arc<Ask>], want: ObjectId) {
+    /// Remembers that the server has no `want`, and tells those who ask for it.
+    fn miss(&self, source: &RemoteSource, asks: &[Arc<Ask>], want: ObjectId) {
+        self.graph().miss(want);
         let error = missing(source, want);
         asks.iter().filter(|ask| ask.new == want && ask.is_open()).for_each(|ask| ask.fail(&error));
     }
@@ -255,8 +254,8 @@ impl Archive {
         for (known, group) in self.too_shallow(asks) {
             let done = reached.as_ref().filter(|(haves, _)| *haves == known).map_or(0, |(_, depth)| *depth);
             for depth in [NEXT, source.shared.config.limits.history_commits] {
-                let mut wants: Vec<_> = group.iter().filter(|ask| ask.is_open()).map(|ask| ask.new).collect();
-                wants.retain(|new| self.is_shallow(*new, &known));
+                let mut wants =
+                    self.too_shallow(&group).into_values().flatten().map(|ask| ask.new).collect::<Vec<_>>();
                 wants.sort_unstable();
                 wants.dedup();
                 if depth <= done || wants.is_empty() {
@@ -273,14 +272,14 @@ impl Archive {
                 }
             }
             let mut graph = self.graph();
-            group.iter().filter(|ask| ask.is_open()).for_each(|ask| graph.settle(ask.new, &known));
+            for ask in group.iter().filter(|ask| ask.is_open()) {
+                // Nothing leads to what did not come by now.
+                let unseen: Vec<_> = graph.unseen(&ask.known).collect();
+                unseen.into_iter().for_each(|id| graph.miss(id));
+                graph.settle(ask.new, &ask.known);
+            }
         }
         Ok(())
-    }
-
-    fn is_shallow(&self, new: ObjectId, known: &[ObjectId]) -> bool {
-        let graph = self.graph();
-        !graph.has(new) || graph.need(new, known) != Need::Nothing
     }
 
     /// Questions whose answers are not whole yet, by what is known to those who ask.

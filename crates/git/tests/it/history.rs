@@ -385,6 +385,9 @@ async fn a_server_without_v2_finds_revisions_behind_its_branches() {
     let gone = Oid::from_str("0123456789abcdef0123456789abcdef01234567").unwrap();
     let error = scene.asked(&scene.fixture.source(), gone, &[line[1]]).await.unwrap_err();
     assert!(matches!(error, GitError::RevisionMissing { .. }), "{error:?}");
+    let (_folder, source) = scene.fresh(Limits::default());
+    let far = scene.asked(&source, line[390], &[line[150]]).await.unwrap();
+    assert_eq!((ids(&far), far.rewritten, far.truncated), (names(&line[151..=390]), false, false));
 }
 
 #[tokio::test]

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use secrecy::{ExposeSecret as _, SecretString};
 use url::Url;
 use windlass_git::{Credentials, Remote};
+use windlass_github::Github;
 
-use crate::changes::{ChangesError, Problem, Question, Secrets};
+use crate::changes::{ChangesError, Problem, Question, Secrets, github};
 
 /// Tokens for hosts, beside what the Secrets of sources have.
 #[async_trait]
@@ -18,6 +19,19 @@ pub trait GitTokens: Send + Sync + 'static {
 
     /// A token that may read there now.
     async fn token(&self, host: &str) -> Result<SecretString, ChangesError>;
+}
+
+/// Those that GitHub's API is asked with, for the repositories that are read from the same place.
+#[async_trait]
+impl GitTokens for Github {
+    fn covers(&self, host: &str) -> bool {
+        self.has_credentials() && self.web_host() == host
+    }
+
+    async fn token(&self, host: &str) -> Result<SecretString, ChangesError> {
+        let token = self.git_token().await.map_err(github::problem)?;
+        token.ok_or_else(|| ChangesError::new(Problem::Unauthorized, format!("there is no token for {host}")))
+    }
 }
 
 /// How sources are reached.

@@ -287,6 +287,20 @@ async fn ssh_is_refused_but_where_there_is_a_token_for_https() {
 }
 
 #[tokio::test]
+async fn credentials_for_the_api_of_github_open_its_repositories_and_no_others() {
+    use windlass_github::{Credentials, Github, Options};
+    let github = |credentials, api: &str| {
+        Github::new(Options { api: api.to_owned(), ..Options::new(credentials) }).unwrap()
+    };
+    let token = || Credentials::Token("ghs".to_owned().into());
+    let public = github(token(), "https://api.github.com");
+    assert!(public.covers("github.com") && !public.covers("api.github.com") && !public.covers("example.org"));
+    assert_eq!(public.token("github.com").await.unwrap().expose_secret(), "ghs");
+    assert!(github(token(), "https://git.example.org/api/v3").covers("git.example.org"));
+    assert!(!github(Credentials::Anonymous, "https://api.github.com").covers("github.com"));
+}
+
+#[tokio::test]
 async fn urls_that_the_policy_refuses_are_unsupported() {
     for url in [
         "http://git.example.org/a.git",
