@@ -7,6 +7,10 @@
 //! What it says is not our idea of GitHub: every request and every answer is held to the description that GitHub
 //! publishes of its API, of which `openapi.json` is a cut (`cargo xtask github-schema` makes it). A difference is
 //! answered with status 500, and fails the test when the stand-in is dropped.
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")
+)]
 
 mod answers;
 mod apps;

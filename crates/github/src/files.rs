@@ -7,6 +7,8 @@ use http::header::HeaderValue;
 use serde::Deserialize;
 use sha1::{Digest as _, Sha1};
 use sha2::Sha256;
+use tracing::field;
+use windlass_telemetry::traced;
 
 use crate::error::printable;
 use crate::{Github, GithubError, RepositoryName};
@@ -35,6 +37,25 @@ impl Github {
     /// One request; two if the file is larger than 1 MB, which GitHub gives out as a Git object only. What came is
     /// checked against the object's hash: it is the whole file, or an error.
     pub async fn file(
+        &self,
+        repository: &RepositoryName,
+        path: &str,
+        reference: &str,
+    ) -> Result<Bytes, GithubError> {
+        let span = tracing::info_span!(
+            "github.get_file",
+            otel.kind = "client",
+            github.repo = %repository,
+            github.path = path,
+            "github.ref" = reference,
+            github.file.size_bytes = field::Empty,
+        );
+        let bytes = traced(span.clone(), self.read(repository, path, reference)).await?;
+        span.record("github.file.size_bytes", bytes.len());
+        Ok(bytes)
+    }
+
+    async fn read(
         &self,
         repository: &RepositoryName,
         path: &str,

@@ -26,7 +26,7 @@ impl Options {
     /// github.com's API.
     pub const PUBLIC_API: &str = "https://api.github.com";
 
-    /// github.com's API, with the usual bounds: files up to 16 MiB, 16 MiB of kept answers.
+    /// github.com's API, with the usual bounds: files up to 16 MiB, 8 MiB of kept answers.
     pub fn new(credentials: Credentials) -> Self {
         Self {
             api: Self::PUBLIC_API.to_owned(),
@@ -34,7 +34,7 @@ impl Options {
             deadlines: Deadlines::default(),
             retries: Retries::default(),
             max_file: 16 << 20,
-            cache: 16 << 20,
+            cache: 8 << 20,
         }
     }
 }

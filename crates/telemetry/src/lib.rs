@@ -4,6 +4,7 @@
 //!   [`init`] sets up logs alone.
 //! - [`Metrics`] makes OpenTelemetry meters whose instruments are read as Prometheus text.
 //! - [`CumulativeSource`] is somebody whose series outlive this process; [`Metrics::add_source`] has them told.
+//! - [`traced`] does work within a span that says how it ended.
 //! - [`Spans`] tells spans of what happened elsewhere, with times and ids of their own.
 //! - [`Health`] collects readiness by component and liveness by progress; [`router`] serves all of it.
 //! - [`ErrorChain`] is the one printer of an error with its causes.
@@ -32,6 +33,7 @@ mod sources;
 mod spans;
 mod telemetry;
 mod text;
+mod traced;
 
 pub use cumulative::{
     Buckets, ClassicHistogram, CumulativePoint, CumulativeSource, CumulativeValue, CumulativeView,
@@ -55,3 +57,4 @@ pub use secrecy::ExposeSecret;
 pub use secrecy::SecretString as Secret;
 pub use spans::{FinishedSpan, Spans};
 pub use telemetry::{Telemetry, TelemetryError, TelemetryOptions};
+pub use traced::traced;

@@ -13,15 +13,17 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use futures::stream;
+use tracing::field;
 use windlass_github::{Commit as ManifestsCommit, CommitPage, Github, GithubError, RepositoryName};
+use windlass_telemetry::traced;
 
 use super::{Changes, ChangesError, Commit, ExporterInfo, FindChanges, Problem, Question};
 use crate::{Revision, SourceKind};
 
 /// Exports that are listed with one request.
-const PER_PAGE: u8 = 30;
+const PER_PAGE: u8 = 10;
 /// Pages of exports that are looked through: beyond them Flux has skipped too much to tell.
-const PAGES: u32 = 4;
+const PAGES: u32 = 12;
 /// Known revisions that are asked about when the list does not hold them.
 const KNOWN: usize = 3;
 /// Files that are read at a time.
@@ -185,7 +187,8 @@ impl GithubChanges {
         match self.github.file(repository, file, &export.sha).await {
             Ok(bytes) => {
                 let place = format!("{file} of {repository} at {}", export.sha);
-                ExporterInfo::parse(&bytes, &place).map(Some)
+                let span = tracing::info_span!("kube_manifests.exporter.info.unmarshal");
+                traced(span, async { ExporterInfo::parse(&bytes, &place) }).await.map(Some)
             }
             Err(GithubError::NotFound { .. }) => Ok(None),
             Err(error) => Err(problem(error)),
@@ -234,29 +237,54 @@ impl FindChanges for GithubChanges {
         if known.contains(&to) {
             return Ok(Changes::default());
         }
-        let new = self.new_exports(&repository, &to, &known).await.map_err(problem)?;
+        let span = tracing::info_span!(
+            "github.fetch_exporter_info",
+            github.repo = %repository,
+            "github.ref" = to,
+            github.file = self.config.file,
+        );
+        traced(span, self.answer(&repository, &to, &known)).await
+    }
+}
+
+impl GithubChanges {
+    /// What `to` brought over `known`.
+    async fn answer(
+        &self,
+        repository: &RepositoryName,
+        to: &str,
+        known: &[String],
+    ) -> Result<Changes, ChangesError> {
+        let span = tracing::info_span!(
+            "github.fetch_commit_time",
+            otel.kind = "client",
+            github.repo.owner = repository.owner(),
+            github.repo.name = repository.name(),
+            github.commit.sha = to,
+            github.commit.time = field::Empty,
+        );
+        let new = traced(span.clone(), self.new_exports(repository, to, known)).await.map_err(problem)?;
         let Some(newest) = new.newest else {
-            return Err(self.missing(&repository, &to));
+            return Err(self.missing(repository, to));
         };
-        if new.exports.is_empty() && self.payload(&repository, &newest).await?.is_none() {
+        span.record("github.commit.time", field::display(newest.committed));
+        if new.exports.is_empty() && self.payload(repository, &newest).await?.is_none() {
             // The newest export was the file's removal: there is no exporter any more.
-            return Err(self.missing(&repository, &to));
+            return Err(self.missing(repository, to));
         }
-        let asked: Vec<_> = new.exports.iter().map(|export| self.payload(&repository, export)).collect();
+        let asked: Vec<_> = new.exports.iter().map(|export| self.payload(repository, export)).collect();
         let read: Vec<_> = stream::iter(asked).buffered(AT_A_TIME).collect().await;
         let mut payloads = Vec::with_capacity(read.len());
         for (export, payload) in new.exports.iter().zip(read) {
             payloads.push((export, payload?));
         }
         if let Some((export, None)) = payloads.first() {
-            return Err(self.missing(&repository, &export.sha));
+            return Err(self.missing(repository, &export.sha));
         }
         let read = payloads.into_iter().filter_map(|(export, payload)| Some((export, payload?)));
         Ok(self.joined(read.collect(), new.rewritten, new.truncated))
     }
-}
 
-impl GithubChanges {
     /// One answer of the payloads, newest first: each commit once, as its first export has it, oldest export first.
     fn joined(
         &self,

@@ -1,6 +1,6 @@
 //! Refusals, limits, failures of the server and of the way to it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use windlass_github::{Credentials, Deadlines, Github, GithubError, Options, Retries};
 use windlass_github_stand_in::{Fault, Repository, StandIn};
@@ -190,11 +190,10 @@ async fn an_answer_without_end_is_cut_off() {
     let stand_in = stand_in().await;
     let (_, sha) = export(&stand_in);
     let github = client(&stand_in, Credentials::Anonymous);
-    stand_in.fail(INFO, 1, Fault::Huge(1 << 30));
-    let begin = Instant::now();
+    // To read it all would take longer than the deadline.
+    stand_in.fail(INFO, 1, Fault::Huge(1 << 40));
     let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
     assert!(matches!(error, GithubError::TooLarge { .. }), "{error}");
-    assert!(begin.elapsed() < Duration::from_secs(25), "the whole answer was read");
 }
 
 #[tokio::test]

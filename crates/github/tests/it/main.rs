@@ -1,4 +1,5 @@
 //! The client of GitHub's API against the stand-in, on a socket.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod app;
 mod failures;

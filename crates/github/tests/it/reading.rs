@@ -185,9 +185,12 @@ async fn who_gives_up_leaves_the_question_to_the_others() {
         let (github, name, sha) = (github.clone(), name.clone(), sha.clone());
         tokio::spawn(async move { github.file(&name, INFO, &sha).await })
     };
-    while stand_in.requests().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    let asked = async {
+        while stand_in.requests().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), asked).await.unwrap();
     let mut second = Box::pin(github.file(&name, INFO, &sha));
     assert!(futures::poll!(&mut second).is_pending());
     first.abort();

@@ -12,7 +12,7 @@ use crate::push::otlp::Exporters;
 use crate::push::settings::{Collector, environment};
 use crate::push::watched::{Outcomes, TARGET};
 use crate::telemetry::SPAN_QUEUE;
-use crate::{FinishedSpan, LogFormat, TelemetryMode};
+use crate::{FinishedSpan, LogFormat, TelemetryMode, traced};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_three_signals_reach_a_collector_under_one_name() {
@@ -62,6 +62,31 @@ async fn all_three_signals_reach_a_collector_under_one_name() {
         ));
     });
     assert_eq!(written.text(), "", "the mode otlp writes nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_span_of_work_says_how_it_ended() {
+    let collector = Receiver::start().unwrap();
+    let (telemetry, _written, _guard) = start(TelemetryMode::Otlp, &collector.url());
+    let fine = traced(tracing::info_span!("fine"), async { Ok::<_, std::io::Error>(7) }).await;
+    assert_eq!(fine.unwrap(), 7);
+    let broken = std::io::Error::other("no more disk");
+    let _ = traced(tracing::info_span!("broken"), async { Err::<(), _>(broken) }).await.unwrap_err();
+    telemetry.shutdown(DEADLINE).await;
+
+    collector.look(|received| {
+        let status = |name| {
+            let span = received.spans_of(name).next().unwrap();
+            let exceptions: Vec<_> = span
+                .events
+                .iter()
+                .filter_map(|event| event.attributes.get("exception.message").cloned())
+                .collect();
+            (span.status, span.status_message.clone(), exceptions.join(", "))
+        };
+        assert_eq!(status("fine"), ("ok", String::new(), String::new()));
+        assert_eq!(status("broken"), ("error", "no more disk".to_owned(), "no more disk".to_owned()));
+    });
 }
 
 #[tokio::test(flavor = "multi_thread")]
