@@ -55,6 +55,8 @@ struct New {
     newest: Option<ManifestsCommit>,
     rewritten: bool,
     truncated: bool,
+    /// No known revision was found among the ancestors.
+    unrelated: bool,
 }
 
 /// What the known revisions hold, as far as the list of exports does not show it.
@@ -137,14 +139,14 @@ impl GithubChanges {
                     rewritten: end > 0 && (held.gone || head_is_lost),
                     exports: list,
                     newest,
-                    truncated: false,
+                    ..New::default()
                 }
             }
-            None if held.bare || beyond => New { exports: list, newest, rewritten: false, truncated: more },
+            None if held.bare || beyond => New { exports: list, newest, truncated: more, ..New::default() },
             None => {
                 // Nothing in common: what was told before may stand here under other hashes.
                 list.truncate(1);
-                New { exports: list, newest, rewritten: true, truncated: false }
+                New { exports: list, newest, rewritten: true, unrelated: true, ..New::default() }
             }
         })
     }
@@ -243,7 +245,10 @@ impl FindChanges for GithubChanges {
             "github.ref" = to,
             github.file = self.config.file,
         );
-        traced(span, self.answer(&repository, &to, &known)).await
+        let answer = traced(span, self.answer(&repository, &to, &known)).await?;
+        // What was known may have been another source's: then it names no commit of this repository.
+        let unrelated = answer.unrelated || (known.is_empty() && !question.known.is_empty());
+        Ok(Changes { unrelated, ..answer })
     }
 }
 
@@ -282,17 +287,18 @@ impl GithubChanges {
             return Err(self.missing(repository, &export.sha));
         }
         let read = payloads.into_iter().filter_map(|(export, payload)| Some((export, payload?)));
-        Ok(self.joined(read.collect(), new.rewritten, new.truncated))
+        let joined = self.joined(read.collect());
+        Ok(Changes {
+            rewritten: new.rewritten,
+            truncated: joined.truncated || new.truncated,
+            unrelated: new.unrelated,
+            ..joined
+        })
     }
 
     /// One answer of the payloads, newest first: each commit once, as its first export has it, oldest export first.
-    fn joined(
-        &self,
-        payloads: Vec<(&ManifestsCommit, ExporterInfo)>,
-        rewritten: bool,
-        truncated: bool,
-    ) -> Changes {
-        let mut changes = Changes { rewritten, truncated, ..Changes::default() };
+    fn joined(&self, payloads: Vec<(&ManifestsCommit, ExporterInfo)>) -> Changes {
+        let mut changes = Changes::default();
         let newest = payloads.first().map(|(export, _)| export.sha.clone());
         let mut seen = HashSet::new();
         for (export, payload) in payloads.into_iter().rev() {

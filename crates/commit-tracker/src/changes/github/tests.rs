@@ -126,7 +126,7 @@ async fn a_revision_costs_two_requests_and_says_what_was_exported_when() {
     assert_eq!((changes.commits[0].summary.as_str(), changes.commits[0].exported), ("about b", None));
     assert_eq!((changes.exported_as, changes.exported), (Some(second), Some(time(2))));
     assert_eq!(changes.build_link.as_deref(), Some("https://ci.example.org/2"));
-    assert!(!changes.rewritten && !changes.truncated);
+    assert!(!changes.rewritten && !changes.truncated && !changes.unrelated);
     assert_eq!(scene.requests(), 2);
 }
 
@@ -231,6 +231,7 @@ async fn a_history_with_nothing_in_common_tells_its_newest_export() {
         }
         let changes = scene.ask(&[&old], &new).await;
         assert_eq!((names(&changes).as_str(), changes.rewritten), ("c", true), "collected: {collected}");
+        assert!(changes.unrelated);
     }
 }
 
@@ -304,6 +305,8 @@ async fn what_was_built_of_the_manifests_is_asked_about_by_its_origin() {
     question.origin = Some(format!("main@sha1:{second}"));
     assert_eq!(names(&scene.finder.find(&question).await.unwrap()), "b");
 
+    question.known_origins = vec![None];
+    assert!(scene.finder.find(&question).await.unwrap().unrelated, "it applied something else before");
     question.origin = None;
     let error = scene.finder.find(&question).await.unwrap_err();
     assert_eq!(error.problem, Problem::Malformed, "{error}");
