@@ -5,11 +5,12 @@
 //! replica counts anything twice.
 //!
 //! - [`Instrument`] is the one table of what is measured: names, units, meanings.
-//! - [`ledger`] is the memory of what was counted, in `ConfigMap`s; [`histogram`] what it keeps durations in.
 //! - [`objects`] are Flux's, as far as they are read; [`standing`] says what they say: which revision was applied when.
 //! - [`changes`] answers which commits a revision brought: from Git, from a registry, from GitHub, from metadata.
 //! - [`measure`] turns the two into observations.
 //! - [`Teller`] tells of it: log lines, and traces with the times at which things happened.
+//! - [`ledger`] is the memory of what was counted, in `ConfigMap`s; [`histogram`] what it keeps durations in.
+//! - [`tracker`] is the engine that does all this for each change; [`CommitTracker`] is the operator.
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
@@ -17,6 +18,7 @@
 
 pub mod changes;
 pub mod facts;
+mod finders;
 pub mod histogram;
 pub mod ledger;
 mod measure;
@@ -25,8 +27,10 @@ pub mod objects;
 mod operator;
 pub mod options;
 mod revision;
+mod select;
 mod source;
 mod tell;
+pub mod tracker;
 
 pub use facts::{SourceFacts, Standing, Step, source_of, standing};
 pub use measure::{CommitOutcome, Measured, MeasuredCommit, measure};

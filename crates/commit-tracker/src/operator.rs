@@ -3,10 +3,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use windlass_launch::{Context, Launch};
-use windlass_runtime::{BoxError, Operator, Registry};
+use tokio_util::sync::CancellationToken;
+use windlass_launch::{Context, Launch, observe_leadership};
+use windlass_runtime::{BoxError, Operator, Registry, Watch};
 
+use crate::changes::Ask;
+use crate::finders::finders;
+use crate::ledger::LedgerConfig;
 use crate::options::needs;
+use crate::select::Selected;
+use crate::tracker::{Current, Leading, ProcessMetrics, Sources, Tracker};
 
 /// How long each commit took from merge to applied.
 pub const FLUX_COMMIT_TRACKER: &str = windlass_settings::COMMIT_TRACKER;
@@ -32,10 +38,52 @@ impl Operator<Context> for CommitTracker {
 
     async fn run(self: Box<Self>, process: Arc<Context>) -> Result<(), BoxError> {
         let settings = process.settings.commit_tracker();
-        let own = process.clients.core.default_namespace();
-        let namespace = settings.state_namespace.as_deref().unwrap_or(own);
+        let client = process.clients.core.clone();
+        let namespace = settings.state_namespace.as_deref().unwrap_or_else(|| client.default_namespace());
+        let shutdown = process.supervisor.token().clone();
         let election = process.election_for(namespace, &settings.state_name)?;
-        election.run(process.health.clone(), process.supervisor.token().clone()).await;
+        let leadership = election.leadership();
+
+        let selected =
+            Selected::new(settings.selection.clone(), process.settings.operator().namespace.clone());
+        let (api, config) = selected.watched(client.clone());
+        let watch = Watch::new(api, config);
+        let current = Current::default();
+        let meter = process.metrics.meter(FLUX_COMMIT_TRACKER);
+        let metrics = ProcessMetrics::new(&meter, watch.store(), current.clone());
+        observe_leadership(&meter, &settings.state_name, &leadership);
+        let ask = Ask::new(finders(&process)?, settings.questions_at_a_time, Arc::new(metrics.clone()));
+        let ledger = LedgerConfig {
+            name: format!("{}-ledger", settings.state_name),
+            ..LedgerConfig::new(Arc::clone(&process.clock))
+        };
+        let scope = selected.scope().clone();
+        let tracker = Arc::new(Tracker {
+            namespace: namespace.to_owned(),
+            ledger,
+            kustomizations: watch.store(),
+            sources: Sources::new(client.clone(), scope, process.supervisor.clone(), current.clone()),
+            current,
+            ask,
+            source_secrets: settings.source_secrets,
+            leadership,
+            leading: Leading::default(),
+            health: process.health.clone(),
+            metrics,
+            selected,
+            client,
+        });
+
+        let told = Arc::clone(&tracker);
+        let follow = watch.run(process.health.clone(), shutdown.clone(), move |event| told.tell(&event));
+        // The Lease is kept until the last look has ended.
+        let finished = CancellationToken::new();
+        let stand = election.run(process.health.clone(), finished.clone());
+        let lead = async {
+            tracker.run(&shutdown).await;
+            finished.cancel();
+        };
+        tokio::join!(follow, lead, stand);
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use windlass_launch::{CommonFlags, Listener, Listeners, Needs, Start};
 
 /// Flags of the program; each wins over the variables and the settings file.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[expect(clippy::doc_markdown, reason = "the comments are the help: variables stand in it as they are typed")]
 pub struct TrackerArgs {
     /// Flags that every program which runs an operator takes.
     #[command(flatten)]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use windlass_runtime::{LeaderConfig, LeaderConfigError, LeaderElection};
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Meter;
+use windlass_runtime::{LeaderConfig, LeaderConfigError, LeaderElection, Leadership};
 
 use crate::Context;
 
@@ -37,6 +39,18 @@ impl Context {
         };
         LeaderElection::new(self.clients.core.clone(), config, Arc::clone(&self.clock))
     }
+}
+
+/// Whether this process leads, as controllers of Kubernetes say it.
+pub fn observe_leadership(meter: &Meter, lease: &str, leadership: &Leadership) {
+    let (lease, leadership) = (lease.to_owned(), leadership.clone());
+    meter
+        .u64_observable_gauge("leader_election_master_status")
+        .with_description("Whether this process leads, 1 or 0, by the name of the Lease.")
+        .with_callback(move |gauge| {
+            gauge.observe(u64::from(leadership.is_leading()), &[KeyValue::new("name", lease.clone())]);
+        })
+        .build();
 }
 
 /// The machine's or pod's name, for the people who read the Lease.

@@ -17,5 +17,6 @@ mod needs;
 
 pub use self::args::{CommonFlags, LegacyFlags, OperatorArgs, Start};
 pub use self::context::{Context, ContextError};
+pub use self::election::observe_leadership;
 pub use self::launch::{Launch, process_setup};
 pub use self::needs::{Listener, Listeners, Needs};

@@ -3,7 +3,7 @@
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Meter};
 use windlass_api::Repository;
-use windlass_runtime::{Leadership, Store};
+use windlass_runtime::Store;
 
 use crate::reconcile::ReconcileError;
 
@@ -44,18 +44,6 @@ impl RepositoryMetrics {
         };
         self.errors.add(1, &[KeyValue::new("phase", phase), KeyValue::new("cause", "system")]);
     }
-}
-
-/// Whether this process leads, as controllers of Kubernetes say it.
-pub(crate) fn observe_leadership(meter: &Meter, lease: &str, leadership: &Leadership) {
-    let (lease, leadership) = (lease.to_owned(), leadership.clone());
-    meter
-        .u64_observable_gauge("leader_election_master_status")
-        .with_description("Whether this process leads, 1 or 0, by the name of the Lease.")
-        .with_callback(move |gauge| {
-            gauge.observe(u64::from(leadership.is_leading()), &[KeyValue::new("name", lease.clone())]);
-        })
-        .build();
 }
 
 /// Gauges of each repository that there is. The meter keeps the callbacks; the instruments need not be kept.

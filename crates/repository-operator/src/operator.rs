@@ -6,10 +6,11 @@ use async_trait::async_trait;
 use kube::Api;
 use tokio_util::sync::CancellationToken;
 use windlass_api::{QuotaStatus, Repository};
+use windlass_launch::observe_leadership;
 use windlass_runtime::{BoxError, LeaderElection, Leadership, Operator, Registry, Watch, WatchConfig};
 
 use crate::lead::{Current, Work};
-use crate::metrics::{RepositoryMetrics, observe_leadership};
+use crate::metrics::RepositoryMetrics;
 use crate::queued::Queued;
 use crate::reconcile::Context;
 

@@ -47,7 +47,9 @@ impl Sources {
         let url = spec.url().filter(|url| !url.is_empty()).ok_or(OpenError::NoUrl)?;
         let token = read_token(core, repository).await?;
         let credentials = token.map(|token| Credentials::Basic { user: spec.token_user().to_owned(), token });
-        self.git.remote(Remote { url: url.to_owned(), credentials, ..Remote::default() }).map_err(OpenError::Open)
+        self.git
+            .remote(Remote { url: url.to_owned(), credentials, ..Remote::default() })
+            .map_err(OpenError::Open)
     }
 
     fn open_local(&self, spec: &RepositorySpec) -> Result<Arc<dyn Source>, OpenError> {

@@ -1,17 +1,21 @@
 //! Which commits came with a revision.
 
+mod ask;
 mod exporter_info;
 mod git;
 mod github;
 mod metadata;
 mod oci;
+mod fallback;
 mod secrets;
 
+pub use ask::{Ask, Asked, Finders, NoAnswer};
 pub use exporter_info::ExporterInfo;
 pub use git::{GitChanges, GitTokens};
 pub use github::{GithubChanges, GithubConfig};
 pub use metadata::{MetadataChanges, annotated};
 pub use oci::{EXPORTER_INFO_MEDIA_TYPE, LookForSkipped, OciChanges, OciConfig, PayloadWanted};
+pub use fallback::Fallback;
 pub use secrets::{ClusterSecrets, NoSecrets, Secrets};
 
 use std::collections::BTreeMap;

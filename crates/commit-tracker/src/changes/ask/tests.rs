@@ -1,0 +1,167 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore as Gate;
+
+use super::*;
+use crate::SourceKey;
+use crate::changes::Commit;
+
+/// Somebody who answers once the gate lets him, and knows how often he was asked, and about how much at a time.
+struct Oracle {
+    asked: AtomicUsize,
+    at_once: AtomicUsize,
+    most: AtomicUsize,
+    gate: Gate,
+    problem: Mutex<Option<(Problem, Option<Duration>)>>,
+}
+
+impl Oracle {
+    fn new(gate: usize) -> Arc<Self> {
+        Arc::new(Self {
+            asked: AtomicUsize::new(0),
+            at_once: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            gate: Gate::new(gate),
+            problem: Mutex::new(None),
+        })
+    }
+
+    fn fails(&self, problem: Option<(Problem, Option<Duration>)>) {
+        *self.problem.lock().unwrap() = problem;
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl FindChanges for Oracle {
+    async fn find(&self, question: &Question) -> Result<Changes, ChangesError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        self.gate.acquire().await.unwrap().forget();
+        self.at_once.fetch_sub(1, Ordering::SeqCst);
+        if let Some((problem, retry_after)) = *self.problem.lock().unwrap() {
+            return Err(ChangesError { retry_after, ..ChangesError::new(problem, "it did not work") });
+        }
+        let commit = Commit {
+            id: question.to.as_str().to_owned(),
+            merged: jiff::Timestamp::UNIX_EPOCH,
+            summary: String::new(),
+            author: String::new(),
+            exported: None,
+        };
+        Ok(Changes { commits: vec![commit], ..Changes::default() })
+    }
+}
+
+impl Asked for () {
+    fn asked(&self, _: SourceKind, _: Option<Problem>) {}
+}
+
+fn ask(oracle: &Arc<Oracle>) -> Ask {
+    let finder: Arc<dyn FindChanges> = oracle.clone();
+    Ask::new(Finders { git: finder.clone(), oci: finder.clone(), metadata: finder }, 4, Arc::new(()))
+}
+
+fn question(source: &str, known: &[&str], to: &str) -> Question {
+    Question {
+        source: SourceKey {
+            kind: SourceKind::GitRepository,
+            namespace: "apps".to_owned(),
+            name: source.to_owned(),
+        },
+        url: "https://git.example.org/apps".to_owned(),
+        insecure: false,
+        secret: None,
+        known: known.iter().map(|text| text.parse().unwrap()).collect(),
+        to: to.parse().unwrap(),
+        origin: None,
+        known_origins: Vec::new(),
+        metadata: std::collections::BTreeMap::new(),
+        seen: None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_question_is_asked_once_however_many_want_to_know() {
+    let oracle = Oracle::new(0);
+    let ask = ask(&oracle);
+    let many = (0..100).map(|index| {
+        let (ask, question) = (ask.clone(), question(&format!("source-{}", index % 3), &["a"], "b"));
+        async move { ask.ask(&question).await.unwrap().commits.len() }
+    });
+    let many = tokio::spawn(futures::future::join_all(many));
+    tokio::task::yield_now().await;
+    oracle.gate.add_permits(1);
+    assert_eq!(many.await.unwrap(), [1; 100]);
+    ask.ask(&question("later", &["a"], "b")).await.unwrap();
+    assert_eq!(oracle.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_about_one_revision_go_one_after_the_other_and_others_side_by_side() {
+    let oracle = Oracle::new(0);
+    let ask = ask(&oracle);
+    let run = |questions: Vec<Question>| {
+        let ask = ask.clone();
+        tokio::spawn(
+            async move { futures::future::join_all(questions.iter().map(|q| ask.ask(q))).await.len() },
+        )
+    };
+    let one = run(vec![question("s", &["a"], "z"), question("s", &["b"], "z"), question("s", &["c"], "z")]);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    oracle.gate.add_permits(3);
+    one.await.unwrap();
+    assert_eq!((oracle.asked(), oracle.most.load(Ordering::SeqCst)), (3, 1));
+
+    let others = run((0..9).map(|index| question("s", &["a"], &format!("r{index}"))).collect());
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    oracle.gate.add_permits(9);
+    others.await.unwrap();
+    assert_eq!(oracle.most.load(Ordering::SeqCst), 4, "as many as are allowed at a time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_asked_again_after_its_back_off_and_not_before() {
+    let oracle = Oracle::new(100);
+    let ask = ask(&oracle);
+    let question = question("s", &["a"], "b");
+    oracle.fails(Some((Problem::Unavailable, None)));
+    let first = ask.ask(&question).await.unwrap_err();
+    assert!(first.is_new && first.again <= Duration::from_secs(1), "{first:?}");
+    let second = ask.ask(&question).await.unwrap_err();
+    assert!(!second.is_new, "{second:?}");
+    assert_eq!(oracle.asked(), 1);
+    tokio::time::sleep(second.again).await;
+    let third = ask.ask(&question).await.unwrap_err();
+    assert!(!third.is_new && third.again > Duration::from_secs(1), "{third:?}");
+    oracle.fails(None);
+    tokio::time::sleep(third.again).await;
+    ask.ask(&question).await.unwrap();
+    assert_eq!(oracle.asked(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_when_to_come_back_is_believed() {
+    let oracle = Oracle::new(100);
+    let ask = ask(&oracle);
+    oracle.fails(Some((Problem::RateLimited, Some(Duration::from_mins(20)))));
+    let failed = ask.ask(&question("s", &["a"], "b")).await.unwrap_err();
+    assert_eq!(failed.again, Duration::from_mins(20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_whose_asker_went_away_is_answered_to_the_next() {
+    let oracle = Oracle::new(0);
+    let ask = ask(&oracle);
+    let question = question("s", &["a"], "b");
+    let gone = tokio::time::timeout(Duration::from_secs(1), ask.ask(&question)).await;
+    assert!(gone.is_err());
+    oracle.gate.add_permits(1);
+    ask.ask(&question).await.unwrap();
+    assert_eq!(oracle.asked(), 1);
+}

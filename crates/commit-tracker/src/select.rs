@@ -1,0 +1,58 @@
+//! Which Kustomizations are tracked.
+
+use kube::{Api, Client};
+use windlass_runtime::{Scope, WatchConfig};
+use windlass_settings::Selection;
+
+use crate::objects::Kustomization;
+
+/// How many objects a page of a list holds: its text is in memory as a whole, several kilobytes an object.
+pub(crate) const PAGE: u32 = 250;
+
+/// The Kustomizations that are tracked.
+#[derive(Clone, Debug)]
+pub(crate) struct Selected {
+    selection: Selection,
+    scope: Scope,
+}
+
+impl Selected {
+    pub(crate) fn new(selection: Selection, namespace: Option<String>) -> Self {
+        let scope = match &selection {
+            Selection::One { namespace, .. } => Scope::Namespace(namespace.clone()),
+            Selection::Labels(_) | Selection::All => Scope::new(namespace),
+        };
+        Self { selection, scope }
+    }
+
+    /// The namespaces that they are in.
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Where they are listed and watched, and how.
+    pub(crate) fn watched(&self, client: Client) -> (Api<Kustomization>, WatchConfig) {
+        let mut config = WatchConfig { page_size: PAGE, ..WatchConfig::new("kustomizations") };
+        match &self.selection {
+            Selection::One { name, .. } => config.fields = Some(format!("metadata.name={name}")),
+            Selection::Labels(selector) => config.labels = Some(selector.clone()),
+            Selection::All => {}
+        }
+        (self.scope.api(client), config)
+    }
+
+    /// Whether a Kustomization that is not among them cannot exist.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.selection == Selection::All && self.scope == Scope::All
+    }
+}
+
+impl std::fmt::Display for Selected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.selection {
+            Selection::One { namespace, name } => write!(f, "Kustomization {namespace}/{name}"),
+            Selection::Labels(selector) => write!(f, "Kustomizations with {selector} in {}", self.scope),
+            Selection::All => write!(f, "Kustomizations in {}", self.scope),
+        }
+    }
+}

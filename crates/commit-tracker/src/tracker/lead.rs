@@ -1,0 +1,256 @@
+//! Working while this process leads. One that stands by watches, and begins where it takes over.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::{Client, ResourceExt as _};
+use tokio_util::sync::CancellationToken;
+use windlass_runtime::{
+    Backoff, BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, run_keyed,
+};
+use windlass_telemetry::{ErrorChain, Health};
+
+use super::told::Told;
+use super::{ProcessMetrics, Sources, Unapplied};
+use crate::changes::Ask;
+use crate::facts::source_of;
+use crate::ledger::{Ledger, LedgerConfig};
+use crate::objects::Kustomization;
+use crate::select::Selected;
+
+/// Kustomizations that are looked at side by side. Most of a look is waiting for an answer, or for the ledger to be
+/// written, which many wait for together.
+const WORKERS: usize = 1024;
+
+/// How long looks that are under way may take at the end; either way nothing is lost or counted twice.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Something to be done about a Kustomization.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Task {
+    /// Look at it.
+    Look(ObjectKey),
+    /// The one of this UID was not seen: forget it if it is gone.
+    Forget(ObjectKey, String),
+}
+
+/// The queue of the term that goes on, if one does.
+#[derive(Clone, Default)]
+pub(crate) struct Current {
+    queue: Arc<Mutex<Option<KeyedQueue<Task>>>>,
+}
+
+impl Current {
+    pub(crate) fn add(&self, task: Task) {
+        if let Some(queue) = &*self.lock() {
+            queue.add(task);
+        }
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().as_ref().map_or(0, KeyedQueue::waiting)
+    }
+
+    fn forget(&self, task: &Task) {
+        if let Some(queue) = &*self.lock() {
+            queue.forget(task);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<KeyedQueue<Task>>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the exporter sees: the ledger of the term that goes on, if one does. Clones share it.
+#[derive(Clone, Default)]
+pub struct Leading {
+    led: Arc<Mutex<Option<Led>>>,
+}
+
+/// A term with its ledger.
+#[derive(Clone)]
+pub struct Led {
+    /// What was counted.
+    pub ledger: Ledger,
+    /// The time in which this process speaks for the ledger.
+    pub term: Term,
+    /// What is not applied yet.
+    pub unapplied: Arc<Unapplied>,
+}
+
+impl Leading {
+    /// The ledger, if this process leads at this moment and its ledger is the newest there is.
+    pub fn current(&self) -> Option<Led> {
+        let led = self.led.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        led.filter(|led| led.term.holds() && !led.ledger.is_lost())
+    }
+
+    fn set(&self, led: Option<Led>) {
+        *self.led.lock().unwrap_or_else(PoisonError::into_inner) = led;
+    }
+}
+
+/// What a tracker works with, term by term.
+pub(crate) struct Tracker {
+    pub(crate) client: Client,
+    /// Namespace of the ledger.
+    pub(crate) namespace: String,
+    pub(crate) ledger: LedgerConfig,
+    pub(crate) selected: Selected,
+    pub(crate) kustomizations: Store<Kustomization>,
+    pub(crate) sources: Sources,
+    pub(crate) current: Current,
+    pub(crate) ask: Ask,
+    /// Whether the Secrets of sources are read.
+    pub(crate) source_secrets: bool,
+    pub(crate) leadership: Leadership,
+    pub(crate) leading: Leading,
+    pub(crate) health: Health,
+    pub(crate) metrics: ProcessMetrics,
+}
+
+/// The work of one term over one ledger.
+pub(crate) struct Work {
+    pub(super) tracker: Arc<Tracker>,
+    pub(super) ledger: Ledger,
+    pub(super) unapplied: Arc<Unapplied>,
+    pub(super) told: Told,
+    pub(super) stuck: super::look::Stucks,
+}
+
+impl Tracker {
+    /// Takes in what the watch of Kustomizations saw.
+    pub(crate) fn tell(&self, event: &Event<Kustomization>) {
+        match event {
+            Event::Applied { old, new } => {
+                let key = ObjectKey::of(&**new);
+                let before = old.as_deref().and_then(source_of);
+                self.sources.follow(&key, before.as_ref(), source_of(new).as_ref());
+                self.current.add(Task::Look(key));
+            }
+            Event::Deleted(gone) => {
+                let key = ObjectKey::of(&**gone);
+                self.sources.follow(&key, source_of(gone).as_ref(), None);
+                self.current.forget(&Task::Look(key.clone()));
+                self.current.add(Task::Forget(key, gone.uid().unwrap_or_default()));
+            }
+            Event::Synced => {}
+        }
+    }
+
+    /// Works whenever this process leads, until `shutdown`.
+    pub(crate) async fn run(self: Arc<Self>, shutdown: &CancellationToken) {
+        while let Some(term) = shutdown.run_until_cancelled(self.leadership.term()).await {
+            self.lead(&term, shutdown).await;
+            self.leading.set(None);
+            if shutdown.is_cancelled() {
+                return;
+            }
+        }
+    }
+
+    /// Works until the term is over: then everything is dropped where it is. A ledger that is lost is opened again.
+    async fn lead(self: &Arc<Self>, term: &Term, shutdown: &CancellationToken) {
+        let component = self.health.component("ledger");
+        let mut backoff = Backoff::new(BackoffPolicy::CONNECTION);
+        let mut said = String::new();
+        while term.holds() && !shutdown.is_cancelled() {
+            component.not_ready("the ledger is not open yet");
+            let open = Ledger::open(term.guard(&self.client), &self.namespace, self.ledger.clone());
+            let opened = tokio::select! {
+                biased;
+                () = term.ended() => return,
+                () = shutdown.cancelled() => return,
+                opened = open => opened,
+            };
+            match opened {
+                Ok(ledger) => {
+                    backoff.reset();
+                    said.clear();
+                    component.ready();
+                    self.work(term, ledger, shutdown).await;
+                }
+                Err(error) => {
+                    let text = ErrorChain(&error).to_string();
+                    component.not_ready(text.clone());
+                    if text != said {
+                        tracing::error!(
+                            error = text,
+                            "the ledger cannot be opened, trying again until it works"
+                        );
+                        said = text;
+                    }
+                }
+            }
+            tokio::select! {
+                () = term.ended() => return,
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(backoff.delay()) => {}
+            }
+        }
+    }
+
+    /// Works over one ledger, until it is lost, or the term is over, or `shutdown`.
+    async fn work(self: &Arc<Self>, term: &Term, ledger: Ledger, shutdown: &CancellationToken) {
+        let unapplied = Arc::new(Unapplied::default());
+        let led = Led { ledger: ledger.clone(), term: term.clone(), unapplied: Arc::clone(&unapplied) };
+        let work = Arc::new(Work {
+            tracker: Arc::clone(self),
+            ledger: ledger.clone(),
+            unapplied,
+            told: Told::default(),
+            stuck: super::look::Stucks::default(),
+        });
+        let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
+        // First the queue, then what is known already: nothing can fall between the two.
+        *self.current.lock() = Some(queue.clone());
+        for kustomization in self.kustomizations.list() {
+            queue.add(Task::Look(ObjectKey::of(&*kustomization)));
+        }
+        self.leading.set(Some(led));
+        tracing::info!(
+            kustomizations = self.kustomizations.len(),
+            remembered = ledger.len(),
+            began = %ledger.began(),
+            "tracking {}",
+            self.selected
+        );
+        let (worker, janitor) = (Arc::clone(&work), Arc::clone(&work));
+        let looks = run_keyed(queue, WORKERS, shutdown.clone(), move |task| {
+            let work = Arc::clone(&worker);
+            async move { work.perform(task).await }
+        });
+        let grace = async {
+            shutdown.cancelled().await;
+            tokio::time::sleep(GRACE).await;
+        };
+        let looks = async { tokio::join!(looks, shutdown.run_until_cancelled(janitor.sweep())) };
+        tokio::select! {
+            biased;
+            () = term.ended() => {}
+            error = ledger.lost() => {
+                tracing::warn!(error = %ErrorChain(&error), "opening the ledger again");
+            }
+            () = grace => {}
+            _ = looks => {}
+        }
+        *self.current.lock() = None;
+    }
+}
+
+impl Work {
+    /// Once all Kustomizations are known: whoever is remembered and not among them may be gone.
+    async fn sweep(&self) {
+        let kustomizations = &self.tracker.kustomizations;
+        kustomizations.synced().await;
+        let known: std::collections::HashSet<String> =
+            kustomizations.list().iter().filter_map(|kustomization| kustomization.uid()).collect();
+        self.ledger.for_each(|uid, entry| {
+            if !known.contains(uid) {
+                let key = ObjectKey::new(&*entry.namespace, &*entry.name);
+                self.tracker.current.add(Task::Forget(key, uid.to_owned()));
+            }
+        });
+    }
+}

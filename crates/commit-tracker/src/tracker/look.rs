@@ -1,0 +1,472 @@
+//! One look at one Kustomization.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use kube::{Api, ResourceExt as _};
+use tokio::time::Instant;
+use windlass_runtime::{Action, ObjectKey, deadline};
+use windlass_telemetry::ErrorChain;
+
+use super::lead::{Task, Work};
+use super::plan::plan;
+use super::sources::{Known, Version};
+use crate::changes::{Changes, ChangesError, NoAnswer, Problem, Question};
+use crate::facts::{source_of, standing};
+use crate::ledger::{Accounted, CommitCounts, LastApplied, LedgerError, Outcome, Record, Stuck};
+use crate::measure::{Measured, measure};
+use crate::objects::Kustomization;
+use crate::{Revision, SourceFacts, SourceKey, Standing, Step};
+
+/// How long a source may be missing before its Kustomization is told of as one without: the two are watched apart.
+const MISSING: Duration = Duration::from_secs(10);
+
+/// How long one request may take.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Where Flux copies the revision of an artifact's origin from.
+const ORIGIN: &str = "org.opencontainers.image.revision";
+
+/// What was tried in vain of each Kustomization, so that it is tried again when something changed and not before.
+#[derive(Debug, Default)]
+pub(crate) struct Stucks {
+    tried: Mutex<HashMap<Box<str>, Tried>>,
+    missing: Mutex<HashMap<Box<str>, Instant>>,
+}
+
+/// Everything that somebody may change to make a question work, and the revisions that did not work so.
+#[derive(Clone, Debug)]
+struct Tried {
+    generation: Option<i64>,
+    source: Option<Version>,
+    revisions: Vec<Revision>,
+}
+
+/// Why a look did not come to its end.
+enum Unfinished {
+    /// Look again after this time.
+    After(Duration),
+    /// Look again after a back-off.
+    Failed,
+}
+
+/// A Kustomization with its source, as they are now.
+struct View {
+    kustomization: Arc<Kustomization>,
+    standing: Standing,
+    source: Option<Box<SourceFacts>>,
+    source_version: Option<Version>,
+}
+
+impl Work {
+    pub(super) async fn perform(&self, task: Task) -> Action {
+        match task {
+            Task::Look(key) => Box::pin(self.look(&key)).await,
+            Task::Forget(key, uid) => self.forget(&key, &uid).await,
+        }
+    }
+
+    /// Observe, plan, account, look ahead.
+    async fn look(&self, key: &ObjectKey) -> Action {
+        let Some(kustomization) = self.tracker.kustomizations.get(key) else { return Action::Done };
+        let view = match self.observe(kustomization) {
+            Ok(Some(view)) => view,
+            Ok(None) => return Action::Done,
+            Err(after) => return Action::After(after),
+        };
+        self.remark(&view);
+        let finished = match self.account(&view).await {
+            Ok(()) => self.look_ahead(&view).await,
+            unfinished => unfinished,
+        };
+        match finished {
+            Ok(()) => Action::Done,
+            Err(unfinished) => {
+                self.tracker.metrics.put_off();
+                match unfinished {
+                    Unfinished::After(after) => Action::After(after),
+                    Unfinished::Failed => Action::Retry,
+                }
+            }
+        }
+    }
+
+    /// The Kustomization with its source; nothing while it is not known what its source says.
+    fn observe(&self, kustomization: Arc<Kustomization>) -> Result<Option<View>, Duration> {
+        let uid = kustomization.uid().unwrap_or_default();
+        let known = source_of(&kustomization).map(|key| self.tracker.sources.get(&key));
+        let (source, source_version) = match known {
+            Some(Known::NotYet) => return Ok(None),
+            Some(Known::There(source, version)) => (Some(source), Some(version)),
+            Some(Known::Gone) => match self.stuck.missing_for(&uid) {
+                Some(left) => return Err(left),
+                None => (None, None),
+            },
+            None => (None, None),
+        };
+        if source.is_some() {
+            self.stuck.found(&uid);
+        }
+        let standing = standing(&kustomization, source.as_deref());
+        Ok(Some(View { kustomization, standing, source, source_version }))
+    }
+
+    /// Tells what keeps a Kustomization from being measured, once.
+    fn remark(&self, view: &View) {
+        let Standing { key, uid, source, suspended, steps, .. } = &view.standing;
+        let text = match (source, &view.source) {
+            (None, _) => "the Kustomization names no source of a kind that is known, nothing is measured",
+            (Some(_), None) => "the Kustomization's source is not there, nothing is measured until it is",
+            _ if *suspended => "the Kustomization is suspended",
+            _ if steps.is_empty() => "has not reconciled successfully yet, skipping",
+            _ => return self.told.clear(uid),
+        };
+        if self.told.is_new(uid, text) {
+            let source = source.as_ref().map(ToString::to_string);
+            tracing::info!(name = key.name, namespace = key.namespace, source, "{text}");
+        }
+    }
+
+    /// Accounts for every revision that was applied and is not accounted for, oldest first.
+    async fn account(&self, view: &View) -> Result<(), Unfinished> {
+        let View { standing, source, .. } = view;
+        let Some(source_key) = &standing.source else { return Ok(()) };
+        let entry = self.ledger.entry(&standing.uid);
+        let plan = plan(standing, None, entry.as_deref(), self.ledger.began());
+        self.baseline(view, source_key, &plan.baseline).await?;
+        for step in plan.due {
+            if self.stuck.was_tried(view, &step.revision) {
+                continue;
+            }
+            let entry = self.ledger.entry(&standing.uid);
+            let accounted = entry.as_deref().map_or(&[][..], |entry| &entry.accounted);
+            let since = plan.since.filter(|_| accounted.is_empty());
+            match self.find(view, source_key, accounted, &step.revision, step.origin.as_deref()).await {
+                Ok(changes) => {
+                    let measured = measure(step, &changes, source.as_deref(), since);
+                    let record = counted(view, source_key, accounted, step, &changes, &measured);
+                    self.record(view, record).await?;
+                    self.say(view, step, &changes, &measured);
+                }
+                Err(no) if no.error.problem.is_permanent() => {
+                    self.give_up(view, source_key, accounted, &step.revision, &no).await?;
+                }
+                Err(no) => {
+                    complain(view, &step.revision, &no);
+                    return Err(Unfinished::After(no.again));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for what the source has and nobody applied yet: how old its oldest commit is, and for an answer that is needed
+    /// soon anyway.
+    async fn look_ahead(&self, view: &View) -> Result<(), Unfinished> {
+        let View { standing, source, .. } = view;
+        let entry = self.ledger.entry(&standing.uid);
+        let has = source.as_ref().and_then(|source| source.revision.as_ref());
+        let plan = plan(standing, has, entry.as_deref(), self.ledger.began());
+        let (Some(coming), Some(source_key)) = (plan.coming, &standing.source) else {
+            self.unapplied.set(&standing.uid, None);
+            return Ok(());
+        };
+        let accounted = entry.as_deref().map_or(&[][..], |entry| &entry.accounted);
+        match self.find(view, source_key, accounted, coming, None).await {
+            Ok(changes) => {
+                let since = plan.since.unwrap_or(Timestamp::MIN);
+                let merged = changes.commits.iter().map(|commit| commit.merged);
+                self.unapplied.set(&standing.uid, merged.filter(|merged| *merged >= since).min());
+                Ok(())
+            }
+            // It is said when the revision is applied.
+            Err(no) if no.error.problem.is_permanent() => Ok(()),
+            Err(no) => {
+                complain(view, coming, &no);
+                Err(Unfinished::After(no.again))
+            }
+        }
+    }
+
+    /// Which commits a revision brought over those that are accounted for.
+    async fn find(
+        &self,
+        view: &View,
+        key: &SourceKey,
+        accounted: &[Accounted],
+        to: &Revision,
+        origin: Option<&str>,
+    ) -> Result<Arc<Changes>, NoAnswer> {
+        let Some(source) = &view.source else {
+            let text = format!("failed to find the commits of {to}: {key} is not there");
+            let error = Arc::new(ChangesError::new(Problem::NotFound, text));
+            return Err(NoAnswer { error, again: MISSING, is_new: true });
+        };
+        let is_current = source.revision.as_ref() == Some(to);
+        let metadata = if is_current { source.metadata.clone() } else { std::collections::BTreeMap::new() };
+        let origin = origin.map(str::to_owned).or_else(|| metadata.get(ORIGIN).cloned());
+        let question = Question {
+            source: key.clone(),
+            url: source.url.clone(),
+            insecure: source.insecure,
+            secret: source.secret.clone().filter(|_| self.tracker.source_secrets),
+            known: accounted.iter().map(|known| known.revision.clone()).collect(),
+            known_origins: accounted.iter().map(|known| known.origin.as_deref().map(str::to_owned)).collect(),
+            to: to.clone(),
+            origin,
+            metadata,
+            seen: source.seen(to),
+        };
+        self.tracker.ask.ask(&question).await
+    }
+
+    /// Takes revisions that were there before the tracker for accounted, all in one write.
+    async fn baseline(&self, view: &View, source: &SourceKey, steps: &[&Step]) -> Result<(), Unfinished> {
+        let mut from = None;
+        let records = steps.iter().map(|step| {
+            let to =
+                Accounted { revision: step.revision.clone(), origin: step.origin.as_deref().map(Into::into) };
+            let record = Record {
+                from: from.replace(step.revision.clone()),
+                to: Some(to),
+                outcome: Some(Outcome::Baseline),
+                ..nothing(view, source)
+            };
+            self.record(view, record)
+        });
+        // In this order, since each is worked out from the one before.
+        join_all(records.collect::<Vec<_>>()).await.into_iter().collect()
+    }
+
+    /// Remembers that a revision cannot be looked into until something changes.
+    async fn give_up(
+        &self,
+        view: &View,
+        source: &SourceKey,
+        accounted: &[Accounted],
+        revision: &Revision,
+        no: &NoAnswer,
+    ) -> Result<(), Unfinished> {
+        let problem = no.error.problem;
+        let stuck = Stuck { revision: revision.as_str().into(), problem };
+        let uid = &view.standing.uid;
+        let known = self.ledger.entry(uid).is_some_and(|entry| entry.stuck.as_deref() == Some(&stuck));
+        if !known {
+            let record = Record {
+                from: accounted.last().map(|newest| newest.revision.clone()),
+                outcome: Some(Outcome::Failed(problem)),
+                stuck: Some(stuck),
+                ..nothing(view, source)
+            };
+            self.record(view, record).await?;
+            let ObjectKey { namespace, name } = &view.standing.key;
+            tracing::error!(
+                name,
+                namespace,
+                revision = %revision,
+                problem = problem.name(),
+                error = %ErrorChain(&*no.error),
+                "the revision's commits cannot be found; it is tried again when the Kustomization or its source changes"
+            );
+        }
+        self.stuck.tried(view, revision);
+        Ok(())
+    }
+
+    async fn record(&self, view: &View, record: Record) -> Result<(), Unfinished> {
+        let recorded = self.ledger.record(record).await;
+        self.tracker.metrics.recorded(recorded.is_ok());
+        match recorded {
+            Ok(()) => Ok(()),
+            // Everything is dropped in a moment; the ledger says so.
+            Err(LedgerError::Lost(_)) => Err(Unfinished::Failed),
+            Err(error) => {
+                let text = ErrorChain(&error).to_string();
+                if self.told.is_new(&view.standing.uid, &text) {
+                    let ObjectKey { namespace, name } = &view.standing.key;
+                    tracing::error!(
+                        name,
+                        namespace,
+                        error = text,
+                        "what was measured cannot be recorded, trying again"
+                    );
+                }
+                Err(Unfinished::Failed)
+            }
+        }
+    }
+
+    /// Tells what was recorded.
+    fn say(&self, view: &View, step: &Step, changes: &Changes, measured: &Measured) {
+        let ObjectKey { namespace, name } = &view.standing.key;
+        tracing::info!(
+            name,
+            namespace,
+            revision = %step.revision,
+            counted = measured.counted,
+            baseline = measured.baseline,
+            skewed = measured.skewed,
+            rewritten = changes.rewritten,
+            truncated = changes.truncated,
+            "successfully processed kustomization event"
+        );
+    }
+
+    /// Forgets a Kustomization that is gone. One that is only not selected any more keeps what was counted.
+    async fn forget(&self, key: &ObjectKey, uid: &str) -> Action {
+        let tracker = &self.tracker;
+        let is_there = |found: &Kustomization| found.uid().as_deref() == Some(uid);
+        if tracker.kustomizations.get(key).is_some_and(|found| is_there(&found)) {
+            return Action::Done;
+        }
+        if !tracker.selected.is_everything() {
+            let api: Api<Kustomization> = Api::namespaced(tracker.client.clone(), &key.namespace);
+            match deadline(DEADLINE, format!("get Kustomization {key}"), api.get_opt(&key.name)).await {
+                Ok(Some(found)) if is_there(&found) => return Action::Done,
+                Ok(_) => {}
+                // Not ours to see.
+                Err(error) if error.code() == Some(403) => return Action::Done,
+                Err(error) => {
+                    tracing::debug!(error = %ErrorChain(&error), "looking again whether a Kustomization is gone");
+                    return Action::Retry;
+                }
+            }
+        }
+        tracing::info!(
+            name = key.name,
+            namespace = key.namespace,
+            uid,
+            "kustomization not found, forgetting it"
+        );
+        self.ledger.forget(uid);
+        self.unapplied.set(uid, None);
+        self.told.clear(uid);
+        self.stuck.forget(uid);
+        Action::Done
+    }
+}
+
+impl Stucks {
+    /// How long a source that is missing may still be on its way; none when it took too long.
+    fn missing_for(&self, uid: &str) -> Option<Duration> {
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = *missing.entry(uid.into()).or_insert_with(Instant::now);
+        MISSING.checked_sub(since.elapsed()).filter(|left| !left.is_zero())
+    }
+
+    fn found(&self, uid: &str) {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+
+    fn tried(&self, view: &View, revision: &Revision) {
+        let mut all = self.lock();
+        let tried = all.entry(view.standing.uid.as_str().into()).or_insert_with(|| Tried::of(view));
+        if !tried.is_of(view) {
+            *tried = Tried::of(view);
+        }
+        // What a Kustomization does not remember any more is not asked about again.
+        tried.revisions.retain(|known| view.standing.steps.iter().any(|step| step.revision == *known));
+        tried.revisions.push(revision.clone());
+    }
+
+    fn was_tried(&self, view: &View, revision: &Revision) -> bool {
+        let all = self.lock();
+        let tried = all.get(view.standing.uid.as_str()).filter(|tried| tried.is_of(view));
+        tried.is_some_and(|tried| tried.revisions.contains(revision))
+    }
+
+    fn forget(&self, uid: &str) {
+        self.found(uid);
+        self.lock().remove(uid);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Tried>> {
+        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tried {
+    fn of(view: &View) -> Self {
+        Self {
+            generation: view.kustomization.metadata.generation,
+            source: view.source_version.clone(),
+            revisions: Vec::new(),
+        }
+    }
+
+    fn is_of(&self, view: &View) -> bool {
+        self.generation == view.kustomization.metadata.generation && self.source == view.source_version
+    }
+}
+
+/// A record that says nothing yet.
+fn nothing(view: &View, source: &SourceKey) -> Record {
+    let Standing { key, uid, .. } = &view.standing;
+    Record {
+        uid: uid.clone(),
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        source_kind: source.kind,
+        from: None,
+        to: None,
+        observations: Vec::new(),
+        commits: CommitCounts::default(),
+        outcome: None,
+        last: None,
+        stuck: None,
+    }
+}
+
+/// What is to be remembered of a revision that was measured.
+fn counted(
+    view: &View,
+    source: &SourceKey,
+    accounted: &[Accounted],
+    step: &Step,
+    changes: &Changes,
+    measured: &Measured,
+) -> Record {
+    let Measured { counted, baseline, skewed, .. } = *measured;
+    let outcome = if changes.rewritten {
+        Outcome::Rewritten
+    } else if counted + skewed > 0 {
+        Outcome::Measured
+    } else if baseline > 0 {
+        Outcome::Baseline
+    } else {
+        Outcome::Empty
+    };
+    let applied = measured.ready.unwrap_or(step.ready);
+    let last = measured.commits.last().map(|newest| LastApplied {
+        commit: newest.commit.id.as_str().into(),
+        merged: newest.commit.merged,
+        applied,
+    });
+    Record {
+        from: accounted.last().map(|newest| newest.revision.clone()),
+        to: Some(Accounted {
+            revision: step.revision.clone(),
+            origin: step.origin.as_deref().map(Into::into),
+        }),
+        observations: measured.observations.clone(),
+        commits: CommitCounts { counted, baseline, skewed },
+        outcome: Some(outcome),
+        last,
+        ..nothing(view, source)
+    }
+}
+
+/// Tells of a failure that may mend itself, once until it is another one.
+fn complain(view: &View, revision: &Revision, no: &NoAnswer) {
+    let ObjectKey { namespace, name } = &view.standing.key;
+    let (problem, again) = (no.error.problem.name(), no.again.as_secs());
+    let error = ErrorChain(&*no.error);
+    if no.is_new {
+        tracing::warn!(name, namespace, revision = %revision, problem, again, %error, "the revision's commits were not found yet, trying again");
+    } else {
+        tracing::debug!(name, namespace, revision = %revision, problem, again, %error, "the revision's commits were not found yet");
+    }
+}

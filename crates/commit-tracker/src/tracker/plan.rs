@@ -1,0 +1,69 @@
+//! Which revisions are to be accounted for.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::ledger::Entry;
+use crate::{Revision, Standing, Step};
+
+/// Of a Kustomization that is seen for the first time, commits from this long before it was made count: somebody merges
+/// what makes it.
+const BEFORE_CREATION: Duration = Duration::from_hours(1);
+
+/// How many runs a Kustomization remembers.
+const HISTORY: usize = 5;
+
+/// What is to be done about a Kustomization.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Plan<'a> {
+    /// Revisions that were there before the tracker was: they become accounted for, and nothing is asked.
+    pub(crate) baseline: Vec<&'a Step>,
+    /// Revisions that are looked into one after the other, oldest first.
+    pub(crate) due: Vec<&'a Step>,
+    /// From when on commits count while nothing is accounted for.
+    pub(crate) since: Option<Timestamp>,
+    /// What the source has and nobody applied yet.
+    pub(crate) coming: Option<&'a Revision>,
+}
+
+/// Compares what a Kustomization says, and what its source has, with what is accounted for. `began` is when the ledger was
+/// begun.
+pub(crate) fn plan<'a>(
+    standing: &'a Standing,
+    has: Option<&'a Revision>,
+    entry: Option<&Entry>,
+    began: Timestamp,
+) -> Plan<'a> {
+    let accounted = |revision: &Revision| {
+        entry.is_some_and(|entry| entry.accounted.iter().any(|known| known.revision == *revision))
+    };
+    let coming = has.filter(|has| {
+        !standing.suspended
+            && !standing.deleted
+            && !accounted(has)
+            && !standing.steps.iter().any(|step| step.revision == **has)
+    });
+    if entry.is_some_and(|entry| !entry.accounted.is_empty()) {
+        // What lies before an accounted one was accounted for with it, even where it could not be looked into.
+        let last = standing.steps.iter().rposition(|step| accounted(&step.revision));
+        let due = standing.steps.iter().skip(last.map_or(0, |last| last + 1)).collect();
+        return Plan { baseline: Vec::new(), due, since: None, coming };
+    }
+    let created = standing.created.and_then(|created| created.checked_sub(BEFORE_CREATION).ok());
+    let since = created.map_or(began, |created| created.max(began));
+    // Of what it remembers no more nobody can tell which commits came with it; the oldest that is left stands for all.
+    let forgotten = standing.steps.len() >= HISTORY;
+    let (mut baseline, mut due) = (Vec::new(), Vec::new());
+    for (place, step) in standing.steps.iter().enumerate() {
+        if step.ready < since || (place == 0 && forgotten) {
+            baseline.push(step);
+        } else {
+            due.push(step);
+        }
+    }
+    Plan { baseline, due, since: Some(since), coming }
+}

@@ -1,0 +1,132 @@
+use windlass_runtime::ObjectKey;
+
+use super::*;
+use crate::SourceKind;
+use crate::ledger::{Accounted, CommitCounts};
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).unwrap()
+}
+
+fn step(revision: &str, ready: i64) -> Step {
+    Step {
+        revision: revision.parse().unwrap(),
+        origin: None,
+        fetched: None,
+        applied: None,
+        ready: at(ready),
+        latest: at(ready),
+        health_checked: false,
+        estimated: false,
+    }
+}
+
+fn standing(created: i64, steps: Vec<Step>) -> Standing {
+    Standing {
+        key: ObjectKey::new("apps", "shop"),
+        uid: "1".to_owned(),
+        created: Some(at(created)),
+        source: None,
+        applied: steps.last().map(|step| step.revision.clone()),
+        applied_origin: None,
+        attempted: None,
+        failing: None,
+        suspended: false,
+        deleted: false,
+        steps,
+    }
+}
+
+fn entry(accounted: &[&str]) -> Entry {
+    Entry {
+        namespace: "apps".into(),
+        name: "shop".into(),
+        source_kind: SourceKind::GitRepository,
+        began: at(0),
+        accounted: accounted
+            .iter()
+            .map(|text| Accounted { revision: text.parse().unwrap(), origin: None })
+            .collect(),
+        stuck: None,
+        last: None,
+        histograms: Vec::new(),
+        commits: CommitCounts::default(),
+        revisions: Vec::new(),
+    }
+}
+
+/// When the ledger was begun.
+const BEGAN: i64 = 100_000;
+
+#[track_caller]
+fn check(standing: &Standing, entry: Option<&Entry>, baseline: &[&str], due: &[&str]) {
+    let plan = plan(standing, None, entry, at(BEGAN));
+    let shown = |steps: &[&Step]| steps.iter().map(|step| step.revision.to_string()).collect::<Vec<_>>();
+    assert_eq!((shown(&plan.baseline), shown(&plan.due)), (owned(baseline), owned(due)));
+}
+
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+#[test]
+fn what_was_applied_before_the_ledger_began_is_baseline_without_a_question() {
+    let old = standing(0, vec![step("a", BEGAN - 500), step("b", BEGAN - 100)]);
+    check(&old, None, &["a", "b"], &[]);
+    let since = standing(0, vec![step("a", BEGAN - 500), step("b", BEGAN + 100)]);
+    check(&since, None, &["a"], &["b"]);
+}
+
+#[test]
+fn a_new_kustomizations_first_revision_counts_from_an_hour_before_it_was_made() {
+    let new = standing(BEGAN + 10_000, vec![step("a", BEGAN + 10_010)]);
+    check(&new, None, &[], &["a"]);
+    assert_eq!(plan(&new, None, None, at(BEGAN)).since, Some(at(BEGAN + 6_400)));
+    let soon = standing(BEGAN + 10, vec![step("a", BEGAN + 20)]);
+    assert_eq!(plan(&soon, None, None, at(BEGAN)).since, Some(at(BEGAN)));
+}
+
+#[test]
+fn a_full_history_at_first_sight_begins_with_a_baseline() {
+    let steps = (1..=5).map(|index| step(&format!("r{index}"), BEGAN + 20_000 + index)).collect();
+    check(&standing(BEGAN + 10, steps), None, &["r1"], &["r2", "r3", "r4", "r5"]);
+}
+
+#[test]
+fn what_comes_after_the_newest_accounted_revision_is_due_oldest_first() {
+    let steps = vec![step("a", 1), step("b", 2), step("c", 3), step("d", 4)];
+    check(&standing(0, steps.clone()), Some(&entry(&["a", "b"])), &[], &["c", "d"]);
+    check(&standing(0, steps.clone()), Some(&entry(&["d"])), &[], &[]);
+    check(&standing(0, steps), Some(&entry(&["long ago"])), &[], &["a", "b", "c", "d"]);
+}
+
+#[test]
+fn what_could_not_be_looked_into_is_not_due_once_a_later_revision_is_accounted_for() {
+    let steps = vec![step("a", 1), step("stuck", 2), step("c", 3)];
+    check(&standing(0, steps), Some(&entry(&["a", "c"])), &[], &[]);
+}
+
+#[test]
+fn a_roll_back_and_forward_again_brings_nothing_new() {
+    let back = standing(0, vec![step("b", 2), step("a", 1)]);
+    check(&back, Some(&entry(&["a", "b"])), &[], &[]);
+    let forward = standing(0, vec![step("a", 1), step("b", 2), step("c", 5)]);
+    check(&forward, Some(&entry(&["a", "b"])), &[], &["c"]);
+}
+
+#[test]
+fn what_the_source_has_and_nobody_applied_is_coming_unless_it_is_held_back_on_purpose() {
+    let entry = entry(&["a", "b"]);
+    let has: Revision = "c".parse().unwrap();
+    let coming = |standing: &Standing, has: &Revision| {
+        plan(standing, Some(has), Some(&entry), at(BEGAN)).coming.is_some()
+    };
+    let mut standing = standing(0, vec![step("b", 2)]);
+    assert!(coming(&standing, &has));
+    assert!(!coming(&standing, &"a".parse().unwrap()), "a roll back of the source brings nothing");
+    standing.suspended = true;
+    assert!(!coming(&standing, &has));
+    standing.suspended = false;
+    standing.steps.push(step("c", 3));
+    assert!(!coming(&standing, &has), "it is applied");
+}

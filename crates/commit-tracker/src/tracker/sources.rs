@@ -1,0 +1,182 @@
+//! The sources that Kustomizations name: each kind is watched from when the first of them names one.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube::{Api, Client, Resource};
+use windlass_runtime::{Event, ObjectKey, Scope, Store, Supervisor, Watch, WatchConfig};
+use windlass_telemetry::Health;
+
+use super::lead::{Current, Task};
+use crate::objects::{
+    BucketKind, ExternalArtifactKind, GitRepositoryKind, OciRepositoryKind, Source, SourceObject,
+};
+use crate::select::PAGE;
+use crate::{SourceFacts, SourceKey, SourceKind};
+
+/// What is known of a source.
+#[derive(Debug)]
+pub(crate) enum Known {
+    /// Nothing yet: its kind has not been listed, or is not served.
+    NotYet,
+    /// It is not there.
+    Gone,
+    /// What it says, and which version of which object says it.
+    There(Box<SourceFacts>, Version),
+}
+
+/// Tells one specification of a source from another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Version {
+    uid: Option<String>,
+    generation: Option<i64>,
+}
+
+/// What is watched, and who wants to know.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    /// Where Kustomizations are: one that keeps to a namespace does not ask for sources of all.
+    scope: Scope,
+    supervisor: Supervisor,
+    current: Current,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    watched: HashMap<Place, Arc<dyn Collection>>,
+    users: HashMap<SourceKey, BTreeSet<ObjectKey>>,
+}
+
+/// What one watch is of: a kind, in one namespace or in all.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    kind: SourceKind,
+    namespace: Option<String>,
+}
+
+/// The sources of one kind.
+trait Collection: Send + Sync {
+    fn look_up(&self, key: &ObjectKey) -> Known;
+}
+
+impl<K: SourceObject> Collection for Store<Source<K>> {
+    fn look_up(&self, key: &ObjectKey) -> Known {
+        if !self.is_synced() {
+            return Known::NotYet;
+        }
+        self.get(key).map_or(Known::Gone, |source| {
+            let meta = &source.metadata;
+            let version = Version { uid: meta.uid.clone(), generation: meta.generation };
+            Known::There(Box::new(SourceFacts::from(&*source)), version)
+        })
+    }
+}
+
+impl Sources {
+    /// Sources that Kustomizations of `scope` name; watches are tasks of `supervisor`.
+    pub(crate) fn new(client: Client, scope: Scope, supervisor: Supervisor, current: Current) -> Self {
+        let state = Mutex::default();
+        Self { inner: Arc::new(Inner { client, scope, supervisor, current, state }) }
+    }
+
+    /// What is known of a source that somebody [follows](Self::follow).
+    pub(crate) fn get(&self, key: &SourceKey) -> Known {
+        let collection = self.inner.lock().watched.get(&self.inner.place(key)).cloned();
+        let collection = collection.as_deref();
+        collection.map_or(Known::NotYet, |known| known.look_up(&ObjectKey::new(&key.namespace, &key.name)))
+    }
+
+    /// A Kustomization names this source now, and that one before: it is looked at when its source changes.
+    pub(crate) fn follow(&self, user: &ObjectKey, before: Option<&SourceKey>, now: Option<&SourceKey>) {
+        if let Some(before) = before.filter(|before| Some(*before) != now) {
+            let mut state = self.inner.lock();
+            if let Some(users) = state.users.get_mut(before) {
+                users.remove(user);
+                if users.is_empty() {
+                    state.users.remove(before);
+                }
+            }
+        }
+        let Some(now) = now else { return };
+        let place = self.inner.place(now);
+        let mut state = self.inner.lock();
+        match state.users.get_mut(now) {
+            Some(users) => {
+                users.insert(user.clone());
+            }
+            None => {
+                state.users.insert(now.clone(), BTreeSet::from([user.clone()]));
+            }
+        }
+        if !state.watched.contains_key(&place) {
+            let collection = match place.kind {
+                SourceKind::GitRepository => self.watch::<GitRepositoryKind>(&place),
+                SourceKind::OciRepository => self.watch::<OciRepositoryKind>(&place),
+                SourceKind::Bucket => self.watch::<BucketKind>(&place),
+                SourceKind::ExternalArtifact => self.watch::<ExternalArtifactKind>(&place),
+            };
+            state.watched.insert(place, collection);
+        }
+    }
+
+    fn watch<K: SourceObject>(&self, place: &Place) -> Arc<dyn Collection> {
+        let api: Api<Source<K>> = Scope::new(place.namespace.clone()).api(self.inner.client.clone());
+        let config = WatchConfig { page_size: PAGE, ..WatchConfig::new(K::PLURAL) };
+        let watch = Watch::new(api, config);
+        let store = watch.store();
+        let (inner, place) = (Arc::clone(&self.inner), place.clone());
+        let stop = inner.supervisor.token().clone();
+        // A kind that is not served keeps no Kustomization of another kind from being tracked: the process is ready all
+        // the same, and the watch says once what is wrong.
+        let run = watch.run(Health::new(), stop, move |event| inner.tell(&place, &event));
+        self.inner.supervisor.spawn(format!("watch {}", K::PLURAL), run);
+        Arc::new(store)
+    }
+}
+
+impl Inner {
+    fn place(&self, key: &SourceKey) -> Place {
+        let namespace = self.scope.namespace().map(|_| key.namespace.clone());
+        Place { kind: key.kind, namespace }
+    }
+
+    /// Takes what a watch saw to those who name it.
+    fn tell<K: SourceObject>(&self, place: &Place, event: &Event<Source<K>>) {
+        match event {
+            Event::Applied { old: Some(old), new } if same(old, new) => {}
+            Event::Applied { new: source, .. } | Event::Deleted(source) => self.changed::<K>(source),
+            Event::Synced => {
+                let state = self.lock();
+                let of_place = state.users.iter().filter(|(key, _)| self.place(key) == *place);
+                for user in of_place.flat_map(|(_, users)| users) {
+                    self.current.add(Task::Look(user.clone()));
+                }
+            }
+        }
+    }
+
+    fn changed<K: SourceObject>(&self, source: &Source<K>) {
+        let ObjectKey { namespace, name } = ObjectKey::of(source);
+        let key = SourceKey { kind: K::KIND, namespace, name };
+        for user in self.lock().users.get(&key).into_iter().flatten() {
+            self.current.add(Task::Look(user.clone()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether two versions of a source say the same of what is asked about.
+fn same<K: SourceObject>(old: &Source<K>, new: &Source<K>) -> bool {
+    old.artifact == new.artifact
+        && old.meta().uid == new.meta().uid
+        && old.meta().generation == new.meta().generation
+}

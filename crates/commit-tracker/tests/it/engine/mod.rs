@@ -1,0 +1,204 @@
+//! The engine as a whole: Flux's objects in an API server, commits in a Git server, what was counted in the ledger.
+
+mod world;
+
+use jiff::Timestamp;
+use serde_json::json;
+use windlass_commit_tracker::changes::Problem;
+use windlass_commit_tracker::ledger::{Entry, Outcome};
+
+use self::world::{Death, World, eventually, long_ago};
+
+fn revisions(entry: &Entry, outcome: Outcome) -> u64 {
+    entry.revisions.iter().find(|(known, _)| *known == outcome).map_or(0, |(_, count)| *count)
+}
+
+/// A world with one Kustomization that applied its first revision long before any tracker.
+async fn settled() -> (World, String, String) {
+    let world = World::new().await;
+    let first = world.commit("first");
+    world.repository("apps").await;
+    world.publish("apps", &first).await;
+    let uid = world.kustomization("shop", "apps").await;
+    world.applied("shop", &[(&first, long_ago())]).await;
+    (world, uid, first)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commits_are_counted_once_over_restarts() {
+    let (world, uid, first) = settled().await;
+    let tracker = world.tracker();
+    let entry = world.accounted(&uid, &first).await;
+    assert_eq!((entry.commits.counted, revisions(&entry, Outcome::Baseline)), (0, 1));
+
+    world.commit("second");
+    let third = world.commit("third");
+    world.publish("apps", &third).await;
+    world.applied("shop", &[(&first, long_ago()), (&third, Timestamp::now())]).await;
+    let entry = world.accounted(&uid, &third).await;
+    assert_eq!(entry.commits.counted, 2, "the revision that was skipped came with the next");
+    tracker.stop().await;
+
+    let fourth = world.commit("fourth");
+    world.applied("shop", &[(&third, Timestamp::now()), (&fourth, Timestamp::now())]).await;
+    let tracker = world.tracker();
+    let entry = world.accounted(&uid, &fourth).await;
+    assert_eq!(entry.commits.counted, 3);
+    assert_eq!(revisions(&entry, Outcome::Measured), 2);
+    tracker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_roll_back_and_forward_again_counts_nothing_twice() {
+    let (world, uid, first) = settled().await;
+    let _tracker = world.tracker();
+    world.accounted(&uid, &first).await;
+    let second = world.commit("second");
+    let now = Timestamp::now();
+    world.applied("shop", &[(&first, long_ago()), (&second, now)]).await;
+    world.accounted(&uid, &second).await;
+    world.applied("shop", &[(&second, now), (&first, long_ago())]).await;
+    world.applied("shop", &[(&first, long_ago()), (&second, now)]).await;
+    let third = world.commit("third");
+    world.applied("shop", &[(&first, long_ago()), (&second, now), (&third, Timestamp::now())]).await;
+    assert_eq!(world.accounted(&uid, &third).await.commits.counted, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_kustomizations_of_one_source_cost_one_question() {
+    let (world, _, first) = settled().await;
+    let mut uids = Vec::new();
+    for index in 0..50 {
+        let name = format!("shop-{index}");
+        uids.push(world.kustomization(&name, "apps").await);
+        world.applied(&name, &[(&first, long_ago())]).await;
+    }
+    let _tracker = world.tracker();
+    for uid in &uids {
+        world.accounted(uid, &first).await;
+    }
+    let second = world.commit("second");
+    let before = world.git_requests();
+    world.publish("apps", &second).await;
+    let now = Timestamp::now();
+    for index in 0..50 {
+        world.applied(&format!("shop-{index}"), &[(&first, long_ago()), (&second, now)]).await;
+    }
+    for uid in &uids {
+        assert_eq!(world.accounted(uid, &second).await.commits.counted, 1);
+    }
+    let asked = world.git_requests() - before;
+    assert!(asked <= 2, "{asked} requests for one revision: at most what the protocol is and the history");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_found_is_counted_once_and_tried_again_when_the_source_changes() {
+    let (world, uid, first) = settled().await;
+    let tracker = world.tracker();
+    world.accounted(&uid, &first).await;
+    let second = world.commit("second");
+    world.hide();
+    world.applied("shop", &[(&first, long_ago()), (&second, Timestamp::now())]).await;
+    let stuck = world.remembered("it is stuck", &uid, |entry| entry.stuck.is_some()).await;
+    let problem = stuck.stuck.as_ref().unwrap().problem;
+    assert_eq!((problem, revisions(&stuck, Outcome::Failed(problem))), (Problem::NotFound, 1));
+    tracker.stop().await;
+
+    let tracker = world.tracker();
+    world.change("Kustomization", "shop", json!({"metadata": {"labels": {"seen": "1"}}})).await;
+    tracker.stop().await;
+    let entry = world.entry(&uid).await.unwrap();
+    assert_eq!(revisions(&entry, Outcome::Failed(problem)), 1);
+
+    world.unhide();
+    let _tracker = world.tracker();
+    world.change("GitRepository", "apps", json!({"spec": {"interval": "2m"}})).await;
+    let entry = world.accounted(&uid, &second).await;
+    assert_eq!((entry.commits.counted, entry.stuck.clone()), (1, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_kustomization_is_forgotten_and_one_that_is_not_selected_any_more_is_not() {
+    let (world, uid, first) = settled().await;
+    let other = world.kustomization("other", "apps").await;
+    world.applied("other", &[(&first, long_ago())]).await;
+    let world = world.set("commit_tracker.all", "false").set("commit_tracker.selector", "app");
+    let _tracker = world.tracker();
+    world.accounted(&uid, &first).await;
+    world.accounted(&other, &first).await;
+    world.change("Kustomization", "shop", json!({"metadata": {"labels": {"app": null}}})).await;
+    world.delete("Kustomization", "other").await;
+    // What is forgotten leaves the cluster with the next write.
+    let third = world.kustomization("third", "apps").await;
+    world.applied("third", &[(&first, long_ago())]).await;
+    eventually("it is forgotten", || async {
+        match world.entry(&other).await {
+            None => Ok(()),
+            Some(entry) => Err(entry),
+        }
+    })
+    .await;
+    world.accounted(&third, &first).await;
+    assert!(world.entry(&uid).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_at_any_write_loses_nothing_and_counts_nothing_twice() {
+    // The first two writes are the Lease and the ledger's head: before those nothing has begun.
+    let deaths = (3..=8).flat_map(|write| [Death::Before(write), Death::After(write)]);
+    futures::future::join_all(deaths.map(crash)).await;
+}
+
+async fn crash(death: Death) {
+    let (world, uid, first) = settled().await;
+    let tracker = world.tracker_that_dies(death);
+    let second = world.commit("second");
+    let third = world.commit("third");
+    let done = async {
+        world.accounted(&uid, &first).await;
+        world.applied("shop", &[(&first, long_ago()), (&second, Timestamp::now())]).await;
+        world.accounted(&uid, &second).await;
+    };
+    tokio::select! {
+        () = done => {}
+        () = tracker.dead() => {}
+    }
+    tracker.kill().await;
+    let steps = [(&*first, long_ago()), (&*second, Timestamp::now()), (&*third, Timestamp::now())];
+    world.applied("shop", &steps).await;
+    let _tracker = world.tracker();
+    assert_eq!(world.accounted(&uid, &third).await.commits.counted, 2, "{death:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_replicas_one_counts_and_the_other_takes_over() {
+    let (world, uid, first) = settled().await;
+    let one = world.tracker();
+    world.accounted(&uid, &first).await;
+    let other = world.tracker();
+    let second = world.commit("second");
+    world.applied("shop", &[(&first, long_ago()), (&second, Timestamp::now())]).await;
+    world.accounted(&uid, &second).await;
+    eventually("the other is ready", || async {
+        let not_ready = other.context.health.not_ready();
+        if not_ready.is_empty() { Ok(()) } else { Err(not_ready) }
+    })
+    .await;
+    one.kill().await;
+    let third = world.commit("third");
+    world.applied("shop", &[(&second, Timestamp::now()), (&third, Timestamp::now())]).await;
+    assert_eq!(world.accounted(&uid, &third).await.commits.counted, 2);
+    other.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_that_is_not_served_holds_up_no_other() {
+    let (world, uid, first) = settled().await;
+    let external = json!({"sourceRef": {"kind": "ExternalArtifact", "name": "x"}});
+    world.kustomization("odd", "apps").await;
+    world.change("Kustomization", "odd", json!({ "spec": external })).await;
+    world.applied("odd", &[("sha256:1", Timestamp::now())]).await;
+    let tracker = world.tracker();
+    world.accounted(&uid, &first).await;
+    assert_eq!(tracker.context.health.not_ready(), []);
+}

@@ -1,0 +1,270 @@
+//! An API server in process with Flux's kinds, a real Git server, and trackers that can die.
+
+#[path = "../../../../jobs-operator/tests/it/kit/fault.rs"]
+mod fault;
+#[path = "../../../../jobs-operator/tests/it/kit/process.rs"]
+#[allow(dead_code, reason = "the tests of operators share it")]
+mod process;
+#[path = "../../../../jobs-operator/tests/it/kit/requests.rs"]
+#[allow(dead_code, reason = "the tests of operators share it")]
+mod requests;
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use windlass_apiserver::ApiServer;
+use windlass_apiserver::store::{StoreOptions, in_memory};
+use windlass_commit_tracker::ledger::{Entry, Ledger, LedgerConfig};
+use windlass_commit_tracker::{FLUX_COMMIT_TRACKER, register};
+use windlass_git::http_backend::{HttpBackend, Running};
+use windlass_git::init_process;
+use windlass_git::seed::{self, Edit};
+use windlass_runtime::SystemClock;
+
+pub(crate) use self::fault::Fault;
+pub(crate) use self::process::{Death, Process};
+pub(crate) use self::requests::Requests;
+
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Flux's kinds: group, kind, plural.
+const KINDS: [(&str, &str, &str); 4] = [
+    ("kustomize.toolkit.fluxcd.io", "Kustomization", "kustomizations"),
+    ("source.toolkit.fluxcd.io", "GitRepository", "gitrepositories"),
+    ("source.toolkit.fluxcd.io", "OCIRepository", "ocirepositories"),
+    ("source.toolkit.fluxcd.io", "Bucket", "buckets"),
+];
+
+pub(crate) struct World {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) client: Client,
+    pub(crate) requests: Requests,
+    pub(crate) fault: Fault,
+    pub(crate) router: axum::Router,
+    pub(crate) settings: Vec<(String, String)>,
+    git: Running,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        init_process().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let git = HttpBackend::new(folder.path().join("git")).start().await.unwrap();
+        let server = ApiServer::builder(in_memory(&StoreOptions::default()).unwrap())
+            .crds(windlass_api::crds::all())
+            .build()
+            .unwrap();
+        server.start().await.unwrap();
+        let (requests, fault) = (Requests::default(), Fault::default());
+        let router = requests.watching(fault.applied_to(server.router()));
+        let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let settings = vec![
+            set("commit_tracker.all", "true"),
+            set("commit_tracker.metrics_address", ""),
+            set("commit_tracker.health_address", ""),
+            set("operator.allowed_git_origins", &git.origin()),
+            set("operator.leader_election_lease_duration", "2s"),
+            set("operator.leader_election_renew_deadline", "1500ms"),
+            set("operator.leader_election_retry_period", "200ms"),
+        ];
+        let world =
+            Self { folder, client: server.client_for_tests(), requests, fault, router, settings, git };
+        for (group, kind, plural) in KINDS {
+            world.define(group, kind, plural).await;
+        }
+        world
+    }
+
+    #[must_use]
+    pub(crate) fn set(mut self, key: &str, value: &str) -> Self {
+        self.settings.retain(|(known, _)| known != key);
+        self.settings.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    async fn define(&self, group: &str, kind: &str, plural: &str) {
+        let definition: CustomResourceDefinition = serde_json::from_value(json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.{group}")},
+            "spec": {
+                "group": group, "scope": "Namespaced",
+                "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {
+                        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                    }},
+                }],
+            },
+        }))
+        .unwrap();
+        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        api.create(&PostParams::default(), &definition).await.unwrap();
+    }
+
+    /// Objects of one of Flux's kinds.
+    pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
+        let (group, kind, plural) = KINDS.into_iter().find(|(_, known, _)| *known == kind).unwrap();
+        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", kind), plural);
+        Api::namespaced_with(self.client.clone(), "apps", &resource)
+    }
+
+    async fn create(&self, kind: &str, name: &str, spec: Value) -> String {
+        let (group, ..) = KINDS.into_iter().find(|(_, known, _)| *known == kind).unwrap();
+        let object = serde_json::from_value(json!({
+            "apiVersion": format!("{group}/v1"), "kind": kind,
+            "metadata": {"name": name, "namespace": "apps", "labels": {"app": name}}, "spec": spec,
+        }))
+        .unwrap();
+        self.api(kind).create(&PostParams::default(), &object).await.unwrap().uid().unwrap()
+    }
+
+    async fn status(&self, kind: &str, name: &str, status: Value) {
+        let patch = Patch::Merge(json!({ "status": status }));
+        self.api(kind).patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    pub(crate) async fn change(&self, kind: &str, name: &str, change: Value) {
+        self.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+    }
+
+    pub(crate) async fn delete(&self, kind: &str, name: &str) {
+        self.api(kind).delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// A GitRepository of the Git server.
+    pub(crate) async fn repository(&self, name: &str) {
+        let url = format!("{}/apps.git", self.git.origin());
+        self.create("GitRepository", name, json!({"url": url, "interval": "1m"})).await;
+    }
+
+    /// What the source says that it has.
+    pub(crate) async fn publish(&self, name: &str, revision: &str) {
+        let artifact = json!({"revision": revision, "lastUpdateTime": second(Timestamp::now())});
+        self.status("GitRepository", name, json!({ "artifact": artifact })).await;
+    }
+
+    /// A Kustomization of a GitRepository; answers its UID.
+    pub(crate) async fn kustomization(&self, name: &str, source: &str) -> String {
+        let source = json!({"kind": "GitRepository", "name": source});
+        self.create("Kustomization", name, json!({"sourceRef": source, "interval": "10m"})).await
+    }
+
+    /// The Kustomization says that it applied these revisions, each at a time; the last of them now.
+    pub(crate) async fn applied(&self, name: &str, revisions: &[(&str, Timestamp)]) {
+        let (newest, at) = revisions.last().unwrap();
+        let snapshot = |(revision, at): &(&str, Timestamp)| {
+            json!({
+                "digest": format!("sha256:{revision}"), "firstReconciled": second(*at), "lastReconciled": second(*at),
+                "lastReconciledDuration": "100ms", "lastReconciledStatus": "ReconciliationSucceeded",
+                "totalReconciliations": 1, "metadata": {"revision": revision},
+            })
+        };
+        let ready = json!({
+            "type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "lastTransitionTime": second(*at),
+            "message": format!("Applied revision: {newest}"),
+        });
+        let history: Vec<Value> = revisions.iter().rev().take(5).map(snapshot).collect();
+        let status = json!({
+            "conditions": [ready], "lastAppliedRevision": newest, "lastAttemptedRevision": newest, "history": history,
+        });
+        self.status("Kustomization", name, status).await;
+    }
+
+    fn bare(&self) -> PathBuf {
+        self.folder.path().join("git/apps.git")
+    }
+
+    /// Makes a commit, and answers Flux's name of the revision.
+    pub(crate) fn commit(&self, message: &str) -> String {
+        let edit = Edit::put("a.yaml", format!("message: {message}"));
+        format!("main@sha1:{}", seed::commit(&self.bare(), "main", [edit], message).unwrap())
+    }
+
+    /// Takes the repository away, as a server does that has lost it.
+    pub(crate) fn hide(&self) {
+        std::fs::rename(self.bare(), self.folder.path().join("hidden")).unwrap();
+    }
+
+    pub(crate) fn unhide(&self) {
+        std::fs::rename(self.folder.path().join("hidden"), self.bare()).unwrap();
+    }
+
+    /// Requests that the Git server served so far.
+    pub(crate) fn git_requests(&self) -> u64 {
+        self.git.log().count()
+    }
+
+    pub(crate) fn tracker(&self) -> Process {
+        self.start(register, FLUX_COMMIT_TRACKER)
+    }
+
+    pub(crate) fn tracker_that_dies(&self, death: Death) -> Process {
+        self.start_with(register, FLUX_COMMIT_TRACKER, death, |_context| {})
+    }
+
+    /// What is remembered in the cluster of a Kustomization.
+    pub(crate) async fn entry(&self, uid: &str) -> Option<Arc<Entry>> {
+        let config = LedgerConfig::new(Arc::new(SystemClock));
+        Ledger::open(self.client.clone(), "default", config).await.unwrap().entry(uid)
+    }
+
+    /// Waits until what is remembered of a Kustomization is so.
+    pub(crate) async fn remembered(
+        &self,
+        what: &str,
+        uid: &str,
+        is_so: impl Fn(&Entry) -> bool,
+    ) -> Arc<Entry> {
+        eventually(what, || async {
+            match self.entry(uid).await {
+                Some(entry) if is_so(&entry) => Ok(entry),
+                other => Err(other),
+            }
+        })
+        .await
+    }
+
+    /// Waits until a revision is accounted for.
+    pub(crate) async fn accounted(&self, uid: &str, revision: &str) -> Arc<Entry> {
+        self.remembered(revision, uid, |entry| {
+            entry.newest().is_some_and(|newest| newest.as_str() == revision)
+        })
+        .await
+    }
+}
+
+/// A time as Flux writes it: in whole seconds.
+fn second(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap().to_string()
+}
+
+/// A moment long before any tracker.
+pub(crate) fn long_ago() -> Timestamp {
+    Timestamp::now() - Duration::from_hours(48)
+}
+
+pub(crate) async fn eventually<T, E, F>(what: &str, mut attempt: impl FnMut() -> F) -> T
+where
+    E: Debug,
+    F: Future<Output = Result<T, E>>,
+{
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match attempt().await {
+            Ok(value) => return value,
+            Err(last) if Instant::now() > end => panic!("{what} did not come within {PATIENCE:?}: {last:#?}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
