@@ -12,6 +12,7 @@ use crate::finders::finders;
 use crate::ledger::LedgerConfig;
 use crate::options::needs;
 use crate::select::Selected;
+use crate::tell::Teller;
 use crate::tracker::{Current, Leading, ProcessMetrics, Sources, Tracker};
 
 /// How long each commit took from merge to applied.
@@ -70,6 +71,8 @@ impl Operator<Context> for CommitTracker {
             leading: Leading::default(),
             health: process.health.clone(),
             metrics,
+            teller: Teller::new(process.spans.clone()),
+            clock: Arc::clone(&process.clock),
             selected,
             client,
         });

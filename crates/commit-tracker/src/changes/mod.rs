@@ -6,7 +6,6 @@ mod git;
 mod github;
 mod metadata;
 mod oci;
-mod fallback;
 mod secrets;
 
 pub use ask::{Ask, Asked, Finders, NoAnswer};
@@ -15,7 +14,6 @@ pub use git::{GitChanges, GitTokens};
 pub use github::{GithubChanges, GithubConfig};
 pub use metadata::{MetadataChanges, annotated};
 pub use oci::{EXPORTER_INFO_MEDIA_TYPE, LookForSkipped, OciChanges, OciConfig, PayloadWanted};
-pub use fallback::Fallback;
 pub use secrets::{ClusterSecrets, NoSecrets, Secrets};
 
 use std::collections::BTreeMap;

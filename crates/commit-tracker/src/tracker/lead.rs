@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::{Client, ResourceExt as _};
 use tokio_util::sync::CancellationToken;
 use windlass_runtime::{
-    Backoff, BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, run_keyed,
+    Backoff, BackoffPolicy, Clock, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, run_keyed,
 };
 use windlass_telemetry::{ErrorChain, Health};
 
@@ -17,6 +17,7 @@ use crate::facts::source_of;
 use crate::ledger::{Ledger, LedgerConfig};
 use crate::objects::Kustomization;
 use crate::select::Selected;
+use crate::tell::Teller;
 
 /// Kustomizations that are looked at side by side. Most of a look is waiting for an answer, or for the ledger to be
 /// written, which many wait for together.
@@ -108,6 +109,8 @@ pub(crate) struct Tracker {
     pub(crate) leading: Leading,
     pub(crate) health: Health,
     pub(crate) metrics: ProcessMetrics,
+    pub(crate) teller: Teller,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// The work of one term over one ledger.

@@ -19,6 +19,7 @@ use crate::facts::{source_of, standing};
 use crate::ledger::{Accounted, CommitCounts, LastApplied, LedgerError, Outcome, Record, Stuck};
 use crate::measure::{Measured, measure};
 use crate::objects::Kustomization;
+use crate::tell::{Failure, Measurement, Worked};
 use crate::{Revision, SourceFacts, SourceKey, Standing, Step};
 
 /// How long a source may be missing before its Kustomization is told of as one without: the two are watched apart.
@@ -141,18 +142,26 @@ impl Work {
             if self.stuck.was_tried(view, &step.revision) {
                 continue;
             }
+            let began = self.tracker.clock.now();
             let entry = self.ledger.entry(&standing.uid);
             let accounted = entry.as_deref().map_or(&[][..], |entry| &entry.accounted);
             let since = plan.since.filter(|_| accounted.is_empty());
-            match self.find(view, source_key, accounted, &step.revision, step.origin.as_deref()).await {
+            let found = self.find(view, source_key, accounted, &step.revision, step.origin.as_deref()).await;
+            let answered = self.tracker.clock.now();
+            let worked = || Worked { began, answered, ended: self.tracker.clock.now() };
+            match found {
                 Ok(changes) => {
-                    let measured = measure(step, &changes, source.as_deref(), since);
-                    let record = counted(view, source_key, accounted, step, &changes, &measured);
-                    self.record(view, record).await?;
-                    self.say(view, step, &changes, &measured);
+                    let measured = &measure(step, &changes, source.as_deref(), since);
+                    self.record(view, counted(view, source_key, accounted, step, &changes, measured)).await?;
+                    let measurement =
+                        Measurement { standing, step, changes: &changes, measured, worked: worked() };
+                    self.tracker.teller.measured(&measurement);
                 }
                 Err(no) if no.error.problem.is_permanent() => {
-                    self.give_up(view, source_key, accounted, &step.revision, &no).await?;
+                    if self.give_up(view, source_key, accounted, &step.revision, no.error.problem).await? {
+                        let failure = Failure { standing, step, error: &no.error, worked: worked() };
+                        self.tracker.teller.failed(&failure);
+                    }
                 }
                 Err(no) => {
                     complain(view, &step.revision, &no);
@@ -241,20 +250,19 @@ impl Work {
         join_all(records.collect::<Vec<_>>()).await.into_iter().collect()
     }
 
-    /// Remembers that a revision cannot be looked into until something changes.
+    /// Remembers that a revision cannot be looked into until something changes; answers whether that is news.
     async fn give_up(
         &self,
         view: &View,
         source: &SourceKey,
         accounted: &[Accounted],
         revision: &Revision,
-        no: &NoAnswer,
-    ) -> Result<(), Unfinished> {
-        let problem = no.error.problem;
+        problem: Problem,
+    ) -> Result<bool, Unfinished> {
         let stuck = Stuck { revision: revision.as_str().into(), problem };
-        let uid = &view.standing.uid;
-        let known = self.ledger.entry(uid).is_some_and(|entry| entry.stuck.as_deref() == Some(&stuck));
-        if !known {
+        let entry = self.ledger.entry(&view.standing.uid);
+        let is_news = entry.is_none_or(|entry| entry.stuck.as_deref() != Some(&stuck));
+        if is_news {
             let record = Record {
                 from: accounted.last().map(|newest| newest.revision.clone()),
                 outcome: Some(Outcome::Failed(problem)),
@@ -262,18 +270,9 @@ impl Work {
                 ..nothing(view, source)
             };
             self.record(view, record).await?;
-            let ObjectKey { namespace, name } = &view.standing.key;
-            tracing::error!(
-                name,
-                namespace,
-                revision = %revision,
-                problem = problem.name(),
-                error = %ErrorChain(&*no.error),
-                "the revision's commits cannot be found; it is tried again when the Kustomization or its source changes"
-            );
         }
         self.stuck.tried(view, revision);
-        Ok(())
+        Ok(is_news)
     }
 
     async fn record(&self, view: &View, record: Record) -> Result<(), Unfinished> {
@@ -297,22 +296,6 @@ impl Work {
                 Err(Unfinished::Failed)
             }
         }
-    }
-
-    /// Tells what was recorded.
-    fn say(&self, view: &View, step: &Step, changes: &Changes, measured: &Measured) {
-        let ObjectKey { namespace, name } = &view.standing.key;
-        tracing::info!(
-            name,
-            namespace,
-            revision = %step.revision,
-            counted = measured.counted,
-            baseline = measured.baseline,
-            skewed = measured.skewed,
-            rewritten = changes.rewritten,
-            truncated = changes.truncated,
-            "successfully processed kustomization event"
-        );
     }
 
     /// Forgets a Kustomization that is gone. One that is only not selected any more keeps what was counted.

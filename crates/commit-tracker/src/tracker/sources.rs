@@ -1,5 +1,6 @@
 //! The sources that Kustomizations name: each kind is watched from when the first of them names one.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -114,14 +115,15 @@ impl Sources {
                 state.users.insert(now.clone(), BTreeSet::from([user.clone()]));
             }
         }
-        if !state.watched.contains_key(&place) {
+        if let Entry::Vacant(vacant) = state.watched.entry(place) {
+            let place = vacant.key();
             let collection = match place.kind {
-                SourceKind::GitRepository => self.watch::<GitRepositoryKind>(&place),
-                SourceKind::OciRepository => self.watch::<OciRepositoryKind>(&place),
-                SourceKind::Bucket => self.watch::<BucketKind>(&place),
-                SourceKind::ExternalArtifact => self.watch::<ExternalArtifactKind>(&place),
+                SourceKind::GitRepository => self.watch::<GitRepositoryKind>(place),
+                SourceKind::OciRepository => self.watch::<OciRepositoryKind>(place),
+                SourceKind::Bucket => self.watch::<BucketKind>(place),
+                SourceKind::ExternalArtifact => self.watch::<ExternalArtifactKind>(place),
             };
-            state.watched.insert(place, collection);
+            vacant.insert(collection);
         }
     }
 
