@@ -1,1 +1,466 @@
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
 
+use secrecy::SecretString;
+use serde_json::json;
+use tempfile::TempDir;
+use windlass_cluster::{Registry, RegistryLogin};
+use windlass_git::http_backend::{HttpBackend, Running};
+use windlass_git::seed::{self, Edit};
+use windlass_git::{Git, GitConfig, UrlPolicy};
+use windlass_oci::{DockerChain, Retries};
+
+use super::*;
+use crate::changes::{Commit, GitChanges, NoSecrets};
+use crate::{SourceKey, SourceKind};
+
+const NAME: &str = "team/manifests";
+
+fn config() -> OciConfig {
+    let client = ClientConfig {
+        chain: Arc::new(DockerChain::new(Vec::new(), None)),
+        retries: Retries { tries: 3, first: Duration::from_millis(1) },
+        ..ClientConfig::default()
+    };
+    OciConfig { client, ..OciConfig::default() }
+}
+
+/// One that began long before any artifact of these tests was built.
+fn finder(config: OciConfig) -> OciChanges {
+    let mut finder = OciChanges::new(config, Arc::new(NoSecrets)).unwrap();
+    finder.began = "2020-01-01T00:00:00Z".parse().unwrap();
+    finder
+}
+
+/// One that began after all of them, as after a restart.
+fn restarted(config: OciConfig) -> OciChanges {
+    let mut finder = finder(config);
+    finder.began = "2030-01-01T00:00:00Z".parse().unwrap();
+    finder
+}
+
+async fn registry() -> Option<Registry> {
+    Registry::start(RegistryLogin::Nobody).await.unwrap()
+}
+
+fn question(registry: &Registry, to: &str, known: &[&str]) -> Question {
+    Question {
+        source: SourceKey { kind: SourceKind::OciRepository, namespace: "apps".into(), name: "fleet".into() },
+        url: registry.url(NAME),
+        insecure: true,
+        secret: None,
+        known: known.iter().map(|known| known.parse().unwrap()).collect(),
+        to: to.parse().unwrap(),
+        origin: None,
+        known_origins: vec![None; known.len()],
+        metadata: BTreeMap::new(),
+        seen: None,
+    }
+}
+
+fn annotations(number: usize) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (CREATED.to_owned(), format!("2026-03-04T10:{number:02}:00Z")),
+        (REVISION.to_owned(), format!("main@sha1:{number:040}")),
+    ])
+}
+
+/// The payload of the export of this number: one commit, `c<number>`.
+fn payload(number: usize) -> serde_json::Value {
+    json!({
+        "commit": format!("export-{number}"),
+        "commits_since_last_export": [
+            {"hash": format!("c{number}"), "summary": "a change", "author": "A", "time": format!("2026-03-04T09:{number:02}:00Z")}],
+        "export_build_link": "https://ci.example.org/runs/77",
+    })
+}
+
+/// Puts the export of this number there under these tags; answers its revision of the first.
+async fn export(registry: &Registry, number: usize, tags: &[&str]) -> String {
+    export_of(registry, &payload(number), &annotations(number), tags).await
+}
+
+async fn export_of(
+    registry: &Registry,
+    payload: &serde_json::Value,
+    annotations: &BTreeMap<String, String>,
+    tags: &[&str],
+) -> String {
+    let layers: &[(&str, &[u8])] = &[
+        ("application/vnd.cncf.flux.content.v1.tar+gzip", b"manifests"),
+        (EXPORTER_INFO_MEDIA_TYPE, &serde_json::to_vec(payload).unwrap()),
+        (EXPORTER_INFO_MEDIA_TYPE, b"the first counts"),
+    ];
+    let digest = registry.push_artifact(NAME, tags, layers, annotations).await.unwrap();
+    format!("{}@{digest}", tags[0])
+}
+
+fn ids(changes: &Changes) -> Vec<&str> {
+    changes.commits.iter().map(|commit| commit.id.as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_payload_costs_two_requests_however_many_ask() {
+    let Some(registry) = registry().await else { return };
+    let first = export(&registry, 1, &["latest"]).await;
+    let second = export(&registry, 2, &["latest"]).await;
+    let finder = finder(config());
+
+    let changes = finder.find(&question(&registry, &first, &[])).await.unwrap();
+    assert_eq!(finder.request_count(), 2);
+    let expected = Changes {
+        commits: vec![Commit {
+            id: "c1".into(),
+            merged: "2026-03-04T09:01:00Z".parse().unwrap(),
+            summary: "a change".into(),
+            author: "A".into(),
+            exported: None,
+        }],
+        exported_as: Some("export-1".into()),
+        exported: Some("2026-03-04T10:01:00Z".parse().unwrap()),
+        build_link: Some("https://ci.example.org/runs/77".into()),
+        ..Changes::default()
+    };
+    assert_eq!(changes, expected);
+    // Others know other things, and Flux writes a revision in several ways.
+    let bare = first.split('@').nth(1).unwrap();
+    for (to, known) in [(first.as_str(), &[][..]), (bare, &[]), (&second, &[first.as_str()]), (&second, &[])]
+    {
+        finder.find(&question(&registry, to, known)).await.unwrap();
+    }
+    assert_eq!(finder.request_count(), 4);
+}
+
+#[tokio::test]
+async fn what_was_asked_about_and_never_applied_is_counted_without_a_request() {
+    let Some(registry) = registry().await else { return };
+    let mut revisions = Vec::new();
+    for number in 1..=4 {
+        revisions.push(export(&registry, number, &["latest"]).await);
+    }
+    let finder = finder(config());
+    for (number, revision) in revisions.iter().enumerate() {
+        let known: Vec<&str> = revisions[..number.min(1)].iter().map(String::as_str).collect();
+        finder.find(&question(&registry, revision, &known)).await.unwrap();
+    }
+    assert_eq!(finder.request_count(), 8);
+    let changes = finder.find(&question(&registry, &revisions[3], &[&revisions[0]])).await.unwrap();
+    assert_eq!(ids(&changes), ["c2", "c3", "c4"]);
+    // Each has the time of its own export.
+    let exported: Vec<_> = changes.commits.iter().map(|commit| commit.exported).collect();
+    let at = |text: &str| Some(text.parse().unwrap());
+    assert_eq!(exported, [at("2026-03-04T10:02:00Z"), at("2026-03-04T10:03:00Z"), None]);
+    assert_eq!(finder.request_count(), 8);
+    // Whoever knew the third has the fourth alone, and a roll-back brings nothing.
+    let changes = finder.find(&question(&registry, &revisions[3], &[&revisions[2]])).await.unwrap();
+    assert_eq!(ids(&changes), ["c4"]);
+    let back = finder.find(&question(&registry, &revisions[1], &[&revisions[3]])).await.unwrap();
+    assert_eq!(ids(&back), [""; 0]);
+    assert!(!back.rewritten);
+}
+
+#[tokio::test]
+async fn after_a_restart_the_tags_tell_what_was_skipped() {
+    let Some(registry) = registry().await else { return };
+    let mut revisions = Vec::new();
+    for number in 1..=5 {
+        let tag = format!("main-{number}-abc");
+        revisions.push(export(&registry, number, &["latest", &tag]).await);
+    }
+    // Another branch's, in the same repository and at the same time.
+    let mut other = annotations(3);
+    other.insert(REVISION.into(), format!("staging@sha1:{:040}", 9));
+    export_of(&registry, &payload(33), &other, &["staging-3"]).await;
+    let finder = restarted(config());
+    let asked = question(&registry, &revisions[4], &[&revisions[1]]);
+    let changes = finder.find(&asked).await.unwrap();
+    assert_eq!(ids(&changes), ["c3", "c4", "c5"]);
+    assert!(!changes.truncated);
+    // The artifact (2), the known one (2), the tags, six of them, two skipped payloads.
+    assert_eq!(finder.request_count(), 13);
+    assert_eq!(finder.find(&asked).await.unwrap(), changes);
+    assert_eq!(finder.request_count(), 13);
+}
+
+#[tokio::test]
+async fn when_nothing_can_have_been_skipped_nothing_is_looked_for() {
+    let Some(registry) = registry().await else { return };
+    let first = export(&registry, 1, &["1.4.2"]).await;
+    let second = export(&registry, 2, &["1.4.3"]).await;
+    let third = export(&registry, 3, &["1.4.4"]).await;
+    let fifth = export(&registry, 5, &["1.5.0"]).await;
+    for (known, to, commits, requests) in [
+        (&first, &second, &["c2"][..], 2),
+        // Not neighbours: also the known one (2), the tags, and the one between (2).
+        (&first, &third, &["c2", "c3"], 7),
+        (&third, &fifth, &["c5"], 5),
+    ] {
+        let finder = finder(config());
+        let changes = finder.find(&question(&registry, to, &[known])).await.unwrap();
+        assert_eq!(ids(&changes), commits, "{known} {to}");
+        assert_eq!(finder.request_count(), requests, "{known} {to}");
+    }
+}
+
+#[tokio::test]
+async fn predecessors_prove_or_disprove_a_gap() {
+    let Some(registry) = registry().await else { return };
+    let mut revisions = Vec::new();
+    for number in 1..=4 {
+        let mut payload = payload(number);
+        payload["previous_commit"] = json!(format!("export-{}", number - 1));
+        let tag = format!("t{number}");
+        revisions.push(export_of(&registry, &payload, &annotations(number), &["latest", &tag]).await);
+    }
+    // Nothing is between, though the process is younger than the artifacts: only what was known is to be learnt.
+    let finder = restarted(config());
+    let mut asked = question(&registry, &revisions[1], &[&revisions[0]]);
+    asked.known_origins = vec![Some("export-1".into())];
+    finder.find(&question(&registry, &revisions[0], &[])).await.unwrap();
+    assert_eq!(ids(&finder.find(&asked).await.unwrap()), ["c2"]);
+    assert_eq!(finder.request_count(), 4);
+    // Here something is: it is looked for, although the tag is the same.
+    let finder = self::finder(config());
+    finder.find(&question(&registry, &revisions[0], &[])).await.unwrap();
+    let changes = finder.find(&question(&registry, &revisions[3], &[&revisions[0]])).await.unwrap();
+    assert_eq!(ids(&changes), ["c2", "c3", "c4"]);
+}
+
+#[tokio::test]
+async fn looking_is_bounded_and_says_when_it_may_lack_something() {
+    let Some(registry) = registry().await else { return };
+    let first = export(&registry, 1, &["latest"]).await;
+    let tags: Vec<String> = (0..20).map(|number| format!("old-{number}")).collect();
+    export(&registry, 2, &tags.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let last = export(&registry, 3, &["latest"]).await;
+    let finder = finder(OciConfig { skipped: LookForSkipped::Always, max_skipped: 5, ..config() });
+    finder.find(&question(&registry, &first, &[])).await.unwrap();
+    let before = finder.request_count();
+    let changes = finder.find(&question(&registry, &last, &[&first])).await.unwrap();
+    assert_eq!(ids(&changes), ["c2", "c3"]);
+    assert!(changes.truncated);
+    // The artifact (2), the tags, five of them, one payload.
+    assert_eq!(finder.request_count() - before, 9);
+    // What was listed once is not looked at again.
+    let next = export(&registry, 4, &["latest"]).await;
+    let before = finder.request_count();
+    let changes = finder.find(&question(&registry, &next, &[&last])).await.unwrap();
+    assert_eq!((ids(&changes), changes.truncated), (vec!["c4"], false));
+    assert_eq!(finder.request_count() - before, 3);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_an_artifact_is_told_apart() {
+    let Some(registry) = registry().await else { return };
+    let wrong = |payload: &'static str| payload.as_bytes();
+    let push = async |content: &[u8], kind: &str| {
+        let layers: &[(&str, &[u8])] = &[(kind, content)];
+        let digest = registry.push_artifact(NAME, &["latest"], layers, &BTreeMap::new()).await.unwrap();
+        format!("latest@{digest}")
+    };
+    let mut big = String::from("{\"commit\": \"a\"}");
+    write!(big, "{}", " ".repeat(5 << 20)).unwrap();
+    let required = || OciConfig { payload: PayloadWanted::Required, ..config() };
+    for (revision, config, problem, says) in [
+        (push(wrong("{"), EXPORTER_INFO_MEDIA_TYPE).await, config(), Problem::Malformed, "line 1 column 1"),
+        (
+            push(wrong("{\"commit\":1}"), EXPORTER_INFO_MEDIA_TYPE).await,
+            config(),
+            Problem::Malformed,
+            "column 11",
+        ),
+        (
+            push(big.as_bytes(), EXPORTER_INFO_MEDIA_TYPE).await,
+            config(),
+            Problem::TooLarge,
+            "bytes, over 4194304",
+        ),
+        (push(b"x", "text/plain").await, required(), Problem::PayloadMissing, "no layer of media type"),
+        (push(b"x", "text/plain").await, config(), Problem::Unsupported, "annotate it"),
+        (format!("latest@sha256:{}", "0".repeat(64)), config(), Problem::NotFound, "read the manifest"),
+        ("latest@sha256:123".to_owned(), config(), Problem::Malformed, "names no artifact"),
+        ("latest".to_owned(), config(), Problem::Malformed, "names no artifact"),
+        (format!("main@sha1:{}", "0".repeat(40)), config(), Problem::Malformed, "names no artifact"),
+    ] {
+        let error = finder(config).find(&question(&registry, &revision, &[])).await.unwrap_err();
+        assert_eq!(error.problem, problem, "{revision}: {error}");
+        assert!(error.to_string().contains(says), "{revision}: {error}");
+        assert!(error.problem.is_permanent());
+    }
+    let mut elsewhere = question(&registry, &format!("a@sha256:{}", "0".repeat(64)), &[]);
+    for (url, problem) in [
+        ("https://example.org/a", Problem::Unsupported),
+        ("oci://registry.example.org/a", Problem::Unsupported),
+        ("oci://127.0.0.1:1/a", Problem::Unavailable),
+    ] {
+        elsewhere.url = url.into();
+        assert_eq!(finder(config()).find(&elsewhere).await.unwrap_err().problem, problem, "{url}");
+    }
+}
+
+#[tokio::test]
+async fn of_an_index_the_image_that_flux_takes_is_read() {
+    let Some(registry) = registry().await else { return };
+    let image = export(&registry, 1, &["amd64"]).await;
+    let other = export(&registry, 2, &["arm64"]).await;
+    let index = |platforms: &[(&str, &str)]| {
+        let manifests: Vec<_> = platforms
+            .iter()
+            .map(|(revision, architecture)| {
+                json!({"mediaType": "application/vnd.oci.image.manifest.v1+json", "size": 1,
+                    "digest": revision.split('@').nth(1), "platform": {"os": "linux", "architecture": architecture}})
+            })
+            .collect();
+        json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": manifests})
+    };
+    let both = registry.push_manifest(NAME, "both", &index(&[(&other, "arm64"), (&image, "amd64")])).await;
+    let finder = finder(config());
+    let changes = finder.find(&question(&registry, &format!("both@{}", both.unwrap()), &[])).await.unwrap();
+    assert_eq!(ids(&changes), ["c1"]);
+    assert_eq!(finder.request_count(), 3);
+    let odd = registry.push_manifest(NAME, "odd", &index(&[(&other, "arm64")])).await;
+    let error = finder.find(&question(&registry, &format!("odd@{}", odd.unwrap()), &[])).await.unwrap_err();
+    assert_eq!(error.problem, Problem::Malformed);
+    assert!(error.to_string().contains("linux/amd64"), "{error}");
+}
+
+/// Pull secrets by name.
+struct Given(BTreeMap<&'static str, BTreeMap<String, SecretString>>);
+
+#[async_trait]
+impl Secrets for Given {
+    async fn secret(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<BTreeMap<String, SecretString>>, ChangesError> {
+        assert_eq!(namespace, "apps");
+        Ok(self.0.get(name).cloned())
+    }
+}
+
+#[tokio::test]
+async fn a_pull_secret_opens_a_registry() {
+    let Some(registry) = Registry::start(RegistryLogin::Password).await.unwrap() else { return };
+    let revision = export(&registry, 1, &["latest"]).await;
+    let file = |password: &str| {
+        let auths =
+            json!({"auths": {registry.address(): {"username": registry.user(), "password": password}}});
+        BTreeMap::from([(PULL_SECRET.to_owned(), SecretString::from(auths.to_string()))])
+    };
+    let secrets = Given(BTreeMap::from([
+        ("right", file(registry.password())),
+        ("wrong", file("hunter2")),
+        ("broken", BTreeMap::from([(PULL_SECRET.to_owned(), "hunter2".into())])),
+        ("other", BTreeMap::from([("token".to_owned(), "hunter2".into())])),
+    ]));
+    let finder = OciChanges::new(config(), Arc::new(secrets)).unwrap();
+    let mut asked = question(&registry, &revision, &[]);
+    for (secret, problem, says) in [
+        (None, Problem::Unauthorized, "failed to read the manifest"),
+        (Some("missing"), Problem::Unauthorized, "source_secrets"),
+        (Some("wrong"), Problem::Unauthorized, "failed to read the manifest"),
+        (Some("broken"), Problem::Malformed, "failed to use the Secret"),
+        (Some("other"), Problem::Malformed, "has no .dockerconfigjson"),
+    ] {
+        asked.secret = secret.map(str::to_owned);
+        let error = finder.find(&asked).await.unwrap_err();
+        assert_eq!(error.problem, problem, "{secret:?}: {error}");
+        assert!(error.to_string().contains(says), "{secret:?}: {error}");
+        assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+    }
+    asked.secret = Some("right".into());
+    assert_eq!(ids(&finder.find(&asked).await.unwrap()), ["c1"]);
+}
+
+/// A real Git server with commits, from which artifacts were built.
+struct Origin {
+    folder: TempDir,
+    server: Running,
+    commits: Vec<String>,
+}
+
+impl Origin {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = HttpBackend::new(folder.path()).start().await.unwrap();
+        let commit = |number: usize| {
+            let edit = Edit::put("a", number.to_string());
+            let message = format!("change {number}");
+            seed::commit(&folder.path().join("fleet.git"), "main", [edit], &message).unwrap().to_string()
+        };
+        let commits = (0..4).map(commit).collect();
+        Self { folder, server, commits }
+    }
+
+    fn url(&self) -> String {
+        format!("{}/fleet.git", self.server.origin())
+    }
+
+    fn git(&self) -> Arc<GitChanges> {
+        windlass_git::init_process().unwrap();
+        let mut config = GitConfig::new(self.folder.path().join("cache"));
+        config.policy = UrlPolicy::default().allow_origin(&self.server.origin()).unwrap();
+        Arc::new(GitChanges::new(Git::new(config).unwrap(), Arc::new(NoSecrets), 1_000))
+    }
+
+    fn revision(&self, number: usize) -> String {
+        format!("main@sha1:{}", self.commits[number])
+    }
+
+    fn annotations(&self, number: usize) -> BTreeMap<String, String> {
+        BTreeMap::from([
+            (SOURCE.to_owned(), self.url()),
+            (REVISION.to_owned(), self.revision(number)),
+            (CREATED.to_owned(), "2026-03-04T10:00:00Z".to_owned()),
+        ])
+    }
+}
+
+#[tokio::test]
+async fn without_a_payload_the_repository_that_annotations_name_is_walked() {
+    let Some(registry) = registry().await else { return };
+    let origin = Origin::new().await;
+    let digest =
+        registry.push_artifact(NAME, &["latest"], &[("a/b", b"x")], &origin.annotations(3)).await.unwrap();
+    let mut asked =
+        question(&registry, &format!("latest@{digest}"), &[&format!("latest@sha256:{}", "0".repeat(64))]);
+    asked.known_origins = vec![Some(origin.revision(1))];
+    let finder = finder(config()).with_git(origin.git());
+    let changes = finder.find(&asked).await.unwrap();
+    assert_eq!(ids(&changes), [&origin.commits[2], &origin.commits[3]]);
+    assert_eq!(changes.commits[1].summary, "change 3");
+    assert_eq!(changes.exported, Some("2026-03-04T10:00:00Z".parse().unwrap()));
+    assert_eq!(changes.exported_as.as_ref(), Some(&origin.commits[3]));
+    assert_eq!(finder.request_count(), 1);
+
+    // Flux told the annotations, and no payload is wanted: the registry is not asked.
+    asked.metadata = origin.annotations(3);
+    let finder =
+        OciChanges::new(OciConfig { payload: PayloadWanted::Never, ..config() }, Arc::new(NoSecrets))
+            .unwrap();
+    let finder = finder.with_git(origin.git());
+    assert_eq!(finder.find(&asked).await.unwrap(), changes);
+    assert_eq!(finder.request_count(), 0);
+}
+
+#[tokio::test]
+async fn where_no_repository_can_be_walked_the_annotations_are_one_commit() {
+    let Some(registry) = registry().await else { return };
+    let origin = Origin::new().await;
+    let git = origin.git();
+    let mut gone = origin.annotations(3);
+    gone.insert(SOURCE.into(), format!("{}/gone.git", origin.server.origin()));
+    let mut elsewhere = origin.annotations(3);
+    elsewhere.insert(SOURCE.into(), "https://127.0.0.1:1/a.git".into());
+    let mut missing = origin.annotations(3);
+    missing.remove(SOURCE);
+    for annotations in [gone, elsewhere, missing] {
+        let digest = registry.push_artifact(NAME, &["latest"], &[("a/b", b"x")], &annotations).await.unwrap();
+        let finder = finder(config()).with_git(Arc::<GitChanges>::clone(&git));
+        let changes = finder.find(&question(&registry, &format!("latest@{digest}"), &[])).await.unwrap();
+        assert_eq!(ids(&changes), [&origin.commits[3]], "{annotations:?}");
+        assert_eq!(changes.commits[0].merged, "2026-03-04T10:00:00Z".parse().unwrap());
+    }
+}
