@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -27,19 +27,12 @@ const HTPASSWD: &str = "windlass:$2a$04$KLyH9/SO7l8AJax7oaYMD.qJiWTjONopgLWX.vc1
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whether a registry asks who is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegistryLogin {
     /// Everybody may read and write.
     Nobody,
     /// User name and password ([`Registry::user`], [`Registry::password`]).
     Password,
-    /// Tokens of a token service, which this realm names and whose keys this file has (a JWK set).
-    Token {
-        /// The token service's URL.
-        realm: String,
-        /// The file with its public keys.
-        keys: PathBuf,
-    },
 }
 
 /// A registry on a free port of this machine. It ends when it is dropped, or when its process's parent is killed.
@@ -62,7 +55,7 @@ impl Registry {
         };
         let folder = tempfile::tempdir()?;
         let configuration = folder.path().join("registry.json");
-        std::fs::write(&configuration, configured(folder.path(), &login)?.to_string())?;
+        std::fs::write(&configuration, configured(folder.path(), login)?.to_string())?;
         let log = folder.path().join("log");
         let file = std::fs::File::create(&log)?;
         let child = tied_to_us(&program)
@@ -166,7 +159,7 @@ impl Registry {
     fn logged_in(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
         match self.login {
             RegistryLogin::Nobody => request,
-            _ => request.basic_auth(USER, Some(PASSWORD)),
+            RegistryLogin::Password => request.basic_auth(USER, Some(PASSWORD)),
         }
     }
 
@@ -196,7 +189,7 @@ impl Registry {
 }
 
 /// Its configuration: JSON is YAML.
-fn configured(folder: &Path, login: &RegistryLogin) -> Result<Value> {
+fn configured(folder: &Path, login: RegistryLogin) -> Result<Value> {
     let mut configuration = json!({
         "version": 0.1,
         "log": {"level": "info", "accesslog": {"disabled": true}},
@@ -213,12 +206,6 @@ fn configured(folder: &Path, login: &RegistryLogin) -> Result<Value> {
             let file = folder.join("htpasswd");
             std::fs::write(&file, HTPASSWD)?;
             configuration["auth"] = json!({"htpasswd": {"realm": "test", "path": file}});
-        }
-        RegistryLogin::Token { realm, keys } => {
-            configuration["auth"] = json!({"token": {
-                "realm": realm, "service": "registry", "issuer": "tokens", "jwks": keys,
-                "signingalgorithms": ["ES256"],
-            }});
         }
     }
     Ok(configuration)

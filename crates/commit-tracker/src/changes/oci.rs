@@ -301,6 +301,10 @@ impl OciChanges {
             true => skipped::Skipped::default(),
             false => self.skipped(place, artifact, info, &known).await?,
         };
+        if skipped.is_back {
+            changes.commits.clear();
+            return Ok(changes);
+        }
         let mut held: HashSet<String> =
             remembered.iter().flat_map(|known| known.ids()).map(str::to_owned).collect();
         changes.commits.retain(|commit| held.insert(commit.id.clone()));

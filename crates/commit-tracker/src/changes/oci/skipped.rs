@@ -25,6 +25,8 @@ pub(super) struct Skipped {
     pub(super) artifacts: Vec<Arc<Artifact>>,
     /// There were more tags than are looked at.
     pub(super) may_lack: bool,
+    /// None, because the new one is older than what was known.
+    pub(super) is_back: bool,
 }
 
 impl OciChanges {
@@ -41,14 +43,16 @@ impl OciChanges {
         let from = self.memory.artifact(&place.repository, newest);
         let chain = Chain::of(info, &seen, &known_commits(place, from.as_deref()));
         if let Chain::Whole(artifacts) = chain {
-            return Ok(Skipped { artifacts, may_lack: false });
+            return Ok(Skipped { artifacts, ..Skipped::default() });
         }
+        // What it is asked about was there before this process, which does not know what was known: after a restart, or
+        // rolled back to something old.
+        let built = to.at().or(place.question.seen);
+        let before_us = from.is_none() && built.is_some_and(|built| built < self.began);
         let wants_look = match self.config.skipped {
             LookForSkipped::Never => false,
             LookForSkipped::Always => true,
             LookForSkipped::WhenUnsure => {
-                let built = to.at().or(place.question.seen);
-                let before_us = from.is_none() && built.is_some_and(|built| built < self.began);
                 matches!(chain, Chain::Broken) || before_us || !are_neighbours(place)
             }
         };
@@ -57,13 +61,15 @@ impl OciChanges {
             .filter(|artifact| artifact.digest != to.digest && !known.contains(&artifact.digest))
             .filter(|artifact| artifact.info.is_some() && artifact.is_of_stream(to))
             .collect();
-        if candidates.is_empty() && !wants_look {
-            return Ok(Skipped::default());
-        }
-        let Some(between) = self.between(place, from, newest, to).await? else {
-            return Ok(Skipped::default());
-        };
         let mut skipped = Skipped::default();
+        if candidates.is_empty() && !wants_look && !before_us {
+            return Ok(skipped);
+        }
+        let Some(between) = self.between(place, from, newest, to).await? else { return Ok(skipped) };
+        if between.after > between.before {
+            skipped.is_back = true;
+            return Ok(skipped);
+        }
         skipped.artifacts.extend(candidates.into_iter().filter(|artifact| between.holds(artifact.at())));
         if wants_look {
             self.look(place, to, known, &between, &mut skipped).await?;
@@ -72,7 +78,7 @@ impl OciChanges {
     }
 
     /// The time between the known artifact and the new one; none where either does not say when it was built, or the
-    /// known one is gone.
+    /// known one is gone, or of another series.
     async fn between(
         &self,
         place: &Place<'_>,
@@ -88,7 +94,8 @@ impl OciChanges {
                 Err(_) => return Ok(None),
             },
         };
-        Ok(from.at().zip(to.at()).map(|(after, before)| Between { after, before }))
+        let times = from.at().zip(to.at()).filter(|_| from.is_of_stream(to));
+        Ok(times.map(|(after, before)| Between { after, before }))
     }
 
     /// Looks at the tags that are new, or at the newest by name where none were known.

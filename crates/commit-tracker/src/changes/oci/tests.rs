@@ -184,6 +184,19 @@ async fn after_a_restart_the_tags_tell_what_was_skipped() {
 }
 
 #[tokio::test]
+async fn a_roll_back_brings_nothing_after_a_restart_either() {
+    let Some(registry) = registry().await else { return };
+    let first = export(&registry, 1, &["latest"]).await;
+    let second = export(&registry, 2, &["latest"]).await;
+    for skipped in [LookForSkipped::Never, LookForSkipped::WhenUnsure] {
+        let finder = restarted(OciConfig { skipped, ..config() });
+        let changes = finder.find(&question(&registry, &first, &[&second])).await.unwrap();
+        assert_eq!(ids(&changes), [""; 0]);
+        assert_eq!(finder.request_count(), 4);
+    }
+}
+
+#[tokio::test]
 async fn when_nothing_can_have_been_skipped_nothing_is_looked_for() {
     let Some(registry) = registry().await else { return };
     let first = export(&registry, 1, &["1.4.2"]).await;
