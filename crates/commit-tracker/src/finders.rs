@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use secrecy::SecretString;
 use windlass_github::{App, Credentials, Github, Options};
 use windlass_launch::Context;
 use windlass_runtime::BoxError;
 use windlass_settings::{CommitTrackerSettings, ExporterInfoSource, GithubCredentials};
 
 use crate::changes::{
-    Changes, ChangesError, ClusterSecrets, FindChanges, Finders, GitChanges, GitTokens, GithubChanges,
-    GithubConfig, MetadataChanges, NoSecrets, Problem, Question, Secrets, explained,
+    Changes, ChangesError, ClusterSecrets, FindChanges, Finders, GitChanges, GithubChanges, GithubConfig,
+    MetadataChanges, NoSecrets, OciChanges, OciConfig, PayloadWanted, Problem, Question, Secrets,
 };
 
 /// Those who answer for this process.
@@ -27,13 +26,28 @@ pub(crate) fn finders(process: &Context) -> Result<Finders, BoxError> {
     };
     let github = github(settings)?;
 
-    let mut git = GitChanges::new(process.git.clone(), secrets, settings.max_commits);
+    let mut git = GitChanges::new(process.git.clone(), Arc::clone(&secrets), settings.max_commits);
     if let Some(github) = github.clone() {
-        git = git.with_tokens(Arc::new(Tokens(github)));
+        git = git.with_tokens(Arc::new(github));
     }
     let git: Arc<dyn FindChanges> = Arc::new(git);
+    let oci = OciConfig {
+        client: windlass_oci::ClientConfig {
+            insecure: settings.allowed_registries.clone(),
+            ..windlass_oci::ClientConfig::default()
+        },
+        payload: match settings.exporter_info {
+            ExporterInfoSource::Auto => PayloadWanted::IfThere,
+            ExporterInfoSource::Oci => PayloadWanted::Required,
+            ExporterInfoSource::None | ExporterInfoSource::Github => PayloadWanted::Never,
+        },
+        media_type: settings.exporter_info_media_type.clone(),
+        max_payload_bytes: settings.max_payload_bytes,
+        max_commits: settings.max_commits,
+        ..OciConfig::default()
+    };
+    let oci: Arc<dyn FindChanges> = Arc::new(OciChanges::new(oci, secrets)?.with_git(Arc::clone(&git)));
     let metadata: Arc<dyn FindChanges> = Arc::new(MetadataChanges);
-    let oci = Arc::clone(&metadata);
 
     let Some(github) = github else { return Ok(Finders { git, oci, metadata }) };
     let config = GithubConfig {
@@ -89,20 +103,5 @@ impl FindChanges for AtGithub {
             }
             answered => answered,
         }
-    }
-}
-
-/// What GitHub takes from who asks its API, it takes from Git too.
-struct Tokens(Github);
-
-#[async_trait]
-impl GitTokens for Tokens {
-    fn covers(&self, host: &str) -> bool {
-        host == self.0.host()
-    }
-
-    async fn token(&self, _host: &str) -> Result<SecretString, ChangesError> {
-        let token = self.0.token().await.map_err(explained)?;
-        token.ok_or_else(|| ChangesError::new(Problem::Unauthorized, "there is no token for GitHub"))
     }
 }

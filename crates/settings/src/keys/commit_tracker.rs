@@ -104,7 +104,7 @@ pub(super) const KEYS: &[Key] = &[
         CT,
         "questions_at_a_time",
         Kind::Integer(1, 1024),
-        "16",
+        "256",
         "Git servers, registries and GitHub are asked this many questions at a time.",
     ),
     // GitHub.

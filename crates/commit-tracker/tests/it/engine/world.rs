@@ -1,13 +1,8 @@
 //! An API server in process with Flux's kinds, a real Git server, and trackers that can die.
 
-#[path = "../../../../jobs-operator/tests/it/kit/fault.rs"]
-mod fault;
 #[path = "../../../../jobs-operator/tests/it/kit/process.rs"]
 #[allow(dead_code, reason = "the tests of operators share it")]
 mod process;
-#[path = "../../../../jobs-operator/tests/it/kit/requests.rs"]
-#[allow(dead_code, reason = "the tests of operators share it")]
-mod requests;
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -30,9 +25,7 @@ use windlass_git::init_process;
 use windlass_git::seed::{self, Edit};
 use windlass_runtime::SystemClock;
 
-pub(crate) use self::fault::Fault;
 pub(crate) use self::process::{Death, Process};
-pub(crate) use self::requests::Requests;
 
 /// How long anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -48,8 +41,6 @@ const KINDS: [(&str, &str, &str); 4] = [
 pub(crate) struct World {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) client: Client,
-    pub(crate) requests: Requests,
-    pub(crate) fault: Fault,
     pub(crate) router: axum::Router,
     pub(crate) settings: Vec<(String, String)>,
     git: Running,
@@ -65,8 +56,7 @@ impl World {
             .build()
             .unwrap();
         server.start().await.unwrap();
-        let (requests, fault) = (Requests::default(), Fault::default());
-        let router = requests.watching(fault.applied_to(server.router()));
+        let router = server.router();
         let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let settings = vec![
             set("commit_tracker.all", "true"),
@@ -77,8 +67,7 @@ impl World {
             set("operator.leader_election_renew_deadline", "1500ms"),
             set("operator.leader_election_retry_period", "200ms"),
         ];
-        let world =
-            Self { folder, client: server.client_for_tests(), requests, fault, router, settings, git };
+        let world = Self { folder, client: server.client_for_tests(), router, settings, git };
         for (group, kind, plural) in KINDS {
             world.define(group, kind, plural).await;
         }
