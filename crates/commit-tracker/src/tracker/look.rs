@@ -16,7 +16,7 @@ use super::plan::plan;
 use super::sources::{Known, Version};
 use crate::changes::{Changes, ChangesError, NoAnswer, Problem, Question};
 use crate::facts::{source_of, standing};
-use crate::ledger::{Accounted, CommitCounts, LastApplied, LedgerError, Outcome, Record, Stuck};
+use crate::ledger::{Accounted, CommitCounts, Entry, LastApplied, LedgerError, Outcome, Record, Stuck};
 use crate::measure::{Measured, measure};
 use crate::objects::Kustomization;
 use crate::tell::{Failure, Measurement, Worked};
@@ -138,6 +138,7 @@ impl Work {
         let entry = self.ledger.entry(&standing.uid);
         let plan = plan(standing, None, entry.as_deref(), self.ledger.began());
         self.baseline(view, source_key, &plan.baseline).await?;
+        let last = plan.due.last().copied();
         for step in plan.due {
             if self.stuck.was_tried(view, &step.revision) {
                 continue;
@@ -145,12 +146,12 @@ impl Work {
             let began = self.tracker.clock.now();
             let entry = self.ledger.entry(&standing.uid);
             let accounted = entry.as_deref().map_or(&[][..], |entry| &entry.accounted);
-            let since = plan.since.filter(|_| accounted.is_empty());
             let found = self.find(view, source_key, accounted, &step.revision, step.origin.as_deref()).await;
             let answered = self.tracker.clock.now();
             let worked = || Worked { began, answered, ended: self.tracker.clock.now() };
             match found {
                 Ok(changes) => {
+                    let since = floor(plan.since, entry.as_deref(), &changes);
                     let measured = &measure(step, &changes, source.as_deref(), since);
                     self.record(view, counted(view, source_key, accounted, step, &changes, measured)).await?;
                     let measurement =
@@ -158,7 +159,13 @@ impl Work {
                     self.tracker.teller.measured(&measurement);
                 }
                 Err(no) if no.error.problem.is_permanent() => {
-                    if self.give_up(view, source_key, accounted, &step.revision, no.error.problem).await? {
+                    // Its commits come with the next one, if that can be looked into; only the last one is remembered.
+                    let is_news = last != Some(step)
+                        || self
+                            .give_up(view, source_key, accounted, &step.revision, no.error.problem)
+                            .await?;
+                    self.stuck.tried(view, &step.revision);
+                    if is_news {
                         let failure = Failure { standing, step, error: &no.error, worked: worked() };
                         self.tracker.teller.failed(&failure);
                     }
@@ -186,7 +193,7 @@ impl Work {
         let accounted = entry.as_deref().map_or(&[][..], |entry| &entry.accounted);
         match self.find(view, source_key, accounted, coming, None).await {
             Ok(changes) => {
-                let since = plan.since.unwrap_or(Timestamp::MIN);
+                let since = floor(plan.since, entry.as_deref(), &changes).unwrap_or(Timestamp::MIN);
                 let merged = changes.commits.iter().map(|commit| commit.merged);
                 self.unapplied.set(&standing.uid, merged.filter(|merged| *merged >= since).min());
                 Ok(())
@@ -271,7 +278,6 @@ impl Work {
             };
             self.record(view, record).await?;
         }
-        self.stuck.tried(view, revision);
         Ok(is_news)
     }
 
@@ -383,6 +389,15 @@ impl Tried {
     fn is_of(&self, view: &View) -> bool {
         self.generation == view.kustomization.metadata.generation && self.source == view.source_version
     }
+}
+
+/// From when on commits count: from the first sight on while nothing is accounted for, and from what was applied last on
+/// where the history has nothing in common with what is.
+fn floor(first_sight: Option<Timestamp>, entry: Option<&Entry>, changes: &Changes) -> Option<Timestamp> {
+    let entry = entry.filter(|entry| !entry.accounted.is_empty());
+    let Some(entry) = entry else { return first_sight };
+    let last = entry.last.as_ref().map(|last| last.applied.max(entry.began));
+    changes.unrelated.then(|| last.unwrap_or(entry.began))
 }
 
 /// A record that says nothing yet.

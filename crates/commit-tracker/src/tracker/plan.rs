@@ -48,9 +48,20 @@ pub(crate) fn plan<'a>(
             && !standing.steps.iter().any(|step| step.revision == **has)
     });
     if entry.is_some_and(|entry| !entry.accounted.is_empty()) {
-        // What lies before an accounted one was accounted for with it, even where it could not be looked into.
-        let last = standing.steps.iter().rposition(|step| accounted(&step.revision));
-        let due = standing.steps.iter().skip(last.map_or(0, |last| last + 1)).collect();
+        // What was ready before an accounted one was accounted for with it, even where it could not be looked into. The
+        // order of the steps does not say so: the one that is applied now is the last, also after a roll back.
+        let places = standing.steps.iter().enumerate();
+        let newest = places
+            .clone()
+            .filter(|(_, step)| accounted(&step.revision))
+            .map(|(place, step)| (step.ready, place))
+            .max();
+        let due = places
+            .filter(|(place, step)| {
+                !accounted(&step.revision) && newest.is_none_or(|newest| (step.ready, *place) > newest)
+            })
+            .map(|(_, step)| step)
+            .collect();
         return Plan { baseline: Vec::new(), due, since: None, coming };
     }
     let created = standing.created.and_then(|created| created.checked_sub(BEFORE_CREATION).ok());

@@ -115,6 +115,14 @@ fn a_roll_back_and_forward_again_brings_nothing_new() {
 }
 
 #[test]
+fn what_was_applied_and_rolled_back_while_nobody_looked_is_due() {
+    let steps = vec![step("a", 1), step("c", 5), step("b", 3)];
+    check(&standing(0, steps), Some(&entry(&["a", "b"])), &[], &["c"]);
+    let same_second = vec![step("a", 1), step("b", 1), step("c", 1)];
+    check(&standing(0, same_second), Some(&entry(&["b"])), &[], &["c"]);
+}
+
+#[test]
 fn what_the_source_has_and_nobody_applied_is_coming_unless_it_is_held_back_on_purpose() {
     let entry = entry(&["a", "b"]);
     let has: Revision = "c".parse().unwrap();
