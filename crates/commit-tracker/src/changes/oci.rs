@@ -297,10 +297,7 @@ impl OciChanges {
             changes.commits.clear();
             return Ok(changes);
         }
-        let skipped = match known.is_empty() {
-            true => skipped::Skipped::default(),
-            false => self.skipped(place, artifact, info, &known).await?,
-        };
+        let skipped = self.skipped(place, artifact, info, &known).await?;
         if skipped.is_back {
             changes.commits.clear();
             return Ok(changes);
