@@ -11,6 +11,9 @@ use crate::{Instrument, SourceFacts, Step};
 /// A duration is less than this below zero because times are rounded to seconds, not because clocks differ.
 const RESOLUTION: SignedDuration = SignedDuration::from_secs(1);
 
+/// When Git's first commit was made. A date before that is somebody's invention.
+const FIRST_COMMIT: Timestamp = Timestamp::constant(1_112_911_993, 0);
+
 /// What a revision's way came to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
@@ -22,7 +25,7 @@ pub struct Measured {
     pub counted: u64,
     /// Commits that were merged before we count.
     pub baseline: u64,
-    /// Commits that were applied before they were merged, by the clocks: not counted.
+    /// Commits that were applied before they were merged, by the clocks, or merged before there was Git: not counted.
     pub skewed: u64,
     /// Stages of counted commits and of the revision that took less than no time, by the clocks: not recorded.
     pub skewed_stages: u64,
@@ -58,7 +61,7 @@ pub enum CommitOutcome {
     Counted,
     /// It was merged before we count.
     Baseline,
-    /// By the clocks it was applied before it was merged.
+    /// By the clocks it was applied before it was merged, or merged before there was Git.
     Skewed,
 }
 
@@ -120,8 +123,8 @@ impl Measured {
         let end_to_end = seconds(commit.merged, ready);
         let outcome = match end_to_end {
             _ if since.is_some_and(|since| commit.merged < since) => CommitOutcome::Baseline,
-            Some(_) => CommitOutcome::Counted,
-            None => CommitOutcome::Skewed,
+            Some(_) if commit.merged >= FIRST_COMMIT => CommitOutcome::Counted,
+            _ => CommitOutcome::Skewed,
         };
         let mut export = None;
         match outcome {

@@ -12,6 +12,9 @@ use crate::objects::{ConditionStatus, Kustomization, Outcome, Snapshot};
 /// The clocks of two controllers may differ by this much beyond what rounding does.
 const SLACK: SignedDuration = SignedDuration::from_secs(1);
 
+/// What follows within this time is a run of its own for a revision of its own.
+const MOMENT: SignedDuration = SignedDuration::from_secs(2);
+
 /// How the message of `Healthy` begins when all is healthy; the time that it took follows.
 const PASSED: &str = "Health check passed in ";
 
@@ -106,14 +109,15 @@ impl Facts<'_> {
     fn ready(&self, snapshot: &Snapshot, revision: &Revision, older: &[Snapshot]) -> Ready {
         let (first, last) = (middle(snapshot.first), middle(snapshot.last));
         if snapshot.total == 1 || first == last {
-            return Ready { at: last, latest: last, estimated: false, is_last_run: true };
+            let is_last_run = snapshot.total <= 1;
+            return Ready { at: last, latest: last, estimated: false, is_last_run };
         }
         // Another revision was run at this time, so that this one began later.
         let other = older.iter().find(|other| !is_of(other, revision)).map(|other| middle(other.last));
         let seen =
             self.source.and_then(|source| source.seen(revision)).filter(|seen| *seen <= later(last, SLACK));
-        let is_first =
-            other.is_none_or(|other| first >= other) && seen.is_none_or(|seen| later(first, SLACK) >= seen);
+        let is_first = other.is_none_or(|other| first >= other)
+            && seen.is_none_or(|seen| self.may_be_first(seen, first, last));
         if is_first {
             let latest = if seen.is_some() { first } else { last };
             return Ready { at: first, latest, estimated: false, is_last_run: false };
@@ -130,6 +134,19 @@ impl Facts<'_> {
             return Ready { at, latest: last, estimated: true, is_last_run: false };
         }
         Ready { at: last, latest: last, estimated: false, is_last_run: true }
+    }
+
+    /// Whether the first run of a snapshot may be of a revision that the source had at `seen`.
+    fn may_be_first(&self, seen: Timestamp, first: Timestamp, last: Timestamp) -> bool {
+        if first > seen {
+            return true;
+        }
+        if first == seen {
+            // In the same second both may be. The next run was no interval's when it followed at once.
+            return later(first, MOMENT) < last;
+        }
+        // Of two clocks that differ a little, the source's may be ahead.
+        later(first, SLACK) >= seen && !self.is_within_an_interval(seen, last)
     }
 
     /// Whether no interval run can lie between the two: they are spread by a few percent.

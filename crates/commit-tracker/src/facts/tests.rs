@@ -71,6 +71,9 @@ fn what_interval_runs_have_overwritten_is_absent() {
     let step = &standing(&kustomization(NEW, &[succeeded(NEW, "09:00:00", "09:10:00", 2)]), None).steps[0];
     assert_eq!(step.fetched, None);
     assert_eq!(step.applied, Some(at("09:00:00.5")));
+    // So it is within the same second.
+    let step = &standing(&kustomization(NEW, &[succeeded(NEW, "09:00:00", "09:00:00", 2)]), None).steps[0];
+    assert_eq!((step.fetched, step.ready), (None, at("09:00:00.5")));
 }
 
 #[test]
@@ -79,6 +82,26 @@ fn a_revision_that_changes_no_manifests_is_ready_at_the_end_of_its_own_run() {
     let step = &standing(&object, Some(&source(NEW, "09:24:58"))).steps[0];
     assert_eq!((step.ready, step.estimated), (at("09:25:00.5"), false));
     assert_eq!(step.fetched, Some(at("09:25:00.25")));
+}
+
+#[test]
+fn so_it_is_when_it_follows_within_a_second() {
+    let object = kustomization(NEW, &[succeeded(NEW, "09:00:00", "09:00:01", 2)]);
+    assert_eq!(steps(&object, Some(&source(NEW, "09:00:00"))), [(NEW.to_owned(), at("09:00:01.5"), false)]);
+    let object = kustomization(NEW, &[succeeded(NEW, "09:00:00", "09:00:02", 2)]);
+    assert_eq!(steps(&object, Some(&source(NEW, "09:00:01"))), [(NEW.to_owned(), at("09:00:02.5"), false)]);
+}
+
+#[test]
+fn a_clock_of_the_source_that_is_a_little_ahead_does_no_harm() {
+    let object = kustomization(NEW, &[succeeded(NEW, "09:00:00", "09:30:00", 4)]);
+    assert_eq!(steps(&object, Some(&source(NEW, "09:00:01"))), [(NEW.to_owned(), at("09:00:00.5"), false)]);
+}
+
+#[test]
+fn a_revision_that_was_applied_within_the_second_in_which_it_was_seen_was_so_before_later_runs() {
+    let object = kustomization(NEW, &[succeeded(NEW, "09:00:00", "09:05:00", 2)]);
+    assert_eq!(steps(&object, Some(&source(NEW, "09:00:00"))), [(NEW.to_owned(), at("09:00:00.5"), false)]);
 }
 
 #[test]
@@ -169,4 +192,90 @@ fn a_condition_that_is_ahead_of_the_status_is_not_taken_for_its_revision() {
 fn a_malformed_revision_is_a_step_too() {
     let object = kustomization("garbage", &[succeeded("garbage", "09:00:00", "09:00:00", 1)]);
     assert_eq!(steps(&object, None), [("garbage".to_owned(), at("09:00:00.5"), false)]);
+}
+
+/// A status that kustomize-controller 1.9.5 wrote, recorded by the end-to-end test `what_flux_writes_is_read_…`, with
+/// the times at which its revisions were seen to be ready.
+struct Recorded {
+    standing: Standing,
+    seen_ready: std::collections::BTreeMap<String, Timestamp>,
+}
+
+impl Recorded {
+    fn read(text: &str) -> Self {
+        let mut value: Value = serde_json::from_str(text).unwrap();
+        let source: GitRepository = serde_json::from_value(value["source"].take()).unwrap();
+        let kustomization = read(value["kustomization"].take());
+        Self {
+            standing: standing(&kustomization, Some(&SourceFacts::from(&source))),
+            seen_ready: serde_json::from_value(value["seen_ready"].take()).unwrap(),
+        }
+    }
+
+    /// The last step, which was ready when it was seen to be.
+    #[track_caller]
+    fn last(&self) -> &Step {
+        let step = self.standing.steps.last().unwrap();
+        let off = step.ready.duration_since(self.seen_ready[step.revision.as_str()]).abs();
+        assert!(off < SignedDuration::from_secs(1), "{off} {step:#?} {:#?}", self.seen_ready);
+        step
+    }
+}
+
+macro_rules! recorded {
+    ($name:literal) => {
+        Recorded::read(include_str!(concat!("fixtures/", $name, ".json")))
+    };
+}
+
+#[test]
+fn recorded_revisions_are_ready_when_they_were() {
+    for recorded in [
+        recorded!("changes-first"),
+        recorded!("changes-second-after-a-run"),
+        recorded!("changes-identical"),
+        recorded!("changes-reverted"),
+        recorded!("intervals-first"),
+        recorded!("fails-fixed"),
+        recorded!("suspended-suspended"),
+    ] {
+        let step = recorded.last();
+        assert_eq!((step.estimated, step.health_checked), (false, false), "{step:#?}");
+        assert_eq!(step.applied, Some(step.ready));
+        assert_eq!(recorded.standing.applied.as_ref(), Some(&step.revision));
+    }
+}
+
+#[test]
+fn recorded_failures_are_told() {
+    let failed = recorded!("fails-failed").standing;
+    assert!(failed.failing.is_some_and(|failing| failing.starts_with("ReconciliationFailed: ")));
+    assert_eq!((failed.steps, failed.applied), (Vec::new(), None));
+    let fixed = recorded!("fails-fixed").standing;
+    assert_eq!(fixed.failing, None);
+    assert!(recorded!("suspended-suspended").standing.suspended);
+}
+
+#[test]
+fn recorded_interval_runs_after_identical_manifests_leave_an_estimate() {
+    let recorded = recorded!("intervals-identical");
+    assert!(recorded.last().estimated);
+}
+
+#[test]
+fn recorded_health_checks_tell_when_all_was_applied() {
+    let waiting = recorded!("waits-waiting").standing;
+    assert_eq!((waiting.steps, waiting.failing), (Vec::new(), None));
+    let healthy = recorded!("waits-healthy");
+    let step = healthy.last();
+    let waited = step.ready.duration_since(step.applied.unwrap());
+    // Health is looked at every five seconds.
+    assert!(waited > SignedDuration::from_secs(4) && waited < SignedDuration::from_secs(10), "{step:#?}");
+    assert!(step.fetched < step.applied);
+    let later = recorded!("waits-healthy-after-a-run");
+    assert_eq!((later.last().ready, later.last().applied), (step.ready, None));
+    // The first run waited for thirty seconds in vain.
+    let late = recorded!("late-healthy");
+    let waited = late.last().ready.duration_since(late.last().applied.unwrap());
+    assert!(waited > SignedDuration::from_secs(30), "{:#?}", late.last());
 }

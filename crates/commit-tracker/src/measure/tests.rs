@@ -187,3 +187,13 @@ fn a_commit_of_a_skipped_revision_was_exported_with_that() {
     assert_eq!(of(&measured, Instrument::StageExport), [20.0, 30.0]);
     assert_eq!(of(&measured, Instrument::StageSource), [70.0, 30.0]);
 }
+
+#[test]
+fn an_invented_date_is_skewed() {
+    let mut changes = changes(&[0, 1, 2], None);
+    changes.commits[0].merged = Timestamp::UNIX_EPOCH;
+    changes.commits[1].merged = Timestamp::MAX;
+    let measured = measure(&step(), &changes, Some(&source()), None);
+    assert_eq!(counts(&measured), (1, 0, 2));
+    assert_eq!(of(&measured, Instrument::EndToEnd), [148.0]);
+}

@@ -68,7 +68,7 @@ fn skewed(ObjectKey { namespace, name }: &ObjectKey, of: &MeasuredCommit) {
         repo.deployment_tools.hash = of.commit.id,
         repo.deployment_tools.time = %of.commit.merged,
         duration.e2e_deployment_tools_commit_to_flux_apply_seconds = of.end_to_end,
-        "by the clocks the commit was applied before it was merged, it is not counted"
+        "by its date the commit was merged after it was applied, or before there was Git: it is not counted"
     );
 }
 

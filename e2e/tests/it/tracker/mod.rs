@@ -1,3 +1,4 @@
 //! The commit tracker beside a real kustomize-controller.
 
 mod stand_in;
+mod standing;

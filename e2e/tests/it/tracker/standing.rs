@@ -1,0 +1,284 @@
+//! What the tracker reads from the statuses that a real kustomize-controller writes, beside the test's own clock.
+//!
+//! With `WINDLASS_RECORD=<folder>` the statuses are written there: so the fixtures of `commit-tracker/src/facts` were made.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use windlass_commit_tracker::objects::{GitRepository, Kustomization as Object};
+use windlass_commit_tracker::{SourceFacts, Standing, Step, standing};
+use windlass_e2e::eventually;
+use windlass_e2e::flux::{FluxScene, GitRemote, Kustomization, NewCommit, Published, Source};
+
+/// How far what is read may be from what was seen.
+const NEAR: SignedDuration = SignedDuration::from_secs(1);
+
+fn config_map(value: &str) -> String {
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: fleet}}\ndata: {{value: {value}}}\n")
+}
+
+/// A claim is healthy once somebody says that it is bound, which nobody but the test does here.
+fn claim() -> String {
+    "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: claim}\nspec:\n  accessModes: [ReadWriteOnce]\n  \
+     resources: {requests: {storage: 1Mi}}\n"
+        .to_owned()
+}
+
+/// A Kustomization of its own source, and what was seen of it.
+struct Case<'a> {
+    scene: &'a FluxScene,
+    name: &'static str,
+    remote: GitRemote,
+    source: Source,
+    kustomization: Kustomization,
+    /// When each revision was seen to be ready.
+    truth: BTreeMap<String, Timestamp>,
+}
+
+impl<'a> Case<'a> {
+    async fn new(scene: &'a FluxScene, name: &'static str, mut spec: Value) -> Self {
+        spec["namePrefix"] = format!("{name}-").into();
+        let remote = GitRemote::new().await.unwrap();
+        let source = scene.git_repository(name, &remote).await.unwrap();
+        let kustomization = scene.kustomization(name, &source, spec).await.unwrap();
+        Self { scene, name, remote, source, kustomization, truth: BTreeMap::new() }
+    }
+
+    async fn publish(&self, path: &str, content: String) -> Published {
+        let commit = NewCommit::new(path, Timestamp::now(), path, content);
+        let commit = self.remote.commit(commit).await.unwrap();
+        self.source.publish(&self.scene.artifacts, &self.remote, &commit).await.unwrap()
+    }
+
+    async fn applied(&mut self, published: &Published) {
+        let seen = self.kustomization.applied(&published.revision).await.unwrap().seen;
+        self.truth.insert(published.revision.clone(), seen);
+    }
+
+    /// Publishes a file, and waits until it is applied.
+    async fn publish_and_apply(&mut self, path: &str, content: String) -> String {
+        let published = self.publish(path, content).await;
+        self.applied(&published).await;
+        published.revision
+    }
+
+    /// Has everything run again, as it is when an interval has passed.
+    async fn run(&self) {
+        let now = Timestamp::now().to_string();
+        let annotations = json!({"reconcile.fluxcd.io/requestedAt": now});
+        self.kustomization.patch(json!({"metadata": {"annotations": annotations}})).await.unwrap();
+        eventually("the run has ended", || async {
+            let status = self.kustomization.get().await?["status"].take();
+            let ready = status["conditions"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+            Ok((ready && status["lastHandledReconcileAt"] == now).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Waits until what comes next is told apart from what was, although times have whole seconds.
+    async fn settle(&self) {
+        let last = self.truth.values().max().copied().unwrap();
+        eventually("some seconds have passed", || async {
+            Ok((Timestamp::now().duration_since(last) > SignedDuration::from_secs(3)).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Waits for this many runs by the clock.
+    async fn runs(&self, more: u64) {
+        let total =
+            |object: &Value| object["status"]["history"][0]["totalReconciliations"].as_u64().unwrap_or(0);
+        let until = total(&self.kustomization.get().await.unwrap()) + more;
+        eventually("there were more runs", || async {
+            Ok((total(&self.kustomization.get().await?) >= until).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// What is read of the object as it is now.
+    async fn standing(&self, moment: &str) -> Standing {
+        let object = self.kustomization.get().await.unwrap();
+        let source = self.scene.get(&["gitrepository.source.toolkit.fluxcd.io", self.name]).await.unwrap();
+        self.record(moment, &object, &source);
+        let facts = SourceFacts::from(&serde_json::from_value::<GitRepository>(source).unwrap());
+        standing(&serde_json::from_value::<Object>(object).unwrap(), Some(&facts))
+    }
+
+    fn record(&self, moment: &str, object: &Value, source: &Value) {
+        let Some(folder) = std::env::var_os("WINDLASS_RECORD") else { return };
+        let mut status = object["status"].clone();
+        status.as_object_mut().unwrap().remove("inventory");
+        let metadata = |of: &Value| {
+            json!({
+                "name": of["metadata"]["name"], "namespace": "team", "uid": of["metadata"]["uid"],
+                "generation": of["metadata"]["generation"], "creationTimestamp": of["metadata"]["creationTimestamp"],
+            })
+        };
+        let mut spec = object["spec"].clone();
+        spec.as_object_mut().unwrap().remove("targetNamespace");
+        let artifact = &source["status"]["artifact"];
+        let fixture = json!({
+            "kustomization": {"metadata": metadata(object), "spec": spec, "status": status},
+            "source": {
+                "metadata": metadata(source),
+                "status": {"artifact": {
+                    "revision": artifact["revision"], "lastUpdateTime": artifact["lastUpdateTime"],
+                }},
+            },
+            "seen_ready": self.truth,
+        });
+        let path = std::path::Path::new(&folder).join(format!("{}-{moment}.json", self.name));
+        std::fs::write(path, format!("{fixture:#}\n")).unwrap();
+    }
+
+    /// Checks that the steps are those of these revisions, and ready when they were seen to be. Answers the last.
+    ///
+    /// What was before the last may have been ready as late as its bound says: when an earlier revision had the same
+    /// manifests only the times of its commits tell, which `measure` knows.
+    fn check(&self, standing: &Standing, revisions: &[&str]) -> Step {
+        let read: Vec<_> = standing.steps.iter().map(|step| step.revision.as_str()).collect();
+        assert_eq!(read, revisions, "{standing:#?}");
+        for step in &standing.steps {
+            assert!(!step.estimated, "{step:#?}");
+        }
+        let (last, before) = standing.steps.split_last().unwrap();
+        near(last.ready, self.truth[last.revision.as_str()], last);
+        for step in before {
+            let seen = self.truth[step.revision.as_str()];
+            near(seen.clamp(step.ready, step.latest), seen, step);
+        }
+        last.clone()
+    }
+}
+
+#[track_caller]
+fn near(read: Timestamp, seen: Timestamp, step: &Step) {
+    assert!(read.duration_since(seen).abs() < NEAR, "seen {seen}, read {read}: {step:#?}");
+}
+
+#[tokio::test]
+async fn what_flux_writes_is_read_within_a_second_of_when_it_was() {
+    let Some(scene) = FluxScene::shared().await.unwrap() else { return };
+    tokio::join!(
+        manifests_change_and_do_not(&scene),
+        intervals_pass(&scene),
+        an_apply_fails(&scene),
+        health_is_waited_for(&scene),
+        health_comes_too_late(&scene),
+        nothing_happens_while_suspended(&scene),
+    );
+}
+
+async fn manifests_change_and_do_not(scene: &FluxScene) {
+    let mut case = Case::new(scene, "changes", json!({})).await;
+    let first = case.publish_and_apply("map.yaml", config_map("first")).await;
+    let step = case.check(&case.standing("first").await, &[&first]);
+    assert_eq!((step.applied, step.health_checked), (Some(step.ready), false));
+    assert!(step.fetched.is_some_and(|fetched| fetched < step.ready));
+    case.settle().await;
+    case.run().await;
+    let second = case.publish_and_apply("map.yaml", config_map("second")).await;
+    case.settle().await;
+    case.run().await;
+    case.check(&case.standing("second-after-a-run").await, &[&first, &second]);
+    case.settle().await;
+    // The manifests stay the same.
+    let third = case.publish_and_apply("README.md", "words".to_owned()).await;
+    case.check(&case.standing("identical").await, &[&first, &third]);
+    // What was first comes back: a revert.
+    let fourth = case.publish_and_apply("map.yaml", config_map("first")).await;
+    case.check(&case.standing("reverted").await, &[&third, &fourth]);
+}
+
+async fn intervals_pass(scene: &FluxScene) {
+    let mut case = Case::new(scene, "intervals", json!({"interval": "2s"})).await;
+    let first = case.publish_and_apply("map.yaml", config_map("first")).await;
+    case.runs(2).await;
+    let step = case.check(&case.standing("first").await, &[&first]);
+    assert_eq!(step.fetched, None);
+    let second = case.publish_and_apply("README.md", "words".to_owned()).await;
+    case.runs(2).await;
+    let standing = case.standing("identical").await;
+    let [step] = &standing.steps[..] else { panic!("{standing:#?}") };
+    assert_eq!((step.revision.as_str(), step.estimated), (&*second, true));
+    // An estimate: the controller may have been busy with others when the revision came.
+    assert!(step.ready.duration_since(case.truth[&second]).abs() < SignedDuration::from_secs(5), "{step:#?}");
+}
+
+async fn an_apply_fails(scene: &FluxScene) {
+    let mut case = Case::new(scene, "fails", json!({})).await;
+    let begun = Timestamp::now();
+    let published = case.publish("map.yaml", config_map("[no, text]")).await;
+    case.kustomization.ready_for("ReconciliationFailed").await.unwrap();
+    let standing = case.standing("failed").await;
+    assert!(standing.failing.is_some_and(|failing| failing.starts_with("ReconciliationFailed: ")));
+    assert_eq!((standing.steps, standing.applied), (Vec::new(), None));
+    assert_eq!(standing.attempted.unwrap().as_str(), published.revision);
+    let fixed = case.publish_and_apply("map.yaml", config_map("text")).await;
+    let step = case.check(&case.standing("fixed").await, &[&fixed]);
+    assert!(step.fetched.is_some_and(|fetched| fetched > begun));
+}
+
+/// Waits until a claim is there, and answers when it was seen.
+async fn claimed(scene: &FluxScene, name: &str) -> Timestamp {
+    eventually("the claim is there", || async {
+        scene.get(&["persistentvolumeclaim", name]).await?;
+        Ok(Some(Timestamp::now()))
+    })
+    .await
+    .unwrap()
+}
+
+async fn bind(scene: &FluxScene, name: &str) {
+    let patch = json!({"status": {"phase": "Bound"}}).to_string();
+    let arguments =
+        ["patch", "persistentvolumeclaim", name, "--subresource=status", "--type=merge", "--patch", &patch];
+    scene.kubectl(&arguments).await.unwrap();
+}
+
+async fn health_is_waited_for(scene: &FluxScene) {
+    let mut case = Case::new(scene, "waits", json!({"wait": true, "timeout": "50s"})).await;
+    let published = case.publish("claim.yaml", claim()).await;
+    let claimed = claimed(scene, "waits-claim").await;
+    let standing = case.standing("waiting").await;
+    assert_eq!((standing.steps, standing.applied), (Vec::new(), None));
+    bind(scene, "waits-claim").await;
+    case.applied(&published).await;
+    let step = case.check(&case.standing("healthy").await, &[&published.revision]);
+    assert!(step.health_checked);
+    near(step.applied.unwrap(), claimed, &step);
+    case.settle().await;
+    case.run().await;
+    let step = case.check(&case.standing("healthy-after-a-run").await, &[&published.revision]);
+    assert_eq!((step.health_checked, step.applied, step.fetched), (true, None, None));
+}
+
+async fn health_comes_too_late(scene: &FluxScene) {
+    let mut case = Case::new(scene, "late", json!({"wait": true, "timeout": "30s"})).await;
+    let published = case.publish("claim.yaml", claim()).await;
+    let claimed = claimed(scene, "late-claim").await;
+    case.kustomization.ready_for("HealthCheckFailed").await.unwrap();
+    bind(scene, "late-claim").await;
+    case.applied(&published).await;
+    let step = case.check(&case.standing("healthy").await, &[&published.revision]);
+    assert!(step.health_checked);
+    near(step.applied.unwrap(), claimed, &step);
+}
+
+async fn nothing_happens_while_suspended(scene: &FluxScene) {
+    let mut case = Case::new(scene, "suspended", json!({})).await;
+    let first = case.publish_and_apply("map.yaml", config_map("first")).await;
+    case.kustomization.patch(json!({"spec": {"suspend": true}})).await.unwrap();
+    case.publish("map.yaml", config_map("second")).await;
+    let standing = case.standing("suspended").await;
+    assert!(standing.suspended);
+    case.check(&standing, &[&first]);
+}
