@@ -1,5 +1,6 @@
 //! The ledger against an API server in process: what it remembers, what it refuses, and that nothing is counted twice.
 
+mod cluster;
 mod counting;
 mod faults;
 mod line;

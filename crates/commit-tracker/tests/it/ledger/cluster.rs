@@ -1,0 +1,58 @@
+//! The ledger in a real cluster, with the rights that `deploy/` grants.
+
+use std::path::Path;
+
+use futures::future::join_all;
+use kube::Api;
+use kube::api::ListParams;
+use windlass_cluster::Cluster;
+use windlass_commit_tracker::ledger::{CommitCounts, Ledger, Outcome, Record};
+
+use super::{World, step, steps};
+
+const KUSTOMIZATIONS: usize = 10_000;
+const MEASURED: usize = 1000;
+
+#[tokio::test]
+async fn a_real_cluster_keeps_ten_thousand_kustomizations_and_a_burst_of_a_thousand_records() {
+    let Some(cluster) = Cluster::shared().await.unwrap() else { return };
+    let namespace = cluster.namespace("ledger").await.unwrap();
+    let role = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/commit-tracker/rbac.yaml");
+    let account = namespace.service_account(&role).await.unwrap();
+    let client = cluster.client(&account.kubeconfig).await.unwrap();
+    let config = World::new().config();
+    let open = || Ledger::open(client.clone(), namespace.name(), config.clone());
+
+    let ledger = open().await.unwrap();
+    let other = open().await.unwrap();
+    assert_eq!(ledger.identity(), other.identity());
+    let first = |number: usize| Record {
+        outcome: Some(Outcome::Baseline),
+        observations: Vec::new(),
+        commits: CommitCounts::default(),
+        ..step(&format!("uid-{number}"), 1)
+    };
+    for answer in join_all((0..KUSTOMIZATIONS).map(|number| ledger.record(first(number)))).await {
+        answer.unwrap();
+    }
+    let next = |number: usize| Record { outcome: None, ..step(&format!("uid-{number}"), 2) };
+    for answer in join_all((0..MEASURED).map(|number| ledger.record(next(number)))).await {
+        answer.unwrap();
+    }
+    ledger.forget("uid-9999");
+    ledger.record(step("another", 1)).await.unwrap();
+
+    let lost = other.record(step("another", 1)).await.unwrap_err();
+    assert!(lost.is_lost(), "{lost}");
+    let again = open().await.unwrap();
+    assert_eq!(steps(&again, "another"), 1);
+    for number in 0..KUSTOMIZATIONS - 1 {
+        let uid = format!("uid-{number}");
+        assert_eq!(again.entry(&uid), ledger.entry(&uid));
+        assert_eq!(again.entry(&uid).unwrap().commits.counted, u64::from(number < MEASURED));
+    }
+    let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
+        Api::namespaced(cluster.admin().await.unwrap(), namespace.name());
+    let labelled = ListParams::default().labels("windlass.dev/ledger");
+    assert_eq!(maps.list_metadata(&labelled).await.unwrap().items.len(), 129);
+}
