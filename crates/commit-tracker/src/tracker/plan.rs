@@ -49,7 +49,9 @@ pub(crate) fn plan<'a>(
     });
     if entry.is_some_and(|entry| !entry.accounted.is_empty()) {
         // What was ready before an accounted one was accounted for with it, even where it could not be looked into. The
-        // order of the steps does not say so: the one that is applied now is the last, also after a roll back.
+        // order of the steps does not say so: the one that is applied now is the last, also after a roll back. That one
+        // is due in any case: where its manifests were built before, the time at which it was ready is an estimate.
+        let current = standing.steps.len().saturating_sub(1);
         let places = standing.steps.iter().enumerate();
         let newest = places
             .clone()
@@ -58,7 +60,8 @@ pub(crate) fn plan<'a>(
             .max();
         let due = places
             .filter(|(place, step)| {
-                !accounted(&step.revision) && newest.is_none_or(|newest| (step.ready, *place) > newest)
+                let is_later = newest.is_none_or(|newest| (step.ready, *place) > newest);
+                !accounted(&step.revision) && (*place == current || is_later)
             })
             .map(|(_, step)| step)
             .collect();

@@ -123,6 +123,12 @@ fn what_was_applied_and_rolled_back_while_nobody_looked_is_due() {
 }
 
 #[test]
+fn what_is_applied_now_is_due_although_its_time_is_an_estimate_from_before() {
+    let steps = vec![step("a", 1), step("b", 9), Step { estimated: true, ..step("c", 5) }];
+    check(&standing(0, steps), Some(&entry(&["a", "b"])), &[], &["c"]);
+}
+
+#[test]
 fn what_the_source_has_and_nobody_applied_is_coming_unless_it_is_held_back_on_purpose() {
     let entry = entry(&["a", "b"]);
     let has: Revision = "c".parse().unwrap();
