@@ -10,6 +10,7 @@
 //! - [`measure`] turns the two into observations.
 //! - [`Teller`] tells of it: log lines, and traces with the times at which things happened.
 //! - [`ledger`] is the memory of what was counted, in `ConfigMap`s; [`histogram`] what it keeps durations in.
+//! - [`export`] shows what is remembered as series, while this process leads.
 //! - [`tracker`] is the engine that does all this for each change; [`CommitTracker`] is the operator.
 #![cfg_attr(
     test,
@@ -17,6 +18,7 @@
 )]
 
 pub mod changes;
+pub mod export;
 pub mod facts;
 mod finders;
 pub mod histogram;

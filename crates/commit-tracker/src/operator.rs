@@ -8,6 +8,7 @@ use windlass_launch::{Context, Launch, observe_leadership};
 use windlass_runtime::{BoxError, Operator, Registry, Watch};
 
 use crate::changes::Ask;
+use crate::export::LedgerSource;
 use crate::finders::finders;
 use crate::ledger::LedgerConfig;
 use crate::options::needs;
@@ -58,6 +59,9 @@ impl Operator<Context> for CommitTracker {
             name: format!("{}-ledger", settings.state_name),
             ..LedgerConfig::new(Arc::clone(&process.clock))
         };
+        let leading = Leading::default();
+        let clock = Arc::clone(&process.clock);
+        process.metrics.add_source(Arc::new(LedgerSource::new(settings, leading.clone(), clock)));
         let scope = selected.scope().clone();
         let tracker = Arc::new(Tracker {
             namespace: namespace.to_owned(),
@@ -68,9 +72,10 @@ impl Operator<Context> for CommitTracker {
             ask,
             source_secrets: settings.source_secrets,
             leadership,
-            leading: Leading::default(),
+            leading,
             health: process.health.clone(),
             metrics,
+            exported: process.metrics.clone(),
             teller: Teller::new(process.spans.clone()),
             clock: Arc::clone(&process.clock),
             selected,

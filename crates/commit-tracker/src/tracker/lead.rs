@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_runtime::{
     Backoff, BackoffPolicy, Clock, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, run_keyed,
 };
-use windlass_telemetry::{ErrorChain, Health};
+use windlass_telemetry::{ErrorChain, Health, Metrics};
 
 use super::told::Told;
 use super::{ProcessMetrics, Sources, Unapplied};
@@ -25,6 +25,9 @@ const WORKERS: usize = 1024;
 
 /// How long looks that are under way may take at the end; either way nothing is lost or counted twice.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How long the last export may take, with the Lease held.
+const FLUSH: Duration = Duration::from_secs(5);
 
 /// Something to be done about a Kustomization.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -109,6 +112,8 @@ pub(crate) struct Tracker {
     pub(crate) leading: Leading,
     pub(crate) health: Health,
     pub(crate) metrics: ProcessMetrics,
+    /// Where what the ledger says is exported.
+    pub(crate) exported: Metrics,
     pub(crate) teller: Teller,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -146,6 +151,15 @@ impl Tracker {
     pub(crate) async fn run(self: Arc<Self>, shutdown: &CancellationToken) {
         while let Some(term) = shutdown.run_until_cancelled(self.leadership.term()).await {
             self.lead(&term, shutdown).await;
+            if shutdown.is_cancelled() {
+                // While the Lease is held still: what was counted last is exported by whoever counted it.
+                if let Err(error) = self.exported.flush_sources(FLUSH).await {
+                    tracing::warn!(
+                        error = %ErrorChain(&error),
+                        "what was counted last is exported by the next leader"
+                    );
+                }
+            }
             self.leading.set(None);
             if shutdown.is_cancelled() {
                 return;

@@ -1,5 +1,6 @@
 //! The engine as a whole: Flux's objects in an API server, commits in a Git server, what was counted in the ledger.
 
+mod export;
 mod world;
 
 use jiff::Timestamp;

@@ -1,0 +1,299 @@
+//! One state of the ledger, point by point.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use opentelemetry::KeyValue;
+use windlass_telemetry::{
+    Buckets, ClassicHistogram, CumulativePoint, CumulativeValue, CumulativeView, ExponentialHistogram, Family,
+};
+
+use crate::Instrument;
+use crate::histogram::Histogram;
+use crate::ledger::{Entry, Outcome};
+use crate::metrics::{
+    CLASSIC_BOUNDS, COMMIT_OUTCOMES, COMMITS, LAST_APPLIED, METRICS, Metric, OLDEST_UNAPPLIED, OUTCOME,
+    RESOURCE_NAME, RESOURCE_NAMESPACE, REVISIONS, SOURCE_KIND,
+};
+
+/// The instrumentation scope, as the original calls it.
+const SCOPE: &str = "tracker";
+
+/// A state of the ledger, and what was not applied then.
+pub(super) struct LedgerView {
+    identity: String,
+    families: Arc<[Family]>,
+    /// One a Kustomization, with the merge time of its oldest commit that is not applied.
+    entries: Vec<(Arc<Entry>, Option<Timestamp>)>,
+    /// Outcomes of revisions, in the order of their series.
+    outcomes: Vec<Outcome>,
+    now: Timestamp,
+}
+
+impl LedgerView {
+    pub(super) fn new(
+        identity: &str,
+        families: Arc<[Family]>,
+        entries: impl Iterator<Item = (Arc<Entry>, Option<Timestamp>)>,
+        now: Timestamp,
+    ) -> Self {
+        let mut entries: Vec<_> = entries.collect();
+        // One that was deleted and made again is remembered twice until the first is forgotten: the newer one speaks, for
+        // a series is told once.
+        entries.sort_by(|(one, _), (other, _)| {
+            (&one.namespace, &one.name, Reverse(one.began)).cmp(&(
+                &other.namespace,
+                &other.name,
+                Reverse(other.began),
+            ))
+        });
+        entries.dedup_by(|(later, _), (kept, _)| {
+            (&later.namespace, &later.name) == (&kept.namespace, &kept.name)
+        });
+        Self { identity: identity.to_owned(), families, entries, outcomes: Outcome::all().collect(), now }
+    }
+}
+
+impl CumulativeView for LedgerView {
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn scope(&self) -> &str {
+        SCOPE
+    }
+
+    fn families(&self) -> &[Family] {
+        &self.families
+    }
+
+    fn series(&self, family: usize) -> usize {
+        let each = match METRICS.get(family) {
+            Some(metric) if is(metric, &COMMITS) => COMMIT_OUTCOMES.len(),
+            Some(metric) if is(metric, &REVISIONS) => self.outcomes.len(),
+            Some(_) => 1,
+            None => 0,
+        };
+        self.entries.len() * each
+    }
+
+    fn point(&self, family: usize, series: usize, buckets: Buckets) -> Option<CumulativePoint> {
+        let metric = METRICS.get(family)?;
+        let each = self.series(family) / self.entries.len().max(1);
+        let (entry, oldest) = self.entries.get(series.checked_div(each)?)?;
+        let mut attributes = vec![
+            KeyValue::new(RESOURCE_NAME, entry.name.to_string()),
+            KeyValue::new(RESOURCE_NAMESPACE, entry.namespace.to_string()),
+            KeyValue::new(SOURCE_KIND, entry.source_kind.name()),
+        ];
+        let value = if is(metric, &COMMITS) {
+            let (outcome, count) = *entry.commits.by_outcome().get(series % each)?;
+            attributes.push(KeyValue::new(OUTCOME, outcome));
+            count_of(count, outcome == COMMIT_OUTCOMES[0])?
+        } else if is(metric, &REVISIONS) {
+            let outcome = *self.outcomes.get(series % each)?;
+            let count =
+                entry.revisions.iter().find(|(own, _)| *own == outcome).map_or(0, |(_, count)| *count);
+            attributes.push(KeyValue::new(OUTCOME, outcome.name()));
+            count_of(count, outcome == Outcome::Measured)?
+        } else if is(metric, &OLDEST_UNAPPLIED) {
+            let age = oldest.map_or(0.0, |merged| self.now.duration_since(merged).as_secs_f64());
+            CumulativeValue::Gauge(age.max(0.0))
+        } else if is(metric, &LAST_APPLIED) {
+            let merged = entry.last.as_ref()?.merged;
+            CumulativeValue::Gauge(merged.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64())
+        } else {
+            let instrument = Instrument::of(metric.name)?;
+            match entry.histogram(instrument) {
+                Some(histogram) => histogram_of(histogram, buckets),
+                None if instrument == Instrument::EndToEnd => histogram_of(&Histogram::default(), buckets),
+                None => return None,
+            }
+        };
+        Some(CumulativePoint { attributes, start: entry.began, value })
+    }
+}
+
+fn is(metric: &Metric, other: &Metric) -> bool {
+    metric.name == other.name
+}
+
+/// A count. What is looked at over time is there from the beginning, for its first step to be one from 0; the rest once
+/// it happened.
+fn count_of(count: u64, from_the_beginning: bool) -> Option<CumulativeValue> {
+    (count > 0 || from_the_beginning).then_some(CumulativeValue::Counter(count))
+}
+
+fn histogram_of(histogram: &Histogram, buckets: Buckets) -> CumulativeValue {
+    match buckets {
+        Buckets::Classic => CumulativeValue::Classic(ClassicHistogram {
+            count: histogram.count(),
+            sum: histogram.sum(),
+            bounds: (&CLASSIC_BOUNDS).into(),
+            buckets: histogram.classic().to_vec(),
+        }),
+        Buckets::Exponential => {
+            let exponential = histogram.exponential();
+            CumulativeValue::Exponential(ExponentialHistogram {
+                count: histogram.count(),
+                sum: histogram.sum(),
+                scale: exponential.scale().into(),
+                zero_count: histogram.zero_count(),
+                offset: exponential.offset(),
+                buckets: exponential.counts().iter().copied().map(u64::from).collect(),
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::families;
+    use super::*;
+    use crate::SourceKind;
+    use crate::changes::Problem;
+    use crate::ledger::{CommitCounts, LastApplied};
+    use crate::metrics::Spelling;
+
+    const BEGAN: Timestamp = Timestamp::constant(1_772_000_000, 0);
+    const NOW: Timestamp = Timestamp::constant(1_772_000_600, 0);
+
+    fn entry(name: &str) -> Entry {
+        Entry {
+            namespace: "flux-system".into(),
+            name: name.into(),
+            source_kind: SourceKind::GitRepository,
+            began: BEGAN,
+            accounted: Vec::new(),
+            stuck: None,
+            last: None,
+            histograms: Vec::new(),
+            commits: CommitCounts::default(),
+            revisions: Vec::new(),
+        }
+    }
+
+    fn view(entries: Vec<(Entry, Option<Timestamp>)>, buckets: Buckets) -> LedgerView {
+        let entries = entries.into_iter().map(|(entry, oldest)| (Arc::new(entry), oldest));
+        LedgerView::new("ledger", families(Spelling::Dashes, buckets), entries, NOW)
+    }
+
+    /// Every point, by the family's name and its attributes without those of the Kustomization.
+    fn points(view: &LedgerView, buckets: Buckets) -> BTreeMap<String, CumulativePoint> {
+        let mut points = BTreeMap::new();
+        for (place, family) in view.families().iter().enumerate() {
+            for series in 0..view.series(place) {
+                let Some(point) = view.point(place, series, buckets) else { continue };
+                let outcome = point.attributes.iter().find(|attribute| attribute.key.as_str() == OUTCOME);
+                let outcome =
+                    outcome.map(|outcome| format!(" {}", outcome.value.as_str())).unwrap_or_default();
+                let name = family.name.strip_prefix("flux-commit-tracker.").unwrap();
+                let before =
+                    points.insert(format!("{}: {name}{outcome}", point.attributes[0].value.as_str()), point);
+                assert_eq!(before, None, "a series was told twice");
+            }
+        }
+        points
+    }
+
+    #[test]
+    fn a_kustomization_has_the_series_that_rates_are_made_of_from_the_first_sight_on() {
+        let view = view(vec![(entry("apps"), None)], Buckets::Exponential);
+        let points = points(&view, Buckets::Exponential);
+        let names: Vec<_> = points.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            [
+                "apps: commits counted",
+                "apps: e2e.export-time",
+                "apps: oldest-unapplied-commit.age",
+                "apps: revisions measured",
+            ]
+        );
+        let zero = ExponentialHistogram { scale: 20, ..Default::default() };
+        assert_eq!(points["apps: e2e.export-time"].value, CumulativeValue::Exponential(zero));
+        assert_eq!(points["apps: commits counted"].value, CumulativeValue::Counter(0));
+        assert_eq!(points["apps: oldest-unapplied-commit.age"].value, CumulativeValue::Gauge(0.0));
+        assert!(points.values().all(|point| point.start == BEGAN));
+        let attributes: Vec<_> = points["apps: e2e.export-time"]
+            .attributes
+            .iter()
+            .map(|attribute| format!("{}={}", attribute.key, attribute.value))
+            .collect();
+        assert_eq!(
+            attributes,
+            ["k8s.resource.name=apps", "k8s.namespace.name=flux-system", "k8s.source.kind=GitRepository"]
+        );
+    }
+
+    #[test]
+    fn what_was_counted_is_told_in_either_form_of_buckets() {
+        let mut counted = entry("apps");
+        let mut histogram = Histogram::default();
+        for seconds in [0.0, 20.0, 45.0, 7200.0] {
+            histogram.add(seconds).unwrap();
+        }
+        counted.histograms =
+            vec![(Instrument::EndToEnd, histogram.clone()), (Instrument::StageApply, histogram)];
+        counted.commits = CommitCounts { counted: 4, baseline: 2, skewed: 1 };
+        counted.revisions = vec![(Outcome::Measured, 3), (Outcome::Failed(Problem::PayloadMissing), 1)];
+        counted.last = Some(Box::new(LastApplied { commit: "c".into(), merged: BEGAN, applied: NOW }));
+        let view = view(vec![(counted, Some(BEGAN))], Buckets::Classic);
+
+        let classic = points(&view, Buckets::Classic);
+        let CumulativeValue::Classic(histogram) = &classic["apps: stage.apply-time"].value else { panic!() };
+        assert_eq!((histogram.count, histogram.sum), (4, 7265.0));
+        assert_eq!(histogram.buckets, [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(histogram.bounds.len() + 1, histogram.buckets.len());
+        for (name, count) in [
+            ("apps: commits counted", 4),
+            ("apps: commits baseline", 2),
+            ("apps: commits skewed", 1),
+            ("apps: revisions measured", 3),
+            ("apps: revisions payload_missing", 1),
+        ] {
+            assert_eq!(classic[name].value, CumulativeValue::Counter(count), "{name}");
+        }
+        assert_eq!(classic.get("apps: revisions empty"), None);
+        assert_eq!(classic["apps: oldest-unapplied-commit.age"].value, CumulativeValue::Gauge(600.0));
+        assert_eq!(classic["apps: last-applied-commit.time"].value, CumulativeValue::Gauge(1_772_000_000.0));
+
+        let exponential = points(&view, Buckets::Exponential);
+        let CumulativeValue::Exponential(histogram) = &exponential["apps: e2e.export-time"].value else {
+            panic!()
+        };
+        assert_eq!((histogram.count, histogram.sum, histogram.zero_count), (4, 7265.0, 1));
+        assert_eq!(histogram.buckets.iter().sum::<u64>() + histogram.zero_count, 4);
+        // The first bucket that is not empty ends at or above the smallest value, and begins below it.
+        let bound = |index: i32| (f64::from(index) / f64::from(histogram.scale).exp2()).exp2();
+        assert!((bound(histogram.offset)..=bound(histogram.offset + 1)).contains(&20.0), "{histogram:?}");
+    }
+
+    #[test]
+    fn a_kustomization_that_was_made_again_is_told_once_as_the_new_one() {
+        let mut again = entry("apps");
+        again.began = NOW;
+        let entries = vec![(entry("apps"), None), (entry("other"), None), (again, None)];
+        let view = view(entries, Buckets::Exponential);
+        let points = points(&view, Buckets::Exponential);
+        assert_eq!(points["apps: e2e.export-time"].start, NOW);
+        assert_eq!(points["other: e2e.export-time"].start, BEGAN);
+    }
+
+    #[test]
+    fn names_begin_as_the_setting_says_and_are_the_tables_on_the_text() {
+        for (spelling, prefix) in
+            [(Spelling::Dashes, "flux-commit-tracker."), (Spelling::Underscores, "flux_commit_tracker.")]
+        {
+            let families = families(spelling, Buckets::Exponential);
+            assert_eq!(families.len(), METRICS.len());
+            for (family, metric) in families.iter().zip(METRICS) {
+                assert!(family.name.starts_with(prefix), "{}", family.name);
+                assert_eq!(family.prometheus_name(), metric.prometheus_name());
+            }
+        }
+    }
+}
