@@ -30,7 +30,12 @@
 //! interval runs have overwritten the time, and what remains is an estimate: when the source had R, plus the length of a
 //! run. [`Step::estimated`] says so.
 //!
-//! Whole seconds that were cut off are taken at their middle, so that they are at most half a second off.
+//! Whole seconds that were cut off are taken at their middle, so that they are at most half a second off. Within the same
+//! second the order of what the source and the applier did is not known: a run that followed the first within two seconds
+//! is taken for the revision's own, which is at most that far off.
+//!
+//! What was superseded has no source any more that would say since when: [`Step::latest`] bounds it, and
+//! [`measure`](crate::measure()) moves it there when its newest commit was merged after `ready`.
 //!
 //! What cannot be known afterwards is absent: a first run's start and the end of its apply, when interval runs have
 //! replaced the duration and the message.
