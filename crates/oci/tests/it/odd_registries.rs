@@ -52,7 +52,7 @@ async fn who_asks_to_be_left_alone_is() {
     assert_eq!(error.retry_after(), Some(Duration::from_mins(2)));
     // Nothing at all is sent to it meanwhile, whoever asks for whatever.
     let error = client.tags(&repository, &Login::Anonymous, 1).await.unwrap_err();
-    assert!(error.retry_after().is_some_and(|left| left > Duration::from_secs(60)), "{error}");
+    assert!(error.retry_after().is_some_and(|left| left > Duration::from_mins(1)), "{error}");
     assert_eq!(registry.count(), 1);
 }
 
@@ -103,7 +103,7 @@ async fn what_is_not_what_its_digest_names_is_refused() {
 
 /// Pieces for ever, of which nobody says how many there are.
 fn endless() -> Response<Body> {
-    let pieces = std::iter::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&[b' '; 65_536])));
+    let pieces = std::iter::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&[b' '; 4_096])));
     ok(Body::from_stream(futures::stream::iter(pieces)))
 }
 
