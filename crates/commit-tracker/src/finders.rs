@@ -46,7 +46,9 @@ pub(crate) fn finders(process: &Context) -> Result<Finders, BoxError> {
         max_commits: settings.max_commits,
         ..OciConfig::default()
     };
-    let oci: Arc<dyn FindChanges> = Arc::new(OciChanges::new(oci, secrets)?.with_git(Arc::clone(&git)));
+    // An artifact's author says which repository it is of: that one is asked as nobody.
+    let origin = GitChanges::new(process.git.clone(), Arc::new(NoSecrets), settings.max_commits);
+    let oci: Arc<dyn FindChanges> = Arc::new(OciChanges::new(oci, secrets)?.with_git(Arc::new(origin)));
     let metadata: Arc<dyn FindChanges> = Arc::new(MetadataChanges);
 
     let Some(github) = github else { return Ok(Finders { git, oci, metadata }) };
