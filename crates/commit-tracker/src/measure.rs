@@ -12,7 +12,7 @@ use crate::{Instrument, SourceFacts, Step};
 const RESOLUTION: SignedDuration = SignedDuration::from_secs(1);
 
 /// When Git's first commit was made. A date before that is somebody's invention.
-const FIRST_COMMIT: Timestamp = Timestamp::constant(1_112_911_993, 0);
+pub(crate) const FIRST_COMMIT: Timestamp = Timestamp::constant(1_112_911_993, 0);
 
 /// What a revision's way came to.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -124,7 +124,8 @@ impl Ask {
 
     fn start(&self, key: &Key, question: Question, memory: &mut Memory) -> Flight {
         let (inner, lane) = (Arc::clone(&self.inner), memory.lane(key));
-        let flight = async move {
+        // A task of its own: whoever waits for it may go away, and what it holds others wait for.
+        let flight = tokio::spawn(async move {
             let _lane = lane.lock().await;
             // Never closed.
             let _turn = inner.at_a_time.acquire().await;
@@ -137,8 +138,14 @@ impl Ask {
             });
             inner.told.asked(kind, found.as_ref().err().map(|error| error.problem));
             found.map(Arc::new).map_err(Arc::new)
-        };
-        flight.boxed().shared()
+        });
+        let answer = flight.map(|ended| {
+            ended.unwrap_or_else(|error| {
+                let text = "failed to find the commits of a revision: the question was cut off";
+                Err(Arc::new(ChangesError::new(Problem::Unavailable, text).because(error)))
+            })
+        });
+        answer.boxed().shared()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Memory> {

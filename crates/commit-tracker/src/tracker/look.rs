@@ -17,7 +17,7 @@ use super::sources::{Known, Version};
 use crate::changes::{Changes, ChangesError, NoAnswer, Problem, Question};
 use crate::facts::{source_of, standing};
 use crate::ledger::{Accounted, CommitCounts, Entry, LastApplied, LedgerError, Outcome, Record, Stuck};
-use crate::measure::{Measured, measure};
+use crate::measure::{FIRST_COMMIT, Measured, measure};
 use crate::objects::Kustomization;
 use crate::tell::{Failure, Measurement, Worked};
 use crate::{Revision, SourceFacts, SourceKey, Standing, Step};
@@ -27,6 +27,13 @@ const MISSING: Duration = Duration::from_secs(10);
 
 /// How long one request may take.
 const DEADLINE: Duration = Duration::from_secs(30);
+
+/// What is said of a Kustomization whose source cannot be looked up.
+const WAITING: &str =
+    "the Kustomization's source is of a kind that cannot be listed, nothing is measured until it can be";
+
+/// How far a commit's date may be ahead.
+const AHEAD: Duration = Duration::from_hours(1);
 
 /// Where Flux copies the revision of an artifact's origin from.
 const ORIGIN: &str = "org.opencontainers.image.revision";
@@ -43,6 +50,8 @@ pub(crate) struct Stucks {
 struct Tried {
     generation: Option<i64>,
     source: Option<Version>,
+    /// The newest revision that was applied: with another one, those before get one more chance.
+    newest: Option<Revision>,
     revisions: Vec<Revision>,
 }
 
@@ -79,6 +88,11 @@ impl Work {
             Err(after) => return Action::After(after),
         };
         self.remark(&view);
+        let has = view.source.as_ref().and_then(|source| source.revision.as_ref());
+        let is_applied =
+            |revision: &Revision| view.standing.steps.iter().any(|step| step.revision == *revision);
+        self.unapplied
+            .clear_if(&view.standing.uid, |coming| is_applied(coming) || has.is_some_and(is_applied));
         let finished = match self.account(&view).await {
             Ok(()) => self.look_ahead(&view).await,
             unfinished => unfinished,
@@ -100,7 +114,14 @@ impl Work {
         let uid = kustomization.uid().unwrap_or_default();
         let known = source_of(&kustomization).map(|key| self.tracker.sources.get(&key));
         let (source, source_version) = match known {
-            Some(Known::NotYet) => return Ok(None),
+            Some(Known::NotYet) => {
+                let left = self.stuck.missing_for(&uid);
+                if left.is_none() && self.told.is_new(&uid, WAITING) {
+                    let ObjectKey { namespace, name } = ObjectKey::of(&*kustomization);
+                    tracing::warn!(name, namespace, "{WAITING}");
+                }
+                return left.map_or(Ok(None), Err);
+            }
             Some(Known::There(source, version)) => (Some(source), Some(version)),
             Some(Known::Gone) => match self.stuck.missing_for(&uid) {
                 Some(left) => return Err(left),
@@ -138,6 +159,10 @@ impl Work {
         let entry = self.ledger.entry(&standing.uid);
         let plan = plan(standing, None, entry.as_deref(), self.ledger.began());
         self.baseline(view, source_key, &plan.baseline).await?;
+        if entry.is_none() && plan.baseline.is_empty() {
+            // Its series begin at zero.
+            self.record(view, nothing(view, source_key)).await?;
+        }
         let last = plan.due.last().copied();
         for step in plan.due {
             if self.stuck.was_tried(view, &step.revision) {
@@ -187,7 +212,7 @@ impl Work {
         let has = source.as_ref().and_then(|source| source.revision.as_ref());
         let plan = plan(standing, has, entry.as_deref(), self.ledger.began());
         let (Some(coming), Some(source_key)) = (plan.coming, &standing.source) else {
-            self.unapplied.set(&standing.uid, None);
+            self.unapplied.clear(&standing.uid);
             return Ok(());
         };
         let accounted = entry.as_deref().map_or(&[][..], |entry| &entry.accounted);
@@ -195,7 +220,8 @@ impl Work {
             Ok(changes) => {
                 let since = floor(plan.since, entry.as_deref(), &changes).unwrap_or(Timestamp::MIN);
                 let merged = changes.commits.iter().map(|commit| commit.merged);
-                self.unapplied.set(&standing.uid, merged.filter(|merged| *merged >= since).min());
+                let oldest = merged.filter(|merged| *merged >= since && self.is_a_date(*merged)).min();
+                self.unapplied.set(&standing.uid, coming, oldest);
                 Ok(())
             }
             // It is said when the revision is applied.
@@ -205,6 +231,11 @@ impl Work {
                 Err(Unfinished::After(no.again))
             }
         }
+    }
+
+    /// Whether a commit's date can be one.
+    fn is_a_date(&self, merged: Timestamp) -> bool {
+        merged >= FIRST_COMMIT && merged <= self.tracker.clock.now() + AHEAD
     }
 
     /// Which commits a revision brought over those that are accounted for.
@@ -311,6 +342,9 @@ impl Work {
         if tracker.kustomizations.get(key).is_some_and(|found| is_there(&found)) {
             return Action::Done;
         }
+        self.unapplied.clear(uid);
+        self.told.clear(uid);
+        self.stuck.forget(uid);
         if !tracker.selected.is_everything() {
             let api: Api<Kustomization> = Api::namespaced(tracker.client.clone(), &key.namespace);
             match deadline(DEADLINE, format!("get Kustomization {key}"), api.get_opt(&key.name)).await {
@@ -331,9 +365,6 @@ impl Work {
             "kustomization not found, forgetting it"
         );
         self.ledger.forget(uid);
-        self.unapplied.set(uid, None);
-        self.told.clear(uid);
-        self.stuck.forget(uid);
         Action::Done
     }
 }
@@ -382,12 +413,15 @@ impl Tried {
         Self {
             generation: view.kustomization.metadata.generation,
             source: view.source_version.clone(),
+            newest: view.standing.applied.clone(),
             revisions: Vec::new(),
         }
     }
 
     fn is_of(&self, view: &View) -> bool {
-        self.generation == view.kustomization.metadata.generation && self.source == view.source_version
+        self.generation == view.kustomization.metadata.generation
+            && self.source == view.source_version
+            && self.newest == view.standing.applied
     }
 }
 
@@ -438,7 +472,12 @@ fn counted(
         Outcome::Empty
     };
     let applied = measured.ready.unwrap_or(step.ready);
-    let last = measured.commits.last().map(|newest| LastApplied {
+    let dated = measured
+        .commits
+        .iter()
+        .rev()
+        .find(|commit| commit.commit.merged >= FIRST_COMMIT && commit.commit.merged <= applied + AHEAD);
+    let last = dated.map(|newest| LastApplied {
         commit: newest.commit.id.as_str().into(),
         merged: newest.commit.merged,
         applied,

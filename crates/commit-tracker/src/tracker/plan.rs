@@ -42,10 +42,7 @@ pub(crate) fn plan<'a>(
         entry.is_some_and(|entry| entry.accounted.iter().any(|known| known.revision == *revision))
     };
     let coming = has.filter(|has| {
-        !standing.suspended
-            && !standing.deleted
-            && !accounted(has)
-            && !standing.steps.iter().any(|step| step.revision == **has)
+        !standing.deleted && !accounted(has) && !standing.steps.iter().any(|step| step.revision == **has)
     });
     if entry.is_some_and(|entry| !entry.accounted.is_empty()) {
         // What was ready before an accounted one was accounted for with it, even where it could not be looked into. The

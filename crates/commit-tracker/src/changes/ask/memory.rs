@@ -12,7 +12,7 @@ use super::Flight;
 use crate::changes::{Changes, ChangesError, Question};
 use crate::{Revision, SourceKind};
 
-/// How many commits are remembered, over all answers; an answer without any counts as one.
+/// How many commits and revisions are remembered, over all questions and answers.
 const COMMITS: usize = 20_000;
 
 /// How many failed questions are remembered.
@@ -128,7 +128,7 @@ impl Memory {
         if !matches!(self.slots.get(key), Some(Slot::Flying(..))) {
             return;
         }
-        let size = changes.commits.len().max(1);
+        let size = 1 + changes.commits.len() + key.known.len();
         self.slots.insert(Arc::clone(key), Slot::Known(Arc::clone(changes)));
         self.known.push_back((Arc::clone(key), size));
         self.commits += size;

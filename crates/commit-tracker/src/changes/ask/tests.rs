@@ -165,3 +165,14 @@ async fn a_question_whose_asker_went_away_is_answered_to_the_next() {
     ask.ask(&question).await.unwrap();
     assert_eq!(oracle.asked(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_asker_that_went_away_holds_up_nobody() {
+    let oracle = Oracle::new(0);
+    let ask = ask(&oracle);
+    let gone = question("s", &["a"], "z");
+    assert!(tokio::time::timeout(Duration::from_secs(1), ask.ask(&gone)).await.is_err());
+    oracle.gate.add_permits(2);
+    let other = question("s", &["b"], "z");
+    tokio::time::timeout(Duration::from_secs(1), ask.ask(&other)).await.expect("its lane is free").unwrap();
+}

@@ -129,7 +129,7 @@ fn what_is_applied_now_is_due_although_its_time_is_an_estimate_from_before() {
 }
 
 #[test]
-fn what_the_source_has_and_nobody_applied_is_coming_unless_it_is_held_back_on_purpose() {
+fn what_the_source_has_and_nobody_applied_is_coming() {
     let entry = entry(&["a", "b"]);
     let has: Revision = "c".parse().unwrap();
     let coming = |standing: &Standing, has: &Revision| {
@@ -139,8 +139,10 @@ fn what_the_source_has_and_nobody_applied_is_coming_unless_it_is_held_back_on_pu
     assert!(coming(&standing, &has));
     assert!(!coming(&standing, &"a".parse().unwrap()), "a roll back of the source brings nothing");
     standing.suspended = true;
+    assert!(coming(&standing, &has), "what is suspended ages too");
+    standing.deleted = true;
     assert!(!coming(&standing, &has));
-    standing.suspended = false;
+    standing.deleted = false;
     standing.steps.push(step("c", 3));
     assert!(!coming(&standing, &has), "it is applied");
 }

@@ -152,6 +152,11 @@ async fn a_crash_at_any_write_loses_nothing_and_counts_nothing_twice() {
 
 async fn crash(death: Death) {
     let (world, uid, first) = settled().await;
+    // No renewal of the Lease is among the first writes.
+    let world = world
+        .set("operator.leader_election_lease_duration", "5s")
+        .set("operator.leader_election_renew_deadline", "4500ms")
+        .set("operator.leader_election_retry_period", "2s");
     let tracker = world.tracker_that_dies(death);
     let second = world.commit("second");
     let third = world.commit("third");
