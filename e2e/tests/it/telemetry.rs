@@ -5,10 +5,11 @@ use windlass_e2e::{DEADLINE, Process, Programs, free_port};
 use windlass_otlp_receiver::{Behaviour, Received, Receiver};
 
 /// Every program that runs an operator: its arguments, and the operator it runs.
-const PROGRAMS: [(&str, &[&str], &str); 3] = [
+const PROGRAMS: [(&str, &[&str], &str); 4] = [
     ("windlass", &["server", "target"], "provisioning-repo"),
     ("jobs-controller", &[], "provisioning-jobs"),
     ("repository-controller", &[], "provisioning-repo"),
+    ("flux-commit-tracker", &[], "flux-commit-tracker"),
 ];
 
 /// Each mode with whether it logs to the output, writes traces and metrics there, and sends all to a collector.
@@ -154,7 +155,7 @@ async fn a_collector_that_is_not_there_is_said_once_and_counted() {
         ("OTEL_METRIC_EXPORT_INTERVAL", "100"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "300"),
     ];
-    let mut lonely = Lonely::start(PROGRAMS[2], &environment);
+    let mut lonely = Lonely::start(PROGRAMS[3], &environment);
     lonely.process.says("failed to reach the collector").await.unwrap();
     // More exports fail meanwhile; the last, at the end, is behind us when it has ended.
     let output = lonely.end().await;
