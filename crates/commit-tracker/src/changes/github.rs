@@ -129,7 +129,7 @@ impl GithubChanges {
         // Flux skipped more exports than are listed: what was known is older than all of them.
         let beyond = more
             && match (&held.head, list.last()) {
-                (Some(head), Some(oldest)) => head.committed < oldest.committed,
+                (Some(newest), Some(oldest)) => newest.committed < oldest.committed,
                 _ => false,
             };
         Ok(match list.iter().position(is_held) {
