@@ -131,7 +131,7 @@ impl World {
         self.api(kind).delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// A GitRepository of the Git server.
+    /// A `GitRepository` of the Git server.
     pub(crate) async fn repository(&self, name: &str) {
         let url = format!("{}/apps.git", self.git.origin());
         self.create("GitRepository", name, json!({"url": url, "interval": "1m"})).await;
@@ -143,7 +143,7 @@ impl World {
         self.status("GitRepository", name, json!({ "artifact": artifact })).await;
     }
 
-    /// A Kustomization of a GitRepository; answers its UID.
+    /// A Kustomization of a `GitRepository`; answers its UID.
     pub(crate) async fn kustomization(&self, name: &str, source: &str) -> String {
         let source = json!({"kind": "GitRepository", "name": source});
         self.create("Kustomization", name, json!({"sourceRef": source, "interval": "10m"})).await
