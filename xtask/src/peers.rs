@@ -36,6 +36,7 @@ pub(crate) fn install() -> Result<()> {
         }
     }
     Programs::find_or_build()?;
+    Program::KustomizeController.find_or_build()?;
     Program::Registry.find_or_build()?;
     Ok(())
 }

@@ -1,0 +1,100 @@
+//! Twenty commits, whatever happens to the trackers meanwhile.
+
+use std::collections::BTreeSet;
+
+use windlass_e2e::flux::Tracker;
+use windlass_otlp_receiver::Receiver;
+
+use super::{COMMITS, DEADLINE, Delivery, END_TO_END, REVISIONS, borrowed, says, tells};
+
+/// The sum of a counter's series with this outcome.
+fn outcome(receiver: &Receiver, name: &str, outcome: &str) -> f64 {
+    receiver.look(|received| {
+        let with_it = received.of(name).filter(|(series, _)| series.attributes["outcome"] == outcome);
+        with_it.map(|(_, sample)| sample.value.total()).sum()
+    })
+}
+
+#[tokio::test]
+async fn twenty_commits_are_counted_once_each_over_restarts_a_kill_and_two_replicas() {
+    let Some(mut fleet) = Delivery::start().await else { return };
+    let receiver = Receiver::start().unwrap();
+    let environment = tells(&receiver);
+    let environment = borrowed(&environment);
+
+    // One tracker: a commit alone, two in one revision, and three whose revisions come faster than Flux applies them.
+    let mut first = fleet.tracker(&[], &environment).await;
+    says(&first, "leading").await;
+    fleet.deliver(1).await;
+    fleet.deliver(2).await;
+    fleet.rush(3).await;
+
+    // It is restarted, and two revisions are applied meanwhile.
+    first.stop().await.unwrap();
+    fleet.deliver(1).await;
+    fleet.deliver(2).await;
+    let mut second = fleet.tracker(&[], &environment).await;
+    says(&second, "leading").await;
+
+    // Another one stands by, and takes over when the leader is killed in the middle of its work.
+    let mut third = fleet.tracker(&[], &environment).await;
+    says(&third, "standing by").await;
+    fleet.deliver(1).await;
+    fleet.rush(2).await;
+    let killed_over = fleet.deliver(1).await;
+    second.process.kill().await.unwrap();
+    fleet.deliver(1).await;
+    says(&third, "leading").await;
+    fleet.rush(3).await;
+
+    // The second restart.
+    third.stop().await.unwrap();
+    fleet.deliver(1).await;
+    let mut fourth = fleet.tracker(&[], &environment).await;
+    fleet.deliver(2).await;
+    assert_eq!(fleet.commits.len(), 20);
+    let done = receiver.until(DEADLINE, |received| (received.count(END_TO_END) >= 20).then_some(())).await;
+    assert!(done.is_some(), "{}", told(&receiver, &fourth));
+
+    // Whoever starts again counts nothing again.
+    fourth.stop().await.unwrap();
+    let mut fifth = fleet.tracker(&[], &environment).await;
+    says(&fifth, "leading").await;
+    let exports = receiver.look(|received| received.metric_requests.len());
+    let again =
+        receiver.until(DEADLINE, |received| (received.metric_requests.len() > exports + 2).then_some(()));
+    assert!(again.await.is_some(), "{}", told(&receiver, &fifth));
+    fifth.stop().await.unwrap();
+
+    receiver.look(|received| {
+        assert_eq!(received.count(END_TO_END), 20, "{:#?}", received.of(END_TO_END).collect::<Vec<_>>());
+        assert_eq!(received.of(END_TO_END).count(), 1, "one series goes on, whoever exports it");
+        assert!(received.contradictions.is_empty(), "{:?}", received.contradictions);
+        let (least, most) = fleet.all_bounds().unwrap();
+        let sum = received.total(END_TO_END);
+        assert!((least..=most).contains(&sum), "{sum} s together, of {least} to {most}");
+    });
+    assert!((outcome(&receiver, COMMITS, "counted") - 20.0).abs() < 0.1);
+    assert!((outcome(&receiver, COMMITS, "baseline") - 1.0).abs() < 0.1, "what was there before");
+    let measured = outcome(&receiver, REVISIONS, "measured");
+    assert!((measured - fleet.revisions() as f64).abs() < 0.1, "{measured} of {}", fleet.revisions());
+
+    // A log line may be lost with the process that was about to say it, and no other.
+    let trackers = [&first, &second, &third, &fourth, &fifth];
+    let untold = fleet.check_told(&trackers).unwrap();
+    assert!(untold.iter().all(|commit| killed_over.revision.ends_with(commit)), "{untold:?}");
+    receiver.look(|received| {
+        let traces: BTreeSet<&str> = received
+            .spans_of("reconcile")
+            .filter(|span| span.attributes.contains_key("kustomization.revision"))
+            .map(|span| span.trace_id.as_str())
+            .collect();
+        let lost = fleet.revisions() - traces.len();
+        assert!(lost <= 1, "{lost} of {} revisions have no trace", fleet.revisions());
+    });
+}
+
+fn told(receiver: &Receiver, tracker: &Tracker) -> String {
+    let count = receiver.look(|received| received.count(END_TO_END));
+    format!("{count} of 20 commits are counted; the last tracker said:\n{}", tracker.process.output())
+}
