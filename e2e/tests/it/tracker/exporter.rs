@@ -17,8 +17,8 @@ const EXPORT_COUNT: &str = "flux_commit_tracker_kube_manifests_exporter_export_t
 /// The histogram of Flux's part.
 const RECONCILE_COUNT: &str = "flux_commit_tracker_flux_reconcile_time_seconds_count";
 
-/// A payload of the exporter with these commits: names and seconds since their merge.
-fn payload(commit: &str, commits: &[(&str, i64)]) -> (Vec<u8>, Vec<(String, Timestamp)>) {
+/// The exporter's payload of this number with these commits: names and seconds since their merge.
+fn payload(number: usize, commits: &[(&str, i64)]) -> (Vec<u8>, Vec<(String, Timestamp)>) {
     let now = Timestamp::now().as_second();
     let (mut listed, mut merged) = (Vec::new(), Vec::new());
     for (name, age) in commits {
@@ -30,7 +30,8 @@ fn payload(commit: &str, commits: &[(&str, i64)]) -> (Vec<u8>, Vec<(String, Time
         merged.push(((*name).to_owned(), time));
     }
     let document = json!({
-        "commit": commit, "commits_since_last_export": listed,
+        "commit": format!("export-{number}"), "previous_commit": format!("export-{}", number - 1),
+        "commits_since_last_export": listed,
         "export_build_link": "https://ci.example.org/runs/77",
     });
     (document.to_string().into_bytes(), merged)
@@ -83,28 +84,30 @@ async fn commits_of_an_artifact_are_those_of_its_exporter_skipped_artifacts_incl
     let Some(scene) = FluxScene::shared().await.unwrap() else { return };
     let source = scene.source(Kind::OciRepository, "fleet", &registry.url("fleet")).await.unwrap();
     let fleet = scene.kustomization("fleet", &source, json!({})).await.unwrap();
-    let push = async |tags: &[&str], commits: &[(&str, i64)]| {
-        let (payload, merged) = payload("51be77a0c4", commits);
+    let push = async |number: usize, commits: &[(&str, i64)]| {
+        let (payload, merged) = payload(number, commits);
+        let number = number.to_string();
+        let tags = [number.as_str(), "latest"];
         let created = Timestamp::now().to_string();
         let annotations = [("org.opencontainers.image.created".to_owned(), created)].into();
         let layers: [(&str, &[u8]); 2] =
             [("application/vnd.cncf.flux.content.v1.tar+gzip", b"unread"), (LAYER, &payload)];
-        let digest = registry.push_artifact("fleet", tags, &layers, &annotations).await.unwrap();
+        let digest = registry.push_artifact("fleet", &tags, &layers, &annotations).await.unwrap();
         (format!("latest@{digest}"), merged, annotations)
     };
-    let (first, _, annotations) = push(&["1", "latest"], &[("before", 9000)]).await;
+    let (first, _, annotations) = push(1, &[("before", 9000)]).await;
     apply(&scene, &source, &fleet, &first, &annotations).await;
     let registries = format!("--allow-registry={}", registry.address());
     let tracker = scene.start_tracker("http://127.0.0.1:1", &[&registries], &[]).await.unwrap();
 
-    let (second, merged, annotations) = push(&["2", "latest"], &[("one", 50), ("two", 40)]).await;
+    let (second, merged, annotations) = push(2, &[("one", 50), ("two", 40)]).await;
     let (published, seen) = apply(&scene, &source, &fleet, &second, &annotations).await;
     until(&tracker, super::END_TO_END_COUNT, 2.0).await;
     check(&tracker, &merged, &published, seen);
 
     // One artifact is never applied: its successor's payload does not list its commits.
-    let (_, mut skipped, _) = push(&["3", "latest"], &[("three", 33)]).await;
-    let (fourth, merged, annotations) = push(&["4", "latest"], &[("four", 22)]).await;
+    let (_, mut skipped, _) = push(3, &[("three", 33)]).await;
+    let (fourth, merged, annotations) = push(4, &[("four", 22)]).await;
     let (published, seen) = apply(&scene, &source, &fleet, &fourth, &annotations).await;
     until(&tracker, super::END_TO_END_COUNT, 4.0).await;
     skipped.extend(merged);
@@ -119,7 +122,7 @@ async fn commits_of_a_repository_at_github_are_those_that_its_exporter_wrote_dow
     github.allow_token(&token);
     let manifests = github.repository("example/kube-manifests").private();
     let push = |commits: &[(&str, i64)]| {
-        let (payload, merged) = payload("51be77a0c4", commits);
+        let (payload, merged) = payload(1, commits);
         let files: [(&str, Option<&[u8]>); 1] = [("exporter-info.json", Some(&payload))];
         let exported = Timestamp::from_second(Timestamp::now().as_second() - 5).unwrap();
         (format!("main@sha1:{}", manifests.push("export", exported, &files)), merged)
@@ -129,7 +132,8 @@ async fn commits_of_a_repository_at_github_are_those_that_its_exporter_wrote_dow
     let nothing = BTreeMap::new();
     let (first, _) = push(&[("before", 9000)]);
     apply(&scene, &source, &fleet, &first, &nothing).await;
-    let environment = [("GITHUB_TOKEN", "a-token-of-github"), ("GF_COMMIT_TRACKER_GITHUB_API_URL", github.api())];
+    let environment =
+        [("GITHUB_TOKEN", "a-token-of-github"), ("GF_COMMIT_TRACKER_GITHUB_API_URL", github.api())];
     let tracker =
         scene.start_tracker("http://127.0.0.1:1", &["--exporter-info=github"], &environment).await.unwrap();
 

@@ -67,7 +67,7 @@ async fn a_revision_that_waits_for_health_is_counted_when_it_is_healthy() {
             },
         },
     });
-    let commit = fleet.commit_files(vec![("app.json".to_owned(), deployment.to_string())]).await;
+    let commit = fleet.commit_files(vec![("app.yaml".to_owned(), deployment.to_string())]).await;
     let revision = fleet.publish(&commit).await;
     eventually("the deployment is there", || async { fleet.get(&["deployment", "app"]).await.map(Some) })
         .await
@@ -105,6 +105,7 @@ async fn a_kustomization_without_a_source_and_one_that_goes_disturb_no_other() {
     orphan.ready_for("ArtifactFailed").await.unwrap();
     let other =
         fleet.scene.kustomization("other", &fleet.source, json!({"namePrefix": "other-"})).await.unwrap();
+    other.applied(&format!("main@sha1:{}", fleet.baseline)).await.unwrap();
     let tracker = fleet.tracker(&[], &[]).await;
     let observed = fleet.deliver(1).await;
     other.applied(&observed.revision).await.unwrap();
