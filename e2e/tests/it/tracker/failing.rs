@@ -81,8 +81,10 @@ async fn a_revision_that_waits_for_health_is_counted_when_it_is_healthy() {
     // What its controller would say, of which there is none here.
     let status = json!({"status": {
         "observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "availableReplicas": 1,
-        "conditions": [{"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable",
-            "message": "it is there"}],
+        "conditions": [
+            {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": "it is"},
+            {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable", "message": "it is"},
+        ],
     }});
     let patch =
         ["patch", "deployment", "app", "--subresource=status", "--type=merge", "-p", &status.to_string()];

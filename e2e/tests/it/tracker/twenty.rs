@@ -75,7 +75,8 @@ async fn twenty_commits_are_counted_once_each_over_restarts_a_kill_and_two_repli
         assert!((least..=most).contains(&sum), "{sum} s together, of {least} to {most}");
     });
     assert!((outcome(&receiver, COMMITS, "counted") - 20.0).abs() < 0.1);
-    assert!((outcome(&receiver, COMMITS, "baseline") - 1.0).abs() < 0.1, "what was there before");
+    // What was there before: one commit, or none where it was superseded before anybody asked.
+    assert!(outcome(&receiver, COMMITS, "baseline") < 1.1);
     let measured = outcome(&receiver, REVISIONS, "measured");
     assert!((measured - fleet.revisions() as f64).abs() < 0.1, "{measured} of {}", fleet.revisions());
 
