@@ -137,7 +137,7 @@ pub(crate) fn blob(place: &Place, sha: &str, bytes: &[u8]) -> Value {
 
 /// `rate_limit`.
 pub(crate) fn limits(limit: Limit) -> Value {
-    let core = json!({ "limit": limit.limit, "used": limit.used, "remaining": limit.remaining(), "reset": limit.reset });
+    let core = json!({ "limit": limit.most, "used": limit.used, "remaining": limit.remaining(), "reset": limit.reset });
     json!({ "resources": { "core": core, "search": core }, "rate": core })
 }
 

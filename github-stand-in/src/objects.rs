@@ -30,13 +30,12 @@ impl Commit {
         let tree = hex(&tree(&files, ""));
         let mut text = format!("tree {tree}\n");
         for parent in &parents {
-            text.push_str(&format!("parent {parent}\n"));
+            text = text + "parent " + parent + "\n";
         }
         let (name, email) = PERSON;
         let at = committed.as_second();
-        text.push_str(&format!(
-            "author {name} <{email}> {at} +0000\ncommitter {name} <{email}> {at} +0000\n\n{message}\n"
-        ));
+        let person = format!("{name} <{email}> {at} +0000");
+        text = text + "author " + &person + "\ncommitter " + &person + "\n\n" + message + "\n";
         let sha = hex(&hash("commit", text.as_bytes()));
         Self { sha, tree, parents, committed, message: message.to_owned(), files }
     }
@@ -63,10 +62,8 @@ fn tree(files: &BTreeMap<String, String>, folder: &str) -> [u8; 20] {
             }
             Some((name, _)) => {
                 let key = format!("{name}/");
-                if !entries.contains_key(&key) {
-                    let inner = tree(files, &format!("{folder}{key}"));
-                    entries.insert(key, ("40000", inner));
-                }
+                let inner = format!("{folder}{key}");
+                entries.entry(key).or_insert_with(|| ("40000", tree(files, &inner)));
             }
         }
     }
@@ -79,7 +76,9 @@ fn tree(files: &BTreeMap<String, String>, folder: &str) -> [u8; 20] {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let nibbles = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    nibbles.map(|nibble| char::from(DIGITS[usize::from(nibble)])).collect()
 }
 
 fn unhex(text: &str) -> [u8; 20] {

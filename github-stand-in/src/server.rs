@@ -364,7 +364,7 @@ impl Shared {
             state.used += 1;
         }
         let limit: Limit = state.limit();
-        put("x-ratelimit-limit", limit.limit.to_string());
+        put("x-ratelimit-limit", limit.most.to_string());
         put("x-ratelimit-used", limit.used.to_string());
         put("x-ratelimit-remaining", limit.remaining().to_string());
         put("x-ratelimit-reset", limit.reset.to_string());

@@ -27,7 +27,7 @@ pub(crate) struct State {
 /// The rate limit as headers say it.
 #[derive(Clone, Copy)]
 pub(crate) struct Limit {
-    pub(crate) limit: u64,
+    pub(crate) most: u64,
     pub(crate) used: u64,
     /// Unix time.
     pub(crate) reset: i64,
@@ -61,7 +61,7 @@ impl State {
     }
 
     pub(crate) fn limit(&self) -> Limit {
-        Limit { limit: LIMIT, used: self.used.min(LIMIT), reset: self.reset.as_second() }
+        Limit { most: LIMIT, used: self.used.min(LIMIT), reset: self.reset.as_second() }
     }
 
     /// Whether the rate limit is used up.
@@ -81,6 +81,6 @@ impl State {
 
 impl Limit {
     pub(crate) fn remaining(self) -> u64 {
-        self.limit - self.used
+        self.most - self.used
     }
 }

@@ -74,11 +74,11 @@ fn commit(
     committer: Option<Person>,
     parents: Vec<Parent>,
 ) -> Result<Commit, String> {
-    let committed = committer.and_then(|committer| committer.date);
-    let committed = committed.ok_or_else(|| format!("commit {} has no date", printable(&sha, 64)))?;
+    let date = committer.and_then(|person| person.date);
+    let date = date.ok_or_else(|| format!("commit {} has no date", printable(&sha, 64)))?;
     Ok(Commit {
         sha,
-        committed,
+        committed: date,
         summary: printable(message.lines().next().unwrap_or_default(), 500),
         author: author.map(|author| printable(&author.name, 200)).unwrap_or_default(),
         parents: parents.into_iter().map(|parent| parent.sha).collect(),

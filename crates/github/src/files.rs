@@ -25,8 +25,8 @@ struct Content {
     kind: String,
     #[serde(default)]
     encoding: String,
-    #[serde(default)]
-    content: String,
+    #[serde(default, rename = "content")]
+    text: String,
     sha: String,
     size: Option<u64>,
 }
@@ -80,7 +80,7 @@ impl Github {
         if found.size.is_some_and(|size| size > self.max_file()) {
             return Err(GithubError::TooLarge { what: question.what, limit: self.max_file() });
         }
-        if found.encoding == "base64" && (!found.content.is_empty() || found.size == Some(0)) {
+        if found.encoding == "base64" && (!found.text.is_empty() || found.size == Some(0)) {
             return self.whole(&question.what, &found, &found.sha);
         }
         self.blob(repository, &found.sha, question.what).await
@@ -103,7 +103,7 @@ impl Github {
 
     /// The decoded content, if it is what `sha` names.
     fn whole(&self, what: &str, found: &Content, sha: &str) -> Result<Bytes, GithubError> {
-        let mut packed = found.content.clone().into_bytes();
+        let mut packed = found.text.clone().into_bytes();
         packed.retain(|byte| !byte.is_ascii_whitespace());
         let bytes = STANDARD
             .decode(packed)

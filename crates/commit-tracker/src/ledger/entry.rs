@@ -192,7 +192,9 @@ impl Entry {
         let mut next = entry.cloned().unwrap_or_else(|| Self::first(record, now));
         next.namespace = record.namespace.as_str().into();
         next.name = record.name.as_str().into();
-        next.source_kind = record.source_kind;
+        if next.source_kind != record.source_kind {
+            next.restart(record.source_kind, now);
+        }
         if let Some(to) = &record.to {
             next.account(to.clone());
         }
@@ -210,6 +212,15 @@ impl Entry {
         }
         next.stuck = record.stuck.clone().map(Box::new);
         Ok(Some(next))
+    }
+
+    /// Begins new series. The kind is one of their attributes: what was counted under another kind is told there already.
+    fn restart(&mut self, kind: SourceKind, now: Timestamp) {
+        self.source_kind = kind;
+        self.began = now;
+        self.histograms.clear();
+        self.commits = CommitCounts::default();
+        self.revisions.clear();
     }
 
     /// Puts a revision at the end; one that was there already moves.

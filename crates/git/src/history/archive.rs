@@ -275,7 +275,9 @@ impl Archive {
             for ask in group.iter().filter(|ask| ask.is_open()) {
                 // Nothing leads to what did not come by now.
                 let unseen: Vec<_> = graph.unseen(&ask.known).collect();
-                unseen.into_iter().for_each(|id| graph.miss(id));
+                for id in unseen {
+                    graph.miss(id);
+                }
                 graph.settle(ask.new, &ask.known);
             }
         }

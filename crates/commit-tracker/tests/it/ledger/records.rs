@@ -233,12 +233,18 @@ async fn what_is_not_sent_since_the_term_is_over_is_not_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_of_another_kind_goes_on_under_its_name() {
+async fn a_source_of_another_kind_begins_new_series_and_counts_nothing_again() {
     let world = World::new();
     let ledger = world.open().await;
     ledger.record(step("a", 1)).await.unwrap();
-    ledger.record(Record { source_kind: SourceKind::OciRepository, ..step("a", 2) }).await.unwrap();
-    let mut seen = Vec::new();
-    world.open().await.for_each(|uid, entry| seen.push((uid.to_owned(), entry.source_kind)));
-    assert_eq!(seen, [("a".to_owned(), SourceKind::OciRepository)]);
+    let before = ledger.entry("a").unwrap();
+    assert_eq!((before.source_kind, before.commits.counted > 0), (SourceKind::GitRepository, true));
+    let moved = Record { source_kind: SourceKind::OciRepository, ..step("a", 2) };
+    let counted = moved.commits.counted;
+    ledger.record(moved).await.unwrap();
+    let after = world.open().await.entry("a").unwrap();
+    assert_eq!((after.source_kind, after.commits.counted), (SourceKind::OciRepository, counted));
+    assert_eq!(after.histogram(Instrument::EndToEnd).map(|histogram| histogram.count()), Some(counted));
+    assert_eq!(after.accounted.len(), 2, "what is accounted for stays so");
+    assert!(after.began >= before.began);
 }
