@@ -123,7 +123,7 @@ fn resolve(whole: &Value, value: &Value) -> Value {
     }
 }
 
-/// A schema of OpenAPI 3.0 as one of JSON Schema: without prose, `nullable` as a type, references to `$defs`.
+/// A schema of `OpenAPI` 3.0 as one of JSON Schema: without prose, `nullable` as a type, references to `$defs`.
 fn schema(value: &Value) -> Value {
     let Some(object) = value.as_object() else {
         return match value.as_array() {

@@ -84,7 +84,7 @@ async fn empty_files_and_files_at_and_over_1_mb_are_read_whole() {
 async fn a_file_over_the_limit_is_refused_before_it_is_fetched() {
     let stand_in = stand_in().await;
     let repository = stand_in.repository("grafana/kube-manifests");
-    let sha = repository.push("big", at("2026-03-04T09:15:00Z"), &[(INFO, Some(&[b' '; 3 << 20]))]);
+    let sha = repository.push("big", at("2026-03-04T09:15:00Z"), &[(INFO, Some(&vec![b' '; 3 << 20]))]);
     let limited = Options { max_file: 2 << 20, ..options(&stand_in, Credentials::Anonymous) };
     let github = Github::new(limited).unwrap();
 

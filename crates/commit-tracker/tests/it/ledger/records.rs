@@ -7,6 +7,7 @@ use http::Method;
 use tokio::time::timeout;
 use windlass_commit_tracker::changes::Problem;
 use windlass_commit_tracker::ledger::{CommitCounts, LedgerError, Outcome, Record, Refusal, Stuck};
+use windlass_commit_tracker::histogram::Histogram;
 use windlass_commit_tracker::{Instrument, SourceKind};
 
 use super::line::Fate;
@@ -244,7 +245,7 @@ async fn a_source_of_another_kind_begins_new_series_and_counts_nothing_again() {
     ledger.record(moved).await.unwrap();
     let after = world.open().await.entry("a").unwrap();
     assert_eq!((after.source_kind, after.commits.counted), (SourceKind::OciRepository, counted));
-    assert_eq!(after.histogram(Instrument::EndToEnd).map(|histogram| histogram.count()), Some(counted));
+    assert_eq!(after.histogram(Instrument::EndToEnd).map(Histogram::count), Some(counted));
     assert_eq!(after.accounted.len(), 2, "what is accounted for stays so");
     assert!(after.began >= before.began);
 }
