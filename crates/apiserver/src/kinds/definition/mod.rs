@@ -24,7 +24,8 @@ pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 type Object = Map<String, Value>;
 
-/// Brings `spec` and `status` into their typed form. The paths of fields that no definition has are appended.
+/// Brings `spec` and `status` into their typed form and fills in defaults, which whoever writes the definition owns. The
+/// paths of fields that no definition has are appended.
 ///
 /// A value of a wrong type is a 400.
 pub(crate) fn conform(object: &mut Object, unknown: &mut Vec<String>) -> Result<()> {
@@ -32,6 +33,7 @@ pub(crate) fn conform(object: &mut Object, unknown: &mut Vec<String>) -> Result<
     if object.contains_key("status") {
         typed::<CustomResourceDefinitionStatus>(object, "status", unknown)?;
     }
+    default_spec(object);
     Ok(())
 }
 
@@ -106,9 +108,8 @@ fn note_unknown(given: &Value, kept: &Value, path: &mut String, unknown: &mut Ve
     }
 }
 
-/// Fills in what a definition leaves out, and keeps its status the server's own.
+/// Keeps the status of a definition the server's own.
 pub(crate) fn fill_in(old: Option<&Object>, new: &mut Object) {
-    default_spec(new);
     let storage = storage_version(new).map(str::to_owned);
     if old.is_none() {
         let stored: Vec<&String> = storage.iter().collect();
@@ -132,7 +133,7 @@ fn default_spec(object: &mut Object) {
         let empty = |names: &Object, name: &str| {
             names.get(name).and_then(Value::as_str).unwrap_or_default().is_empty()
         };
-        if empty(names, "singular") {
+        if empty(names, "singular") && !kind.is_empty() {
             names.insert("singular".to_owned(), json!(kind.to_lowercase()));
         }
         if empty(names, "listKind") && !kind.is_empty() {
