@@ -76,13 +76,6 @@ impl Intended {
         Ok(Self { entries })
     }
 
-    /// These and those of another file.
-    #[must_use]
-    pub fn and(mut self, other: Self) -> Self {
-        self.entries.extend(other.entries);
-        self
-    }
-
     /// Whether a difference is meant.
     pub fn covers(&self, script: &str, step: &str, difference: &Difference) -> bool {
         let (real, embedded) = (shown(difference.real.as_ref()), shown(difference.embedded.as_ref()));

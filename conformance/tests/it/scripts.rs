@@ -27,8 +27,7 @@ fn scripts() -> Vec<Script> {
 }
 
 pub(crate) fn intended() -> Intended {
-    let intended = Intended::parse(include_str!("../../intended.md")).unwrap();
-    intended.and(Intended::parse(include_str!("../../not-yet.md")).unwrap())
+    Intended::parse(include_str!("../../intended.md")).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

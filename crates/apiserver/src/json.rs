@@ -8,11 +8,11 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// A parsed document and the paths of its duplicate keys (`spec.foo`, `items[0].bar`).
+/// A parsed document, and what strict decoding has to say of its text: which keys stand twice.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) value: Value,
-    pub(crate) duplicates: Vec<String>,
+    pub(crate) problems: Vec<String>,
 }
 
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, serde_json::Error> {
@@ -31,7 +31,7 @@ fn parse_strict(bytes: &[u8]) -> Result<Parsed, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = Seed { path: None, duplicates: &duplicates }.deserialize(&mut reader)?;
     reader.end()?;
-    Ok(Parsed { value, duplicates: duplicates.into_inner() })
+    Ok(Parsed { value, problems: duplicates.into_inner() })
 }
 
 /// The document with U+FFFD in place of each byte that is no UTF-8 and of each half of a surrogate pair; `None` when
@@ -182,7 +182,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let path = Path { parent: self.path, step: Step::Key(&key) };
             let value = map.next_value_seed(Seed { path: Some(&path), duplicates: self.duplicates })?;
             if object.contains_key(&key) {
-                self.duplicates.borrow_mut().push(path.to_string());
+                self.duplicates.borrow_mut().push(format!("duplicate field \"{path}\""));
             }
             object.insert(key, value);
         }
@@ -199,13 +199,19 @@ mod tests {
         let text = r#"{"a":[1,-2,2.5,"x",null,true],"b":{"c":{}}}"#;
         let parsed = parse(text.as_bytes()).unwrap();
         assert_eq!(parsed.value, serde_json::from_str::<Value>(text).unwrap());
-        assert!(parsed.duplicates.is_empty());
+        assert!(parsed.problems.is_empty());
     }
 
     #[test]
     fn numbers_are_kept_as_go_keeps_them() {
         let parsed = parse(b"[1.0, 1e3, -0, 0.5, 9223372036854775808, 1e300]").unwrap();
         assert_eq!(parsed.value.to_string(), "[1,1000,0,0.5,9223372036854776000,1e+300]");
+    }
+
+    #[test]
+    fn numbers_are_read_to_their_last_digit() {
+        let parsed = parse(b"[123456789012345680000, 0.1, 1.7976931348623157e308]").unwrap();
+        assert_eq!(parsed.value.to_string(), "[1.2345678901234568e+20,0.1,1.7976931348623157e+308]");
     }
 
     #[test]
@@ -217,7 +223,7 @@ mod tests {
     #[test]
     fn duplicate_keys_are_named_and_the_last_wins() {
         let parsed = parse(br#"{"spec":{"a":1,"a":2,"l":[{"x":1},{"y":1,"y":3}]}}"#).unwrap();
-        assert_eq!(parsed.duplicates, ["spec.a", "spec.l[1].y"]);
+        assert_eq!(parsed.problems, ["duplicate field \"spec.a\"", "duplicate field \"spec.l[1].y\""]);
         assert_eq!(parsed.value["spec"]["a"], 2);
     }
 

@@ -22,6 +22,7 @@ mod catalog;
 mod discovery;
 mod document;
 mod failure;
+mod field_error;
 mod fields;
 mod garbage;
 mod json;

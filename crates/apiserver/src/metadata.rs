@@ -26,6 +26,8 @@ const FIELDS: [(&str, &str); 15] = [
     ("uid", "string"),
 ];
 
+const FINALIZERS: &str = "metadata.finalizers";
+
 /// Finalizers that need no domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
 
@@ -95,21 +97,44 @@ pub(crate) fn conform(
     }
     let metadata = of(object);
     metadata.remove("selfLink");
+    // A core kind's metadata is decoded within its object, a custom kind's alone.
+    let within = if is_core { "metadata." } else { "" };
+    keep_known(metadata, within, "metadata", unknown).map_err(|problem| wrong(&problem))
+}
+
+/// As [`conform`], of the metadata of an embedded resource, which stands at `path`. The error is in Go's words.
+pub(crate) fn conform_embedded(
+    value: &mut Value,
+    path: &str,
+    unknown: &mut Vec<String>,
+) -> Result<(), String> {
+    if value.is_null() {
+        *value = json!({});
+    }
+    match value {
+        Value::Object(metadata) => keep_known(metadata, "", path, unknown),
+        other => Err(unfit(other, "value", "v1.ObjectMeta")),
+    }
+}
+
+/// Leaves known fields, nothing empty. `within` is what Go says before a field's name, `path` where the metadata stands.
+fn keep_known(
+    metadata: &mut Map<String, Value>,
+    within: &str,
+    path: &str,
+    unknown: &mut Vec<String>,
+) -> Result<(), String> {
     let mut failure = None;
     metadata.retain(|name, value| {
         let Some((_, expected)) = FIELDS.iter().find(|(field, _)| field == name) else {
-            unknown.push(format!("metadata.{name}"));
+            unknown.push(format!("{path}.{name}"));
             return false;
         };
         if value.is_null() {
             return false;
         }
-        // A core kind's metadata is decoded within its object, a custom kind's alone.
-        let path = if is_core { format!("metadata.{name}") } else { name.clone() };
-        if failure.is_none()
-            && let Some(problem) = misfit(value, expected, &path)
-        {
-            failure = Some(wrong(&problem));
+        if failure.is_none() {
+            failure = misfit(value, expected, &format!("{within}{name}"));
         }
         match value {
             Value::Object(map) => !map.is_empty(),
@@ -171,10 +196,6 @@ fn misfit(value: &mut Value, expected: &str, path: &str) -> Option<String> {
 
 /// Everything that is wrong with the metadata of a new or changed object.
 pub(crate) fn validate(kind: &Kind, object: &Map<String, Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let value = |text: &str| Value::String(text.to_owned());
-    let name = text(object, "name");
-    let generate = text(object, "generateName");
     let problems = if kind.builtin == Some(Builtin::Namespace) {
         names::label_name_problems
     } else if kind.free_names() {
@@ -182,6 +203,30 @@ pub(crate) fn validate(kind: &Kind, object: &Map<String, Value>) -> Vec<FieldErr
     } else {
         names::name_problems
     };
+    let mut errors = judge(object, problems, kind.namespaced);
+    if text(object, "name").is_empty() {
+        errors.insert(0, FieldError::required("metadata.name", "name or generateName is required"));
+    }
+    if kind.builtin.is_some() {
+        check_core_finalizers(&finalizers(object), &mut errors);
+    }
+    errors
+}
+
+/// Everything that is wrong with the metadata of an embedded resource, which needs no name.
+pub(crate) fn validate_embedded(object: &Map<String, Value>) -> Vec<FieldError> {
+    judge(object, names::path_segment_problems, !text(object, "namespace").is_empty())
+}
+
+fn judge(
+    object: &Map<String, Value>,
+    problems: fn(&str) -> Vec<String>,
+    namespaced: bool,
+) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let value = |text: &str| Value::String(text.to_owned());
+    let name = text(object, "name");
+    let generate = text(object, "generateName");
     if !generate.is_empty() {
         // The suffix makes up for a trailing dash. A real server cuts one character more.
         let base = match generate.strip_suffix('-') {
@@ -195,14 +240,12 @@ pub(crate) fn validate(kind: &Kind, object: &Map<String, Value>) -> Vec<FieldErr
             errors.push(FieldError::invalid("metadata.generateName", &value(generate), &problem));
         }
     }
-    if name.is_empty() {
-        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
-    } else {
+    if !name.is_empty() {
         for problem in problems(name) {
             errors.push(FieldError::invalid("metadata.name", &value(name), &problem));
         }
     }
-    if kind.namespaced {
+    if namespaced {
         let namespace = text(object, "namespace");
         for problem in names::label_problems(namespace) {
             errors.push(FieldError::invalid("metadata.namespace", &value(namespace), &problem));
@@ -216,28 +259,27 @@ pub(crate) fn validate(kind: &Kind, object: &Map<String, Value>) -> Vec<FieldErr
         names::check_annotations(annotations, &mut errors);
     }
     check_owners(metadata.get("ownerReferences"), &mut errors);
-    check_finalizers(kind, &finalizers(object), &mut errors);
+    check_finalizers(&finalizers(object), &mut errors);
     errors
 }
 
-fn check_finalizers(kind: &Kind, finalizers: &[&str], errors: &mut Vec<FieldError>) {
-    const FIELD: &str = "metadata.finalizers";
+fn check_finalizers(finalizers: &[&str], errors: &mut Vec<FieldError>) {
     for finalizer in finalizers {
         for problem in names::qualified_problems(finalizer) {
-            errors.push(FieldError::invalid(FIELD, &json!(finalizer), &problem));
+            errors.push(FieldError::invalid(FINALIZERS, &json!(finalizer), &problem));
         }
     }
     if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
         let detail = "finalizer orphan and foregroundDeletion cannot be both set";
-        errors.push(FieldError::invalid(FIELD, &json!(finalizers), detail));
+        errors.push(FieldError::invalid(FINALIZERS, &json!(finalizers), detail));
     }
-    if kind.builtin.is_none() {
-        return;
-    }
+}
+
+fn check_core_finalizers(finalizers: &[&str], errors: &mut Vec<FieldError>) {
     for (index, finalizer) in finalizers.iter().enumerate() {
         if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.push(FieldError::invalid(format!("{FIELD}[{index}]"), &json!(finalizer), detail));
+            errors.push(FieldError::invalid(format!("{FINALIZERS}[{index}]"), &json!(finalizer), detail));
         }
     }
 }

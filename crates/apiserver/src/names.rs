@@ -129,6 +129,17 @@ pub(crate) fn data_key_problems(key: &str) -> Vec<String> {
     problems
 }
 
+/// What keeps a name from being a part of a path.
+pub(crate) fn path_segment_problems(text: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if matches!(text, "." | "..") {
+        problems.push(format!("may not be '{text}'"));
+    }
+    let contained = ["/", "%"].into_iter().filter(|part| text.contains(part));
+    problems.extend(contained.map(|part| format!("may not contain '{part}'")));
+    problems
+}
+
 /// What is wrong with a label as RFC 1035 has it: it starts with a letter.
 pub(crate) fn dns1035_problems(text: &str) -> Vec<String> {
     let mut problems = Vec::new();

@@ -9,12 +9,12 @@ use super::shape::{Atom, ListKind, MapAtom, Scalar, Shape};
 /// What is wrong, each with the path to it.
 type Problems = Vec<(String, String)>;
 
+/// How it starts what is said of items that stand twice.
+const TWICE: &str = "duplicate entries for key";
+
 /// Refuses an object that has undeclared fields, values of a wrong type, or an item twice in a keyed list.
 pub(crate) fn check(shape: &Shape, object: &Map<String, Value>) -> Result<(), Mismatch> {
-    let mut problems = Vec::new();
-    if let Atom::Map(atom) = shape.atom(Some(&Value::Object(Map::new()))) {
-        fields(atom, object, &mut String::new(), &mut problems);
-    }
+    let problems = problems_of(shape, object);
     let shown: Vec<String> = problems
         .iter()
         .map(|(path, what)| if path.is_empty() { what.clone() } else { format!("{path}: {what}") })
@@ -24,6 +24,19 @@ pub(crate) fn check(shape: &Shape, object: &Map<String, Value>) -> Result<(), Mi
         [one] => Err(Mismatch(one.clone())),
         many => Err(Mismatch(format!("errors:\n  {}", many.join("\n  ")))),
     }
+}
+
+/// Whether an object fits its shape; items may stand there twice.
+pub(crate) fn fits(shape: &Shape, object: &Map<String, Value>) -> bool {
+    problems_of(shape, object).iter().all(|(_, what)| what.starts_with(TWICE))
+}
+
+fn problems_of(shape: &Shape, object: &Map<String, Value>) -> Problems {
+    let mut problems = Vec::new();
+    if let Atom::Map(atom) = shape.atom(Some(&Value::Object(Map::new()))) {
+        fields(atom, object, &mut String::new(), &mut problems);
+    }
+    problems
 }
 
 fn value(shape: &Shape, value: &Value, path: &mut String, problems: &mut Problems) {
@@ -50,7 +63,7 @@ fn value(shape: &Shape, value: &Value, path: &mut String, problems: &mut Problem
                 };
                 if *kind != ListKind::Atomic {
                     if seen.contains(&element) {
-                        problems.push((path.clone(), format!("duplicate entries for key {element}")));
+                        problems.push((path.clone(), format!("{TWICE} {element}")));
                     }
                     seen.push(element.clone());
                 }
@@ -108,7 +121,7 @@ fn wrong_scalar(expected: Scalar, found: &Value) -> String {
 }
 
 /// A value as Go's `%v` prints it.
-fn go(value: &Value) -> String {
+pub(crate) fn go(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),

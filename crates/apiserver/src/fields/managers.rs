@@ -74,11 +74,6 @@ impl Managers {
         self.entries.is_empty()
     }
 
-    /// Whether all fields are named in this version.
-    pub(crate) fn all_in(&self, api_version: &str) -> bool {
-        self.entries.iter().all(|entry| entry.writer.api_version == api_version)
-    }
-
     /// Reads the form on the wire.
     pub(crate) fn decode(entries: &Value) -> Result<Self, String> {
         let mut managers = Self::default();

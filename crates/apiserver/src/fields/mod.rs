@@ -13,8 +13,8 @@ mod set;
 mod shape;
 mod update;
 
-pub(crate) use self::check::check;
+pub(crate) use self::check::{check, fits, go};
 pub(crate) use self::compare::Mismatch;
 pub(crate) use self::managers::{Managers, Operation, Writer, is_reset, take_sent};
-pub(crate) use self::shape::Shape;
+pub(crate) use self::shape::{Shape, object_meta};
 pub(crate) use self::update::{Conflict, Ignored, Refused, Update, Versions};

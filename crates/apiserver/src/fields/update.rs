@@ -18,6 +18,9 @@ pub(crate) trait Versions {
     /// The shape of objects in this version; `None` when it is not served any more.
     fn shape(&self, api_version: &str) -> Option<&Shape>;
 
+    /// Whether objects of one version are objects of the other but for their `apiVersion`, whatever fields they have.
+    fn keep_fields(&self, from: &str, to: &str) -> bool;
+
     /// An object of the version in which objects are kept, in this version.
     fn to_version<'a>(&self, object: &'a Object, api_version: &str) -> Cow<'a, Object>;
 
@@ -107,8 +110,15 @@ impl Update<'_> {
     /// How two objects differ in a version of theirs.
     fn compare(&self, old: &Object, new: &Object, api_version: &str) -> Result<Option<Comparison>, Mismatch> {
         let Some(shape) = self.versions.shape(api_version) else { return Ok(None) };
-        let old = self.versions.to_version(old, api_version);
-        let new = self.versions.to_version(new, api_version);
+        let own = &self.writer.api_version;
+        // An update reads objects in its own version and gives the others what it has read, fields and all.
+        let read =
+            if self.writer.operation == Operation::Update && self.versions.keep_fields(own, api_version) {
+                own
+            } else {
+                api_version
+            };
+        let (old, new) = (self.versions.to_version(old, read), self.versions.to_version(new, read));
         let ignored = self.ignored.set(api_version == self.writer.api_version);
         Ok(Some(Comparison::of(shape, &old, &new)?.without(&ignored)))
     }

@@ -222,6 +222,10 @@ impl fields::Versions for Kind {
         self.version(api_version).map(|served| &served.shape)
     }
 
+    fn keep_fields(&self, from: &str, to: &str) -> bool {
+        from != to && self.builtin.is_none()
+    }
+
     fn to_version<'a>(
         &self,
         object: &'a Map<String, Value>,

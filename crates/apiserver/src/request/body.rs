@@ -7,7 +7,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
 use serde_json::{Map, Value};
 
-use super::{json_error, protobuf};
+use super::{json_error, protobuf, yaml};
 use crate::failure::{Failure, FieldError, Result};
 use crate::json::{self, Parsed};
 use crate::kinds::ServedKind;
@@ -120,13 +120,14 @@ fn read(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed, Unreadable> {
         "application/yaml" | "text/yaml" | "application/x-yaml" => {
             let text =
                 std::str::from_utf8(bytes).map_err(|_| Unreadable::Text("yaml: invalid UTF-8".to_owned()))?;
-            let value = windlass_api::yaml::parse(text)
-                .map_err(|error| Unreadable::Text(format!("yaml: {error}")))?;
-            Ok(Parsed { value, duplicates: Vec::new() })
+            let (value, twice) =
+                yaml::parse(text).map_err(|error| Unreadable::Text(format!("yaml: {error}")))?;
+            let problem = (!twice.is_empty()).then(|| format!("{}{}", yaml::ERRORS, twice.join("\n  ")));
+            Ok(Parsed { value, problems: problem.into_iter().collect() })
         }
         "application/vnd.kubernetes.protobuf" => {
             let value = protobuf::decode(bytes).ok_or(Unreadable::Media)?;
-            Ok(Parsed { value, duplicates: Vec::new() })
+            Ok(Parsed { value, problems: Vec::new() })
         }
         _ => Err(Unreadable::Media),
     }

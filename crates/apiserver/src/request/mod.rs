@@ -6,6 +6,7 @@ mod json_error;
 mod path;
 mod protobuf;
 mod query;
+pub(crate) mod yaml;
 
 pub(crate) use accept::{Accept, Shape};
 pub(crate) use body::{BODY_LIMIT, check_type, read_bytes, read_document, read_object};

@@ -1,8 +1,10 @@
 //! Structural schemas in the form that requests use: prune, default, validate.
 
 mod defaults;
+mod embedded;
 mod node;
 mod prune;
+mod restore;
 mod typed;
 mod validate;
 
@@ -15,6 +17,7 @@ use regex::Regex;
 use serde_json::Value;
 
 pub(crate) use self::validate::wrong_type;
+use crate::kinds::definition::known_format;
 
 /// What a value may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +60,8 @@ pub(crate) struct Schema {
     /// Whether a default stands here or below: most of a schema has none and is skipped.
     has_defaults: bool,
     rules: Rules,
+    /// Whether an embedded object stands here or below.
+    has_embedded: bool,
     /// Of a whole object: whether CEL rules stand anywhere in it.
     has_rules: bool,
 }
@@ -153,11 +158,17 @@ impl Schema {
             || properties.values().any(|schema| schema.has_defaults)
             || items.as_ref().is_some_and(|schema| schema.has_defaults)
             || matches!(&additional, Additional::Of(schema) if schema.has_defaults);
+        let embedded = document.x_kubernetes_embedded_resource == Some(true);
+        let has_embedded = embedded
+            || properties.values().any(|schema| schema.has_embedded)
+            || items.as_ref().is_some_and(|schema| schema.has_embedded)
+            || matches!(&additional, Additional::Of(schema) if schema.has_embedded);
         Ok(Self {
             kind,
             nullable: document.nullable == Some(true),
             preserve_unknown: document.x_kubernetes_preserve_unknown_fields == Some(true),
-            embedded: document.x_kubernetes_embedded_resource == Some(true),
+            embedded,
+            has_embedded,
             properties,
             additional,
             items,
@@ -203,7 +214,11 @@ impl Rules {
             min_length: count(document.min_length),
             max_length: count(document.max_length),
             pattern,
-            format: document.format.clone(),
+            // Others are documentation.
+            format: document
+                .format
+                .clone()
+                .filter(|format| known_format(document.type_.as_deref().unwrap_or_default(), format)),
             min_items: count(document.min_items),
             max_items: count(document.max_items),
             unique_items: document.unique_items == Some(true),
@@ -237,7 +252,7 @@ fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(number) if !number.is_i64() => "number",
         Value::Number(_) => "integer",
         Value::String(_) => "string",
         Value::Array(_) => "array",

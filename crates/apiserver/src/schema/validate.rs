@@ -1,6 +1,6 @@
 //! Judging a value by its schema, with kube-apiserver's words.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::{Additional, ListType, Schema, Type, push_index, type_name};
 use crate::failure::FieldError;
@@ -24,6 +24,20 @@ impl Schema {
         errors
     }
 
+    /// As [`Self::validate_change`], of the status alone. A real server has a schema of its own for it, whose names start
+    /// there.
+    pub(crate) fn validate_status(
+        &self,
+        old: &Map<String, Value>,
+        new: &Map<String, Value>,
+    ) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if let (Some(schema), Some(status)) = (self.properties.get("status"), new.get("status")) {
+            schema.check(status, old.get("status"), &mut String::new(), &mut errors);
+        }
+        errors.into_iter().map(|error| error.under("status")).collect()
+    }
+
     /// Checks a value; `old` is what stood in its place before.
     pub(super) fn check(
         &self,
@@ -43,10 +57,7 @@ impl Schema {
         if value.is_null() && self.nullable {
             return;
         }
-        let mismatch = self.mismatch(value);
-        if let Some(expected) = mismatch {
-            errors.push(wrong_type(path, expected, value));
-        }
+        errors.extend(self.type_error(value, path));
         if let Some(allowed) = &self.rules.one_of_values
             && !allowed.contains(value)
         {
@@ -56,14 +67,14 @@ impl Schema {
                 .collect();
             errors.push(FieldError::not_supported(path.clone(), value, &allowed));
         }
-        if mismatch.is_some() {
-            return;
-        }
         match value {
+            // Nothing more is to be said of it.
+            Value::Null => return,
             Value::Object(object) => self.check_object(object, old.and_then(Value::as_object), path, errors),
             Value::Array(items) => self.check_array(value, items, old, path, errors),
             Value::String(text) => self.check_string(text, path, errors),
             Value::Number(number) => {
+                errors.extend(self.range_error(number, path));
                 if let Some(number) = number.as_f64() {
                     self.check_number(value, number, path, errors);
                 }
@@ -71,6 +82,67 @@ impl Schema {
             _ => {}
         }
         self.check_combinations(value, path, errors);
+    }
+
+    /// What is said of a value that has not the type of the schema: by the format, where there is one.
+    fn type_error(&self, value: &Value, path: &str) -> Option<FieldError> {
+        let types: &[&str] = match self.kind {
+            Type::Any => return None,
+            Type::Object => &["object"],
+            Type::Array => &["array"],
+            Type::String => &["string"],
+            Type::Integer => &["integer"],
+            Type::Number => &["number"],
+            Type::Boolean => &["boolean"],
+            Type::IntOrString => &["integer", "string"],
+        };
+        let found = match value {
+            Value::Number(number) if whole(number).is_some() => "integer",
+            Value::Number(_) => "number",
+            other => type_name(other),
+        };
+        let nearly =
+            |value: &Value| value.as_f64().is_some_and(|number| number.abs() <= SAFE && is_integer(number));
+        if types.contains(&found)
+            || (found == "integer" && types.contains(&"number"))
+            || (found == "number" && types.contains(&"integer") && nearly(value))
+        {
+            return None;
+        }
+        let format = match found {
+            "null" | "string" | "array" => None,
+            _ => self.rules.format.as_deref(),
+        };
+        Some(match format {
+            None => wrong_type_of(path, &types.join(","), found),
+            Some(format) => {
+                let found = match found {
+                    "integer" => "int64",
+                    "number" => "float64",
+                    _ => "",
+                };
+                wrong_type_of(path, format, found)
+            }
+        })
+    }
+
+    /// What is said of a number that the schema's type cannot hold.
+    fn range_error(&self, number: &Number, path: &str) -> Option<FieldError> {
+        let format = self.rules.format.as_deref();
+        let (fits, name) = match (self.kind, format) {
+            (Type::Integer, Some("int32")) => {
+                (whole(number).is_some_and(|number| i32::try_from(number).is_ok()), "integer")
+            }
+            (Type::Integer, _) => (whole(number).is_some(), "integer"),
+            (Type::Number, Some("float")) => {
+                (number.as_f64().is_none_or(|number| number.abs() <= f64::from(f32::MAX)), "number")
+            }
+            _ => (true, ""),
+        };
+        let format =
+            format.map_or_else(|| "(default format)".to_owned(), |format| format!("with format {format}"));
+        let detail = format!("Checked value must be of type {name} {format} in {path}");
+        (!fits).then(|| FieldError::invalid("<nil>", &Value::String(String::new()), &detail))
     }
 
     /// The type that was expected, if the value has another.
@@ -157,22 +229,18 @@ impl Schema {
         }
         match &self.rules.list_type {
             ListType::Atomic => {}
-            ListType::Set => {
-                for (index, item) in items.iter().enumerate() {
-                    if items[..index].contains(item) {
-                        errors.push(FieldError::duplicate(format!("{path}[{index}]"), item));
-                    }
-                }
-            }
+            ListType::Set => errors.extend(duplicates(items, path)),
             ListType::Map(keys) => {
-                let key = |item: &Value| -> Value {
-                    keys.iter().map(|key| (key.clone(), item.get(key).cloned().unwrap_or_default())).collect()
-                };
-                for (index, item) in items.iter().enumerate() {
-                    if items[..index].iter().any(|earlier| key(earlier) == key(item)) {
-                        errors.push(FieldError::duplicate(format!("{path}[{index}]"), &key(item)));
-                    }
+                let other = items.iter().position(|item| !item.is_object() && !item.is_null());
+                if let Some(index) = other {
+                    let detail = "must be an object for an array of list-type map";
+                    errors.push(FieldError::invalid(format!("{path}[{index}]"), &items[index], detail));
+                    return;
                 }
+                let key = |item: &Value| -> Value {
+                    keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone()))).collect()
+                };
+                errors.extend(duplicates(&items.iter().map(key).collect::<Vec<_>>(), path));
             }
         }
     }
@@ -222,7 +290,9 @@ impl Schema {
             let detail = format!("{path} in body should be less than{or_equal} {max}");
             errors.push(FieldError::invalid(path, value, &detail));
         }
-        if let Some(factor) = self.rules.multiple_of.filter(|factor| (number / factor).fract() != 0.0) {
+        let is_multiple =
+            |factor: f64| is_integer(if factor < 1.0 { 1.0 / factor * number } else { number / factor });
+        if let Some(factor) = self.rules.multiple_of.filter(|factor| !is_multiple(*factor)) {
             let detail = format!("{path} in body should be a multiple of {factor}");
             errors.push(FieldError::invalid(path, value, &detail));
         }
@@ -275,9 +345,38 @@ impl Schema {
 
 /// The error of a value that has not the expected type. Names the type that it has, never the value.
 pub(crate) fn wrong_type(path: &str, expected: &str, value: &Value) -> FieldError {
-    let found = type_name(value);
+    wrong_type_of(path, expected, type_name(value))
+}
+
+fn wrong_type_of(path: &str, expected: &str, found: &str) -> FieldError {
     let detail = format!("{path} in body must be of type {expected}: {found:?}");
     FieldError::wrong_type(path, found, &detail)
+}
+
+/// The values that stood in a list before; each is told once.
+fn duplicates(items: &[Value], path: &str) -> Vec<FieldError> {
+    let twice = |(index, item): &(usize, &Value)| {
+        items[..*index].iter().filter(|earlier| earlier == item).take(2).count() == 1
+    };
+    let told = |(index, item)| FieldError::duplicate(format!("{path}[{index}]"), item);
+    items.iter().enumerate().filter(twice).map(told).collect()
+}
+
+/// Beyond this not every whole number is one of 64 bits.
+const SAFE: f64 = 9_007_199_254_740_991.0;
+
+/// A number of 64 bits with a sign, as Go keeps it.
+fn whole(number: &Number) -> Option<i64> {
+    number.as_i64().or_else(|| {
+        let number = number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 9.2e18)?;
+        number.to_string().parse().ok()
+    })
+}
+
+/// Whether a number is whole, but for the error of a computation.
+fn is_integer(number: f64) -> bool {
+    let difference = (number - number.trunc()).abs();
+    difference == 0.0 || (number.trunc() != 0.0 && difference / (number.abs() + number.trunc().abs()) < 1e-9)
 }
 
 fn joined(path: &str, name: &str) -> String {

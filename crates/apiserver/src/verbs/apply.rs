@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result};
 use crate::fields::{self, Conflict, Managers, Mismatch, Operation, Refused, Update, Versions as _};
 use crate::json::{self, Parsed};
 use crate::metadata;
-use crate::request::{FieldValidation, WriteQuery, read_bytes};
+use crate::request::{FieldValidation, WriteQuery, read_bytes, yaml};
 
 type Object = Map<String, Value>;
 
@@ -32,8 +32,8 @@ struct Applied {
     /// In the version of the request; raw secret values are taken out of it.
     object: Object,
     secrets: admission::Withheld,
-    /// What is wrong with the text, which only strict decoding minds.
-    problem: Option<String>,
+    /// What is wrong with the text, which only strict decoding minds; each a line.
+    problems: Vec<String>,
 }
 
 pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
@@ -43,7 +43,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     let applied = context.read_applied(&bytes)?;
     let name = context.name()?.to_owned();
     let warnings: Vec<String> = match query.field_validation {
-        FieldValidation::Warn => applied.problem.iter().cloned().collect(),
+        FieldValidation::Warn => applied.problems.clone(),
         FieldValidation::Strict | FieldValidation::Ignore => Vec::new(),
     };
     for _ in 0..TRIES {
@@ -82,7 +82,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
 
 impl Context {
     fn read_applied(&self, bytes: &[u8]) -> Result<Applied> {
-        let (value, problem) = decode(bytes)?;
+        let (value, problems) = decode(bytes)?;
         let Value::Object(mut object) = value else {
             let found = match value {
                 Value::Null => return Err(Failure::bad_request("invalid object type: /, Kind=")),
@@ -98,7 +98,7 @@ impl Context {
         };
         admission::check_secret_types(self.kind(), &object)?;
         let secrets = admission::withhold(self.kind(), &mut object);
-        Ok(Applied { object, secrets, problem })
+        Ok(Applied { object, secrets, problems })
     }
 
     /// The object with what is applied, and its managers. `live` carries its resourceVersion.
@@ -138,11 +138,11 @@ impl Context {
             follow_last_applied(&mut object, applied);
         }
         applied.secrets.put_back(&mut object);
-        if query.field_validation == FieldValidation::Strict
-            && let Some(problem) = &applied.problem
-        {
+        if query.field_validation == FieldValidation::Strict && !applied.problems.is_empty() {
             return Err(Failure::bad_request(format!(
-                "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {problem}"
+                "error strict decoding YAML: error converting YAML to JSON: {}{}",
+                yaml::ERRORS,
+                applied.problems.join("\n  ")
             )));
         }
         Ok((object, managers))
@@ -189,7 +189,7 @@ impl Context {
         let version = &served.served().api_version;
         let mut object = self.kind().to_version(&object, version).into_owned();
         object.insert("apiVersion".to_owned(), json!(version));
-        let parsed = Parsed { value: Value::Object(object), duplicates: Vec::new() };
+        let parsed = Parsed { value: Value::Object(object), problems: Vec::new() };
         Ok(conform(served, parsed, FieldValidation::Ignore)?.object)
     }
 
@@ -247,17 +247,15 @@ fn follow_last_applied(object: &mut Object, applied: &Applied) {
 }
 
 /// A document from YAML or JSON. A key that stands twice is a problem, and the last of them counts.
-fn decode(bytes: &[u8]) -> Result<(Value, Option<String>)> {
-    let twice = |line: usize, key: &str| format!("line {line}: key {key:?} already set in map");
-    if let Ok(parsed) = json::parse(bytes) {
-        let key = parsed.duplicates.first().and_then(|path| path.rsplit('.').next());
-        return Ok((parsed.value, key.map(|key| twice(1, key))));
+fn decode(bytes: &[u8]) -> Result<(Value, Vec<String>)> {
+    if let Ok(parsed) = json::parse(bytes)
+        && parsed.problems.is_empty()
+    {
+        return Ok((parsed.value, Vec::new()));
     }
     let refuse = |why: &str| Failure::bad_request(format!("error decoding YAML: {why}"));
     let text = std::str::from_utf8(bytes).map_err(|_| refuse("yaml: invalid UTF-8"))?;
-    let value = windlass_api::yaml::parse(text)
-        .map_err(|error| refuse(&format!("error converting YAML to JSON: {error}")))?;
-    Ok((value, None))
+    yaml::parse(text).map_err(|error| refuse(&format!("error converting YAML to JSON: {error}")))
 }
 
 /// What client-side apply recorded.

@@ -88,6 +88,7 @@ impl Context {
             let name = metadata::text(&object, "name").to_owned();
             let mut errors = metadata::validate(kind, &object);
             errors.extend(kind.stored().schema.validate(&object));
+            errors.extend(kind.stored().schema.validate_embedded(&object));
             errors.extend(admission::validate_core(kind, &object, None));
             self.check_rules(None, &object, &mut errors);
             self.fail_on(errors, &name)?;

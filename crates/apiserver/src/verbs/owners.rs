@@ -1,11 +1,13 @@
 //! Who owns the fields of an object after a write.
 
+use std::borrow::Cow;
+
 use http::header;
 use serde_json::{Map, Value, json};
 
 use super::Context;
 use crate::document;
-use crate::fields::{Ignored, Managers, Operation, Update, Writer, is_reset};
+use crate::fields::{Ignored, Managers, Operation, Update, Versions as _, Writer, fits, is_reset};
 use crate::kinds::Builtin;
 use crate::request::{FIELD_MANAGER_MAX, WriteQuery, is_printable};
 
@@ -22,9 +24,23 @@ pub(super) enum Owners {
 pub(super) struct Sent {
     /// The `managedFields` in it.
     pub(super) managers: Option<Value>,
-    /// Whether it has fields that the stored version does not know. A real server then cannot say what that means to
-    /// managers in other versions, and forgets them all.
-    pub(super) lossy: bool,
+    /// All of it, when it has fields that the stored version does not know: they are owned, though not stored. A real
+    /// server then cannot say what that means to managers in other versions, and forgets them all.
+    pub(super) whole: Option<Map<String, Value>>,
+}
+
+impl Sent {
+    /// The object that is written, with what is not stored of it.
+    fn with_the_rest<'a>(&self, written: &'a Map<String, Value>) -> Cow<'a, Map<String, Value>> {
+        let Some(whole) = &self.whole else { return Cow::Borrowed(written) };
+        let mut object = written.clone();
+        for (name, value) in whole.iter().filter(|(name, _)| *name != "metadata") {
+            if let Some(stored) = object.get_mut(name) {
+                stored.clone_from(value);
+            }
+        }
+        Cow::Owned(object)
+    }
 }
 
 impl Context {
@@ -93,10 +109,12 @@ impl Context {
     ) -> Managers {
         let sent = match owners {
             Owners::Known(managers) => return managers.clone(),
-            Owners::Sent(sent) => sent.managers.as_ref().filter(|sent| !is_reset(sent)),
+            Owners::Sent(sent) => sent,
         };
-        let base = sent.and_then(|sent| Managers::decode(sent).ok()).unwrap_or_default();
-        self.update_of(query, Operation::Update).update(&self.nothing(), new, base).unwrap_or_else(|error| {
+        let named = sent.managers.as_ref().filter(|sent| !is_reset(sent));
+        let base = named.and_then(|named| Managers::decode(named).ok()).unwrap_or_default();
+        let new = sent.with_the_rest(new);
+        self.update_of(query, Operation::Update).update(&self.nothing(), &new, base).unwrap_or_else(|error| {
             tracing::debug!(%error, "the owners of an object's fields are not known");
             Managers::default()
         })
@@ -117,6 +135,11 @@ impl Context {
             Owners::Sent(sent) if self.target.status => Sent { managers: None, ..sent },
             Owners::Sent(sent) => sent,
         };
+        let whole = sent.with_the_rest(new);
+        // What a status is sent with is not stored and may be anything, but a real server has to read it.
+        if self.target.status && !self.is_readable(&whole) {
+            return Managers::default();
+        }
         let base = match sent.managers {
             Some(sent) if is_reset(&sent) => Managers::default(),
             Some(sent) => match Managers::decode(&sent) {
@@ -129,13 +152,17 @@ impl Context {
         if base.is_empty() {
             return base;
         }
-        if sent.lossy && !base.all_in(&self.target.served.served().api_version) {
-            return Managers::default();
-        }
-        self.update_of(query, Operation::Update).update(old, new, base).unwrap_or_else(|error| {
+        self.update_of(query, Operation::Update).update(old, &whole, base).unwrap_or_else(|error| {
             tracing::debug!(%error, "the owners of an object's fields are not known");
             Managers::default()
         })
+    }
+
+    /// Whether the values of an object are of the types that its shape in the request's version has.
+    fn is_readable(&self, object: &Map<String, Value>) -> bool {
+        let version = &self.target.served.served().api_version;
+        let kind = self.kind();
+        kind.shape(version).is_some_and(|shape| fits(shape, &kind.to_version(object, version)))
     }
 }
 

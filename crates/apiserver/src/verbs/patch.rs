@@ -14,6 +14,7 @@ use super::render::write_whole;
 use super::update::{check_place, check_version};
 use super::write::{Conformed, conform};
 use crate::failure::{Failure, FieldError, Result};
+use crate::fields;
 use crate::json::{self, Parsed};
 use crate::metadata;
 use crate::request::{BODY_LIMIT, FieldValidation, WriteQuery, check_type, read_bytes, syntax_error};
@@ -45,7 +46,8 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     context.accept()?;
     let query = WriteQuery::parse(&context.query, "PatchOptions")?;
     let bytes = read_bytes(body).await?;
-    let Read { patch, duplicates, unknown } = read(&context, &bytes)?;
+    let Read { patch, twice, unknown } = read(&context, &bytes)?;
+    let quoted = || patch.shown(&bytes);
     let name = context.name()?.to_owned();
     for _ in 0..TRIES {
         let Some(current) = context.find(&name).await? else {
@@ -54,17 +56,23 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let old = context.inner.load(context.kind(), &current)?;
         let mut document = served_document(&context, &current.value, current.revision)?;
         patch.apply(&mut document)?;
-        check_kind(&context, &document, &name)
-            .map_err(|failure| unreadable_result(failure, &bytes, &context))?;
-        let parsed = Parsed { value: document, duplicates: duplicates.clone() };
+        check_kind(&context, &document, &name).map_err(|failure| {
+            let problems = problems_elsewhere(&context, &document, query.field_validation);
+            if query.field_validation == FieldValidation::Strict && !problems.is_empty() {
+                return strict_failure(&quoted, &context, &problems);
+            }
+            unreadable_result(failure.warned(&problems), &quoted, &context, None)
+        })?;
+        let typed = matches!(patch, PatchKind::Strategic(_)).then(|| document.clone());
+        let parsed = Parsed { value: document, problems: twice.clone() };
         let Conformed { mut object, mut problems, sent } =
             conform(&context.target.served, parsed, query.field_validation)
-                .map_err(|failure| unreadable_result(failure, &bytes, &context))?;
+                .map_err(|failure| unreadable_result(failure, &quoted, &context, typed.as_ref()))?;
         if query.field_validation != FieldValidation::Ignore {
             problems.splice(0..0, unknown.iter().cloned());
         }
         if query.field_validation == FieldValidation::Strict && !problems.is_empty() {
-            return Err(strict_failure(&bytes, &context, &problems));
+            return Err(strict_failure(&quoted, &context, &problems));
         }
         check_place(&context, &mut object, &name).map_err(|failure| failure.warned(&problems))?;
         problems.extend(metadata::dedup_owners(&mut object, true));
@@ -124,8 +132,8 @@ fn served_document(context: &Context, value: &bytes::Bytes, revision: u64) -> Re
 /// A patch, and what is to be said of its text.
 struct Read {
     patch: PatchKind,
-    /// Paths of fields that stand there twice.
-    duplicates: Vec<String>,
+    /// What is to be said of fields that stand there twice.
+    twice: Vec<String>,
     /// What is wrong with the operations of a JSON patch but does not keep them from being applied.
     unknown: Vec<String>,
 }
@@ -147,17 +155,15 @@ fn read(context: &Context, bytes: &[u8]) -> Result<Read> {
             if patch.0.len() > MAX_OPERATIONS {
                 return Err(Failure::too_large(MAX_OPERATIONS));
             }
-            Ok(Read { patch: PatchKind::Json(patch), duplicates: Vec::new(), unknown })
+            Ok(Read { patch: PatchKind::Json(patch), twice: Vec::new(), unknown })
         }
         MERGE => {
-            let parsed = document(bytes)?;
-            let Parsed { value, duplicates } = parsed;
-            Ok(Read { patch: PatchKind::Merge(value), duplicates, unknown: Vec::new() })
+            let Parsed { value, problems } = document(bytes)?;
+            Ok(Read { patch: PatchKind::Merge(value), twice: problems, unknown: Vec::new() })
         }
         STRATEGIC if core => {
-            let parsed = document(bytes)?;
-            let Parsed { value, duplicates } = parsed;
-            Ok(Read { patch: PatchKind::Strategic(value), duplicates, unknown: Vec::new() })
+            let Parsed { value, problems } = document(bytes)?;
+            Ok(Read { patch: PatchKind::Strategic(value), twice: problems, unknown: Vec::new() })
         }
         APPLY_CBOR if core => Err(Failure::unsupported_media_type(&[JSON, MERGE, STRATEGIC, APPLY])),
         _ if core => Err(Failure::unsupported_patch()),
@@ -206,6 +212,14 @@ impl PatchKind {
             Self::Strategic(patch) => strategic::merge(document, patch).map_err(Failure::bad_request)?,
         }
         Ok(())
+    }
+
+    /// The patch as errors quote it: one that Go has as a map is shown as such.
+    fn shown(&self, bytes: &[u8]) -> String {
+        match self {
+            Self::Strategic(patch) => fields::go(patch),
+            Self::Json(_) | Self::Merge(_) => String::from_utf8_lossy(bytes).into_owned(),
+        }
     }
 
     /// Whether the patch says which version it is for.
@@ -259,26 +273,45 @@ fn apply_operations(document: &mut Value, patch: &json_patch::Patch) -> Result<(
     Ok(())
 }
 
-fn strict_failure(bytes: &[u8], context: &Context, problems: &[String]) -> Failure {
-    bad_result(bytes, context, &format!("strict decoding error: {}", problems.join(", ")))
+/// What strict decoding finds in an object that a patch has made one of another version: fields that it does not know.
+fn problems_elsewhere(context: &Context, document: &Value, validation: FieldValidation) -> Vec<String> {
+    let kind = context.kind();
+    let (Value::Object(object), None) = (document, kind.builtin) else { return Vec::new() };
+    let api_version = document["apiVersion"].as_str().unwrap_or_default();
+    if validation == FieldValidation::Ignore || document["kind"] != kind.kind.as_str() {
+        return Vec::new();
+    }
+    let Some(version) = kind.versions.iter().find(|version| version.api_version == api_version) else {
+        return Vec::new();
+    };
+    let mut unknown = Vec::new();
+    version.schema.prune(&mut object.clone(), &mut unknown);
+    unknown.sort();
+    unknown.into_iter().map(|field| format!("unknown field {field:?}")).collect()
+}
+
+fn strict_failure(quoted: &dyn Fn() -> String, context: &Context, problems: &[String]) -> Failure {
+    bad_result(quoted, context, &format!("strict decoding error: {}", problems.join(", ")))
 }
 
 /// A result of a patch that is no object of its kind is the patch's fault.
-fn unreadable_result(failure: Failure, bytes: &[u8], context: &Context) -> Failure {
-    match failure.decoding_problem() {
-        Some(problem) => bad_result(bytes, context, problem),
-        None => failure,
-    }
+///
+/// `typed` is the result of a strategic patch, of which it is said in other words.
+fn unreadable_result(
+    failure: Failure,
+    quoted: &dyn Fn() -> String,
+    context: &Context,
+    typed: Option<&Value>,
+) -> Failure {
+    let Some(problem) = failure.decoding_problem() else { return failure };
+    let schema = &context.target.served.served().schema;
+    let typed = typed.and_then(Value::as_object).and_then(|object| schema.restore(object));
+    bad_result(quoted, context, typed.as_deref().unwrap_or(problem))
 }
 
 /// Quotes the patch, where a real server quotes all of the object; of kinds that may hold secrets, nothing.
-fn bad_result(bytes: &[u8], context: &Context, detail: &str) -> Failure {
-    let kind = context.kind();
-    let shown = if kind.sealed() || kind.stored().schema.has_property("secure") {
-        "[redacted]".into()
-    } else {
-        String::from_utf8_lossy(bytes)
-    };
-    let error = FieldError::invalid("patch", &Value::String(shown.into_owned()), detail);
+fn bad_result(quoted: &dyn Fn() -> String, context: &Context, detail: &str) -> Failure {
+    let shown = if context.kind().may_hold_secrets() { "[redacted]".to_owned() } else { quoted() };
+    let error = FieldError::invalid("patch", &shown.into(), detail);
     Failure::invalid("", "", "", vec![error])
 }

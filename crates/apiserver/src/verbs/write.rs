@@ -49,14 +49,20 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
         decode_typed(served, &mut object)?;
     }
     version.schema.drop_nulls(&mut object);
+    let mut in_embedded = Vec::new();
+    if let Err(error) = version.schema.coerce_embedded(&mut object, &mut in_embedded) {
+        return Err(undecodable(served, &error.to_string()));
+    }
     version.schema.apply_defaults(&mut object);
     version.rename_back(&mut object);
-    let mut lost = Vec::new();
+    let mut whole = None;
     if version.prunes {
         // What is stored is of the stored version, whose defaults every read would fill in.
         let stored = &kind.stored().schema;
+        let (before, mut lost) = (object.clone(), Vec::new());
         stored.prune(&mut object, &mut lost);
         stored.apply_defaults(&mut object);
+        whole = (!lost.is_empty()).then_some(before);
     }
     if let Some(builtin) = kind.builtin {
         admission::default_core(builtin, &mut object);
@@ -66,22 +72,28 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
     let mut problems = Vec::new();
     if validation != FieldValidation::Ignore {
         unknown.sort();
-        problems.extend(parsed.duplicates.iter().map(|field| format!("duplicate field {field:?}")));
+        in_embedded.sort();
+        unknown.append(&mut in_embedded);
+        problems.extend(parsed.problems);
         problems.extend(unknown.iter().map(|field| format!("unknown field {field:?}")));
     }
-    Ok(Conformed { object, problems, sent: Sent { managers, lossy: !lost.is_empty() } })
+    Ok(Conformed { object, problems, sent: Sent { managers, whole } })
 }
 
 /// Core kinds are typed on a real server: a value of the wrong type is a 400 where a custom kind has a 422.
 fn decode_typed(served: &ServedKind, object: &mut Map<String, Value>) -> Result<()> {
-    let (kind, version) = (&served.kind.kind, served.served());
-    match version.schema.decode(kind, object) {
+    match served.served().schema.decode(&served.kind.kind, object) {
         None => Ok(()),
-        Some(problem) => Err(Failure::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {kind}: {problem}",
-            version.version
-        ))),
+        Some(problem) => Err(undecodable(served, &problem)),
     }
+}
+
+fn undecodable(served: &ServedKind, problem: &str) -> Failure {
+    let kind = &served.kind.kind;
+    Failure::bad_request(format!(
+        "{kind} in version {:?} cannot be handled as a {kind}: {problem}",
+        served.served().version
+    ))
 }
 
 /// Strict validation refuses what the others warn about.
@@ -189,6 +201,8 @@ impl Context {
         let before = self.inner.plain(kind, &current.value)?;
         let owners_before = stored_owners(&before);
         let mut owners = owners;
+        // What is not stored is a change that a real server counts.
+        let lost = !self.target.status && matches!(&owners, Owners::Sent(sent) if sent.whole.is_some());
         if self.target.status {
             owners = Owners::Known(self.owners_of_changed(old, &new, &owners_before, owners, query));
             new = status_of(old, &new);
@@ -203,7 +217,7 @@ impl Context {
             self.admit(Some(old), &mut new)?;
         }
         let with_status = !separate_status;
-        if kind.has_generation() && metadata::desired_state_differs(old, &new, with_status) {
+        if kind.has_generation() && (lost || metadata::desired_state_differs(old, &new, with_status)) {
             metadata::bump_generation(&mut new);
         }
         // A real server looks twice: at any object, and at one of this kind.
@@ -213,7 +227,12 @@ impl Context {
         // What was wrong before and did not change is let through; core kinds have rules of their own.
         let schema = &kind.stored().schema;
         errors.extend(match kind.builtin {
-            None => schema.validate_change(old, &new),
+            None if self.target.status => schema.validate_status(old, &new),
+            None => {
+                let mut errors = schema.validate_change(old, &new);
+                errors.extend(schema.validate_embedded(&new));
+                errors
+            }
             Some(_) => schema.validate(&new),
         });
         errors.extend(admission::validate_core(kind, &new, Some(old)));

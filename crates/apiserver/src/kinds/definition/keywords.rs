@@ -69,7 +69,7 @@ const FORMATS: [&str; 24] = [
 ];
 
 /// Whether a real server knows this format for values of this type.
-pub(super) fn known_format(kind: &str, format: &str) -> bool {
+pub(crate) fn known_format(kind: &str, format: &str) -> bool {
     match kind {
         "" | "string" => {
             FORMATS.contains(&format.replace('-', "").as_str())

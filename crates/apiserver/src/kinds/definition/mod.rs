@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::keywords::known_format;
 pub(crate) use self::validate::validate;
 use crate::failure::{Failure, Result};
 use crate::schema::push_index;

@@ -1,0 +1,157 @@
+//! YAML as Go reads it: a key may stand twice, the last one counts, and strict decoding is told of it.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::Spanned;
+use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
+use windlass_api::yaml::Error;
+
+/// How a list of keys begins that stand twice; each of them is a line of its own.
+pub(crate) const ERRORS: &str = "yaml: unmarshal errors:\n  ";
+
+/// Bounds of a document that has keys twice; others have those of `windlass_api::yaml`.
+const MAX_NODES: usize = 1_000_000;
+const MAX_DEPTH: usize = 128;
+const MAX_REPEATED: usize = 100_000;
+
+/// A document, and what is to be said of each key that stands twice.
+pub(crate) fn parse(text: &str) -> Result<(Value, Vec<String>), Error> {
+    windlass_api::yaml::parse(text).map(|value| (value, Vec::new())).or_else(|error| {
+        // Whatever else is wrong with the text was not said yet if the first thing was a key.
+        if !error.to_string().contains("duplicate mapping key") {
+            return Err(error);
+        }
+        lenient(text).ok_or(error)
+    })
+}
+
+fn lenient(text: &str) -> Option<(Value, Vec<String>)> {
+    let options = serde_saphyr::options! {
+        duplicate_keys: DuplicateKeyPolicy::LastWins,
+        legacy_octal_numbers: true,
+        strict_booleans: false,
+        non_finite_float_policy: NonFiniteFloatPolicy::Reject,
+        with_snippet: false,
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: MAX_REPEATED,
+        },
+        budget: serde_saphyr::budget! {
+            max_nodes: MAX_NODES,
+            max_events: 2 * MAX_NODES,
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
+            max_documents: 2,
+        }
+    };
+    let twice = RefCell::new(Vec::new());
+    let read = |reader: serde_saphyr::Deserializer<'_, '_>| Seed { twice: &twice }.deserialize(reader);
+    let value = serde_saphyr::with_deserializer_from_str_with_options(text, options, read).ok()?;
+    Some((value, twice.into_inner()))
+}
+
+#[derive(Clone, Copy)]
+struct Seed<'a> {
+    twice: &'a RefCell<Vec<String>>,
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any valid YAML value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.deserialize(deserializer)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(self)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = map.next_key::<Spanned<String>>()? {
+            let value = map.next_value_seed(self)?;
+            let (line, key) = (key.referenced.line(), key.value);
+            if object.contains_key(&key) {
+                self.twice.borrow_mut().push(format!("line {line}: key {key:?} already set in map"));
+            }
+            if object.len() >= MAX_NODES {
+                return Err(A::Error::custom("too many keys"));
+            }
+            object.insert(key, value);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_last_of_two_keys_counts_and_each_is_told_with_its_line() {
+        let (value, twice) = parse("a: 1\nb:\n  c: x\n  c: z\na: 2\nd: {e: [1, true], e: null}\n").unwrap();
+        assert_eq!(value, json!({ "a": 2, "b": { "c": "z" }, "d": { "e": null } }));
+        assert_eq!(
+            twice,
+            [
+                "line 4: key \"c\" already set in map",
+                "line 5: key \"a\" already set in map",
+                "line 6: key \"e\" already set in map"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_none_with_keys_twice_either() {
+        assert!(parse("a: 1\na: [").is_err());
+        assert_eq!(parse("a: 1").unwrap(), (json!({ "a": 1 }), Vec::new()));
+    }
+}
