@@ -6,8 +6,8 @@ use futures::future::join_all;
 use http::Method;
 use tokio::time::timeout;
 use windlass_commit_tracker::changes::Problem;
-use windlass_commit_tracker::ledger::{CommitCounts, LedgerError, Outcome, Record, Refusal, Stuck};
 use windlass_commit_tracker::histogram::Histogram;
+use windlass_commit_tracker::ledger::{CommitCounts, LedgerError, Outcome, Record, Refusal, Stuck};
 use windlass_commit_tracker::{Instrument, SourceKind};
 
 use super::line::Fate;
