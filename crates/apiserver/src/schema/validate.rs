@@ -79,7 +79,7 @@ impl Schema {
                     self.check_number(value, number, path, errors);
                 }
             }
-            _ => {}
+            Value::Bool(_) => {}
         }
         self.check_combinations(value, path, errors);
     }
