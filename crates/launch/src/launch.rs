@@ -5,17 +5,21 @@
     reason = "before logs are set up, and for what was asked for"
 )]
 
+use std::future::poll_fn;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use windlass_runtime::{BoxError, Registry, signals};
 use windlass_settings::{SettingError, Settings, Sources};
 use windlass_telemetry::{
-    Collector, ErrorChain, LogFormat, LogOutput, Metrics, Telemetry, TelemetryError, TelemetryOptions,
+    Collector, ComponentHandle, ErrorChain, LogFormat, LogOutput, Metrics, Telemetry, TelemetryError,
+    TelemetryOptions,
 };
 
 use crate::args::Start;
@@ -116,9 +120,10 @@ impl Launch {
             // First of all: from here on a signal ends it in order.
             let stop = signals()?;
             let context = Arc::new(Context { spans, ..connect(settings, needs, metrics).await? });
+            let starting = context.health.component(name.as_str());
             (needs.listeners)(&context.settings).serve(&context).await?;
             tracing::info!(operator = name, version = env!("CARGO_PKG_VERSION"), "starting");
-            context.supervisor.spawn(name, operator.run(Arc::clone(&context)));
+            context.supervisor.spawn(name, begun(operator.run(Arc::clone(&context)), starting));
             context.supervisor.run(stop, &context.health, GRACE).await.map_err(BoxError::from)
         });
         let code = match ended {
@@ -161,6 +166,18 @@ impl Launch {
                 self.registry.names().join(", ")
             )),
         }
+    }
+}
+
+/// Runs an operator, which is `starting` until its first step: what it consists of says there that it is not ready yet,
+/// and until then nothing would.
+async fn begun<T>(run: impl Future<Output = T>, starting: ComponentHandle) -> T {
+    let mut run = pin!(run);
+    let first = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await;
+    drop(starting);
+    match first {
+        Poll::Ready(ended) => ended,
+        Poll::Pending => run.await,
     }
 }
 

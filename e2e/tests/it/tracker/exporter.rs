@@ -115,7 +115,7 @@ async fn commits_of_an_artifact_are_those_of_its_exporter_skipped_artifacts_incl
 }
 
 #[tokio::test]
-async fn commits_of_a_repository_at_github_are_those_that_its_exporter_wrote_down() {
+async fn the_readmes_start_line_with_a_github_token_counts_what_the_exporter_wrote_down() {
     let Some(scene) = FluxScene::shared().await.unwrap() else { return };
     let github = StandIn::start().await.unwrap();
     let token = windlass_e2e::secret("a-token-of-github");
@@ -128,14 +128,21 @@ async fn commits_of_a_repository_at_github_are_those_that_its_exporter_wrote_dow
         (format!("main@sha1:{}", manifests.push("export", exported, &files)), merged)
     };
     let source = scene.source(Kind::GitRepository, "fleet", &github.url_of(&manifests)).await.unwrap();
-    let fleet = scene.kustomization("fleet", &source, json!({})).await.unwrap();
+    let namespace = scene.namespace.name();
+    let fleet =
+        scene.kustomization(&format!("kube-manifests-{namespace}"), &source, json!({})).await.unwrap();
     let nothing = BTreeMap::new();
     let (first, _) = push(&[("before", 9000)]);
     apply(&scene, &source, &fleet, &first, &nothing).await;
-    let environment =
-        [("GITHUB_TOKEN", "a-token-of-github"), ("GF_COMMIT_TRACKER_GITHUB_API_URL", github.api())];
-    let tracker =
-        scene.start_tracker("http://127.0.0.1:1", &["--exporter-info=github"], &environment).await.unwrap();
+    // The start line of the original's README: `docker run -e GITHUB_TOKEN … --log-level=debug`, in a pod.
+    let environment = [
+        ("GITHUB_TOKEN", "a-token-of-github"),
+        ("RUNTIME_NAMESPACE", namespace),
+        ("GF_COMMIT_TRACKER_GITHUB_API_URL", github.api()),
+    ];
+    let (folder, kubeconfig) = (scene.folder.path(), &scene.tracker.kubeconfig);
+    let tracker = Tracker::spawn(folder, kubeconfig, &["--log-level=debug"], &environment).unwrap();
+    tracker.ready().await.unwrap();
 
     let (second, merged) = push(&[("one", 50), ("two", 40)]);
     let (published, seen) = apply(&scene, &source, &fleet, &second, &nothing).await;

@@ -28,7 +28,8 @@ const IDLE: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_mins(5);
 
 pub(crate) async fn measure(table: &mut Table) -> Result<()> {
-    let options = Options { durable: true, compacts: true, ..Options::default() };
+    // etcd does not wait for the disk: the client that writes statuses is to be fast, and is not what is measured.
+    let options = Options { compacts: true, ..Options::default() };
     let Some(cluster) = Box::pin(Cluster::own_with(options)).await? else { return Ok(()) };
     cluster.establish_flux().await?;
     let namespace = cluster.namespace("bench").await?;
@@ -120,13 +121,14 @@ impl Bench {
             }
         }
         let took = started.elapsed();
-        let note = format!(
-            "the statuses were written in {:.2} s; {:.2} s of processor",
-            written.as_secs_f64(),
-            processor(tracker)? - used
-        );
+        let note = format!("{:.2} s of processor", processor(tracker)? - used);
+        let figure = format!("tracker: {what}: until the statuses are written");
+        table.add(Row::new(figure, Target::None, Unit::Millis, Samples::millis([written])));
+        let figure = format!("tracker: {what}: from the last status to the last commit told");
+        let after = Samples::millis([took.saturating_sub(written)]);
+        table.add(Row::new(figure, Target::AtMost(5000.0), Unit::Millis, after).note(note));
         let figure = format!("tracker: {what}: from the first status to the last commit told");
-        table.add(Row::new(figure, Target::AtMost(5000.0), Unit::Millis, Samples::millis([took])).note(note));
+        table.add(Row::new(figure, Target::None, Unit::Millis, Samples::millis([took])));
         settled(tracker).await?;
         let requests = self.fleet.remote.requests() - asked;
         let share = Samples::one(requests as f64 / distinct as f64);
