@@ -1,11 +1,11 @@
 //! The engine: from what Kustomizations and sources say to what the ledger holds.
 //!
-//! A look at a Kustomization ([`look`]) compares what it applied with what is accounted for ([`plan`], pure), asks which
+//! A look at a Kustomization (`look.rs`) compares what it applied with what is accounted for (`plan.rs`, pure), asks which
 //! commits came with each revision that is not, measures, records, and tells what it recorded. A look is made when the
 //! Kustomization or its source changed, and again after a back-off when something failed that may mend itself. Looks at
 //! different Kustomizations go side by side, those at one never do.
 //!
-//! All of it happens within a term as leader ([`lead`]). What is kept here besides is worth nothing to anybody else.
+//! All of it happens within a term as leader (`lead.rs`). What is kept here besides is worth nothing to anybody else.
 
 mod lead;
 mod look;
