@@ -31,7 +31,7 @@ pub struct Error {
 /// Refuses duplicate keys, more than one document, numbers that JSON cannot hold, and documents that are
 /// deeper or larger than a manifest has any reason to be, aliases expanded.
 pub fn parse(text: &str) -> Result<Value, Error> {
-    serde_saphyr::from_str_with_options(text, options())
+    serde_saphyr::from_str_with_options(text, options(DuplicateKeyPolicy::Error))
         .map_err(|error| Error { message: first_line(&error) })
 }
 
@@ -41,9 +41,10 @@ pub fn to_string<T: Serialize>(value: &T) -> Result<String, Error> {
     serde_saphyr::to_string_with_options(value, options).map_err(|error| Error { message: error.to_string() })
 }
 
-fn options() -> Options {
+/// How documents are read, and the bounds that they are held to.
+pub fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
     serde_saphyr::options! {
-        duplicate_keys: DuplicateKeyPolicy::Error,
+        duplicate_keys: duplicate_keys,
         legacy_octal_numbers: true,
         strict_booleans: false,
         non_finite_float_policy: NonFiniteFloatPolicy::Reject,

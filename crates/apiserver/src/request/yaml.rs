@@ -3,19 +3,14 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
-use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
+use serde_saphyr::options::DuplicateKeyPolicy;
 use windlass_api::yaml::Error;
 
 /// How a list of keys begins that stand twice; each of them is a line of its own.
 pub(crate) const ERRORS: &str = "yaml: unmarshal errors:\n  ";
-
-/// Bounds of a document that has keys twice; others have those of `windlass_api::yaml`.
-const MAX_NODES: usize = 1_000_000;
-const MAX_DEPTH: usize = 128;
-const MAX_REPEATED: usize = 100_000;
 
 /// A document, and what is to be said of each key that stands twice.
 pub(crate) fn parse(text: &str) -> Result<(Value, Vec<String>), Error> {
@@ -29,23 +24,7 @@ pub(crate) fn parse(text: &str) -> Result<(Value, Vec<String>), Error> {
 }
 
 fn lenient(text: &str) -> Option<(Value, Vec<String>)> {
-    let options = serde_saphyr::options! {
-        duplicate_keys: DuplicateKeyPolicy::LastWins,
-        legacy_octal_numbers: true,
-        strict_booleans: false,
-        non_finite_float_policy: NonFiniteFloatPolicy::Reject,
-        with_snippet: false,
-        alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: MAX_REPEATED,
-        },
-        budget: serde_saphyr::budget! {
-            max_nodes: MAX_NODES,
-            max_events: 2 * MAX_NODES,
-            max_depth: MAX_DEPTH,
-            flow_nesting_limit: MAX_DEPTH,
-            max_documents: 2,
-        }
-    };
+    let options = windlass_api::yaml::options(DuplicateKeyPolicy::LastWins);
     let twice = RefCell::new(Vec::new());
     let read = |reader: serde_saphyr::Deserializer<'_, '_>| Seed { twice: &twice }.deserialize(reader);
     let value = serde_saphyr::with_deserializer_from_str_with_options(text, options, read).ok()?;
@@ -120,9 +99,6 @@ impl<'de> Visitor<'de> for Seed<'_> {
             if object.contains_key(&key) {
                 self.twice.borrow_mut().push(format!("line {line}: key {key:?} already set in map"));
             }
-            if object.len() >= MAX_NODES {
-                return Err(A::Error::custom("too many keys"));
-            }
             object.insert(key, value);
         }
         Ok(Value::Object(object))
@@ -153,5 +129,12 @@ mod tests {
     fn what_is_no_yaml_is_none_with_keys_twice_either() {
         assert!(parse("a: 1\na: [").is_err());
         assert_eq!(parse("a: 1").unwrap(), (json!({ "a": 1 }), Vec::new()));
+    }
+
+    #[test]
+    fn aliases_that_grow_are_refused_with_keys_twice_as_well() {
+        let long = "x".repeat(1 << 20);
+        let repeated = vec!["*a"; 1_000].join(", ");
+        assert!(parse(&format!("k: 1\nk: 2\na: &a {long}\nb: [{repeated}]\n")).is_err());
     }
 }
