@@ -71,8 +71,6 @@ pub struct Standing {
     pub steps: Vec<Step>,
     /// The revision that it applied last.
     pub applied: Option<Revision>,
-    /// The revision of the origin that `applied` was built from.
-    pub applied_origin: Option<String>,
     /// The revision that it fetched last.
     pub attempted: Option<Revision>,
     /// Why its last run failed.
@@ -115,7 +113,6 @@ pub fn standing(kustomization: &Kustomization, source: Option<&SourceFacts>) -> 
         source: source_of(kustomization),
         steps: steps::steps(kustomization, source),
         applied: revision(status.last_applied_revision.as_deref()),
-        applied_origin: status.last_applied_origin_revision.as_deref().map(str::to_owned),
         attempted: revision(status.last_attempted_revision.as_deref()),
         failing: failing.map(|ready| format!("{}: {}", ready.reason, ready.message)),
         suspended: kustomization.spec.suspend,

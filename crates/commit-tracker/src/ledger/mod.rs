@@ -150,17 +150,6 @@ impl Ledger {
         }
     }
 
-    /// Shows every UID with what is remembered of it, in no order.
-    pub fn for_each(&self, mut see: impl FnMut(&str, &Entry)) {
-        for shard in &self.inner.shards {
-            // Not under the lock: what sees an entry may take its time.
-            let entries = shard.lock().entries();
-            for (uid, entry) in &entries {
-                see(uid, entry);
-            }
-        }
-    }
-
     /// Every UID with what is remembered of it now, in no order. Shared, not copied: it stays as it is while others record.
     pub fn entries(&self) -> Vec<(Box<str>, Arc<Entry>)> {
         self.inner.shards.iter().flat_map(|shard| shard.lock().entries()).collect()

@@ -58,7 +58,6 @@ impl Fixture {
             source: Some(key),
             applied: Some(step.revision.clone()),
             steps: vec![step],
-            applied_origin: None,
             attempted: None,
             failing: None,
             suspended: false,

@@ -124,7 +124,7 @@ pub(crate) struct Work {
     pub(super) ledger: Ledger,
     pub(super) unapplied: Arc<Unapplied>,
     pub(super) told: Told,
-    pub(super) stuck: super::look::Stucks,
+    pub(super) stuck: super::stuck::Stucks,
 }
 
 impl Tracker {
@@ -217,7 +217,7 @@ impl Tracker {
             ledger: ledger.clone(),
             unapplied,
             told: Told::default(),
-            stuck: super::look::Stucks::default(),
+            stuck: super::stuck::Stucks::default(),
         });
         let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
         // First the queue, then what is known already: nothing can fall between the two.
@@ -263,11 +263,11 @@ impl Work {
         kustomizations.synced().await;
         let known: std::collections::HashSet<String> =
             kustomizations.list().iter().filter_map(|kustomization| kustomization.uid()).collect();
-        self.ledger.for_each(|uid, entry| {
-            if !known.contains(uid) {
+        for (uid, entry) in self.ledger.entries() {
+            if !known.contains(&*uid) {
                 let key = ObjectKey::new(&*entry.namespace, &*entry.name);
-                self.tracker.current.add(Task::Forget(key, uid.to_owned()));
+                self.tracker.current.add(Task::Forget(key, uid.into()));
             }
-        });
+        }
     }
 }

@@ -1,19 +1,18 @@
 //! One look at one Kustomization.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::Timestamp;
 use kube::{Api, ResourceExt as _};
-use tokio::time::Instant;
 use windlass_runtime::{Action, ObjectKey, deadline};
 use windlass_telemetry::ErrorChain;
 
 use super::lead::{Task, Work};
 use super::plan::plan;
 use super::sources::{Known, Version};
+use super::stuck::MISSING;
 use crate::changes::{Changes, ChangesError, NoAnswer, Problem, Question};
 use crate::facts::{source_of, standing};
 use crate::ledger::{Accounted, CommitCounts, Entry, LastApplied, LedgerError, Outcome, Record, Stuck};
@@ -21,9 +20,6 @@ use crate::measure::{FIRST_COMMIT, Measured, measure};
 use crate::objects::Kustomization;
 use crate::tell::{Failure, Measurement, Worked};
 use crate::{Revision, SourceFacts, SourceKey, Standing, Step};
-
-/// How long a source may be missing before its Kustomization is told of as one without: the two are watched apart.
-const MISSING: Duration = Duration::from_secs(10);
 
 /// How long one request may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -38,23 +34,6 @@ const AHEAD: Duration = Duration::from_hours(1);
 /// Where Flux copies the revision of an artifact's origin from.
 const ORIGIN: &str = "org.opencontainers.image.revision";
 
-/// What was tried in vain of each Kustomization, so that it is tried again when something changed and not before.
-#[derive(Debug, Default)]
-pub(crate) struct Stucks {
-    tried: Mutex<HashMap<Box<str>, Tried>>,
-    missing: Mutex<HashMap<Box<str>, Instant>>,
-}
-
-/// Everything that somebody may change to make a question work, and the revisions that did not work so.
-#[derive(Clone, Debug)]
-struct Tried {
-    generation: Option<i64>,
-    source: Option<Version>,
-    /// The newest revision that was applied: with another one, those before get one more chance.
-    newest: Option<Revision>,
-    revisions: Vec<Revision>,
-}
-
 /// Why a look did not come to its end.
 enum Unfinished {
     /// Look again after this time.
@@ -64,11 +43,11 @@ enum Unfinished {
 }
 
 /// A Kustomization with its source, as they are now.
-struct View {
-    kustomization: Arc<Kustomization>,
-    standing: Standing,
+pub(super) struct View {
+    pub(super) kustomization: Arc<Kustomization>,
+    pub(super) standing: Standing,
     source: Option<Box<SourceFacts>>,
-    source_version: Option<Version>,
+    pub(super) source_version: Option<Version>,
 }
 
 impl Work {
@@ -138,7 +117,7 @@ impl Work {
 
     /// Tells what keeps a Kustomization from being measured, once.
     fn remark(&self, view: &View) {
-        let Standing { key, uid, source, suspended, steps, .. } = &view.standing;
+        let Standing { key, uid, source, suspended, steps, attempted, failing, .. } = &view.standing;
         let text = match (source, &view.source) {
             (None, _) => "the Kustomization names no source of a kind that is known, nothing is measured",
             (Some(_), None) => "the Kustomization's source is not there, nothing is measured until it is",
@@ -148,7 +127,8 @@ impl Work {
         };
         if self.told.is_new(uid, text) {
             let source = source.as_ref().map(ToString::to_string);
-            tracing::info!(name = key.name, namespace = key.namespace, source, "{text}");
+            let revision = attempted.as_ref().map(Revision::as_str);
+            tracing::info!(name = key.name, namespace = key.namespace, source, revision, failing, "{text}");
         }
     }
 
@@ -366,62 +346,6 @@ impl Work {
         );
         self.ledger.forget(uid);
         Action::Done
-    }
-}
-
-impl Stucks {
-    /// How long a source that is missing may still be on its way; none when it took too long.
-    fn missing_for(&self, uid: &str) -> Option<Duration> {
-        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = *missing.entry(uid.into()).or_insert_with(Instant::now);
-        MISSING.checked_sub(since.elapsed()).filter(|left| !left.is_zero())
-    }
-
-    fn found(&self, uid: &str) {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
-    }
-
-    fn tried(&self, view: &View, revision: &Revision) {
-        let mut all = self.lock();
-        let tried = all.entry(view.standing.uid.as_str().into()).or_insert_with(|| Tried::of(view));
-        if !tried.is_of(view) {
-            *tried = Tried::of(view);
-        }
-        // What a Kustomization does not remember any more is not asked about again.
-        tried.revisions.retain(|known| view.standing.steps.iter().any(|step| step.revision == *known));
-        tried.revisions.push(revision.clone());
-    }
-
-    fn was_tried(&self, view: &View, revision: &Revision) -> bool {
-        let all = self.lock();
-        let tried = all.get(view.standing.uid.as_str()).filter(|tried| tried.is_of(view));
-        tried.is_some_and(|tried| tried.revisions.contains(revision))
-    }
-
-    fn forget(&self, uid: &str) {
-        self.found(uid);
-        self.lock().remove(uid);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Tried>> {
-        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Tried {
-    fn of(view: &View) -> Self {
-        Self {
-            generation: view.kustomization.metadata.generation,
-            source: view.source_version.clone(),
-            newest: view.standing.applied.clone(),
-            revisions: Vec::new(),
-        }
-    }
-
-    fn is_of(&self, view: &View) -> bool {
-        self.generation == view.kustomization.metadata.generation
-            && self.source == view.source_version
-            && self.newest == view.standing.applied
     }
 }
 

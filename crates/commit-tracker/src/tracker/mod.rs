@@ -12,6 +12,7 @@ mod look;
 mod metrics;
 mod plan;
 mod sources;
+mod stuck;
 mod told;
 mod unapplied;
 

@@ -28,7 +28,6 @@ fn standing(created: i64, steps: Vec<Step>) -> Standing {
         created: Some(at(created)),
         source: None,
         applied: steps.last().map(|step| step.revision.clone()),
-        applied_origin: None,
         attempted: None,
         failing: None,
         suspended: false,
