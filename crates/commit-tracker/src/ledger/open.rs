@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{ListParams, ObjectMeta, PostParams};
@@ -35,9 +36,10 @@ pub(super) async fn open(
             return Ok((head, found.shards));
         }
         // Either it is new, or somebody deleted the head: shards know it too.
-        let head = found
-            .known
-            .unwrap_or_else(|| Head { identity: Uuid::new_v4().to_string(), began: config.clock.now() });
+        let head = found.known.unwrap_or_else(|| Head {
+            identity: Uuid::new_v4().to_string(),
+            began: whole_second(config.clock.now()),
+        });
         let object = config_map(config, config.name.clone(), head.data());
         let what = format!("create ConfigMap {namespace}/{}", config.name);
         let created = deadline(config.call_deadline, what, api.create(&PostParams::default(), &object)).await;
@@ -50,6 +52,11 @@ pub(super) async fn open(
         }
     }
     Err(failed.unwrap_or_else(|| LedgerError::Lost("its head was not found".into())))
+}
+
+/// The time as Git and Flux write it, so that what they say of this very second is not before it.
+fn whole_second(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 /// What the API server has.

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -63,8 +64,8 @@ impl World {
             set("commit_tracker.metrics_address", ""),
             set("commit_tracker.health_address", ""),
             set("operator.allowed_git_origins", &git.origin()),
-            set("operator.leader_election_lease_duration", "2s"),
-            set("operator.leader_election_renew_deadline", "1500ms"),
+            set("operator.leader_election_lease_duration", "6s"),
+            set("operator.leader_election_renew_deadline", "5s"),
             set("operator.leader_election_retry_period", "200ms"),
         ];
         let world = Self { folder, client: server.client_for_tests(), router, settings, git };
@@ -200,6 +201,17 @@ impl World {
 
     pub(crate) fn tracker_that_dies(&self, death: Death) -> Process {
         self.start_with(register, FLUX_COMMIT_TRACKER, death, |_context| {})
+    }
+
+    /// Waits until there is a ledger: what is merged from then on is counted.
+    pub(crate) async fn begun(&self) {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
+        let heads = ListParams::default().labels("windlass.dev/ledger");
+        eventually("the ledger", || async {
+            let found = maps.list(&heads).await.unwrap();
+            if found.items.is_empty() { Err("no ConfigMap of it") } else { Ok(()) }
+        })
+        .await;
     }
 
     /// What is remembered in the cluster of a Kustomization.

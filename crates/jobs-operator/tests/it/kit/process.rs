@@ -15,7 +15,7 @@ use windlass_telemetry::Metrics;
 
 use super::World;
 
-/// When a process dies, counted in its writes.
+/// When a process dies, counted in its writes. Leases do not count: how often they are renewed is a matter of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Death {
     /// Not at all.
@@ -100,7 +100,8 @@ impl Life {
         if self.dead.is_cancelled() {
             return std::future::pending().await;
         }
-        if matches!(request.method().as_str(), "GET" | "HEAD") {
+        let is_lease = request.uri().path().starts_with("/apis/coordination.k8s.io/");
+        if is_lease || matches!(request.method().as_str(), "GET" | "HEAD") {
             return self.dead.run_until_cancelled(next.run(request)).await.unwrap_or_default();
         }
         let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
