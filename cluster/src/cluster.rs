@@ -119,7 +119,7 @@ impl Cluster {
 
     /// Whether the API server says that it is ready.
     pub async fn ready(&self) -> Result<()> {
-        const PATIENCE: Duration = Duration::from_secs(5);
+        const PATIENCE: Duration = Duration::from_secs(30);
         let client = self.admin().await?;
         let asked = client.request_text(http_get("/readyz")?);
         tokio::time::timeout(PATIENCE, asked).await.context("no answer to /readyz")??;

@@ -86,11 +86,14 @@ impl Kubectl {
         Ok(())
     }
 
-    /// Waits until the job with this UID is in history, and answers it.
+    /// Waits until the job with this UID is in history and no longer in the queue, and answers it.
     pub async fn filed(&self, uid: &str) -> Result<Value> {
         let selector = format!("provisioning.grafana.app/original-uid={uid}");
-        eventually("the job is in history", || async {
-            Ok(self.items(&["historicjobs", "-l", &selector]).await?.into_iter().next())
+        eventually("the job is in history, and there alone", || async {
+            let filed = self.items(&["historicjobs", "-l", &selector]).await?.into_iter().next();
+            let Some(filed) = filed else { return Ok(None) };
+            let queue = self.items(&["jobs.provisioning.grafana.app"]).await?;
+            Ok(queue.iter().all(|job| job["metadata"]["uid"] != uid).then_some(filed))
         })
         .await
     }

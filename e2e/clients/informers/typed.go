@@ -240,7 +240,7 @@ func elect(ctx context.Context, config *rest.Config, _ []string) error {
 				Client:     client.CoordinationV1(),
 				LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 			},
-			LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond,
+			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 200 * time.Millisecond,
 			ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(ctx context.Context) {
@@ -250,7 +250,7 @@ func elect(ctx context.Context, config *rest.Config, _ []string) error {
 					leading <- identity
 					<-ctx.Done()
 				},
-				OnStoppedLeading: func() { leaders.Add(-1) },
+				OnStoppedLeading: func() {},
 			},
 		})
 	}
@@ -261,6 +261,7 @@ func elect(ctx context.Context, config *rest.Config, _ []string) error {
 		return fmt.Errorf("%q leads, alone as first is", leader)
 	}
 	go candidate(ctx, "second")
+	leaders.Add(-1) // From here on the second may lead, also before the first is told that it does not.
 	letGo()
 	select {
 	case leader := <-leading:

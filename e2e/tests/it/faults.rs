@@ -6,12 +6,14 @@ use serde_json::{Value, json};
 use windlass_e2e::{Operator, Peers, Remote, Server, dashboard, eventually};
 
 /// Enough files for a pull to be killed in the middle.
-const FILES: usize = 3000;
+const FILES: usize = 1500;
 
 /// A short lease, so that a test need not wait a minute for it to lapse.
-const SHORT_LEASE: [(&str, &str); 3] = [
-    ("GF_OPERATOR_LEASE_EXPIRY", "3s"),
-    ("GF_OPERATOR_LEASE_RENEWAL_INTERVAL", "1s"),
+const SHORT_LEASE: [(&str, &str); 5] = [
+    ("GF_OPERATOR_LEASE_EXPIRY", "10s"),
+    ("GF_OPERATOR_LEASE_RENEWAL_INTERVAL", "3s"),
+    ("GF_OPERATOR_JOB_INTERVAL", "2s"),
+    ("GF_OPERATOR_MAX_ATTEMPTS", "100"),
     ("GF_OPERATOR_MAX_SYNC_WORKERS", "1"),
 ];
 
@@ -70,7 +72,7 @@ async fn a_paused_controller_changes_nothing_after_its_lease_lapsed() {
     let first = Operator::start(&server, "provisioning-jobs", &SHORT_LEASE).await.unwrap();
     server.create_repository("paused", &remote.url()).await.unwrap();
     server.healthy("paused").await.unwrap();
-    let spec = json!({"action": "test", "test": {"duration": "6s", "progressUpdates": 10}});
+    let spec = json!({"action": "test", "test": {"duration": "20s", "progressUpdates": 10}});
     let job = server.post_job("paused", &spec).await.unwrap();
     let uid = job["metadata"]["uid"].as_str().unwrap().to_owned();
     eventually("the job is claimed", || async {

@@ -31,8 +31,8 @@ async fn hostile(manner: Manner) -> String {
                         let head =
                             "HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-result\r\n\r\n";
                         let _ = stream.write_all(head.as_bytes()).await;
-                        let line = format!("003d{} refs/heads/b000\n", "a".repeat(40));
-                        while stream.write_all(line.as_bytes()).await.is_ok() {}
+                        let lines = format!("003d{} refs/heads/b000\n", "a".repeat(40)).repeat(1000);
+                        while stream.write_all(lines.as_bytes()).await.is_ok() {}
                     }
                     Manner::Lying => {
                         let answer = "HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-result\r\n\
@@ -55,7 +55,7 @@ async fn bad_git_servers_make_their_repository_unhealthy_and_hold_up_no_other() 
     let good = Remote::new(vec![("a.json".into(), dashboard("a", "A"))]).await.unwrap();
     let unreachable = format!("http://127.0.0.1:{}", windlass_e2e::free_port().unwrap());
     let bad = [
-        ("silent", hostile(Manner::Silent).await, "ServiceUnavailable", "within 3s"),
+        ("silent", hostile(Manner::Silent).await, "ServiceUnavailable", "within 10s"),
         ("endless", hostile(Manner::Endless).await, "InvalidSpec", "exceeds the limit"),
         ("lying", hostile(Manner::Lying).await, "InvalidSpec", "not a Git repository"),
         ("unreachable", unreachable, "ServiceUnavailable", "failed to reach"),
@@ -63,7 +63,7 @@ async fn bad_git_servers_make_their_repository_unhealthy_and_hold_up_no_other() 
     let mut origins: Vec<String> = bad.iter().map(|(_, origin, ..)| origin.clone()).collect();
     origins.push(good.origin());
     let server = Server::start(&origins).await.unwrap();
-    let timeouts = [("GF_OPERATOR_GIT_TIMEOUT", "3s"), ("GF_OPERATOR_WORKER_COUNT", "8")];
+    let timeouts = [("GF_OPERATOR_GIT_TIMEOUT", "10s"), ("GF_OPERATOR_WORKER_COUNT", "8")];
     let _repo = Operator::start(&server, "provisioning-repo", &timeouts).await.unwrap();
     let _jobs = Operator::start(&server, "provisioning-jobs", &timeouts).await.unwrap();
     for (name, origin, ..) in &bad {

@@ -92,7 +92,7 @@ async fn the_stand_alone_controllers_run_with_the_flags_of_the_original() {
     ];
     let program = Programs::path("repository-controller").unwrap();
     let _repo = Operator::run(&server, &program, &arguments, &[]).await.unwrap();
-    let with_history = [&arguments[..], &["--history-expiration", "2s"]].concat();
+    let with_history = [&arguments[..], &["--history-expiration", "15s"]].concat();
     let program = Programs::path("jobs-controller").unwrap();
     let jobs = Operator::run(&server, &program, &with_history, &[]).await.unwrap();
     server.create_repository("alone", &remote.url()).await.unwrap();

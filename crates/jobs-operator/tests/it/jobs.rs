@@ -23,7 +23,7 @@ async fn with_repository(world: &World) {
     world.create_repository("test6", spec).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_short_job_costs_four_writes() {
     let world = World::new();
     with_repository(&world).await;

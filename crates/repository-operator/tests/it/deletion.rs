@@ -154,7 +154,7 @@ async fn what_cannot_be_deleted_is_named_until_it_can_be() {
 #[tokio::test]
 async fn a_job_whose_worker_vanished_does_not_block_a_deletion_for_ever() {
     let (_git, world) = pulled(None).await;
-    let world = world.set("operator.lease_expiry", "300ms").set("operator.lease_renewal_interval", "100ms");
+    let world = world.set("operator.lease_expiry", "3s").set("operator.lease_renewal_interval", "1s");
     world.fault.hold(|method, path| method == "PATCH" && path.ends_with("/repositories/test6/status"));
     let first = world.start(jobs, PROVISIONING_JOBS);
     let job = world.queue(JobSpec::pull("test6", false)).await;

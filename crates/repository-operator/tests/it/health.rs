@@ -128,7 +128,7 @@ async fn a_server_that_never_answers_makes_the_repository_unhealthy_and_holds_up
         .set("operator.allowed_git_origins", &format!("{}|{silent}", git.origin()))
         .set("operator.worker_count", "2");
     let process = world.start_with(register, PROVISIONING_REPO, crate::kit::Death::Never, |context| {
-        context.check_deadline = Duration::from_millis(500);
+        context.check_deadline = Duration::from_secs(10);
     });
     world
         .create_repository(

@@ -14,8 +14,8 @@ use crate::kit::{Process, World, dashboard, eventually};
 fn elected(world: World) -> World {
     world
         .set("provisioning.leader_election", "true")
-        .set("operator.leader_election_lease_duration", "3s")
-        .set("operator.leader_election_renew_deadline", "2s")
+        .set("operator.leader_election_lease_duration", "15s")
+        .set("operator.leader_election_renew_deadline", "10s")
         .set("operator.leader_election_retry_period", "500ms")
 }
 

@@ -9,8 +9,8 @@ use super::{expect, pulled, titles};
 
 /// A Lease that is taken over soon, but not because a machine is busy for a moment.
 const ELECTION: [(&str, &str); 3] = [
-    ("GF_OPERATOR_LEADER_ELECTION_LEASE_DURATION", "6s"),
-    ("GF_OPERATOR_LEADER_ELECTION_RENEW_DEADLINE", "4s"),
+    ("GF_OPERATOR_LEADER_ELECTION_LEASE_DURATION", "15s"),
+    ("GF_OPERATOR_LEADER_ELECTION_RENEW_DEADLINE", "10s"),
     ("GF_OPERATOR_LEADER_ELECTION_RETRY_PERIOD", "1s"),
 ];
 

@@ -31,6 +31,7 @@ async fn a_private_repository_becomes_custom_resources_and_is_followed() {
 
     let mut wanted = repository("follow", &remote.url());
     wanted["spec"]["sync"]["enabled"] = true.into();
+    wanted["spec"]["sync"]["intervalSeconds"] = 3600.into();
     wanted["secure"] = json!({"token": {"name": "git-token"}});
     scene.create(&wanted).await.unwrap();
     let unhealthy = eventually("the missing Secret is noticed", || async {
@@ -57,6 +58,10 @@ async fn a_private_repository_becomes_custom_resources_and_is_followed() {
     })
     .await
     .unwrap();
+    scene
+        .kubectl(&["wait", "--for=delete", "jobs.provisioning.grafana.app/follow-sync", "--timeout=60s"])
+        .await
+        .unwrap();
     assert_eq!(titles(&scene).await, all);
     assert_eq!(repository["status"]["sync"]["lastRef"].as_str().unwrap().len(), 40);
     let folders = scene.items(&["folders"]).await.unwrap();

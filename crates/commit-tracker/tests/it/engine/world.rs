@@ -216,7 +216,7 @@ impl World {
 
     /// What is remembered in the cluster of a Kustomization.
     pub(crate) async fn entry(&self, uid: &str) -> Option<Arc<Entry>> {
-        let config = LedgerConfig::new(Arc::new(SystemClock));
+        let config = LedgerConfig { call_deadline: PATIENCE, ..LedgerConfig::new(Arc::new(SystemClock)) };
         Ledger::open(self.client.clone(), "default", config).await.unwrap().entry(uid)
     }
 
