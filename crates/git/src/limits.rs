@@ -32,7 +32,8 @@ pub struct Limits {
     /// Bytes of an answer that lists refs or describes the server. 16 MiB.
     pub refs_bytes: u64,
     /// Commits of one transfer of history, and of one repository's history that is remembered; also how far back a
-    /// history is followed. What is beyond makes an answer a truncated one. 20,000.
+    /// history is followed. What is beyond makes an answer a truncated one. A commit counts once more for each parent
+    /// beyond its second. 20,000.
     pub history_commits: u32,
     /// Bytes of one transfer of history, where the server leaves out the files; else `pack_bytes` bounds it. 64 MiB.
     pub history_bytes: u64,

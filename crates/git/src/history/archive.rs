@@ -146,7 +146,7 @@ impl Archive {
         }
         {
             let mut graph = self.graph();
-            if graph.len() > source.shared.config.limits.history_commits as usize {
+            if graph.size() > source.shared.config.limits.history_commits as usize {
                 // What is needed of it comes again, in one request.
                 *graph = Graph::default();
             }
@@ -164,7 +164,7 @@ impl Archive {
         };
         self.fetch_depth(source, call, &asks, reached).await?;
         let graph = self.graph();
-        self.size.store(graph.len(), Ordering::Relaxed);
+        self.size.store(graph.size(), Ordering::Relaxed);
         for ask in asks.iter().filter(|ask| ask.is_open()) {
             let answer = graph.answer(ask.new, &ask.known, ask.max);
             let _ = ask.answer.set(answer.ok_or_else(|| missing(source, ask.new)));

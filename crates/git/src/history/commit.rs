@@ -24,6 +24,12 @@ pub(super) struct Commit {
 }
 
 impl Commit {
+    /// How many commits it counts as: one, and one more for each parent beyond the two of an ordinary merge. Nothing
+    /// in Git bounds them, and they take memory as commits do.
+    pub(super) fn weight(&self) -> usize {
+        self.parents.len().max(2) - 1
+    }
+
     /// Reads the raw commit `data` (Git: `git-cat-file commit`), whose id is `id`.
     pub(super) fn read(id: ObjectId, data: &[u8]) -> Self {
         let mut commit =

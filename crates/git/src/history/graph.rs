@@ -25,6 +25,8 @@ pub(super) struct Graph {
     /// a reason of its own.
     absent: HashMap<ObjectId, Option<Arc<[ObjectId]>>>,
     tags: HashMap<ObjectId, ObjectId>,
+    /// What the commits count as together.
+    weight: usize,
     /// Revisions that the server does not have.
     gone: HashSet<ObjectId>,
     /// Questions that nothing more can be found out about: what is asked for, and what is known.
@@ -60,8 +62,9 @@ const WANTED: u8 = 1;
 const HELD: u8 = 2;
 
 impl Graph {
-    pub(super) fn len(&self) -> usize {
-        self.nodes.len()
+    /// How much it holds, counted in commits.
+    pub(super) fn size(&self) -> usize {
+        self.weight + self.tags.len()
     }
 
     pub(super) fn has(&self, id: ObjectId) -> bool {
@@ -102,6 +105,7 @@ impl Graph {
             if position < u32::MAX && !self.index.contains_key(&commit.id) {
                 below |= self.absent.remove(&commit.id).is_some();
                 self.index.insert(commit.id, position);
+                self.weight += commit.weight();
                 self.nodes.push(Node { commit, generation: 0 });
             }
         }

@@ -86,6 +86,7 @@ fn read(objects: &std::path::Path, limits: &Limits) -> Result<Brought, GitError>
     })
     .map_err(failed)?;
     let mut brought = Brought::default();
+    let (mut weight, max) = (0, limits.history_commits);
     for id in ids {
         let (size, kind) = odb.read_header(id).map_err(failed)?;
         if !matches!(kind, ObjectType::Commit | ObjectType::Tag) {
@@ -98,14 +99,16 @@ fn read(objects: &std::path::Path, limits: &Limits) -> Result<Brought, GitError>
         }
         let object = odb.read(id).map_err(failed)?;
         if kind == ObjectType::Tag {
+            weight += 1;
             brought.tags.extend(target(object.data()).map(|target| (object_id(id), target)));
-            continue;
+        } else {
+            let commit = Commit::read(object_id(id), object.data());
+            weight += commit.weight();
+            brought.commits.push(commit);
         }
-        if brought.commits.len() >= limits.history_commits as usize {
-            let what = "a transfer of history".to_owned();
-            return Err(exceeds("history_commits", limits.history_commits.into(), what));
+        if weight > max as usize {
+            return Err(exceeds("history_commits", max.into(), "a transfer of history".to_owned()));
         }
-        brought.commits.push(Commit::read(object_id(id), object.data()));
     }
     Ok(brought)
 }

@@ -452,3 +452,24 @@ async fn a_failure_is_told_to_everybody_who_waited() {
     let requests: usize = counted.lock().unwrap().values().sum();
     assert!(requests <= 3, "{requests} requests");
 }
+
+#[tokio::test]
+async fn parents_without_number_are_a_limit() {
+    let limits = Limits { history_commits: 2_000, ..Limits::default() };
+    let mut scene = Scene::with(limits, |backend| backend).await;
+    let root = scene.commit(&[]);
+    let usual = scene.commit(&[root]);
+    let many = scene.commit(&vec![usual; 1_200]);
+    let newest = scene.commit(&vec![many; 1_200]);
+    scene.point("main", newest);
+    let history = scene.ask(newest, &[root]).await;
+    assert_eq!((ids(&history), history.truncated), (names(&[newest]), true), "two of them are too many");
+    let (_folder, source) = scene.fresh(Limits { history_commits: 2_000, ..Limits::default() });
+    let history = scene.asked(&source, many, &[root]).await.unwrap();
+    assert_eq!((ids(&history), history.truncated), (names(&[usual, many]), false), "one is not");
+    let absurd = scene.commit(&vec![newest; 200_000]);
+    scene.point("main", absurd);
+    let (_folder, source) = scene.fresh(Limits::default());
+    let error = scene.asked(&source, absurd, &[newest]).await.unwrap_err();
+    assert!(matches!(error, GitError::LimitExceeded { limit: "history_commits", .. }), "{error:?}");
+}

@@ -221,3 +221,16 @@ fn a_long_history_is_walked_without_recursion() {
     assert_eq!((history.commits.len(), history.rewritten), (100_000, false));
     assert_eq!(subjects(&ask(&graph, 100_000, &[99_998])), [99_999, 100_000]);
 }
+
+#[test]
+fn parents_and_tags_count_towards_the_size() {
+    let mut graph = line(9);
+    assert_eq!(graph.size(), 10);
+    graph.take(brought([commit(10, &[9, 8]), commit(11, &[10; 50])], &[]), &[]);
+    assert_eq!(graph.size(), 10 + 1 + 49);
+    // The same ones again take no more.
+    graph.take(brought([commit(11, &[10; 50])], &[]), &[]);
+    assert_eq!(graph.size(), 60);
+    graph.take(Brought { tags: vec![(id(90), id(9))], ..brought([], &[]) }, &[]);
+    assert_eq!(graph.size(), 61);
+}
