@@ -9,8 +9,9 @@ use tokio::sync::OnceCell;
 use crate::cluster::{Cluster, fresh_folder};
 use crate::definitions;
 use crate::launch::Keeper;
+use crate::ports::free_ports;
 use crate::programs::Program;
-use crate::state::{Folder, free_ports};
+use crate::state::Folder;
 use crate::supervisor::{Answer, Order};
 
 pub(crate) const KUSTOMIZE: &str = "kustomize-controller";

@@ -14,8 +14,9 @@ use crate::definitions;
 use crate::flux;
 use crate::folders::built_program;
 use crate::identity::write_kubeconfig;
+use crate::ports::free_ports;
 use crate::programs::{Program, Programs};
-use crate::state::{Folder, State, free_ports};
+use crate::state::{Folder, State};
 use crate::supervisor::{Answer, Order};
 
 pub(crate) const ETCD: &str = "etcd";

@@ -1,10 +1,8 @@
 //! What is in a cluster's folder, and what of it is written down for others.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
-use rand::Rng as _;
+use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 /// What another process needs to know to use a running cluster.
@@ -102,25 +100,4 @@ impl Folder {
         let text = std::fs::read(&file).with_context(|| format!("failed to read {}", file.display()))?;
         serde_json::from_slice(&text).with_context(|| format!("failed to read {}", file.display()))
     }
-}
-
-/// So many free ports, below those that the system gives to outgoing connections: a client that connects to a server
-/// that is down for a moment can otherwise take the server's port, or reach itself.
-pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    const ATTEMPTS: usize = 1000;
-    let mut held = Vec::new();
-    let mut ports = [0; N];
-    for _ in 0..ATTEMPTS {
-        let port = rand::rng().random_range(20_000..32_000);
-        if let (Some(place), Ok(listener)) =
-            (ports.get_mut(held.len()), TcpListener::bind(("127.0.0.1", port)))
-        {
-            *place = port;
-            held.push(listener);
-        }
-        if held.len() == N {
-            return Ok(ports);
-        }
-    }
-    bail!("no {N} ports between 20000 and 32000 are free")
 }

@@ -1,6 +1,5 @@
 //! `windlass serve` on free ports.
 
-use std::net::TcpListener;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,8 @@ use crate::{Kubectl, Process, Programs};
 
 /// A port that is free now.
 pub fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    let [port] = windlass_cluster::free_ports()?;
+    Ok(port)
 }
 
 /// A running API server with its own folder.
