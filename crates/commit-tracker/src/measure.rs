@@ -29,6 +29,8 @@ pub struct Measured {
     pub skewed: u64,
     /// Stages of counted commits and of the revision that took less than no time, by the clocks: not recorded.
     pub skewed_stages: u64,
+    /// There were more commits than are taken, and of those that are missing some would have been counted.
+    pub truncated: bool,
     /// The end of the first successful run, as it was reckoned with.
     pub ready: Option<Timestamp>,
     /// `ready` is not known exactly.
@@ -88,6 +90,8 @@ pub fn measure(
     for commit in &changes.commits {
         measured.commit(commit, changes, ready, seen, since);
     }
+    // What is missing is older than what is there: behind one that is not counted no other would be.
+    measured.truncated = changes.truncated && measured.baseline == 0;
     let is_baseline =
         measured.counted == 0 && (measured.baseline > 0 || (since.is_some() && measured.skewed == 0));
     if !is_baseline {

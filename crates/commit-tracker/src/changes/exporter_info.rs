@@ -64,6 +64,7 @@ impl ExporterInfo {
             rewritten: false,
             unrelated: false,
             truncated: self.truncated,
+            incomplete: false,
         }
     }
 }

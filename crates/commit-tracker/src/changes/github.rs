@@ -280,8 +280,18 @@ impl GithubChanges {
         let asked: Vec<_> = new.exports.iter().map(|export| self.payload(repository, export)).collect();
         let read: Vec<_> = stream::iter(asked).buffered(AT_A_TIME).collect().await;
         let mut payloads = Vec::with_capacity(read.len());
-        for (export, payload) in new.exports.iter().zip(read) {
-            payloads.push((export, payload?));
+        let mut incomplete = false;
+        for (place, (export, payload)) in new.exports.iter().zip(read).enumerate() {
+            match payload {
+                // It is in the range of every later revision too: none could be looked into any more.
+                Err(error)
+                    if place > 0 && matches!(error.problem, Problem::Malformed | Problem::TooLarge) =>
+                {
+                    tracing::warn!(%repository, export = export.sha, %error, "a skipped export is of no use");
+                    incomplete = true;
+                }
+                payload => payloads.push((export, payload?)),
+            }
         }
         if let Some((export, None)) = payloads.first() {
             return Err(self.missing(repository, &export.sha));
@@ -292,6 +302,7 @@ impl GithubChanges {
             rewritten: new.rewritten,
             truncated: joined.truncated || new.truncated,
             unrelated: new.unrelated,
+            incomplete,
             ..joined
         })
     }

@@ -82,6 +82,8 @@ pub struct Changes {
     pub rewritten: bool,
     /// There were more commits than the limit; the newest are here.
     pub truncated: bool,
+    /// There may be more: nothing tells whether revisions that were skipped had any, or what they had.
+    pub incomplete: bool,
     /// Nothing of what was known before was found in its history: it is another repository's, or what was known is gone.
     /// Then only their times tell which commits are new.
     pub unrelated: bool,

@@ -168,7 +168,7 @@ mod tests {
             source_kind: SourceKind::GitRepository,
             began: BEGAN,
             accounted: Vec::new(),
-            stuck: None,
+            stuck: Vec::new(),
             last: None,
             histograms: Vec::new(),
             commits: CommitCounts::default(),

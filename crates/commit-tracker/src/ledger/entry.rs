@@ -10,6 +10,10 @@ use crate::{Instrument, Revision, SourceKind};
 /// How many accounted revisions are remembered of each Kustomization.
 pub const FRONTIER: usize = 16;
 
+/// How many revisions that could not be looked into are remembered of each: more than a Kustomization remembers of what it
+/// applied.
+const STUCK: usize = 8;
+
 /// What is remembered of one Kustomization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -23,8 +27,9 @@ pub struct Entry {
     pub began: Timestamp,
     /// The revisions that are accounted for, at most [`FRONTIER`] of them, the one that was applied last at the end.
     pub accounted: Vec<Accounted>,
-    /// The revision that could not be looked into for good, if that is where it stands.
-    pub stuck: Option<Box<Stuck>>,
+    /// The revisions that could not be looked into for good and are not behind it yet, at most eight, in the order in which
+    /// they were applied. Each is counted once, however often it is tried again.
+    pub stuck: Vec<Stuck>,
     /// The newest commit that is applied.
     pub last: Option<Box<LastApplied>>,
     /// Its durations; only what was observed, in the order of [`Instrument`].
@@ -47,8 +52,8 @@ pub struct Accounted {
 /// A revision that could not be looked into, and cannot be until something changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// The revision, as Flux wrote it.
-    pub revision: Box<str>,
+    /// The revision.
+    pub revision: Revision,
     /// Why.
     pub problem: Problem,
 }
@@ -93,6 +98,10 @@ pub enum Outcome {
     Empty,
     /// What was accounted before is no ancestor of it.
     Rewritten,
+    /// It brought more commits than are taken: the newest were counted, and older ones are lost.
+    Truncated,
+    /// Its commits were counted, and nothing tells whether revisions that Flux skipped had more.
+    Incomplete,
     /// It could not be looked into, for good.
     Failed(Problem),
 }
@@ -101,7 +110,9 @@ impl Outcome {
     /// Every outcome. Problems that are retried are none.
     pub fn all() -> impl Iterator<Item = Self> {
         let failed = Problem::ALL.into_iter().filter(|problem| problem.is_permanent()).map(Self::Failed);
-        [Self::Measured, Self::Baseline, Self::Empty, Self::Rewritten].into_iter().chain(failed)
+        let looked_into =
+            [Self::Measured, Self::Baseline, Self::Empty, Self::Rewritten, Self::Truncated, Self::Incomplete];
+        looked_into.into_iter().chain(failed)
     }
 
     /// Its name in metrics and in the ledger.
@@ -111,6 +122,8 @@ impl Outcome {
             Self::Baseline => "baseline",
             Self::Empty => "empty",
             Self::Rewritten => "rewritten",
+            Self::Truncated => "truncated",
+            Self::Incomplete => "incomplete",
             Self::Failed(problem) => problem.name(),
         }
     }
@@ -135,12 +148,13 @@ pub struct Record {
     pub observations: Vec<(Instrument, f64)>,
     /// Commits.
     pub commits: CommitCounts,
-    /// What came of the revision; none when it is not to be counted.
+    /// What came of the revision; none when it is not to be counted. A failure is not when all of `stuck` is remembered
+    /// already.
     pub outcome: Option<Outcome>,
     /// The newest commit that is applied; none leaves what is known.
     pub last: Option<LastApplied>,
-    /// Where it is stuck from now on; none when it is not, or not any more.
-    pub stuck: Option<Stuck>,
+    /// Where it is stuck from now on, all of it; at most eight, of more the newest.
+    pub stuck: Vec<Stuck>,
 }
 
 impl Entry {
@@ -162,7 +176,7 @@ impl Entry {
             source_kind: record.source_kind,
             began: now,
             accounted: Vec::new(),
-            stuck: None,
+            stuck: Vec::new(),
             last: None,
             histograms: Vec::new(),
             commits: CommitCounts::default(),
@@ -184,7 +198,7 @@ impl Entry {
             });
         }
         let known = entry.is_some_and(|entry| {
-            record.to.is_none() && entry.stuck.as_deref() == record.stuck.as_ref() && record.stuck.is_some()
+            record.to.is_none() && entry.stuck == record.stuck && !record.stuck.is_empty()
         });
         if known {
             return Ok(None);
@@ -204,13 +218,15 @@ impl Entry {
         next.commits.counted += record.commits.counted;
         next.commits.baseline += record.commits.baseline;
         next.commits.skewed += record.commits.skewed;
-        if let Some(outcome) = record.outcome {
+        if let Some(outcome) = record.outcome
+            && !(matches!(outcome, Outcome::Failed(_)) && next.knows(&record.stuck))
+        {
             next.count(outcome);
         }
         if let Some(last) = &record.last {
             next.last = Some(Box::new(last.clone()));
         }
-        next.stuck = record.stuck.clone().map(Box::new);
+        next.stuck = record.stuck[record.stuck.len().saturating_sub(STUCK)..].to_vec();
         Ok(Some(next))
     }
 
@@ -231,6 +247,11 @@ impl Entry {
         }
         self.accounted.reserve_exact(1);
         self.accounted.push(to);
+    }
+
+    /// Whether it is remembered of all of these that they could not be looked into, for whatever reason.
+    fn knows(&self, stuck: &[Stuck]) -> bool {
+        stuck.iter().all(|stuck| self.stuck.iter().any(|known| known.revision == stuck.revision))
     }
 
     fn histogram_mut(&mut self, instrument: Instrument) -> &mut Histogram {

@@ -75,6 +75,14 @@ fn each_commit_and_each_revision_is_observed_as_the_original_did() {
 }
 
 #[test]
+fn commits_that_were_cut_off_are_lost_unless_those_before_them_are_not_counted_either() {
+    let cut = Changes { truncated: true, ..changes(&[0, 30], None) };
+    let lost = |since: Option<i64>| measure(&step(), &cut, None, since.map(at)).truncated;
+    assert_eq!([lost(None), lost(Some(-10)), lost(Some(10))], [true, true, false]);
+    assert!(!measure(&step(), &changes(&[0], None), None, None).truncated);
+}
+
+#[test]
 fn without_an_exporter_there_is_no_export_and_the_source_sees_the_merge() {
     let measured = measure(&step(), &changes(&[0, 30], None), Some(&source()), None);
     assert_eq!(of(&measured, Instrument::StageSource), [90.0, 60.0]);

@@ -111,7 +111,8 @@ pub static COMMITS: Metric = Metric {
     attributes: &[OUTCOME],
     meaning: "Commits that were applied, each once: `counted` are in the histograms; `baseline` were there before the \
               tracker was; `skewed` would have a negative duration, since two clocks disagree.",
-    not: "Commits of a revision that could not be looked into are not here: see `revisions`.",
+    not: "Commits of a revision that could not be looked into are not here, nor those beyond `max_commits`: see \
+          `revisions`.",
 };
 
 /// Revisions by what came of them.
@@ -122,6 +123,9 @@ pub static REVISIONS: Metric = Metric {
     per: Per::Revision,
     attributes: &[OUTCOME],
     meaning: "Revisions that were applied, by what came of looking into them: `measured`, `baseline`, `empty` (no new \
-              commit), `rewritten` (history was), or why it failed for good.",
-    not: "A failure that is retried is not here until it succeeds; runs that apply a revision again never are.",
+              commit), `rewritten` (history was), `truncated` (it brought more than `max_commits`: the oldest are lost), \
+              `incomplete` (counted, and nothing tells whether artifacts that Flux skipped had more), or why it failed \
+              for good.",
+    not: "A failure that is retried is not here until it succeeds; one for good is once, whatever it fails of later, and \
+          again under another outcome when it succeeds after all. Runs that apply a revision again never are.",
 };

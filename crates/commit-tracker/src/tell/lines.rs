@@ -27,6 +27,15 @@ pub(super) fn measured(of: &Measurement<'_>) {
             "exporter-info contains no deployment-tools commits"
         );
     }
+    if measured.truncated {
+        tracing::warn!(
+            logger = LOGGER,
+            name,
+            namespace,
+            kustomization.revision = %step.revision,
+            "the revision brought more commits than are taken: the oldest are not counted; see [commit_tracker] max_commits"
+        );
+    }
     tracing::info!(
         logger = LOGGER,
         name,
@@ -39,7 +48,8 @@ pub(super) fn measured(of: &Measurement<'_>) {
         ready = %measured.ready.unwrap_or(step.ready),
         estimated = measured.estimated,
         rewritten = changes.rewritten,
-        truncated = changes.truncated,
+        truncated = measured.truncated,
+        incomplete = changes.incomplete,
         "successfully processed kustomization event"
     );
 }

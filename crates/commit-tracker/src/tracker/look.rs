@@ -10,7 +10,7 @@ use windlass_runtime::{Action, ObjectKey, deadline};
 use windlass_telemetry::ErrorChain;
 
 use super::lead::{Task, Work};
-use super::plan::plan;
+use super::plan::{due, plan};
 use super::sources::{Known, Version};
 use super::stuck::MISSING;
 use crate::changes::{Changes, ChangesError, NoAnswer, Problem, Question};
@@ -143,8 +143,7 @@ impl Work {
             // Its series begin at zero.
             self.record(view, nothing(view, source_key)).await?;
         }
-        let last = plan.due.last().copied();
-        for step in plan.due {
+        for step in &plan.due {
             if self.stuck.was_tried(view, &step.revision) {
                 continue;
             }
@@ -158,17 +157,16 @@ impl Work {
                 Ok(changes) => {
                     let since = floor(plan.since, entry.as_deref(), &changes);
                     let measured = &measure(step, &changes, source.as_deref(), since);
-                    self.record(view, counted(view, source_key, accounted, step, &changes, measured)).await?;
+                    let record = counted(view, source_key, entry.as_deref(), step, &changes, measured);
+                    self.record(view, record).await?;
                     let measurement =
                         Measurement { standing, step, changes: &changes, measured, worked: worked() };
                     self.tracker.teller.measured(&measurement);
                 }
                 Err(no) if no.error.problem.is_permanent() => {
-                    // Its commits come with the next one, if that can be looked into; only the last one is remembered.
-                    let is_news = last != Some(step)
-                        || self
-                            .give_up(view, source_key, accounted, &step.revision, no.error.problem)
-                            .await?;
+                    // Its commits come with the next one, if that can be looked into.
+                    let stuck = Stuck { revision: step.revision.clone(), problem: no.error.problem };
+                    let is_news = self.give_up(view, source_key, &plan.due, stuck).await?;
                     self.stuck.tried(view, &step.revision);
                     if is_news {
                         let failure = Failure { standing, step, error: &no.error, worked: worked() };
@@ -253,6 +251,9 @@ impl Work {
     /// Takes revisions that were there before the tracker for accounted, all in one write.
     async fn baseline(&self, view: &View, source: &SourceKey, steps: &[&Step]) -> Result<(), Unfinished> {
         let mut from = None;
+        let entry = self.ledger.entry(&view.standing.uid);
+        let accounted = |revision: &Revision| steps.iter().any(|step| step.revision == *revision);
+        let stuck = still_stuck(entry.as_deref(), &due(&view.standing, accounted));
         let records = steps.iter().map(|step| {
             let to =
                 Accounted { revision: step.revision.clone(), origin: step.origin.as_deref().map(Into::into) };
@@ -260,6 +261,7 @@ impl Work {
                 from: from.replace(step.revision.clone()),
                 to: Some(to),
                 outcome: Some(Outcome::Baseline),
+                stuck: stuck.clone(),
                 ..nothing(view, source)
             };
             self.record(view, record)
@@ -268,28 +270,33 @@ impl Work {
         join_all(records.collect::<Vec<_>>()).await.into_iter().collect()
     }
 
-    /// Remembers that a revision cannot be looked into until something changes; answers whether that is news.
+    /// Remembers that a revision of those that are `due` cannot be looked into until something changes; answers whether
+    /// that is news.
     async fn give_up(
         &self,
         view: &View,
         source: &SourceKey,
-        accounted: &[Accounted],
-        revision: &Revision,
-        problem: Problem,
+        due: &[&Step],
+        stuck: Stuck,
     ) -> Result<bool, Unfinished> {
-        let stuck = Stuck { revision: revision.as_str().into(), problem };
         let entry = self.ledger.entry(&view.standing.uid);
-        let is_news = entry.is_none_or(|entry| entry.stuck.as_deref() != Some(&stuck));
-        if is_news {
-            let record = Record {
-                from: accounted.last().map(|newest| newest.revision.clone()),
-                outcome: Some(Outcome::Failed(problem)),
-                stuck: Some(stuck),
-                ..nothing(view, source)
-            };
-            self.record(view, record).await?;
+        let mut all = still_stuck(entry.as_deref(), due);
+        if all.contains(&stuck) {
+            return Ok(false);
         }
-        Ok(is_news)
+        let problem = stuck.problem;
+        match all.iter_mut().find(|known| known.revision == stuck.revision) {
+            Some(known) => *known = stuck,
+            None => all.push(stuck),
+        }
+        let record = Record {
+            from: entry.and_then(|entry| entry.newest().cloned()),
+            outcome: Some(Outcome::Failed(problem)),
+            stuck: all,
+            ..nothing(view, source)
+        };
+        self.record(view, record).await?;
+        Ok(true)
     }
 
     async fn record(&self, view: &View, record: Record) -> Result<(), Unfinished> {
@@ -358,6 +365,12 @@ fn floor(first_sight: Option<Timestamp>, entry: Option<&Entry>, changes: &Change
     changes.unrelated.then(|| last.unwrap_or(entry.began))
 }
 
+/// The revisions that could not be looked into and are `due` still.
+fn still_stuck(entry: Option<&Entry>, due: &[&Step]) -> Vec<Stuck> {
+    let known = entry.map_or(&[][..], |entry| &entry.stuck);
+    known.iter().filter(|stuck| due.iter().any(|step| step.revision == stuck.revision)).cloned().collect()
+}
+
 /// A record that says nothing yet.
 fn nothing(view: &View, source: &SourceKey) -> Record {
     let Standing { key, uid, .. } = &view.standing;
@@ -372,7 +385,7 @@ fn nothing(view: &View, source: &SourceKey) -> Record {
         commits: CommitCounts::default(),
         outcome: None,
         last: None,
-        stuck: None,
+        stuck: Vec::new(),
     }
 }
 
@@ -380,14 +393,18 @@ fn nothing(view: &View, source: &SourceKey) -> Record {
 fn counted(
     view: &View,
     source: &SourceKey,
-    accounted: &[Accounted],
+    entry: Option<&Entry>,
     step: &Step,
     changes: &Changes,
     measured: &Measured,
 ) -> Record {
     let Measured { counted, baseline, skewed, .. } = *measured;
-    let outcome = if changes.rewritten {
+    let outcome = if measured.truncated {
+        Outcome::Truncated
+    } else if changes.rewritten {
         Outcome::Rewritten
+    } else if changes.incomplete {
+        Outcome::Incomplete
     } else if counted + skewed > 0 {
         Outcome::Measured
     } else if baseline > 0 {
@@ -406,12 +423,17 @@ fn counted(
         merged: newest.commit.merged,
         applied,
     });
+    let accounted = |revision: &Revision| {
+        *revision == step.revision
+            || entry.is_some_and(|entry| entry.accounted.iter().any(|known| known.revision == *revision))
+    };
     Record {
-        from: accounted.last().map(|newest| newest.revision.clone()),
+        from: entry.and_then(|entry| entry.newest().cloned()),
         to: Some(Accounted {
             revision: step.revision.clone(),
             origin: step.origin.as_deref().map(Into::into),
         }),
+        stuck: still_stuck(entry, &due(&view.standing, accounted)),
         observations: measured.observations.clone(),
         commits: CommitCounts { counted, baseline, skewed },
         outcome: Some(outcome),

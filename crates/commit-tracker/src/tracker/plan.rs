@@ -45,24 +45,7 @@ pub(crate) fn plan<'a>(
         !standing.deleted && !accounted(has) && !standing.steps.iter().any(|step| step.revision == **has)
     });
     if entry.is_some_and(|entry| !entry.accounted.is_empty()) {
-        // What was ready before an accounted one was accounted for with it, even where it could not be looked into. The
-        // order of the steps does not say so: the one that is applied now is the last, also after a roll back. That one
-        // is due in any case: where its manifests were built before, the time at which it was ready is an estimate.
-        let current = standing.steps.len().saturating_sub(1);
-        let places = standing.steps.iter().enumerate();
-        let newest = places
-            .clone()
-            .filter(|(_, step)| accounted(&step.revision))
-            .map(|(place, step)| (step.ready, place))
-            .max();
-        let due = places
-            .filter(|(place, step)| {
-                let is_later = newest.is_none_or(|newest| (step.ready, *place) > newest);
-                !accounted(&step.revision) && (*place == current || is_later)
-            })
-            .map(|(_, step)| step)
-            .collect();
-        return Plan { baseline: Vec::new(), due, since: None, coming };
+        return Plan { baseline: Vec::new(), due: due(standing, accounted), since: None, coming };
     }
     let created = standing.created.and_then(|created| created.checked_sub(BEFORE_CREATION).ok());
     let since = created.map_or(began, |created| created.max(began));
@@ -77,4 +60,26 @@ pub(crate) fn plan<'a>(
         }
     }
     Plan { baseline, due, since: Some(since), coming }
+}
+
+/// What is due of the steps while others are `accounted` for.
+///
+/// What was ready before an accounted one was accounted for with it, even where it could not be looked into. The order of
+/// the steps does not say so: the one that is applied now is the last, also after a roll back. That one is due in any case:
+/// where its manifests were built before, the time at which it was ready is an estimate.
+pub(crate) fn due(standing: &Standing, accounted: impl Fn(&Revision) -> bool) -> Vec<&Step> {
+    let current = standing.steps.len().saturating_sub(1);
+    let places = standing.steps.iter().enumerate();
+    let newest = places
+        .clone()
+        .filter(|(_, step)| accounted(&step.revision))
+        .map(|(place, step)| (step.ready, place))
+        .max();
+    places
+        .filter(|(place, step)| {
+            let is_later = newest.is_none_or(|newest| (step.ready, *place) > newest);
+            !accounted(&step.revision) && (*place == current || is_later)
+        })
+        .map(|(_, step)| step)
+        .collect()
 }

@@ -157,6 +157,17 @@ async fn what_flux_skipped_is_told_with_the_time_of_its_own_export() {
 }
 
 #[tokio::test]
+async fn a_skipped_export_that_makes_no_sense_keeps_none_of_the_others_from_being_told() {
+    let scene = Scene::new().await;
+    let first = scene.export(1, &["a"]);
+    scene.export(2, &["b"]);
+    let broken = scene.repository.push("export", time(3), &[(FILE, Some(b"{"))]);
+    let changes = scene.ask(&[&first], &scene.export(4, &["d"])).await;
+    assert_eq!((names(&changes).as_str(), changes.incomplete, changes.truncated), ("b d", true, false));
+    assert_eq!(scene.problem(&[&first], &broken).await.problem, Problem::Malformed);
+}
+
+#[tokio::test]
 async fn a_revision_without_an_export_brings_nothing_and_hides_nothing() {
     let scene = Scene::new().await;
     let first = scene.export(1, &["a"]);

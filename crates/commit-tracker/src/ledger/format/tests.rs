@@ -30,13 +30,17 @@ fn time() -> impl Strategy<Value = Timestamp> {
         .prop_map(|(seconds, millis)| Timestamp::new(seconds, millis * 1_000_000).unwrap())
 }
 
+fn stuck(problem: Problem) -> Stuck {
+    Stuck { revision: "main@sha1:0".parse().unwrap(), problem }
+}
+
 prop_compose! {
     fn entries()(
         began in time(),
         kind in proptest::sample::select(SourceKind::ALL.to_vec()),
         accounted in vec(accounted(), 0..=FRONTIER),
         last in proptest::option::of((revision(), time(), time())),
-        problem in proptest::option::of(proptest::sample::select(Problem::ALL.to_vec())),
+        problems in vec(proptest::sample::select(Problem::ALL.to_vec()), 0..4),
         (counted, baseline, skewed) in (0..9_u64, 0..9_u64, 0..9_u64),
         outcomes in proptest::sample::subsequence(Outcome::all().collect::<Vec<_>>(), 0..6),
         instruments in proptest::sample::subsequence(Instrument::ALL.to_vec(), 0..=8),
@@ -48,7 +52,7 @@ prop_compose! {
             source_kind: kind,
             began,
             accounted,
-            stuck: problem.map(|problem| Box::new(Stuck { revision: "main@sha1:0".into(), problem })),
+            stuck: problems.into_iter().map(stuck).collect(),
             last: last.map(|(commit, merged, applied)| Box::new(LastApplied { commit: commit.into(), merged, applied })),
             histograms: instruments.into_iter().zip(all).collect(),
             commits: CommitCounts { counted, baseline, skewed },
@@ -86,7 +90,7 @@ fn example() -> Entry {
             Accounted { revision: "main@sha1:1f6c".parse().unwrap(), origin: None },
             Accounted { revision: "main@sha1:77ab".parse().unwrap(), origin: Some("main@sha1:c0de".into()) },
         ],
-        stuck: None,
+        stuck: vec![stuck(Problem::NotFound)],
         last: Some(Box::new(LastApplied {
             commit: "77ab".into(),
             merged: "2026-11-21T16:02:00Z".parse().unwrap(),
@@ -98,20 +102,36 @@ fn example() -> Entry {
     }
 }
 
-/// Format 1 as it is in clusters: this text must be readable for as long as the number is 1.
+/// Format 2 as it is in clusters: this text must be readable for as long as the number is 2.
 const EXAMPLE: &str = concat!(
     r#"{"namespace":"flux-system","name":"apps","source":"GitRepository","began":"2026-11-21T16:00:00Z","#,
     r#""accounted":["main@sha1:1f6c",["main@sha1:77ab","main@sha1:c0de"]],"#,
     r#""last":{"commit":"77ab","merged":"2026-11-21T16:02:00Z","applied":"2026-11-21T16:07:00Z"},"#,
+    r#""stuck":[{"revision":"main@sha1:0","problem":"not_found"}],"#,
     r#""commits":{"counted":3},"revisions":{"baseline":1,"measured":1},"#,
     r#""times":{"e2e.export-time":{"count":3,"sum_us":384500000,"classic":[0,0,2,0,0,1,0,0,0,0,0,0],"#,
     r#""scale":5,"buckets":[[171,1,0,0,1],[263,1]]}}}"#,
 );
 
 #[test]
-fn format_1_stays_as_it_is() {
+fn format_2_stays_as_it_is() {
     assert_eq!(entry_text(&example()), EXAMPLE);
     assert_eq!(entry_of("uid", EXAMPLE), Ok(example()));
+}
+
+#[test]
+fn format_1_is_read_with_the_one_revision_that_it_is_stuck_at() {
+    let older =
+        EXAMPLE.replace("[{\"revision\"", "{\"revision\"").replace("\"not_found\"}]", "\"not_found\"}");
+    assert_ne!(older, EXAMPLE);
+    assert_eq!(entry_of("uid", &older), Ok(example()));
+    let not_stuck = Entry { stuck: Vec::new(), ..example() };
+    assert!(!entry_text(&not_stuck).contains("stuck"));
+    let head = Head { identity: "a".to_owned(), began: Timestamp::UNIX_EPOCH };
+    let mut data = head.data();
+    assert!(!is_older(&data));
+    data.insert("format".to_owned(), "1".to_owned());
+    assert_eq!((Head::of(&data), is_older(&data)), (Ok(head), true));
 }
 
 #[test]
@@ -152,13 +172,13 @@ fn a_later_format_is_told_apart_from_damage() {
         Head::of(&data)
     };
     assert_eq!(with("further", "key"), Ok(head.clone()));
-    assert_eq!(with("format", "2"), Err(Unreadable::Later("2".to_owned())));
+    assert_eq!(with("format", "3"), Err(Unreadable::Later("3".to_owned())));
     assert!(matches!(with("format", "one"), Err(Unreadable::Damaged(..))));
     assert!(matches!(with("format", "0"), Err(Unreadable::Damaged(..))));
     assert!(matches!(with("shards", "64"), Err(Unreadable::Damaged(..))));
     assert!(matches!(with("began", "yesterday"), Err(Unreadable::Damaged(..))));
     let shard = |text: &str| Header::of(&[(HEADER.to_owned(), text.to_owned())].into());
-    assert_eq!(shard(r#"{"format":2,"anything":1}"#), Err(Unreadable::Later("2".to_owned())));
+    assert_eq!(shard(r#"{"format":3,"anything":1}"#), Err(Unreadable::Later("3".to_owned())));
     assert!(matches!(shard("{"), Err(Unreadable::Damaged(..))));
     let header = Header::new(&head, "w".to_owned());
     assert_eq!(shard(&header.text()), Ok(header));

@@ -46,7 +46,7 @@ fn entry(accounted: &[&str]) -> Entry {
             .iter()
             .map(|text| Accounted { revision: text.parse().unwrap(), origin: None })
             .collect(),
-        stuck: None,
+        stuck: Vec::new(),
         last: None,
         histograms: Vec::new(),
         commits: CommitCounts::default(),

@@ -100,8 +100,8 @@ async fn what_cannot_be_found_is_counted_once_and_tried_again_when_the_source_ch
     let second = world.commit("second");
     world.hide();
     world.applied("shop", &[(&first, long_ago()), (&second, Timestamp::now())]).await;
-    let stuck = world.remembered("it is stuck", &uid, |entry| entry.stuck.is_some()).await;
-    let problem = stuck.stuck.as_ref().unwrap().problem;
+    let stuck = world.remembered("it is stuck", &uid, |entry| !entry.stuck.is_empty()).await;
+    let problem = stuck.stuck[0].problem;
     assert_eq!((problem, revisions(&stuck, Outcome::Failed(problem))), (Problem::NotFound, 1));
     tracker.stop().await;
 
@@ -115,7 +115,78 @@ async fn what_cannot_be_found_is_counted_once_and_tried_again_when_the_source_ch
     let _tracker = world.tracker();
     world.change("GitRepository", "apps", json!({"spec": {"interval": "2m"}})).await;
     let entry = world.accounted(&uid, &second).await;
-    assert_eq!((entry.commits.counted, entry.stuck.clone()), (1, None));
+    assert_eq!((entry.commits.counted, entry.stuck.clone()), (1, Vec::new()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_revisions_that_cannot_be_found_each_is_counted_once_over_restarts() {
+    let (world, uid, first) = settled().await;
+    let tracker = world.tracker();
+    world.accounted(&uid, &first).await;
+    let second = world.commit("second");
+    let nobody_has = format!("main@sha1:{}", "f".repeat(40));
+    world.hide();
+    let now = Timestamp::now();
+    let steps = [(&*first, long_ago()), (&second, now), (&nobody_has, now)];
+    world.applied("shop", &steps).await;
+    let stuck = |entry: &Entry| {
+        let all = entry.stuck.iter().map(|stuck| (stuck.revision.to_string(), stuck.problem));
+        all.collect::<Vec<_>>()
+    };
+    let failed = |entry: &Entry| -> u64 {
+        let failed = entry.revisions.iter().filter(|(outcome, _)| matches!(outcome, Outcome::Failed(_)));
+        failed.map(|(_, count)| count).sum()
+    };
+    let entry = world.remembered("both are stuck", &uid, |entry| entry.stuck.len() == 2).await;
+    let both = [(second.clone(), Problem::NotFound), (nobody_has.clone(), Problem::NotFound)];
+    assert_eq!((stuck(&entry), revisions(&entry, Outcome::Failed(Problem::NotFound))), (both.into(), 2));
+    tracker.stop().await;
+
+    // Whoever comes next asks about both again.
+    let before = world.git_requests();
+    let tracker = world.tracker();
+    eventually("both are asked about", || async {
+        let asked = world.git_requests() - before;
+        if asked >= 2 { Ok(()) } else { Err(asked) }
+    })
+    .await;
+    tracker.stop().await;
+    let entry = world.entry(&uid).await.unwrap();
+    assert_eq!((stuck(&entry).len(), failed(&entry)), (2, 2));
+
+    // With the repository there again, the first is found; the other is not, for a reason of its own.
+    world.unhide();
+    let tracker = world.tracker();
+    let is_alone = |entry: &Entry| entry.stuck.len() == 1 && entry.stuck[0].problem != Problem::NotFound;
+    let entry = world.remembered("one is stuck", &uid, is_alone).await;
+    assert_eq!(stuck(&entry), [(nobody_has.clone(), Problem::Unreachable)]);
+    assert_eq!((failed(&entry), revisions(&entry, Outcome::Measured), entry.commits.counted), (2, 1, 1));
+    let third = world.commit("third");
+    world.applied("shop", &[steps[0], steps[1], steps[2], (&third, Timestamp::now())]).await;
+    let entry = world.accounted(&uid, &third).await;
+    assert_eq!((stuck(&entry), failed(&entry), entry.commits.counted), (Vec::new(), 2, 2));
+    tracker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revision_of_more_commits_than_are_taken_is_told_as_truncated() {
+    let (world, uid, first) = settled().await;
+    let world = world.set("commit_tracker.max_commits", "2");
+    let _tracker = world.tracker();
+    let entry = world.accounted(&uid, &first).await;
+    assert_eq!(revisions(&entry, Outcome::Truncated), 0, "what is baseline is not lost");
+    for message in ["second", "third"] {
+        world.commit(message);
+    }
+    let fourth = world.commit("fourth");
+    world.applied("shop", &[(&first, long_ago()), (&fourth, Timestamp::now())]).await;
+    let entry = world.accounted(&uid, &fourth).await;
+    assert_eq!((entry.commits.counted, revisions(&entry, Outcome::Truncated)), (2, 1));
+    let fifth = world.commit("fifth");
+    world.applied("shop", &[(&fourth, long_ago()), (&fifth, Timestamp::now())]).await;
+    let entry = world.accounted(&uid, &fifth).await;
+    assert_eq!((entry.commits.counted, revisions(&entry, Outcome::Truncated)), (3, 1));
+    assert_eq!(revisions(&entry, Outcome::Measured), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

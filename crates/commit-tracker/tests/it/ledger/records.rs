@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use windlass_commit_tracker::changes::Problem;
 use windlass_commit_tracker::histogram::Histogram;
 use windlass_commit_tracker::ledger::{CommitCounts, LedgerError, Outcome, Record, Refusal, Stuck};
-use windlass_commit_tracker::{Instrument, SourceKind};
+use windlass_commit_tracker::{Instrument, Revision, SourceKind};
 
 use super::line::Fate;
 use super::{World, neighbours, revision, step, steps};
@@ -125,13 +125,14 @@ async fn being_stuck_is_counted_once_and_ends_with_the_next_revision() {
     let line = world.line();
     let ledger = world.open_over(&line).await.unwrap();
     ledger.record(step("a", 1)).await.unwrap();
+    let not_found = |revision: Revision| Stuck { revision, problem: Problem::NotFound };
     let stuck = Record {
         from: Some(revision(1)),
         to: None,
         observations: Vec::new(),
         commits: CommitCounts::default(),
         outcome: Some(Outcome::Failed(Problem::NotFound)),
-        stuck: Some(Stuck { revision: "main@sha1:2".into(), problem: Problem::NotFound }),
+        stuck: vec![not_found(revision(2))],
         ..step("a", 2)
     };
     ledger.record(stuck.clone()).await.unwrap();
@@ -140,9 +141,23 @@ async fn being_stuck_is_counted_once_and_ends_with_the_next_revision() {
     assert_eq!(line.writes(), writes, "it says nothing new");
     let entry = world.open().await.entry("a").unwrap();
     assert_eq!(entry.revisions, [(Outcome::Measured, 1), (Outcome::Failed(Problem::NotFound), 1)]);
-    assert_eq!((entry.stuck.as_deref(), entry.newest()), (stuck.stuck.as_ref(), Some(&revision(1))));
-    ledger.record(step("a", 2)).await.unwrap();
-    assert_eq!(ledger.entry("a").unwrap().stuck, None);
+    assert_eq!((&entry.stuck, entry.newest()), (&stuck.stuck, Some(&revision(1))));
+
+    // A second one counts; that the first fails for another reason now does not, and is remembered.
+    let other = Stuck { problem: Problem::Unauthorized, ..not_found(revision(2)) };
+    let both = Record { stuck: vec![other.clone(), not_found(revision(3))], ..stuck.clone() };
+    ledger.record(both).await.unwrap();
+    let swapped = Record { stuck: vec![not_found(revision(2)), not_found(revision(3))], ..stuck.clone() };
+    ledger.record(swapped.clone()).await.unwrap();
+    let entry = world.open().await.entry("a").unwrap();
+    assert_eq!(entry.revisions, [(Outcome::Measured, 1), (Outcome::Failed(Problem::NotFound), 2)]);
+    assert_eq!(entry.stuck, swapped.stuck);
+
+    let first = Record { stuck: vec![not_found(revision(3))], ..step("a", 2) };
+    ledger.record(first).await.unwrap();
+    assert_eq!(ledger.entry("a").unwrap().stuck, [not_found(revision(3))], "it is not behind that one yet");
+    ledger.record(step("a", 3)).await.unwrap();
+    assert_eq!(ledger.entry("a").unwrap().stuck, []);
 }
 
 #[tokio::test(start_paused = true)]
