@@ -16,7 +16,6 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -81,8 +80,6 @@ impl Key {
 pub(crate) struct Caches {
     folder: PathBuf,
     open: Mutex<HashMap<Key, Weak<Cache>>>,
-    /// Scratch folders so far; each has a number of its own.
-    scratches: AtomicU64,
 }
 
 /// One cache.
@@ -118,15 +115,15 @@ impl Caches {
     pub(crate) fn new(folder: &Path) -> Result<Self, GitError> {
         std::fs::create_dir_all(folder)
             .map_err(|error| GitError::cache("make the folder", format!("{}: {error}", folder.display())))?;
-        let caches = Self { folder: folder.to_owned(), open: Mutex::default(), scratches: AtomicU64::new(0) };
+        let caches = Self { folder: folder.to_owned(), open: Mutex::default() };
         caches.prune_scratches();
         Ok(caches)
     }
 
-    /// A folder for one transfer that is read once.
+    /// A folder for one transfer that is read once. Its name is nobody else's: in a container every process has the
+    /// same id, and the folder of caches outlives it or belongs to several.
     pub(crate) fn scratch(&self) -> Scratch {
-        let number = self.scratches.fetch_add(1, Ordering::Relaxed);
-        Scratch::new(self.folder.join(format!("{}-{number}.{SCRATCH}", std::process::id())))
+        Scratch::new(self.folder.join(format!("{}.{SCRATCH}", uuid::Uuid::new_v4())))
     }
 
     /// Removes what processes left behind that ended in the middle of a transfer.

@@ -54,7 +54,9 @@ impl Scratch {
     }
 
     fn make(&self) -> Result<(), GitError> {
-        std::fs::create_dir_all(self.0.join("pack"))
+        // What is there already is not this transfer's, and must not be read as if it were.
+        std::fs::create_dir(&self.0)
+            .and_then(|()| std::fs::create_dir(self.0.join("pack")))
             .map_err(|error| GitError::cache("make a folder", format!("{}: {error}", self.0.display())))
     }
 }

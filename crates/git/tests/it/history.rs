@@ -473,3 +473,19 @@ async fn parents_without_number_are_a_limit() {
     let error = scene.asked(&source, absurd, &[newest]).await.unwrap_err();
     assert!(matches!(error, GitError::LimitExceeded { limit: "history_commits", .. }), "{error:?}");
 }
+
+#[tokio::test]
+async fn what_an_earlier_process_left_is_not_read() {
+    let limits = Limits { history_commits: 30, ..Limits::default() };
+    let mut scene = Scene::with(limits, |backend| backend).await;
+    let line = scene.line(None, 40);
+    scene.point("main", line[39]);
+    // A container's first process has the same id each time, and ended here in the middle of its first transfer.
+    let left = scene.fixture.folder.path().join(format!("cache/{}-0.incoming/pack", std::process::id()));
+    std::fs::create_dir_all(&left).unwrap();
+    let mut pack = scene.repository.packbuilder().unwrap();
+    line.iter().for_each(|commit| pack.insert_object(*commit, None).unwrap());
+    pack.write(&left, 0).unwrap();
+    assert_eq!(ids(&scene.ask(line[39], &[line[30]]).await), names(&line[31..]));
+    assert!(left.exists(), "it may be another process's that still runs");
+}
