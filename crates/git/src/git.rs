@@ -102,7 +102,7 @@ impl Git {
         let caches = Caches::new(&config.cache_dir)?;
         let bound = || Arc::new(Semaphore::new(config.concurrency.max(1)));
         let (transfers, readings) = (bound(), bound());
-        let (histories, remotes) = (Histories::default(), Mutex::default());
+        let (histories, remotes) = (Histories::new(config.limits.remembered_commits), Mutex::default());
         let shared = Shared { config, http, caches, transfers, readings, histories, remotes };
         Ok(Self { shared: Arc::new(shared) })
     }

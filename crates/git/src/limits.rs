@@ -35,6 +35,9 @@ pub struct Limits {
     /// history is followed. What is beyond makes an answer a truncated one. A commit counts once more for each parent
     /// beyond its second. 20,000.
     pub history_commits: u32,
+    /// Commits that are remembered of all repositories together, each some 300 bytes, counted likewise; the histories
+    /// that were asked about least recently go. 50,000.
+    pub remembered_commits: usize,
     /// Bytes of one transfer of history, where the server leaves out the files; else `pack_bytes` bounds it. 64 MiB.
     pub history_bytes: u64,
 }
@@ -54,6 +57,7 @@ impl Default for Limits {
             refs: 50_000,
             refs_bytes: 16 << 20,
             history_commits: 20_000,
+            remembered_commits: 50_000,
             history_bytes: 64 << 20,
         }
     }

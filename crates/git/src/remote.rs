@@ -290,8 +290,7 @@ impl Source for RemoteSource {
         let new = self.commit(&query.new)?;
         // What is no id of a commit holds none.
         let known = query.known.iter().filter_map(|known| known.as_str().parse().ok()).collect();
-        let archive = self.shared.histories.archive(&self.state.key);
-        archive.ask(self, Ask::new(new, known, query.max), cancel).await
+        self.shared.histories.ask(self, Ask::new(new, known, query.max), cancel).await
     }
 
     async fn blobs(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {

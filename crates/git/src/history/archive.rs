@@ -28,46 +28,67 @@ const MAX_WANTS: usize = 4_096;
 const MAX_HAVES: usize = 256;
 /// How much shallower a transfer is made that crossed a limit.
 const SHALLOWER: u32 = 8;
-/// Commits remembered of all remotes together, each some 300 bytes; those that are asked about least recently go.
-const MAX_COMMITS: usize = 50_000;
 /// Remotes whose histories are remembered.
 const MAX_ARCHIVES: usize = 1_024;
 
 /// The histories of all remotes.
-#[derive(Default)]
 pub(crate) struct Histories {
     archives: Mutex<HashMap<Key, (Arc<Archive>, u64)>>,
     clock: AtomicU64,
+    max_commits: usize,
 }
 
 impl Histories {
+    /// Remembers `max_commits` of all remotes together.
+    pub(crate) fn new(max_commits: usize) -> Self {
+        Self { archives: Mutex::default(), clock: AtomicU64::default(), max_commits }
+    }
+
+    /// Answers `ask` out of the history of `source`, fetching what is missing.
+    pub(crate) async fn ask(
+        &self,
+        source: &RemoteSource,
+        ask: Arc<Ask>,
+        cancel: &CancellationToken,
+    ) -> Result<History, GitError> {
+        let archive = self.archive(&source.state.key);
+        let answer = archive.ask(source, ask, cancel).await;
+        drop(archive);
+        self.forget();
+        answer
+    }
+
     /// The history of this remote, shared by everyone who asks.
-    pub(crate) fn archive(&self, key: &Key) -> Arc<Archive> {
+    fn archive(&self, key: &Key) -> Arc<Archive> {
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
-        let mut archives = self.archives.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((archive, used)) = archives.get_mut(key) {
-            *used = now;
-            return Arc::clone(archive);
-        }
-        let size = |archives: &HashMap<Key, (Arc<Archive>, u64)>| -> usize {
-            archives.values().map(|(archive, _)| archive.size.load(Ordering::Relaxed)).sum()
-        };
-        while archives.len() >= MAX_ARCHIVES || size(&archives) > MAX_COMMITS {
+        let mut archives = self.archives();
+        let (archive, used) = archives.entry(key.clone()).or_default();
+        *used = now;
+        Arc::clone(archive)
+    }
+
+    /// Forgets what is beyond the bounds, the least recently used first, unless somebody asks about it just now.
+    fn forget(&self) {
+        let mut archives = self.archives();
+        let size = |archive: &Archive| archive.size.load(Ordering::Relaxed);
+        let mut commits: usize = archives.values().map(|(archive, _)| size(archive)).sum();
+        while archives.len() > MAX_ARCHIVES || commits > self.max_commits {
             let idle = archives.iter().filter(|(_, (archive, _))| Arc::strong_count(archive) == 1);
             let Some(oldest) = idle.min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone()) else {
                 break;
             };
-            archives.remove(&oldest);
+            commits -= archives.remove(&oldest).map_or(0, |(archive, _)| size(&archive));
         }
-        let archive = Arc::new(Archive::default());
-        archives.insert(key.clone(), (Arc::clone(&archive), now));
-        archive
+    }
+
+    fn archives(&self) -> MutexGuard<'_, HashMap<Key, (Arc<Archive>, u64)>> {
+        self.archives.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The history of one remote.
 #[derive(Default)]
-pub(crate) struct Archive {
+struct Archive {
     graph: Mutex<Graph>,
     size: AtomicUsize,
     waiting: Mutex<Vec<Weak<Ask>>>,
@@ -110,7 +131,7 @@ impl Archive {
     }
 
     /// Answers `ask`, fetching what is missing.
-    pub(crate) async fn ask(
+    async fn ask(
         &self,
         source: &RemoteSource,
         ask: Arc<Ask>,

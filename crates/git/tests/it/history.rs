@@ -489,3 +489,27 @@ async fn what_an_earlier_process_left_is_not_read() {
     assert_eq!(ids(&scene.ask(line[39], &[line[30]]).await), names(&line[31..]));
     assert!(left.exists(), "it may be another process's that still runs");
 }
+
+#[tokio::test]
+async fn histories_of_many_repositories_are_bounded_together() {
+    let limits = Limits { remembered_commits: 100, ..Limits::default() };
+    let mut scene = Scene::with(limits, |backend| backend).await;
+    let line = scene.line(None, 60);
+    scene.point("main", line[59]);
+    // Whoever has other credentials has a history of their own.
+    let source = |user: &str| {
+        let credentials =
+            windlass_git::Credentials::Basic { user: user.into(), token: "t".to_owned().into() };
+        let remote = windlass_git::Remote {
+            url: scene.fixture.url(),
+            credentials: Some(credentials),
+            ..windlass_git::Remote::default()
+        };
+        scene.fixture.git.remote(remote).unwrap()
+    };
+    for (user, requests) in [("a", 1), ("a", 1), ("b", 2), ("b", 2), ("a", 3), ("b", 4)] {
+        let history = scene.asked(&source(user), line[59], &[line[10]]).await.unwrap();
+        assert_eq!(ids(&history), names(&line[11..]));
+        assert_eq!(scene.fixture.requests(), requests, "{user}");
+    }
+}
