@@ -145,7 +145,7 @@ impl ApiClients {
     /// One client for everything, of the kubeconfig at `path` (several files, separated by `:`, are merged as `kubectl`
     /// does) and its current context, or the one of that name.
     ///
-    /// The client's certificate authorities and token files are read again when they change.
+    /// Files of certificate authorities, tokens and client certificates are read again when they change.
     ///
     /// # Errors
     /// [`ConnectError::Cluster`].

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Request, header::AUTHORIZATION};
 use jiff::Timestamp;
 use kube::{
@@ -12,16 +13,18 @@ use kube::{
     client::{Body, ConfigExt as _},
     config::{AuthInfo, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
-use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use secrecy::{ExposeSecret as _, SecretString};
-use tower::{BoxError, ServiceBuilder, filter::FilterLayer};
+use tower::{BoxError, ServiceBuilder, filter::FilterLayer, util::Either};
 use windlass_telemetry::redact_url;
 
 use super::{
+    connections::Connections,
     followed::Followed,
+    identity::{FollowedIdentity, expiry},
     roots::FollowedRoots,
     starting::patient,
-    transport::{Credential, ExplainLayer, http_client_of},
+    transport::{Credential, ExplainLayer, Shown, http_client_of},
 };
 
 /// Why a Kubernetes API server cannot be reached as it was asked for.
@@ -123,17 +126,20 @@ pub(super) async fn by_kubeconfig(path: &Path, context: Option<&str>) -> Result<
         }
         other => ClusterError::UseKubeconfig { path: shown.clone(), source: other.into() },
     })?;
-    let credential = credential(&config.auth_info, &format!("of the kubeconfig {shown}"));
     let plugin = config.auth_info.exec.as_ref().and_then(|exec| exec.command.clone());
-    client(config, ca_file, credential.clone()).map_err(|source| match credential {
-        Some(Credential { what, expires }) if expires <= Timestamp::now() => {
-            ClusterError::Expired { what, at: expires }
-        }
-        _ => match plugin {
-            Some(command) => ClusterError::RunPlugin { path: shown, command, source },
-            None => ClusterError::UseKubeconfig { path: shown, source },
-        },
-    })
+    let failed = |source| match plugin {
+        Some(command) => ClusterError::RunPlugin { path: shown.clone(), command, source },
+        None => ClusterError::UseKubeconfig { path: shown.clone(), source },
+    };
+    let credential = match FollowedIdentity::of(&config.auth_info) {
+        Ok(Some(identity)) => Some(Shown::Followed(Arc::new(identity))),
+        Ok(None) => credential(&config.auth_info, &shown).map(Shown::Fixed),
+        Err(error) => return Err(failed(error.into())),
+    };
+    if let Some(expired) = credential.as_ref().and_then(Shown::expired) {
+        return Err(ClusterError::Expired { what: expired.what, at: expired.expires });
+    }
+    client(config, ca_file, credential).map_err(failed)
 }
 
 /// A client with the service account of the pod that this runs in.
@@ -154,36 +160,32 @@ fn ca_file(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<PathBuf> {
     cluster.certificate_authority.as_ref().filter(|path| !inline && !path.is_empty()).map(PathBuf::from)
 }
 
-/// What of us expires, and when.
-fn credential(auth: &AuthInfo, origin: &str) -> Option<Credential> {
-    use base64::{Engine as _, engine::general_purpose::STANDARD};
-    let inline = auth.client_certificate_data.as_ref().and_then(|data| STANDARD.decode(data.trim()).ok());
-    let (what, pem) = match (inline, &auth.client_certificate) {
-        (Some(pem), _) => (format!("the client certificate {origin}"), pem),
-        (None, Some(path)) => (format!("the client certificate {path}"), std::fs::read(path).ok()?),
-        (None, None) => return None,
-    };
-    let der = CertificateDer::from_pem_slice(&pem).ok()?;
-    let (_, certificate) = x509_parser::parse_x509_certificate(&der).ok()?;
-    let expires = Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()?;
-    Some(Credential { what, expires })
+/// What of us expires, and when, if it stands in the kubeconfig itself.
+fn credential(auth: &AuthInfo, kubeconfig: &str) -> Option<Credential> {
+    let pem = STANDARD.decode(auth.client_certificate_data.as_ref()?.trim()).ok()?;
+    let expires = expiry(&CertificateDer::from_pem_slice(&pem).ok()?)?;
+    let what = format!("the client certificate of the kubeconfig {kubeconfig}");
+    Some(Credential { what, expires, is_followed: false })
 }
 
 fn client(
     mut config: Config,
     ca_file: Option<PathBuf>,
-    credential: Option<Credential>,
+    credential: Option<Shown>,
 ) -> Result<Client, BoxError> {
-    if let Some(expired) = credential.as_ref().filter(|credential| credential.expires <= Timestamp::now()) {
-        return Err(format!("{} expired at {}", expired.what, expired.expires).into());
-    }
     if let Some(proxy) = &config.proxy_url {
         let proxy = redact_url(&proxy.to_string());
         return Err(format!("the proxy {proxy} (proxy-url, or HTTPS_PROXY) is not supported").into());
     }
-    // Both are followed by us: kube looks at them once a minute, and at the latter of a kubeconfig never.
+    // These are followed by us: kube looks at tokens and authorities once a minute, and at what a kubeconfig names never.
     let token_file = config.auth_info.token_file.take().filter(|path| !path.is_empty());
     config.root_cert_file = None;
+    if let Some(Shown::Followed(_)) = &credential {
+        config.auth_info.client_certificate = None;
+        config.auth_info.client_certificate_data = None;
+        config.auth_info.client_key = None;
+        config.auth_info.client_key_data = None;
+    }
     let mut tls = config.rustls_client_config()?;
     if let Some(path) = ca_file.filter(|_| !config.accept_invalid_certs) {
         let roots = FollowedRoots::new(&path)
@@ -193,9 +195,10 @@ fn client(
     let token = match token_file {
         Some(path) => {
             let path = PathBuf::from(path);
-            let now = bearer(&path)
-                .map_err(|error| format!("failed to read the token {}: {error}", path.display()))?;
-            Some(Arc::new(Followed::new(&path, now, bearer)))
+            let shown = path.display().to_string();
+            let token = Followed::open(vec![path.clone()], move || bearer(&path))
+                .map_err(|error| format!("failed to read the token {shown}: {error}"))?;
+            Some(Arc::new(token))
         }
         None => None,
     };
@@ -207,6 +210,11 @@ fn client(
         }
         Ok(request)
     };
+    let name = config.tls_server_name.as_ref().map(|name| ServerName::try_from(name.clone())).transpose()?;
+    let connections = match &credential {
+        Some(Shown::Followed(identity)) => Either::Left(Connections::new(Arc::clone(identity), tls, name)),
+        _ => Either::Right(http_client_of(tls, name)),
+    };
     let url = redact_url(config.cluster_url.to_string().trim_end_matches('/'));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
@@ -214,7 +222,7 @@ fn client(
         .layer(FilterLayer::new(sign))
         .layer(config.extra_headers_layer()?)
         .layer(ExplainLayer { url: url.clone(), credential, kubernetes: true })
-        .service(http_client_of(tls, config.tls_server_name.as_deref())?);
+        .service(connections);
     Ok(patient(Client::new(service, config.default_namespace), &url))
 }
 

@@ -7,12 +7,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// What a file holds, as of its last change.
+/// What a file holds, or several that belong together, as of the last change.
 pub(super) struct Followed<T> {
-    path: PathBuf,
-    read: fn(&Path) -> Result<T, String>,
-    state: Mutex<(Option<Stamp>, Arc<T>)>,
+    paths: Vec<PathBuf>,
+    read: Box<dyn Fn() -> Result<T, String> + Send + Sync>,
+    state: Mutex<(Stamps, Arc<T>)>,
 }
+
+/// One for each file; none for those that are not there.
+type Stamps = Vec<Option<Stamp>>;
 
 /// Tells two states of a file apart without reading it. A mounted Secret is changed by turning a link to another file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,40 +27,57 @@ struct Stamp {
 }
 
 impl<T> Followed<T> {
-    /// Follows the file at `path`, which held `now` when it was read just now.
-    pub(super) fn new(path: &Path, now: T, read: fn(&Path) -> Result<T, String>) -> Self {
-        Self { path: path.to_owned(), read, state: Mutex::new((Stamp::of(path), Arc::new(now))) }
+    /// Reads the files with `read`, and follows them from then on.
+    ///
+    /// # Errors
+    /// What `read` says.
+    pub(super) fn open(
+        paths: Vec<PathBuf>,
+        read: impl Fn() -> Result<T, String> + Send + Sync + 'static,
+    ) -> Result<Self, String> {
+        // What changes while it is read is read again.
+        let stamps = Stamp::of_all(&paths);
+        let content = read()?;
+        Ok(Self { paths, read: Box::new(read), state: Mutex::new((stamps, Arc::new(content))) })
     }
 
-    /// What the file holds. One that cannot be read any more, or holds something else, keeps its last good content: some
-    /// take such files away once a process has started.
+    /// What the files hold. Those that cannot be read any more, hold something else, or do not belong together keep their
+    /// last good content: some take such files away once a process has started, and several change one after the other.
     pub(super) fn current(&self) -> Arc<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = Stamp::of(&self.path);
-        if stamp.is_some() && stamp != state.0 {
-            // Once for each state of the file, also when it is of no use.
-            state.0 = stamp;
-            match (self.read)(&self.path) {
+        let stamps = Stamp::of_all(&self.paths);
+        if stamps != state.0 && stamps.iter().all(Option::is_some) {
+            // Once for each state of the files, also when it is of no use.
+            state.0 = stamps;
+            match (self.read)() {
                 Ok(content) => {
-                    tracing::info!(path = %self.path.display(), "the file changed and was read again");
+                    tracing::info!(path = self.shown(), "the file changed and was read again");
                     state.1 = Arc::new(content);
                 }
                 Err(error) => {
-                    tracing::warn!(path = %self.path.display(), error, "the file changed and cannot be used");
+                    tracing::warn!(path = self.shown(), error, "the file changed and cannot be used");
                 }
             }
         }
         Arc::clone(&state.1)
     }
+
+    fn shown(&self) -> String {
+        self.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl<T> fmt::Debug for Followed<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Followed").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Followed").field("paths", &self.paths).finish_non_exhaustive()
     }
 }
 
 impl Stamp {
+    fn of_all(paths: &[PathBuf]) -> Stamps {
+        paths.iter().map(|path| Self::of(path)).collect()
+    }
+
     fn of(path: &Path) -> Option<Self> {
         let meta = std::fs::metadata(path).ok()?;
         Some(Self {

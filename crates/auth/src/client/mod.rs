@@ -2,10 +2,12 @@
 
 mod clients;
 mod cluster;
+mod connections;
 mod exchange;
 mod exchange_call;
 mod exchange_error;
 mod followed;
+mod identity;
 mod roots;
 mod starting;
 mod tls_options;

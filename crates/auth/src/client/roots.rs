@@ -22,7 +22,8 @@ impl FollowedRoots {
     /// # Errors
     /// What is wrong with the file, for a person.
     pub(super) fn new(path: &Path) -> Result<Self, String> {
-        Ok(Self(Followed::new(path, verifier(path)?, verifier)))
+        let path = path.to_owned();
+        Ok(Self(Followed::open(vec![path.clone()], move || verifier(&path))?))
     }
 }
 

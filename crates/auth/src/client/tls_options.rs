@@ -11,17 +11,18 @@ use rustls::{
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
+    sign::CertifiedKey,
 };
 use rustls_platform_verifier::BuilderVerifierExt as _;
 
-use super::roots::FollowedRoots;
+use super::{identity::FollowedIdentity, roots::FollowedRoots};
 
 /// TLS options of an operator, as `tls_insecure`, `tls_cert_file`, `tls_key_file` and `tls_ca_file` have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// Accept any server certificate. For development.
     pub insecure: bool,
-    /// Client certificate (chain), PEM. Used together with `key_file`.
+    /// Client certificate (chain), PEM. Used together with `key_file`; both are read again when they change.
     pub cert_file: Option<PathBuf>,
     /// Key of the client certificate, PEM.
     pub key_file: Option<PathBuf>,
@@ -87,7 +88,7 @@ impl TlsOptions {
             .map_err(TlsError::Configure)?;
         let builder = if self.insecure {
             warn_once();
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer(provider)))
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer(Arc::clone(&provider))))
         } else if let Some(path) = &self.ca_file {
             // Read once more by ourselves, for errors that name the option.
             certificates("tls_ca_file", path)?;
@@ -104,14 +105,22 @@ impl TlsOptions {
         match (&self.cert_file, &self.key_file) {
             (None, None) => Ok(builder.with_no_client_auth()),
             (Some(cert), Some(key)) => {
+                // Read once more by ourselves, for errors that name the option.
                 let chain = certificates("tls_cert_file", cert)?;
                 let content = read("tls_key_file", key)?;
-                let key = PrivateKeyDer::from_pem_slice(&content).map_err(|_| TlsError::ParseFile {
+                let parsed = PrivateKeyDer::from_pem_slice(&content).map_err(|_| TlsError::ParseFile {
                     option: "tls_key_file",
                     path: key.clone(),
                     expected: "private key",
                 })?;
-                builder.with_client_auth_cert(chain, key).map_err(TlsError::UseCertificate)
+                CertifiedKey::from_der(chain, parsed, &provider).map_err(TlsError::UseCertificate)?;
+                let unusable = |_| TlsError::ParseFile {
+                    option: "tls_cert_file",
+                    path: cert.clone(),
+                    expected: "usable client certificate",
+                };
+                let identity = FollowedIdentity::of_files(cert, key).map_err(unusable)?;
+                Ok(builder.with_client_cert_resolver(Arc::new(identity)))
             }
             (Some(_), None) => Err(TlsError::HalfPair { given: "tls_cert_file", missing: "tls_key_file" }),
             (None, Some(_)) => Err(TlsError::HalfPair { given: "tls_key_file", missing: "tls_cert_file" }),

@@ -1,6 +1,6 @@
 //! The HTTP connections beneath every client here, and errors that say what to do.
 
-use std::{error::Error as StdError, io, task::Poll, time::Duration};
+use std::{error::Error as StdError, io, sync::Arc, task::Poll, time::Duration};
 
 use futures::{FutureExt as _, future::BoxFuture};
 use http::{Request, Response, StatusCode};
@@ -16,6 +16,8 @@ use hyper_util::{
 use jiff::Timestamp;
 use rustls::{CertificateError, ClientConfig, pki_types::ServerName};
 use tower::{BoxError, Layer, Service};
+
+use super::identity::FollowedIdentity;
 
 /// TCP and TLS together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,22 +41,16 @@ where
 }
 
 /// The same for servers whose certificate has another name than their address, if one is given.
-///
-/// # Errors
-/// It is no name.
-pub(super) fn http_client_of<B>(tls: ClientConfig, name: Option<&str>) -> Result<HttpClient<B>, BoxError>
+pub(super) fn http_client_of<B>(tls: ClientConfig, name: Option<ServerName<'static>>) -> HttpClient<B>
 where
     B: hyper::body::Body + Send,
     B::Data: Send,
 {
     let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
-    Ok(connecting(match name {
-        Some(name) => {
-            let name = ServerName::try_from(name.to_owned())?;
-            builder.with_server_name_resolver(FixedServerNameResolver::new(name))
-        }
+    connecting(match name {
+        Some(name) => builder.with_server_name_resolver(FixedServerNameResolver::new(name)),
         None => builder,
-    }))
+    })
 }
 
 fn connecting<B>(builder: HttpsConnectorBuilder<WantsProtocols1>) -> HttpClient<B>
@@ -125,7 +121,7 @@ pub enum ApiTransportError {
         at: Timestamp,
     },
     /// What authenticates us has expired.
-    #[error("the API server at {url} does not accept {what}: it expired at {at}; renew it and start again")]
+    #[error("the API server at {url} does not accept {what}: it expired at {at}; {remedy}")]
     ExpiredClient {
         /// The server, redacted.
         url: String,
@@ -133,6 +129,8 @@ pub enum ApiTransportError {
         what: String,
         /// When.
         at: Timestamp,
+        /// What to do about it.
+        remedy: &'static str,
     },
     /// No connection.
     #[error("failed to connect to the API server at {url}")]
@@ -185,7 +183,7 @@ pub(super) fn tls_failure(error: &(dyn StdError + 'static)) -> Option<TlsFailure
 pub(super) struct ExplainLayer {
     pub(super) url: String,
     /// What we show, if it is something that expires.
-    pub(super) credential: Option<Credential>,
+    pub(super) credential: Option<Shown>,
     /// Whether the way to the server is a kubeconfig's or a pod's, and not that of our settings.
     pub(super) kubernetes: bool,
 }
@@ -195,14 +193,33 @@ pub(super) struct ExplainLayer {
 pub(super) struct Credential {
     pub(super) what: String,
     pub(super) expires: Timestamp,
+    /// Whether a renewed one is taken without a restart.
+    pub(super) is_followed: bool,
+}
+
+/// What authenticates us for as long as we run.
+#[derive(Clone, Debug)]
+pub(super) enum Shown {
+    Fixed(Credential),
+    Followed(Arc<FollowedIdentity>),
+}
+
+impl Shown {
+    /// What authenticates us now, if its time is over.
+    pub(super) fn expired(&self) -> Option<Credential> {
+        let credential = match self {
+            Self::Fixed(credential) => credential.clone(),
+            Self::Followed(identity) => identity.current().credential().clone(),
+        };
+        Some(credential).filter(|credential| credential.expires <= Timestamp::now())
+    }
 }
 
 impl ExplainLayer {
     fn expired(&self) -> Option<ApiTransportError> {
-        let credential =
-            self.credential.as_ref().filter(|credential| credential.expires <= Timestamp::now())?;
-        let (what, at) = (credential.what.clone(), credential.expires);
-        Some(ApiTransportError::ExpiredClient { url: self.url.clone(), what, at })
+        let Credential { what, expires, is_followed } = self.credential.as_ref()?.expired()?;
+        let remedy = if is_followed { "renew it in its file" } else { "renew it and start again" };
+        Some(ApiTransportError::ExpiredClient { url: self.url.clone(), what, at: expires, remedy })
     }
 }
 

@@ -6,7 +6,8 @@
 pub enum RequestScope {
     /// Health and version: open to anybody.
     Anonymous,
-    /// Discovery, `OpenAPI`, metrics and whatever is no API object: open to any authenticated caller.
+    /// Discovery, `OpenAPI`, metrics, questions of a caller about itself and whatever is no API object: open to any
+    /// authenticated caller.
     Discovery,
     /// Objects of one API group.
     Resource {
@@ -27,6 +28,13 @@ impl RequestScope {
         let segments: Vec<String> = path.trim_start_matches('/').split('/').map(decode).collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let (group, rest) = match segments.as_slice() {
+            ["apis", "authentication.k8s.io", _version, "selfsubjectreviews"]
+            | [
+                "apis",
+                "authorization.k8s.io",
+                _version,
+                "selfsubjectaccessreviews" | "selfsubjectrulesreviews",
+            ] => return Self::Discovery,
             ["api", _version, rest @ ..] => ("", rest),
             ["apis", group, _version, rest @ ..] => (*group, rest),
             _ => return Self::Discovery,
@@ -86,6 +94,10 @@ mod tests {
             ("/apis/provisioning.grafana.app", Discovery),
             ("/apis/provisioning.grafana.app/v0alpha1", Discovery),
             ("/openapi/v3/apis/provisioning.grafana.app/v0alpha1", Discovery),
+            ("/apis/authentication.k8s.io/v1/selfsubjectreviews", Discovery),
+            ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", Discovery),
+            ("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", Discovery),
+            ("/apis/authorization.k8s.io/v1/subjectaccessreviews", resource("authorization.k8s.io", "")),
             ("/apis/provisioning.grafana.app/v0alpha1/jobs", resource(p, "")),
             ("/apis/provisioning.grafana.app/v0alpha1/namespaces/default/jobs", resource(p, "default")),
             (

@@ -2,13 +2,13 @@
 
 use std::{fs, net::SocketAddr, path::PathBuf};
 
-use axum::{Router, http::HeaderMap, routing::get};
+use axum::{Extension, Router, http::HeaderMap, routing::get};
 use http::Request;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use windlass_auth::{ApiClients, install_crypto_provider, plain, tls};
+use windlass_auth::{ApiClients, CertificatePair, PeerIdentity, install_crypto_provider, plain, tls};
 use windlass_telemetry::ErrorChain;
 
 /// A folder of files, and a server that answers what it was sent to authenticate with.
@@ -31,17 +31,28 @@ struct Authority {
 }
 
 fn authority(last_year: i32) -> Authority {
-    let ca_key = KeyPair::generate().unwrap();
+    let (ca, issuer) = issuer();
+    let (certificate, key) = certificate(&issuer, "localhost", last_year);
+    Authority { ca, certificate, key }
+}
+
+fn issuer() -> (String, Issuer<'static, KeyPair>) {
+    let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca = params.self_signed(&ca_key).unwrap().pem();
-    let issuer = Issuer::from_ca_cert_pem(&ca, ca_key).unwrap();
+    let ca = params.self_signed(&key).unwrap().pem();
+    let issuer = Issuer::from_ca_cert_pem(&ca, key).unwrap();
+    (ca, issuer)
+}
+
+/// A certificate with its key, good to the end of a year.
+fn certificate(issuer: &Issuer<'_, KeyPair>, name: &str, last_year: i32) -> (String, String) {
     let key = KeyPair::generate().unwrap();
-    let mut leaf = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let mut leaf = CertificateParams::new([name.to_owned()]).unwrap();
+    leaf.distinguished_name.push(DnType::CommonName, name);
     leaf.not_before = date_time_ymd(2000, 1, 1);
     leaf.not_after = date_time_ymd(last_year, 12, 31);
-    let certificate = leaf.signed_by(&key, &issuer).unwrap().pem();
-    Authority { ca, certificate, key: key.serialize_pem() }
+    (leaf.signed_by(&key, issuer).unwrap().pem(), key.serialize_pem())
 }
 
 fn echo() -> Router {
@@ -182,6 +193,66 @@ async fn authorities_that_are_rotated_are_trusted_from_the_next_connection_on() 
     fetch(&clients).await.unwrap_err();
     bench.file("ca.crt", &format!("{}{}", first.ca, second.ca));
     fetch(&clients).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_certificate_that_is_rotated_is_shown_with_the_next_request() {
+    let bench = Bench::new();
+    let server = authority(3000);
+    let (client_ca, issuer) = issuer();
+    let pair = CertificatePair { certificate: server.certificate.clone(), key: server.key.clone().into() };
+    let config = tls::config_from(&pair, Some(&client_ca)).unwrap();
+    let who = |Extension(peer): Extension<PeerIdentity>| async move { peer.name };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+    tokio::spawn(tls::serve(listener, config, Router::new().fallback(get(who)), bench.stop.clone()));
+
+    let [one, two, old] = [("one", 3000), ("two", 3000), ("old", 2001)]
+        .map(|(name, last_year)| certificate(&issuer, name, last_year));
+    let (cert, key) = (bench.file("client.crt", &one.0), bench.file("client.key", &one.1));
+    let ca = bench.file("ca.crt", &server.ca);
+    let user = json!({"client-certificate": cert, "client-key": key});
+    let path = bench.kubeconfig(&url, json!({"certificate-authority": ca}), user);
+    let clients = ApiClients::from_kubeconfig(&path, None).await.unwrap();
+    assert_eq!(fetch(&clients).await.unwrap(), "one");
+
+    bench.file("client.crt", &two.0);
+    assert_eq!(fetch(&clients).await.unwrap(), "one", "its key is still to come");
+    bench.file("client.key", &two.1);
+    assert_eq!(fetch(&clients).await.unwrap(), "two", "the connection of the old one is used no more");
+
+    bench.file("client.key", &old.1);
+    bench.file("client.crt", &old.0);
+    let text = fetch(&clients).await.unwrap_err();
+    let expected =
+        format!("does not accept the client certificate {}: it expired at 2001-12-31", cert.display());
+    assert!(text.contains(&expected) && text.contains("renew it in its file"), "{text}");
+
+    bench.file("client.crt", &one.0);
+    bench.file("client.key", &one.1);
+    assert_eq!(fetch(&clients).await.unwrap(), "one");
+    fs::remove_file(&key).unwrap();
+    assert_eq!(fetch(&clients).await.unwrap(), "one");
+}
+
+#[tokio::test]
+async fn a_client_certificate_that_cannot_be_used_is_named() {
+    let bench = Bench::new();
+    let (_, issuer) = issuer();
+    let (one, two) = (certificate(&issuer, "one", 3000), certificate(&issuer, "two", 3000));
+    let refused = |certificate: &str, key: &str| {
+        let user = json!({"client-certificate": bench.file("client.crt", certificate),
+            "client-key": bench.file("client.key", key)});
+        let path = bench.kubeconfig("https://localhost:1", json!({}), user);
+        async move { ErrorChain(&ApiClients::from_kubeconfig(&path, None).await.unwrap_err()).to_string() }
+    };
+    let file = bench.folder.path().join("client.crt").display().to_string();
+    let text = refused(&one.0, &two.1).await;
+    assert!(text.contains(&file) && text.contains("cannot be used together"), "{text}");
+    let text = refused("nothing", &two.1).await;
+    assert!(text.contains(&file) && text.contains("no certificate in PEM"), "{text}");
+    let text = refused(&one.0, "nothing").await;
+    assert!(text.contains(&file) && text.contains("no private key in PEM"), "{text}");
 }
 
 #[tokio::test]
