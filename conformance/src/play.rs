@@ -12,8 +12,9 @@ use crate::servers::Server;
 use crate::template::{self, Values};
 use crate::watch::Watch;
 
-/// How long a request, and a WAIT as a whole, may take.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// How long a request, and a WAIT as a whole, may take: a garbage collector looks for new kinds every half minute, and the
+/// machine may be busy.
+const DEADLINE: Duration = Duration::from_mins(3);
 
 /// The pause between two requests of a WAIT.
 const PAUSE: Duration = Duration::from_millis(50);

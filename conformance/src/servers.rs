@@ -15,7 +15,7 @@ use windlass_auth::Caller;
 use windlass_cluster::Cluster;
 
 /// How long a definition may take to be served.
-const ESTABLISHED: Duration = Duration::from_secs(30);
+const ESTABLISHED: Duration = Duration::from_mins(3);
 
 /// The definitions of the scripts' own kinds.
 const DEFINITIONS: &[&str] = &[include_str!("../crds/widgets.yaml"), include_str!("../crds/gears.yaml")];

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::script::Amount;
 
 /// How long an event may take.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_mins(3);
 
 /// A watch whose answer has begun.
 pub(crate) struct Watch {
