@@ -14,6 +14,6 @@ mod server;
 pub use decode::{Attributes, Link, Log, Span, SpanEvent};
 pub use received::{MetricRequest, Received};
 pub use series::{Sample, Series, Temporality, Value};
-pub use server::{Behaviour, Receiver, StartError};
+pub use server::{Behaviour, Receiver, Signal, StartError};
 /// The status codes that a collector can refuse with.
 pub use tonic::Code;

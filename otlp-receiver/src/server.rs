@@ -1,25 +1,26 @@
 //! The server: three services on one port, on a thread of its own.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::logs::v1::logs_service_server::{LogsService, LogsServiceServer};
-use opentelemetry_proto::tonic::collector::logs::v1::{ExportLogsServiceRequest, ExportLogsServiceResponse};
+use opentelemetry_proto::tonic::collector::logs::v1::{
+    ExportLogsPartialSuccess, ExportLogsServiceRequest, ExportLogsServiceResponse,
+};
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
     MetricsService, MetricsServiceServer,
 };
 use opentelemetry_proto::tonic::collector::metrics::v1::{
-    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+    ExportMetricsPartialSuccess, ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
 };
 use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
+    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
-use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tonic::codec::CompressionEncoding;
 use tonic::metadata::{KeyAndValueRef, MetadataMap};
@@ -28,6 +29,9 @@ use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Code, Request, Response, Status};
 
 use crate::Received;
+
+/// Why something was rejected.
+const SAID: &str = "too many, as it was told to say";
 
 /// How a collector answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +45,23 @@ pub enum Behaviour {
     Hang,
     /// With this status; nothing is kept.
     Refuse(Code),
+    /// At once, and it keeps what came; but it says that it rejected so many of the spans, records or points in it.
+    Reject(i64),
+}
+
+/// What is sent, as a collector behaves to each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Spans.
+    Traces,
+    /// Log records.
+    Logs,
+    /// Points of metrics.
+    Metrics,
+}
+
+impl Signal {
+    const ALL: [Self; 3] = [Self::Traces, Self::Logs, Self::Metrics];
 }
 
 /// Why a collector did not start.
@@ -79,7 +100,8 @@ struct State {
     received: Mutex<Received>,
     /// Counts what was taken, for those who wait.
     taken: watch::Sender<u64>,
-    behaviour: watch::Sender<Behaviour>,
+    /// To each signal.
+    behaviour: [watch::Sender<Behaviour>; 3],
 }
 
 impl Receiver {
@@ -90,28 +112,33 @@ impl Receiver {
 
     /// A collector on this port, without TLS: for one that comes back.
     pub fn start_on(port: u16) -> Result<Self, StartError> {
-        Self::serve(port, None)
+        Self::serve(listen(port)?, None)
+    }
+
+    /// A collector on a port that somebody else took before, and did not serve.
+    pub fn start_at(listener: TcpListener) -> Result<Self, StartError> {
+        Self::serve(listener, None)
     }
 
     /// A collector on a free port that speaks TLS as `127.0.0.1` and `localhost`; [`Receiver::authority`] vouches for it.
     pub fn start_with_tls() -> Result<Self, StartError> {
         let names = [Ipv4Addr::LOCALHOST.to_string(), "localhost".to_owned()];
         let pair = rcgen::generate_simple_self_signed(names).map_err(StartError::Certificate)?;
-        Self::serve(0, Some(pair))
+        Self::serve(listen(0)?, Some(pair))
     }
 
     fn serve(
-        port: u16,
+        listener: TcpListener,
         certificate: Option<rcgen::CertifiedKey<rcgen::KeyPair>>,
     ) -> Result<Self, StartError> {
-        let failed = |source| StartError::Listen { port, source };
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
+        let failed = |source| StartError::Listen { port: 0, source };
         let address = listener.local_addr().map_err(failed)?;
+        let failed = |source| StartError::Listen { port: address.port(), source };
+        listener.set_nonblocking(true).map_err(failed)?;
         let state = Arc::new(State {
             received: Mutex::default(),
             taken: watch::Sender::new(0),
-            behaviour: watch::Sender::new(Behaviour::default()),
+            behaviour: Signal::ALL.map(|_| watch::Sender::new(Behaviour::default())),
         });
         let mut server = Server::builder();
         let authority = certificate.as_ref().map(|pair| pair.cert.pem());
@@ -131,7 +158,7 @@ impl Receiver {
         // A runtime of its own: when it goes, so does every connection, as when a collector is killed.
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
-                let Ok(listener) = TcpListener::from_std(listener) else { return };
+                let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
                 tokio::select! {
                     _ = router.serve_with_incoming(TcpIncoming::from(listener)) => {}
                     _ = stopped => {}
@@ -159,7 +186,14 @@ impl Receiver {
 
     /// Answers like this from now on, what is waiting included.
     pub fn behave(&self, behaviour: Behaviour) {
-        self.state.behaviour.send_replace(behaviour);
+        for signal in Signal::ALL {
+            self.behave_to(signal, behaviour);
+        }
+    }
+
+    /// Answers what brings this signal like this from now on, what is waiting included.
+    pub fn behave_to(&self, signal: Signal, behaviour: Behaviour) {
+        self.state.behaviour[signal as usize].send_replace(behaviour);
     }
 
     /// Looks at what came so far.
@@ -206,20 +240,28 @@ impl State {
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers a request once the behaviour says so.
-    async fn take(&self, keep: impl FnOnce(&mut Received)) -> Result<(), Status> {
-        let mut behaviour = self.behaviour.subscribe();
+    /// Answers a request once the behaviour says so, with how much of it was rejected.
+    async fn take(&self, signal: Signal, keep: impl FnOnce(&mut Received)) -> Result<i64, Status> {
+        let mut behaviour = self.behaviour[signal as usize].subscribe();
         let awake = |behaviour: &Behaviour| *behaviour != Behaviour::Hang;
         let now = behaviour.wait_for(awake).await.map_or(Behaviour::Answer, |now| *now);
-        match now {
-            Behaviour::Answer | Behaviour::Hang => {}
-            Behaviour::Dawdle(time) => tokio::time::sleep(time).await,
+        let rejected = match now {
+            Behaviour::Answer | Behaviour::Hang => 0,
+            Behaviour::Dawdle(time) => {
+                tokio::time::sleep(time).await;
+                0
+            }
             Behaviour::Refuse(code) => return Err(Status::new(code, "refused, as it was told to")),
-        }
+            Behaviour::Reject(items) => items,
+        };
         keep(&mut self.lock());
         self.taken.send_modify(|taken| *taken += 1);
-        Ok(())
+        Ok(rejected)
     }
+}
+
+fn listen(port: u16) -> Result<TcpListener, StartError> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|source| StartError::Listen { port, source })
 }
 
 #[derive(Clone)]
@@ -231,8 +273,11 @@ impl TraceService for Service {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        self.0.take(|received| received.take_traces(request.into_inner())).await?;
-        Ok(Response::new(ExportTraceServiceResponse::default()))
+        let keep = |received: &mut Received| received.take_traces(request.into_inner());
+        let rejected_spans = self.0.take(Signal::Traces, keep).await?;
+        let partial_success = (rejected_spans > 0)
+            .then(|| ExportTracePartialSuccess { rejected_spans, error_message: SAID.to_owned() });
+        Ok(Response::new(ExportTraceServiceResponse { partial_success }))
     }
 }
 
@@ -242,8 +287,11 @@ impl LogsService for Service {
         &self,
         request: Request<ExportLogsServiceRequest>,
     ) -> Result<Response<ExportLogsServiceResponse>, Status> {
-        self.0.take(|received| received.take_logs(request.into_inner())).await?;
-        Ok(Response::new(ExportLogsServiceResponse::default()))
+        let keep = |received: &mut Received| received.take_logs(request.into_inner());
+        let rejected_log_records = self.0.take(Signal::Logs, keep).await?;
+        let partial_success = (rejected_log_records > 0)
+            .then(|| ExportLogsPartialSuccess { rejected_log_records, error_message: SAID.to_owned() });
+        Ok(Response::new(ExportLogsServiceResponse { partial_success }))
     }
 }
 
@@ -254,8 +302,11 @@ impl MetricsService for Service {
         request: Request<ExportMetricsServiceRequest>,
     ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
         let headers = headers(request.metadata());
-        self.0.take(|received| received.take_metrics(request.into_inner(), headers)).await?;
-        Ok(Response::new(ExportMetricsServiceResponse::default()))
+        let keep = |received: &mut Received| received.take_metrics(request.into_inner(), headers);
+        let rejected_data_points = self.0.take(Signal::Metrics, keep).await?;
+        let partial_success = (rejected_data_points > 0)
+            .then(|| ExportMetricsPartialSuccess { rejected_data_points, error_message: SAID.to_owned() });
+        Ok(Response::new(ExportMetricsServiceResponse { partial_success }))
     }
 }
 

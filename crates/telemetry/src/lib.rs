@@ -46,7 +46,7 @@ pub use log::{InitLogsError, LogFormat, LogOutput, ParseLogFormatError, init, su
 pub use metrics::{Metrics, MetricsError};
 pub use mode::{ParseTelemetryModeError, TelemetryMode};
 pub use push::cumulative::FlushError;
-pub use push::otlp::CollectorError;
+pub use push::error::CollectorError;
 pub use push::settings::Collector;
 pub use redact::redact_url;
 pub use reference::reference_markdown;

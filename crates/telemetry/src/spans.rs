@@ -10,7 +10,9 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, InstrumentationScope, KeyValue};
 use opentelemetry_sdk::error::OTelSdkResult;
-use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanEvents, SpanLinks, SpanProcessor};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks, SpanProcessor};
+
+use crate::push::queue::QueuedSpans;
 
 /// A span that is over, with everything that is known of it.
 ///
@@ -71,7 +73,7 @@ impl FinishedSpan {
 /// Where finished spans are told: to whom the process's own go.
 #[derive(Clone, Default)]
 pub struct Spans {
-    processors: Arc<[Arc<BatchSpanProcessor>]>,
+    processors: Arc<[Arc<QueuedSpans>]>,
 }
 
 impl Spans {
@@ -80,7 +82,7 @@ impl Spans {
         Self::default()
     }
 
-    pub(crate) fn new(processors: Vec<Arc<BatchSpanProcessor>>) -> Self {
+    pub(crate) fn new(processors: Vec<Arc<QueuedSpans>>) -> Self {
         Self { processors: processors.into() }
     }
 
@@ -119,7 +121,7 @@ fn context(trace_id: TraceId, span_id: SpanId) -> SpanContext {
     SpanContext::new(trace_id, span_id, TraceFlags::SAMPLED, false, TraceState::default())
 }
 
-fn data(span: FinishedSpan) -> SpanData {
+pub(crate) fn data(span: FinishedSpan) -> SpanData {
     let mut events = SpanEvents::default();
     events.events = span.events;
     let mut links = SpanLinks::default();
@@ -143,7 +145,7 @@ fn data(span: FinishedSpan) -> SpanData {
 
 /// A processor that the tracer provider and [`Spans`] share. It was told its resource before.
 #[derive(Debug)]
-pub(crate) struct Shared(pub(crate) Arc<BatchSpanProcessor>);
+pub(crate) struct Shared(pub(crate) Arc<QueuedSpans>);
 
 impl SpanProcessor for Shared {
     fn on_start(&self, span: &mut opentelemetry_sdk::trace::Span, context: &Context) {

@@ -6,38 +6,40 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
-use opentelemetry_sdk::Resource;
+use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::logs::SdkLoggerProvider;
 use opentelemetry_sdk::metrics::{Aggregation, Instrument, InstrumentKind, PeriodicReader, Stream};
-use opentelemetry_sdk::trace::{
-    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider, SpanProcessor as _,
-};
+use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
+use tonic::transport::Channel;
 use tracing::Metadata;
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::{Layer, Registry};
 
 use crate::log::{self, Ids, InitLogsError, Output};
+use crate::push::client::Client;
 use crate::push::cumulative::{Otlp, Pusher};
-use crate::push::otlp::{CollectorError, Exporters};
-use crate::push::settings::{self, Collector, environment};
+use crate::push::error::CollectorError;
+use crate::push::exporters::Exporter;
+use crate::push::fate::{Outcomes, TARGET};
+use crate::push::queue::{QueuedLogs, QueuedSpans};
+use crate::push::settings::{self, Collector, Signal, environment};
 use crate::push::stdout::Lines;
-use crate::push::watched::{Outcomes, TARGET};
 use crate::resource::ProcessResource;
 use crate::spans::Shared;
 use crate::{ErrorChain, LogFormat, LogOutput, Metrics, MetricsError, Spans, TelemetryMode};
 
-/// How long spans wait for company before they are exported.
-const SPAN_DELAY: Duration = Duration::from_secs(1);
 /// How often metrics are pushed; `OTEL_METRIC_EXPORT_INTERVAL` (milliseconds) wins.
 const METRIC_INTERVAL: Duration = Duration::from_secs(15);
-/// Spans of this many names at most wait for a collector; more are dropped.
-const SPAN_QUEUE: usize = 2048;
 
 /// Crates whose own events and spans come from exporting: exported, they would breed.
 const EXPORTERS: [&str; 7] = ["h2", "hyper", "hyper_util", "opentelemetry", "reqwest", "tonic", "tower"];
@@ -96,6 +98,32 @@ pub struct Telemetry {
     pushing: Option<AbortHandle>,
 }
 
+/// What goes to a collector.
+struct ToCollector {
+    spans: Exporter<TraceServiceClient<Channel>>,
+    logs: Exporter<LogsServiceClient<Channel>>,
+    metrics: Exporter<MetricsServiceClient<Channel>>,
+    sources: Otlp,
+}
+
+impl ToCollector {
+    fn new(
+        collector: &Collector,
+        outcomes: &Arc<Outcomes>,
+        runtime: &Handle,
+    ) -> Result<Self, CollectorError> {
+        let temporality = settings::temporality(&environment);
+        let of_process = Client::new(collector, &environment, outcomes, runtime)?;
+        let of_sources = Client::new(collector, &environment, outcomes, runtime)?;
+        Ok(Self {
+            spans: Exporter::new(Client::new(collector, &environment, outcomes, runtime)?),
+            logs: Exporter::new(Client::new(collector, &environment, outcomes, runtime)?),
+            metrics: Exporter::new(of_process).with_temporality(temporality),
+            sources: Otlp::new(of_sources, temporality),
+        })
+    }
+}
+
 impl Telemetry {
     /// Sets everything up, once in a process; panics are logged from here on.
     ///
@@ -125,23 +153,25 @@ impl Telemetry {
         }
         let of_process = ProcessResource::new(&options.service, options.version);
         let resource = of_process.0.clone();
-        let outcomes = Outcomes::new(options.collector.shown(&environment));
+        let outcomes = Arc::new(Outcomes::default());
         let runtime = Handle::try_current().map_err(|_none| TelemetryError::NoRuntime);
-        let (exporters, otlp) = if mode.otlp() {
-            let _needed = runtime.as_ref().map_err(|_none| TelemetryError::NoRuntime)?;
-            let exporters = Exporters::new(&options.collector, &environment, &outcomes)?;
-            (Some(exporters), Some(Otlp::new(&options.collector, &environment, &outcomes)?))
+        let to_collector = if mode.otlp() {
+            let runtime = runtime.as_ref().map_err(|_none| TelemetryError::NoRuntime)?;
+            Some(ToCollector::new(&options.collector, &outcomes, runtime)?)
         } else {
-            (None, None)
+            None
         };
-        let (span_exporter, log_exporter, metric_exporter) = match exporters {
-            Some(Exporters { spans, logs, metrics }) => (Some(spans), Some(logs), Some(metrics)),
-            None => (None, None, None),
+        let (span_exporter, log_exporter, metric_exporter, otlp) = match to_collector {
+            Some(ToCollector { spans, logs, metrics, sources }) => {
+                (Some(spans), Some(logs), Some(metrics), Some(sources))
+            }
+            None => (None, None, None, None),
         };
         let lines = mode.stdout_signals().then(|| Lines::new(output.clone()));
 
         let loggers = log_exporter.map(|exporter| {
-            SdkLoggerProvider::builder().with_resource(resource.clone()).with_batch_exporter(exporter).build()
+            let queued = QueuedLogs::new(exporter, &environment, &outcomes);
+            SdkLoggerProvider::builder().with_resource(resource.clone()).with_log_processor(queued).build()
         });
         if let Some(loggers) = &loggers {
             let filter = log::filter(&options.filter)?.and(filter_fn(is_ours));
@@ -149,8 +179,12 @@ impl Telemetry {
         }
 
         let mut processors = Vec::new();
-        processors.extend(span_exporter.map(|exporter| batched(exporter, &resource)));
-        processors.extend(lines.clone().map(|lines| batched(lines, &resource)));
+        // Lines come first, here and below: writing them at the end waits for no collector.
+        processors
+            .extend(lines.clone().map(|lines| QueuedSpans::new(lines, &resource, &environment, &outcomes)));
+        processors.extend(
+            span_exporter.map(|exporter| QueuedSpans::new(exporter, &resource, &environment, &outcomes)),
+        );
         let tracers = (!processors.is_empty()).then(|| {
             let mut builder =
                 SdkTracerProvider::builder().with_resource(resource.clone()).with_sampler(Sampler::AlwaysOn);
@@ -171,13 +205,13 @@ impl Telemetry {
             if metric_exporter.is_some() && !exponential.is_empty() {
                 builder = builder.with_view(move |instrument: &Instrument| buckets(instrument, exponential));
             }
-            if let Some(exporter) = metric_exporter {
-                builder =
-                    builder.with_reader(PeriodicReader::builder(exporter).with_interval(interval()).build());
-            }
             if let Some(lines) = lines.clone() {
                 builder =
                     builder.with_reader(PeriodicReader::builder(lines).with_interval(interval()).build());
+            }
+            if let Some(exporter) = metric_exporter {
+                builder =
+                    builder.with_reader(PeriodicReader::builder(exporter).with_interval(interval()).build());
             }
             builder
         })?;
@@ -188,12 +222,7 @@ impl Telemetry {
         } else {
             None
         };
-        let failures = metrics
-            .meter("telemetry")
-            .u64_counter("otel_export_failures_total")
-            .with_description("Batches of a signal that did not reach the collector.")
-            .build();
-        outcomes.count_with(failures);
+        outcomes.count_with(&metrics.meter("telemetry"));
         let spans = Spans::new(processors);
         Ok((Self { metrics, spans, tracers, loggers, outcomes, pushing }, layers))
     }
@@ -208,12 +237,12 @@ impl Telemetry {
         self.spans.clone()
     }
 
-    /// Batches that did not reach the collector so far.
+    /// Requests that the collector did not take so far, or not whole.
     pub fn export_failures(&self) -> u64 {
         self.outcomes.failures()
     }
 
-    /// Sends what is waiting: logs, then traces, then metrics, and beside them what sources say, all within `deadline`.
+    /// Sends what is waiting, each signal beside the others and what sources say beside them, all within `deadline`.
     /// What a dead or slow collector did not take by then is lost, and said so.
     pub async fn shutdown(self, deadline: Duration) {
         let Self { metrics, tracers, loggers, pushing, .. } = self;
@@ -221,46 +250,45 @@ impl Telemetry {
             pushing.abort();
         }
         let of_sources = metrics.clone();
-        let (done, ended) = tokio::sync::oneshot::channel::<Vec<OTelSdkResult>>();
-        // A thread of its own: shutting down blocks, and takes its own view of deadlines.
-        std::thread::spawn(move || {
-            let mut results = Vec::new();
-            results.extend(loggers.map(|loggers| loggers.shutdown_with_timeout(deadline)));
-            results.extend(tracers.map(|tracers| tracers.shutdown_with_timeout(deadline)));
-            results.push(metrics.shutdown());
-            // Nobody waits any more when the deadline has passed.
-            let _ = done.send(results);
-        });
-        let (flushed, ended) =
-            tokio::join!(of_sources.flush_sources(deadline), tokio::time::timeout(deadline, ended));
+        let mut endings = vec![ending(Signal::Metrics, move || metrics.shutdown())];
+        endings
+            .extend(tracers.map(|all| ending(Signal::Traces, move || all.shutdown_with_timeout(deadline))));
+        endings.extend(loggers.map(|all| ending(Signal::Logs, move || all.shutdown_with_timeout(deadline))));
+        let ended = endings
+            .into_iter()
+            .map(|(signal, ended)| async move { (signal, tokio::time::timeout(deadline, ended).await) });
+        let (flushed, ended) = tokio::join!(of_sources.flush_sources(deadline), join_all(ended));
         if let Err(error) = flushed {
             tracing::warn!(target: TARGET, error = %ErrorChain(&error), "what sources say was not sent to its end");
         }
-        match ended {
-            Ok(Ok(results)) => {
-                for error in results.into_iter().filter_map(Result::err) {
-                    tracing::warn!(target: TARGET, error = %ErrorChain(&error), "telemetry was not sent to its end");
-                }
-            }
-            Ok(Err(_)) | Err(_) => {
-                tracing::warn!(target: TARGET, "telemetry was not sent to its end within {deadline:?}");
-            }
+        for (signal, ended) in ended {
+            let signal = signal.name();
+            let error = match ended {
+                Ok(Ok(Ok(()))) => continue,
+                Ok(Ok(Err(error))) => Some(ErrorChain(&error).to_string()),
+                Ok(Err(_)) | Err(_) => None,
+            };
+            tracing::warn!(
+                target: TARGET,
+                signal,
+                error,
+                "telemetry was not sent to its end within {deadline:?}",
+            );
         }
     }
 }
 
-fn batched<E>(exporter: E, resource: &Resource) -> Arc<BatchSpanProcessor>
-where
-    E: opentelemetry_sdk::trace::SpanExporter + 'static,
-{
-    let mut config = BatchConfigBuilder::default().with_max_queue_size(SPAN_QUEUE);
-    if environment("OTEL_BSP_SCHEDULE_DELAY").is_none() {
-        config = config.with_scheduled_delay(SPAN_DELAY);
-    }
-    let config = config.build();
-    let mut processor = BatchSpanProcessor::builder(exporter).with_batch_config(config).build();
-    processor.set_resource(resource);
-    Arc::new(processor)
+/// Ends a signal on a thread of its own: that blocks, and takes its own view of deadlines.
+fn ending(
+    signal: Signal,
+    end: impl FnOnce() -> OTelSdkResult + Send + 'static,
+) -> (Signal, oneshot::Receiver<OTelSdkResult>) {
+    let (done, ended) = oneshot::channel();
+    std::thread::spawn(move || {
+        // Nobody waits any more when the deadline has passed.
+        let _ = done.send(end());
+    });
+    (signal, ended)
 }
 
 /// Whether an event or span comes from us, and not from the exporters themselves.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{CumulativePoint, CumulativeValue, CumulativeView, FamilyKind};
 
 /// The most that the points of one request may weigh, in bytes as encoded. Collectors take 4 MiB unless told otherwise.
-const WEIGHT: usize = 1 << 20;
+pub(super) const WEIGHT: usize = 1 << 20;
 
 /// Points of one family, by its place in the view.
 pub(super) type Part = (usize, Vec<CumulativePoint>);

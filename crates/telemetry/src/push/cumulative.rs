@@ -11,31 +11,20 @@ use std::time::Duration;
 use jiff::Timestamp;
 use opentelemetry::KeyValue;
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
-use opentelemetry_proto::tonic::collector::metrics::v1::{
-    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
-};
-use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
+use opentelemetry_sdk::error::OTelSdkError;
+use opentelemetry_sdk::metrics::Temporality;
 use tokio::sync::Mutex;
 use tokio::time::{MissedTickBehavior, sleep, timeout};
-use tonic::codec::CompressionEncoding;
-use tonic::metadata::MetadataMap;
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Extensions, Request, Status};
+use tonic::transport::Channel;
 
 use super::chunks::Chunks;
-use super::otlp::CollectorError;
-use super::settings::{Collector, Signal, Variables, asks_for_delta};
+use super::client::{Client, FIRST_PAUSE, Failed, LONGEST_PAUSE};
+use super::fate::TARGET;
 use super::stdout::Lines;
-use super::watched::{Outcomes, TARGET};
 use super::wire;
 use crate::resource::ProcessResource;
 use crate::sources::Sources;
 use crate::{CumulativeSource, CumulativeView};
-
-/// How long is waited before a flush asks a collector again that did not answer; doubled each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest such wait.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why a flush did not send everything.
 #[derive(Debug, thiserror::Error)]
@@ -65,12 +54,26 @@ pub(crate) struct Pusher {
     under_way: Mutex<()>,
 }
 
-/// What a flush does after an attempt failed.
-enum Failed {
-    /// Asks again: the collector may come back.
-    Passing(OTelSdkError),
-    /// Gives up.
-    Final(OTelSdkError),
+/// One telling of everything: how it goes.
+#[derive(Default)]
+struct Pass {
+    /// At least one request came to its end.
+    asked: bool,
+    /// What failed first, but for what may pass: that comes before all else.
+    failed: Option<Failed>,
+}
+
+impl Pass {
+    fn fail(&mut self, failed: Failed) {
+        if self.failed.is_none() || matches!(failed, Failed::Passing { .. }) {
+            self.failed = Some(failed);
+        }
+    }
+
+    /// Whether there is no use in asking for more.
+    fn is_over(&self) -> bool {
+        matches!(self.failed, Some(Failed::Passing { .. } | Failed::Unwanted(_)))
+    }
 }
 
 impl Pusher {
@@ -105,10 +108,12 @@ impl Pusher {
             loop {
                 match self.export(lines.take()).await {
                     Ok(()) => return Ok(()),
-                    Err(Failed::Final(error)) => return Err(FlushError::Refused(error)),
-                    Err(Failed::Passing(error)) => last = Some(error),
+                    Err(Failed::Passing { error, after }) => {
+                        last = Some(error);
+                        sleep(pause.max(after)).await;
+                    }
+                    Err(failed) => return Err(FlushError::Refused(failed.into_error())),
                 }
-                sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         };
@@ -118,24 +123,34 @@ impl Pusher {
         }
     }
 
+    /// Tells everything once. What one request carried and the collector did not take does not keep it from the next.
     async fn export(&self, lines: Option<&Lines>) -> Result<(), Failed> {
         let _under_way = self.under_way.lock().await;
-        for source in self.sources.all() {
-            let Some(view) = source.view() else { continue };
-            let time = Timestamp::now();
-            if let Some(lines) = lines {
+        // Writing waits for nobody, so it comes first.
+        if let Some(lines) = lines {
+            for source in self.sources.all() {
+                let Some(view) = source.view() else { continue };
                 for parts in Chunks::new(Arc::clone(&view)) {
                     lines.cumulative(&*view, &parts);
-                    // Writing does not wait for anybody; others want their turn.
+                    // Others want their turn.
                     tokio::task::yield_now().await;
                 }
             }
-            if let Some(otlp) = &self.otlp {
-                let resource = self.resource.of_source(view.identity());
-                otlp.send(&*source, &view, time, &resource).await?;
-            }
         }
-        Ok(())
+        let Some(otlp) = &self.otlp else { return Ok(()) };
+        let mut pass = Pass::default();
+        for source in self.sources.all() {
+            if pass.is_over() {
+                break;
+            }
+            let Some(view) = source.view() else { continue };
+            let resource = self.resource.of_source(view.identity());
+            otlp.send(&*source, &view, Timestamp::now(), &resource, &mut pass).await;
+        }
+        if pass.asked {
+            otlp.client.fate().tell(pass.failed.as_ref());
+        }
+        pass.failed.map_or(Ok(()), Err)
     }
 }
 
@@ -147,50 +162,25 @@ impl fmt::Debug for Pusher {
 
 /// A collector of metrics that are not the SDK's.
 pub(crate) struct Otlp {
-    client: MetricsServiceClient<Channel>,
-    headers: MetadataMap,
-    timeout: Duration,
-    outcomes: Arc<Outcomes>,
+    client: Client<MetricsServiceClient<Channel>>,
     /// The variables ask for deltas, which was not said yet.
     delta_to_be_refused: AtomicBool,
 }
 
 impl Otlp {
-    /// Nothing is sent yet; must be called on a Tokio runtime, which carries the connection.
-    pub(crate) fn new(
-        collector: &Collector,
-        variables: Variables<'_>,
-        outcomes: &Arc<Outcomes>,
-    ) -> Result<Self, CollectorError> {
-        let failed = |source| CollectorError::Connect { endpoint: collector.shown(variables), source };
-        let limit = Signal::Metrics.timeout(variables);
-        let mut endpoint =
-            Endpoint::from_shared(collector.url(Signal::Metrics, variables)).map_err(failed)?.timeout(limit);
-        if let Some(tls) = collector.tls(Signal::Metrics, variables)? {
-            endpoint = endpoint.tls_config(tls).map_err(failed)?;
-        }
-        let mut client = MetricsServiceClient::new(endpoint.connect_lazy());
-        if Signal::Metrics.gzip(variables) {
-            client = client
-                .send_compressed(CompressionEncoding::Gzip)
-                .accept_compressed(CompressionEncoding::Gzip);
-        }
-        Ok(Self {
-            client,
-            headers: Signal::Metrics.headers(variables),
-            timeout: limit,
-            outcomes: Arc::clone(outcomes),
-            delta_to_be_refused: AtomicBool::new(asks_for_delta(variables)),
-        })
+    pub(crate) fn new(client: Client<MetricsServiceClient<Channel>>, asked: Temporality) -> Self {
+        Self { client, delta_to_be_refused: AtomicBool::new(asked != Temporality::Cumulative) }
     }
 
+    /// Sends what a view says, until all was asked for or the pass is over.
     async fn send(
         &self,
         source: &dyn CumulativeSource,
         view: &Arc<dyn CumulativeView>,
         time: Timestamp,
         resource: &[KeyValue],
-    ) -> Result<(), Failed> {
+        pass: &mut Pass,
+    ) {
         if self.delta_to_be_refused.swap(false, Ordering::Relaxed) {
             tracing::warn!(
                 target: TARGET,
@@ -200,59 +190,19 @@ impl Otlp {
                  as asked",
             );
         }
-        for parts in Chunks::new(Arc::clone(view)) {
+        let mut chunks = Chunks::new(Arc::clone(view));
+        while !pass.is_over()
+            && let Some(parts) = chunks.next()
+        {
             if !source.is_current() {
-                return Ok(());
+                return;
             }
-            let request = wire::request(resource.to_vec(), &**view, time, parts);
-            let (result, passing) = self.request(request).await;
-            if let Err(error) = self.outcomes.note("metrics", result) {
-                return Err(if passing { Failed::Passing(error) } else { Failed::Final(error) });
+            let result = self.client.request(wire::request(resource.to_vec(), &**view, time, parts)).await;
+            pass.asked = true;
+            if let Err(failed) = result {
+                self.client.fate().count(&failed);
+                pass.fail(failed);
             }
         }
-        Ok(())
-    }
-
-    /// One request, with whether its failure may pass.
-    async fn request(&self, request: ExportMetricsServiceRequest) -> (OTelSdkResult, bool) {
-        let request = Request::from_parts(self.headers.clone(), Extensions::new(), request);
-        let mut client = self.client.clone();
-        // The connection knows the limit for an answer; this one also covers what comes before it is connected.
-        match timeout(self.timeout, client.export(request)).await {
-            Ok(Ok(response)) => (taken(response.into_inner()), false),
-            Ok(Err(status)) => {
-                let passing = matches!(
-                    status.code(),
-                    Code::Unavailable
-                        | Code::Cancelled
-                        | Code::DeadlineExceeded
-                        | Code::ResourceExhausted
-                        | Code::Aborted
-                        | Code::OutOfRange
-                        | Code::DataLoss
-                );
-                (Err(OTelSdkError::InternalFailure(said(&status))), passing)
-            }
-            Err(_) => (Err(OTelSdkError::Timeout(self.timeout)), true),
-        }
-    }
-}
-
-/// Whether the collector took all of it.
-fn taken(response: ExportMetricsServiceResponse) -> OTelSdkResult {
-    match response.partial_success {
-        Some(part) if part.rejected_data_points > 0 => Err(OTelSdkError::InternalFailure(format!(
-            "the collector rejected {} data points: {}",
-            part.rejected_data_points, part.error_message
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// What a status says: the code, and the cause where it is this side's. What the other side writes may echo a token.
-fn said(status: &Status) -> String {
-    match std::error::Error::source(status) {
-        Some(source) => format!("{:?}: {}", status.code(), crate::ErrorChain(source)),
-        None => format!("{:?}", status.code()),
     }
 }

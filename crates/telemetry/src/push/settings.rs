@@ -1,14 +1,14 @@
 //! Where a collector is and how it is spoken to, from settings and the `OTEL_EXPORTER_OTLP_…` variables.
 //!
-//! A setting wins over a variable, a variable of one signal over that of all. The exporters of the SDK read headers,
-//! compression and timeouts themselves; what is read of them here is for what the SDK does not send.
+//! A setting wins over a variable, a variable of one signal over that of all.
 
 use std::time::Duration;
 
-use opentelemetry_otlp::tonic_types::metadata::MetadataMap;
-use opentelemetry_otlp::tonic_types::transport::{Certificate, ClientTlsConfig, Identity};
+use opentelemetry_sdk::metrics::Temporality;
+use tonic::metadata::MetadataMap;
+use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-use super::otlp::CollectorError;
+use super::error::CollectorError;
 
 /// Where a collector listens when nothing says so.
 const DEFAULT: &str = "http://localhost:4317";
@@ -44,13 +44,18 @@ pub(crate) fn environment(name: &str) -> Option<String> {
 impl Signal {
     pub(crate) const ALL: [Self; 3] = [Self::Traces, Self::Logs, Self::Metrics];
 
+    /// Its name, in log lines and as an attribute.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Traces => "traces",
+            Self::Logs => "logs",
+            Self::Metrics => "metrics",
+        }
+    }
+
     /// The variable `OTEL_EXPORTER_OTLP_…` for this signal, or else for all; with the name of the one that is set.
     fn variable(self, what: &str, variables: Variables<'_>) -> Option<(String, String)> {
-        let signal = match self {
-            Self::Traces => "TRACES",
-            Self::Logs => "LOGS",
-            Self::Metrics => "METRICS",
-        };
+        let signal = self.name().to_ascii_uppercase();
         [format!("OTEL_EXPORTER_OTLP_{signal}_{what}"), format!("OTEL_EXPORTER_OTLP_{what}")]
             .into_iter()
             .find_map(|name| variables(&name).map(|value| (name, value)))
@@ -119,23 +124,12 @@ impl Collector {
         with_scheme(endpoint.trim(), insecure)
     }
 
-    /// The endpoints, as log lines name them: one, but for variables that send each signal elsewhere.
-    pub(crate) fn shown(&self, variables: Variables<'_>) -> String {
-        let mut urls: Vec<String> =
-            Signal::ALL.into_iter().map(|signal| crate::redact_url(&self.url(signal, variables))).collect();
-        urls.dedup();
-        urls.join(", ")
-    }
-
-    /// How the collector's certificate is verified, and who we are to it; none without TLS.
+    /// How the collector's certificate is verified, and who we are to it.
     pub(crate) fn tls(
         &self,
         signal: Signal,
         variables: Variables<'_>,
-    ) -> Result<Option<ClientTlsConfig>, CollectorError> {
-        if !self.url(signal, variables).starts_with("https://") {
-            return Ok(None);
-        }
+    ) -> Result<ClientTlsConfig, CollectorError> {
         let read = |what: &str| {
             let Some((variable, path)) = signal.variable(what, variables) else { return Ok(None) };
             match std::fs::read(&path) {
@@ -149,8 +143,8 @@ impl Collector {
             None => config.with_native_roots(),
         };
         match (read("CLIENT_CERTIFICATE")?, read("CLIENT_KEY")?) {
-            (Some(certificate), Some(key)) => Ok(Some(config.identity(Identity::from_pem(certificate, key)))),
-            (None, None) => Ok(Some(config)),
+            (Some(certificate), Some(key)) => Ok(config.identity(Identity::from_pem(certificate, key))),
+            (None, None) => Ok(config),
             _ => Err(CollectorError::HalfIdentity),
         }
     }
@@ -185,10 +179,14 @@ pub(crate) fn unmet(variables: Variables<'_>) -> Vec<String> {
     lines
 }
 
-/// Whether the variables ask for values that are no sums since the start.
-pub(crate) fn asks_for_delta(variables: Variables<'_>) -> bool {
-    variables("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE")
-        .is_some_and(|value| value.eq_ignore_ascii_case("delta") || value.eq_ignore_ascii_case("lowmemory"))
+/// What the process's own metrics are told as: sums since the start, or since the telling before.
+pub(crate) fn temporality(variables: Variables<'_>) -> Temporality {
+    let preference = variables("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE").unwrap_or_default();
+    match preference.to_ascii_lowercase().as_str() {
+        "delta" => Temporality::Delta,
+        "lowmemory" => Temporality::LowMemory,
+        _ => Temporality::Cumulative,
+    }
 }
 
 #[cfg(test)]
@@ -220,8 +218,6 @@ mod tests {
         assert_eq!(url("", true, &[all]), "https://all:1");
         assert_eq!(url("", true, &[all, one]), "http://one:2");
         assert_eq!(url("", true, &[all, one, secure]), "https://one:2");
-        let shown = Collector { endpoint: String::new(), insecure: true }.shown(&variables(&[all, one]));
-        assert_eq!(shown, "https://all:1, http://one:2");
     }
 
     #[test]

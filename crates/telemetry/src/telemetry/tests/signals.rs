@@ -1,17 +1,27 @@
 //! Logs, traces and metrics on the wire.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use opentelemetry::KeyValue;
+use opentelemetry::logs::{LogRecord as _, Logger as _, LoggerProvider as _};
 use opentelemetry::trace::{Event, Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId};
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::logs::{LogBatch, LogExporter, SdkLoggerProvider};
+use opentelemetry_sdk::trace::SpanExporter;
 use tokio::net::TcpListener;
-use windlass_otlp_receiver::{Behaviour, Receiver, Value};
+use tokio::runtime::Handle;
+use tonic::transport::Channel;
+use windlass_otlp_receiver::{Behaviour, Code, Received, Receiver, Signal, Value};
 
 use super::kit::{DEADLINE, options, start, start_with};
-use crate::push::otlp::Exporters;
-use crate::push::settings::{Collector, environment};
-use crate::push::watched::{Outcomes, TARGET};
-use crate::telemetry::SPAN_QUEUE;
+use crate::push::client::Client;
+use crate::push::exporters::Exporter;
+use crate::push::fate::{Outcomes, TARGET};
+use crate::push::queue::ITEMS;
+use crate::push::settings::{Collector, Variables, environment};
 use crate::{FinishedSpan, LogFormat, TelemetryMode, traced};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,23 +117,91 @@ async fn what_exporters_say_of_themselves_is_not_exported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_collector_is_counted_and_said_once() {
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let outcomes = Outcomes::new(format!("http://{nobody}"));
-    let collector = Collector { endpoint: nobody.to_string(), insecure: true };
-    let exporters = Exporters::new(&collector, &environment, &outcomes).unwrap();
+    // Connections wait in its queue for ever.
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = nobody.local_addr().unwrap();
+    let variables = |name: &str| (name == "OTEL_EXPORTER_OTLP_TIMEOUT").then(|| "20".to_owned());
+    let outcomes = Arc::new(Outcomes::default());
+    let exporters = exporters(&address.to_string(), &variables, &outcomes);
     let (_telemetry, written, _guard) = start(TelemetryMode::StdoutLogs, "");
     for _ in 0..3 {
-        opentelemetry_sdk::trace::SpanExporter::export(&exporters.spans, Vec::new()).await.unwrap_err();
+        exporters.spans().await.unwrap_err();
+        exporters.logs().await.unwrap_err();
     }
-    assert_eq!(outcomes.failures(), 3);
+    assert_eq!(outcomes.failures(), 6);
     let said: Vec<_> = written
         .lines()
         .into_iter()
         .filter(|line| line["msg"].as_str().unwrap().contains("collector"))
         .collect();
     assert_eq!(said.len(), 1, "{}", written.text());
-    assert_eq!(said[0]["endpoint"], format!("http://{nobody}"));
+    assert_eq!(said[0]["endpoint"], format!("http://{address}"));
     assert_eq!(said[0]["level"], "warn");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_wants_no_logs_is_said_once() {
+    let collector = Receiver::start().unwrap();
+    collector.behave_to(Signal::Logs, Behaviour::Refuse(Code::Unimplemented));
+    let outcomes = Arc::new(Outcomes::default());
+    let exporters = exporters(&collector.url(), &environment, &outcomes);
+    let (_telemetry, written, _guard) = start(TelemetryMode::StdoutLogs, "");
+    for _ in 0..10 {
+        exporters.logs().await.unwrap_err();
+        exporters.spans().await.unwrap();
+    }
+    assert_eq!(outcomes.failures(), 10);
+    assert_eq!(written.lines().len(), 1, "{}", written.text());
+    assert_eq!(written.count("does not want"), 1, "{}", written.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_collector_rejects_is_said_once_and_does_not_fail_the_batch() {
+    let collector = Receiver::start().unwrap();
+    collector.behave(Behaviour::Reject(1));
+    let outcomes = Arc::new(Outcomes::default());
+    let exporters = exporters(&collector.url(), &environment, &outcomes);
+    let (_telemetry, written, _guard) = start(TelemetryMode::StdoutLogs, "");
+    for _ in 0..3 {
+        exporters.spans().await.unwrap();
+    }
+    assert_eq!(outcomes.failures(), 3);
+    assert_eq!(written.lines().len(), 1, "{}", written.text());
+    let line = &written.lines()[0];
+    assert!(line["error"].as_str().unwrap().contains("rejected 1 of what it was sent: too many"), "{line}");
+    assert_eq!(collector.look(|received| received.spans.len()), 3, "each was sent once");
+}
+
+/// Exporters of spans and logs, as the SDK would drive them.
+struct Exporters {
+    spans: Exporter<TraceServiceClient<Channel>>,
+    logs: Exporter<LogsServiceClient<Channel>>,
+}
+
+fn exporters(endpoint: &str, variables: Variables<'_>, outcomes: &Arc<Outcomes>) -> Exporters {
+    let collector = Collector { endpoint: endpoint.to_owned(), insecure: true };
+    let runtime = Handle::current();
+    Exporters {
+        spans: Exporter::new(Client::new(&collector, variables, outcomes, &runtime).unwrap()),
+        logs: Exporter::new(Client::new(&collector, variables, outcomes, &runtime).unwrap()),
+    }
+}
+
+impl Exporters {
+    async fn spans(&self) -> OTelSdkResult {
+        let ids = (TraceId::from(1), SpanId::from(1));
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let span = crate::spans::data(FinishedSpan::new("tracker", "reconcile", ids, (now, now)));
+        SpanExporter::export(&self.spans, vec![span]).await
+    }
+
+    async fn logs(&self) -> OTelSdkResult {
+        let provider = SdkLoggerProvider::builder().build();
+        let mut record = provider.logger("tracker").create_log_record();
+        record.set_observed_timestamp(std::time::SystemTime::UNIX_EPOCH);
+        let scope = InstrumentationScope::builder("tracker").build();
+        LogExporter::export(&self.logs, LogBatch::new(&[(&record, &scope)])).await
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,19 +218,60 @@ async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_signal_that_hangs_at_the_end_holds_up_no_other_and_no_line_of_output() {
+    for hanging in [Signal::Logs, Signal::Traces, Signal::Metrics] {
+        let collector = Receiver::start().unwrap();
+        collector.behave_to(hanging, Behaviour::Hang);
+        let (telemetry, written, _guard) = start(TelemetryMode::StdoutAllOtlp, &collector.url());
+        telemetry.metrics().meter("jobs").u64_counter("jobs_total").build().add(2, &[]);
+        tracing::info_span!("reconcile").in_scope(|| tracing::info!("measured"));
+        let ended = tokio::spawn(telemetry.shutdown(DEADLINE));
+
+        let came = |received: &Received| {
+            [
+                (Signal::Logs, received.logs_of("measured").next().is_some()),
+                (Signal::Traces, received.spans_of("reconcile").next().is_some()),
+                (Signal::Metrics, received.of("jobs_total").next().is_some()),
+            ]
+        };
+        let others = |received: &Received| {
+            came(received).iter().all(|(signal, came)| *came || *signal == hanging).then_some(())
+        };
+        collector.until(DEADLINE, others).await.unwrap_or_else(|| panic!("{hanging:?} holds up others"));
+        for told in ["span", "metric"] {
+            let lines = async {
+                while written.count(told) == 0 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(DEADLINE, lines).await.unwrap_or_else(|_| panic!("no line of a {told}"));
+        }
+        // Nothing was given up so far: the one that hung arrives, too.
+        collector.behave(Behaviour::Answer);
+        ended.await.unwrap();
+        let all = collector.look(came);
+        assert!(all.iter().all(|(_, came)| *came), "{hanging:?}: {all:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn spans_beyond_the_queue_are_dropped_while_a_collector_does_not_answer() {
-    const FLOOD: usize = 20 * SPAN_QUEUE;
+    const FLOOD: usize = 4 * ITEMS;
     let collector = Receiver::start().unwrap();
     collector.behave(Behaviour::Hang);
     let (telemetry, _written, _guard) = start(TelemetryMode::Otlp, &collector.url());
     for number in 0..FLOOD {
         tracing::info_span!("flood", number).in_scope(|| ());
     }
+    let text = telemetry.metrics().render().unwrap();
+    let lost = text
+        .lines()
+        .find_map(|line| line.strip_prefix(r#"otel_lost_items_total{reason="queue_full",signal="traces"} "#));
+    let lost: usize = lost.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
+    assert_eq!(lost, FLOOD - ITEMS, "nothing left the queue meanwhile");
     collector.behave(Behaviour::Answer);
     telemetry.shutdown(DEADLINE).await;
-    let spans = collector.look(|received| received.spans.len());
-    // What was queued, and the batch that was under way.
-    assert!((1..=2 * SPAN_QUEUE).contains(&spans), "{spans} of {FLOOD} spans were kept");
+    assert_eq!(collector.look(|received| received.spans.len()), ITEMS);
 }
 
 #[tokio::test(flavor = "multi_thread")]
