@@ -6,13 +6,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
 };
 
 use crate::state::Folder;
 
-const DAY: SignedDuration = SignedDuration::from_hours(24);
+/// 24 hours.
+pub(crate) const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// Which certificate the API server shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,13 +50,7 @@ pub(crate) fn replace(folder: &Folder, certificate: ServingCertificate) -> Resul
 }
 
 fn make_authority(folder: &Folder) -> Result<()> {
-    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, "windlass test cluster");
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    validity(&mut params, DAY * 3650);
-    let certificate = params.self_signed(&key)?;
+    let (certificate, key) = authority("windlass test cluster")?;
     write_secret(&folder.ca_key(), &key.serialize_pem())?;
     std::fs::write(folder.ca(), certificate.pem())?;
     Ok(())
@@ -68,18 +63,41 @@ fn make_serving(folder: &Folder, remaining: SignedDuration) -> Result<()> {
     };
     let issuer =
         Issuer::from_ca_cert_pem(&read(&folder.ca())?, KeyPair::from_pem(&read(&folder.ca_key())?)?)?;
-    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
-    let mut params = CertificateParams::new(names)?;
-    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.use_authority_key_identifier_extension = true;
-    validity(&mut params, remaining);
-    let certificate = params.signed_by(&key, &issuer)?;
+    let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"];
+    let purpose = ExtendedKeyUsagePurpose::ServerAuth;
+    let (certificate, key) = issue(&issuer, "kube-apiserver", &names, purpose, remaining)?;
     write_secret(&folder.certificate_key(), &key.serialize_pem())?;
     std::fs::write(folder.certificate(), certificate.pem())?;
     Ok(())
+}
+
+/// A new authority of this name.
+pub(crate) fn authority(name: &str) -> Result<(Certificate, KeyPair)> {
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    validity(&mut params, DAY * 3650);
+    Ok((params.self_signed(&key)?, key))
+}
+
+/// A new certificate of `issuer`.
+pub(crate) fn issue(
+    issuer: &Issuer<'_, KeyPair>,
+    name: &str,
+    hosts: &[&str],
+    purpose: ExtendedKeyUsagePurpose,
+    remaining: SignedDuration,
+) -> Result<(Certificate, KeyPair)> {
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let mut params = CertificateParams::new(hosts.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.extended_key_usages = vec![purpose];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.use_authority_key_identifier_extension = true;
+    validity(&mut params, remaining);
+    Ok((params.signed_by(&key, issuer)?, key))
 }
 
 fn validity(params: &mut CertificateParams, remaining: SignedDuration) {

@@ -6,7 +6,7 @@
 //! grants. [`Flux`] is Flux's kustomize-controller beside it. [`Program`] finds or builds the programs; the
 //! `windlass-cluster` binary keeps the processes, so that nothing stays behind when whoever asked for them is killed.
 //!
-//! [`Registry`] is an OCI registry as a process, for tests that read artifacts.
+//! [`Registry`] is an OCI registry as a process, for tests that read artifacts; [`TlsFront`] puts TLS before any server.
 //!
 //! It knows our definitions and nothing else of ours: what runs against the cluster is the callers' business.
 
@@ -27,6 +27,7 @@ mod registry;
 mod standing;
 mod state;
 pub mod supervisor;
+mod tls_front;
 
 pub use self::certificates::ServingCertificate;
 pub use self::cluster::Cluster;
@@ -41,6 +42,7 @@ pub use self::ports::free_ports;
 pub use self::programs::{Program, Programs};
 pub use self::registry::{Registry, RegistryLogin};
 pub use self::standing::{Standing, down, status, up};
+pub use self::tls_front::{Admitted, TlsFront};
 
 /// The variable that names the folder of a running cluster that tests are to use.
 pub const VARIABLE: &str = "WINDLASS_CLUSTER";

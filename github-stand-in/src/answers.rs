@@ -68,23 +68,6 @@ pub(crate) fn listed_commit(place: &Place, commit: &Commit) -> Value {
     })
 }
 
-/// `git/commits/{sha}`.
-pub(crate) fn git_commit(place: &Place, commit: &Commit) -> Value {
-    let sha = &commit.sha;
-    json!({
-        "sha": sha,
-        "node_id": node("C", sha),
-        "url": place.link(&format!("git/commits/{sha}")),
-        "html_url": place.page(&format!("commit/{sha}")),
-        "author": person(commit),
-        "committer": person(commit),
-        "message": commit.message,
-        "tree": { "sha": commit.tree, "url": place.link(&format!("git/trees/{}", commit.tree)) },
-        "parents": place.parents(commit),
-        "verification": unsigned(),
-    })
-}
-
 /// `contents/{path}` of a file.
 pub(crate) fn file(place: &Place, path: &str, reference: &str, bytes: &[u8]) -> Value {
     let mut value = entry(place, path, reference, "file", &objects::blob(bytes), bytes.len());

@@ -184,7 +184,6 @@ impl Say {
 
 const LIMITS: &str = "GET /rate_limit";
 const COMMITS: &str = "GET /repos/{owner}/{repo}/commits";
-const COMMIT: &str = "GET /repos/{owner}/{repo}/git/commits/{commit_sha}";
 const CONTENTS: &str = "GET /repos/{owner}/{repo}/contents/{path}";
 const BLOB: &str = "GET /repos/{owner}/{repo}/git/blobs/{file_sha}";
 const TOKENS: &str = "POST /app/installations/{installation_id}/access_tokens";
@@ -399,10 +398,6 @@ fn operation<'a>(path: &[&'a str]) -> Option<(&'static str, Vec<(&'static str, &
     let mut parameters = vec![("owner", owner), ("repo", name)];
     let operation = match below {
         ["commits"] => COMMITS,
-        ["git", "commits", sha] => {
-            parameters.push(("commit_sha", sha));
-            COMMIT
-        }
         ["git", "blobs", sha] => {
             parameters.push(("file_sha", sha));
             BLOB
@@ -437,10 +432,6 @@ fn read(operation: &'static str, place: &Place, repository: &Repository, below: 
             let next = format!("<{}/next?page={}>; rel=\"next\"", place.api, page + 1);
             Say { link: (to < listed.len()).then_some(next), ..Say::ok(operation, body) }
         }
-        (COMMIT, [.., sha]) => match repository.commit(sha).filter(|commit| commit.sha == *sha) {
-            Some(commit) => Say::ok(operation, answers::git_commit(place, &commit)),
-            None => Say::refuse(operation, 404, "Not Found"),
-        },
         (BLOB, [.., sha]) => match repository.blob(sha) {
             Some(bytes) => Say::ok(operation, answers::blob(place, sha, &bytes)),
             None => Say::refuse(operation, 404, "Not Found"),

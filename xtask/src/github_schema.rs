@@ -20,7 +20,6 @@ const TARGET: &str = "github-stand-in/openapi.json";
 const OPERATIONS: &[(&str, &str)] = &[
     ("get", "/rate_limit"),
     ("get", "/repos/{owner}/{repo}/commits"),
-    ("get", "/repos/{owner}/{repo}/git/commits/{commit_sha}"),
     ("get", "/repos/{owner}/{repo}/contents/{path}"),
     ("get", "/repos/{owner}/{repo}/git/blobs/{file_sha}"),
     ("post", "/app/installations/{installation_id}/access_tokens"),

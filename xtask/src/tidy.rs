@@ -14,6 +14,7 @@ use crate::shell::root;
 /// `docs/architecture.md` draws this table.
 const LAYERS: &[(&str, u8)] = &[
     ("windlass-api", 0),
+    ("windlass-http-client", 0),
     ("windlass-settings", 0),
     ("windlass-telemetry", 0),
     ("windlass-auth", 1),

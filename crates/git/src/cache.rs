@@ -24,6 +24,7 @@ use secrecy::ExposeSecret as _;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
+use windlass_http_client::Tls;
 
 use crate::pack::Scratch;
 use crate::tree::{header, oid};
@@ -48,7 +49,7 @@ const FORMAT: &str = "windlass git cache 1";
 pub(crate) struct Key(String);
 
 impl Key {
-    pub(crate) fn new(url: &str, credentials: Option<&Credentials>, authorities: Option<&[u8]>) -> Self {
+    pub(crate) fn new(url: &str, credentials: Option<&Credentials>, tls: &Tls) -> Self {
         let mut hash = Sha256::new();
         hash.update(url.as_bytes());
         match credentials {
@@ -64,9 +65,9 @@ impl Key {
             }
             None => {}
         }
-        if let Some(authorities) = authorities {
-            hash.update(b"\0\0authorities\0");
-            hash.update(authorities);
+        if let Some(fingerprint) = tls.fingerprint() {
+            hash.update(b"\0\0tls\0");
+            hash.update(fingerprint);
         }
         let mut name = String::new();
         for byte in hash.finalize().iter().take(16) {

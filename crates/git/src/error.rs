@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use windlass_http_client::printable;
+
 use crate::ObjectId;
 
 /// Why a repository could not be read. Messages name the host or the object, never a secret, and never contain
@@ -248,14 +250,4 @@ impl GitError {
     pub(crate) fn cache(action: &'static str, error: impl std::fmt::Display) -> Self {
         Self::Cache { action, detail: printable(&error.to_string(), 300) }
     }
-}
-
-/// A stranger's text for a message: control characters replaced, at most `max` characters.
-pub(crate) fn printable(text: &str, max: usize) -> String {
-    let mut clean: String =
-        text.trim().chars().take(max).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.trim().chars().nth(max).is_some() {
-        clean.push('…');
-    }
-    clean
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use secrecy::SecretString;
 use tokio::sync::Semaphore;
 use url::Url;
+use windlass_http_client::Tls;
 
 use crate::cache::{self, Caches};
 use crate::history::Histories;
@@ -72,8 +73,8 @@ pub struct Remote {
     pub url: String,
     /// Who asks, if the repository is not public.
     pub credentials: Option<Credentials>,
-    /// PEM certificates that are trusted for this repository, beside those that are for every one.
-    pub authorities: Option<Vec<u8>>,
+    /// Who is trusted for this repository, beside those who are for every one, and what its server is shown.
+    pub tls: Tls,
 }
 
 /// Access to Git repositories. Cheap to clone; clones share connections, object caches and the bound on
@@ -97,8 +98,7 @@ pub(crate) struct Shared {
 impl Git {
     /// Access under `config`. Makes the cache folder; nothing is sent.
     pub fn new(config: GitConfig) -> Result<Self, GitError> {
-        let http =
-            HttpClient::new(config.policy.clone(), config.deadlines.clone(), config.ca_bundle.as_deref())?;
+        let http = HttpClient::new(config.policy.clone(), &config.deadlines, config.ca_bundle.as_deref())?;
         let caches = Caches::new(&config.cache_dir)?;
         let bound = || Arc::new(Semaphore::new(config.concurrency.max(1)));
         let (transfers, readings) = (bound(), bound());
@@ -110,8 +110,7 @@ impl Git {
     /// A repository on a server. Nothing is sent yet; a URL that the policy refuses is an error here.
     pub fn remote(&self, remote: Remote) -> Result<Arc<dyn Source>, GitError> {
         let url = self.normalise(&remote.url)?;
-        let authorities = remote.authorities.as_deref();
-        let key = cache::Key::new(url.as_str(), remote.credentials.as_ref(), authorities);
+        let key = cache::Key::new(url.as_str(), remote.credentials.as_ref(), &remote.tls);
         let mut remotes = self.shared.remotes.lock().unwrap_or_else(PoisonError::into_inner);
         if remotes.len() >= MAX_REMOTES && !remotes.contains_key(&key) {
             // Tokens that were rotated away leave their remotes behind.
@@ -120,7 +119,7 @@ impl Git {
         let state = match remotes.entry(key.clone()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(free) => {
-                let clients = self.shared.http.clients(authorities)?;
+                let clients = self.shared.http.clients(&remote.tls)?;
                 free.insert(Arc::new(RemoteState::new(url, key, remote.credentials, clients)))
             }
         };

@@ -60,3 +60,4 @@ pub use self::process::init_process;
 pub use self::source::{
     Change, ChangeKind, Diff, Entry, EntryKind, ObjectId, Ref, Rejected, Revision, Source, Tree, batches,
 };
+pub use windlass_http_client::Tls;

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use windlass_http_client::printable;
 
 use crate::inspect::{Inspector, Refused};
 use crate::{GitError, Limits};
@@ -126,7 +127,7 @@ fn index(
 ) -> Result<(), GitError> {
     let refused = |error: &dyn std::fmt::Display| GitError::Protocol {
         host: host.to_owned(),
-        detail: crate::error::printable(&format!("its packfile is damaged: {error}"), 300),
+        detail: printable(&format!("its packfile is damaged: {error}"), 300),
     };
     // Nothing is made before something comes: most refusals come in its place.
     let Some(first) = pieces.blocking_recv() else { return Err(GitError::Cancelled) };

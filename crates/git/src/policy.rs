@@ -1,11 +1,10 @@
 //! Which URLs may be used, and which addresses connected to.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
+use windlass_http_client::printable;
 
 use crate::GitError;
 
@@ -132,13 +131,13 @@ pub(crate) fn without_user_info(text: &str) -> String {
         Some(at) => format!("{}{}", &text[..start], &text[start + at + 1..]),
         None => text.to_owned(),
     };
-    crate::error::printable(&clean, 300)
+    printable(&clean, 300)
 }
 
 /// Whether anyone on the internet could be meant by it: not loopback, private, link-local, carrier-grade NAT,
 /// multicast, documentation, benchmarking or reserved (RFC 6890 and its registry). Addresses that carry an
 /// IPv4 address inside (mapped, NAT64, 6to4, Teredo) are not public: they would be a way around.
-pub(crate) fn is_public(address: IpAddr) -> bool {
+fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),
@@ -171,36 +170,10 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     global_unicast && !special
 }
 
-/// Resolves names and lets through only addresses that the policy allows. If any address of a name is not
-/// public the name is refused as a whole: a mixed answer is somebody's trick.
-pub(crate) struct PublicResolver;
-
-impl Resolve for PublicResolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            if let Some(address) = found.iter().find(|address| !is_public(address.ip())) {
-                let refused = AddressRefused { host: name.as_str().to_owned(), address: address.ip() };
-                return Err(refused.into());
-            }
-            Ok(Box::new(found.into_iter()) as Addrs)
-        })
-    }
-}
-
-/// A name that resolves to an address which is not public.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "{host} resolves to {address}, which is not a public address; its origin is not among the allowed ones"
-)]
-pub(crate) struct AddressRefused {
-    host: String,
-    address: IpAddr,
-}
-
-/// The resolver as the HTTP client takes it.
-pub(crate) fn public_resolver() -> Arc<PublicResolver> {
-    Arc::new(PublicResolver)
+/// Why `address` is not connected to where no exception is made.
+pub(crate) fn refused(address: IpAddr) -> Option<&'static str> {
+    let why = "it is not a public address, and its origin is not among the allowed ones";
+    (!is_public(address)).then_some(why)
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use git2::ObjectType;
 use tokio::sync::OnceCell;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
+use windlass_http_client::Deadlines;
 
 use crate::cache::{Cache, Key, Many};
 use crate::git::Shared;
@@ -56,13 +56,13 @@ impl RemoteSource {
         limit: Duration,
         cancel: &'a CancellationToken,
     ) -> Call<'a> {
+        let crate::Deadlines { connect, read, .. } = self.shared.config.deadlines;
         Call {
             url: &self.state.url,
             credentials: self.state.credentials.as_ref(),
             clients: &self.state.clients,
             what,
-            limit,
-            until: Instant::now() + limit,
+            deadline: Deadlines { connect, read, total: limit }.begin(),
             cancel,
             counter: &self.state.requests,
         }
@@ -96,13 +96,12 @@ impl RemoteSource {
         if missing(cache).is_empty() {
             return Ok(());
         }
-        let limit = self.shared.config.deadlines.fetch;
-        let call = self.call("fetch from", limit, cancel);
+        let call = self.call("fetch from", self.shared.config.deadlines.fetch, cancel);
         let turn = async {
             let turn = cache.transfer.lock().await;
             Ok::<_, GitError>((turn, cache.hold().await?))
         };
-        let _turn = call.within(limit, turn).await??;
+        let _turn = call.within(turn).await??;
         cache.reload()?;
         let wants = missing(cache);
         if wants.is_empty() {
@@ -119,14 +118,14 @@ impl RemoteSource {
     ) -> Result<(), GitError> {
         let haves = cache.tips();
         let permit = call
-            .within(call.limit, Arc::clone(&self.shared.transfers).acquire_owned())
+            .within(Arc::clone(&self.shared.transfers).acquire_owned())
             .await?
             .map_err(|_| GitError::Cancelled)?;
         let target = Target::Store(cache.store.clone());
         let mut sink = PackSink::open(target, call.host(), self.limits(), Arc::new(permit));
         let wish = Wish { wants, haves: &haves, reach: Reach::Tips };
         self.state.endpoint.fetch(&self.shared.http, call, &wish, self.limits(), &mut sink).await?;
-        call.within(call.limit, sink.finish()).await??;
+        call.within(sink.finish()).await??;
         let (limits, host) = (self.limits().clone(), call.host());
         let (wants, near) = (wants.to_vec(), haves.last().copied());
         let noting = Arc::clone(cache);
@@ -207,7 +206,7 @@ impl RemoteSource {
             drop((turn, lock));
             rebuilt.map_err(|error| GitError::cache("rebuild it", error))?
         };
-        call.within(call.limit, turn).await?
+        call.within(turn).await?
     }
 
     fn note(&self, commit: ObjectId) {

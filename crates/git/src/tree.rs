@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use git2::{ObjectType, Odb, Oid, Repository};
 use tokio_util::sync::CancellationToken;
+use windlass_http_client::printable;
 
 use crate::names;
 use crate::{Entry, EntryKind, GitError, Limits, ObjectId, Rejected, Revision, Tree};
@@ -51,7 +52,7 @@ impl<'a> Walk<'a> {
             return Err(GitError::Cancelled);
         }
         if depth > self.limits.depth {
-            let what = format!("the nesting of {:?}", crate::error::printable(path, 80));
+            let what = format!("the nesting of {:?}", printable(path, 80));
             return Err(GitError::LimitExceeded { limit: "depth", max: self.limits.depth as u64, what });
         }
         let data = read(self.odb, id, ObjectType::Tree, ("tree_bytes", self.limits.tree_bytes))?;
@@ -100,7 +101,7 @@ impl<'a> Walk<'a> {
     }
 
     fn reject(&mut self, path: String, reason: &str) {
-        let path = if path.len() > 1024 { crate::error::printable(&path, 256) } else { path };
+        let path = if path.len() > 1024 { printable(&path, 256) } else { path };
         self.rejected.push(Rejected { path, reason: reason.to_owned() });
     }
 

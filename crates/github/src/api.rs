@@ -1,30 +1,26 @@
 //! The road of every request: shared, kept, retried, authorised, bounded, judged.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use http::header::{
     ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LINK,
-    LOCATION, USER_AGENT,
 };
 use http::{Method, StatusCode};
 use jiff::Timestamp;
-use reqwest::redirect;
 use secrecy::{ExposeSecret as _, SecretString};
-use tokio::time::{Instant, timeout_at};
-use url::{Host, Url};
+use url::Url;
+use windlass_http_client::{
+    Answer as Head, Deadline, Failure, Held, SetUpError, Tls, is_loopback, printable, server_time,
+};
 
 use crate::app::{InstallationToken, Minted};
 use crate::cache::{Answer, Cache, Found, Validator};
-use crate::error::{chain, printable};
 use crate::flights::Flights;
 use crate::{Credentials, Deadlines, GithubError, Options, RepositoryName, Retries};
 
 mod judge;
 
-const AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
 const JSON: HeaderValue = HeaderValue::from_static("application/vnd.github+json");
 const VERSION: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-github-api-version"), HeaderValue::from_static("2022-11-28"));
@@ -49,8 +45,8 @@ struct Inner {
     max_file: u64,
     cache: Cache,
     flights: Flights<Result<Answer, GithubError>>,
-    /// Nothing is sent until then: GitHub asked for it.
-    held_until: Mutex<Option<Instant>>,
+    /// Nothing is sent while GitHub asks for it.
+    held: Held,
     sent: AtomicU64,
 }
 
@@ -96,12 +92,7 @@ impl Github {
         if base.query().is_some() || base.fragment().is_some() {
             return Err(refuse("it has a query or a fragment"));
         }
-        let loopback = match base.host() {
-            Some(Host::Domain(name)) => name == "localhost",
-            Some(Host::Ipv4(address)) => address.is_loopback(),
-            Some(Host::Ipv6(address)) => address.is_loopback(),
-            None => return Err(refuse("it has no host")),
-        };
+        let loopback = is_loopback(&base);
         match base.scheme() {
             "https" => {}
             "http" if loopback => {}
@@ -113,17 +104,13 @@ impl Github {
             (Some(host), Some(port)) => format!("{host}:{port}"),
             _ => return Err(refuse("it has no host")),
         };
-        let mut builder = reqwest::Client::builder()
-            .redirect(redirect::Policy::none())
-            .referer(false)
-            .connect_timeout(options.deadlines.connect)
-            .pool_idle_timeout(Duration::from_mins(1));
+        let mut builder = windlass_http_client::builder(&Tls::default(), options.deadlines.connect);
         if loopback {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| GithubError::SetUp {
             action: "set up the HTTP client for GitHub",
-            detail: chain(&error),
+            detail: SetUpError::from(error).to_string(),
         })?;
         Ok(Self {
             inner: Arc::new(Inner {
@@ -142,7 +129,7 @@ impl Github {
                 max_file: options.max_file,
                 cache: Cache::new(options.cache),
                 flights: Flights::new(),
-                held_until: Mutex::new(None),
+                held: Held::default(),
                 sent: AtomicU64::new(0),
             }),
         })
@@ -172,7 +159,7 @@ impl Github {
     /// A token to read repositories with over Git, as the password of `x-access-token`; none without credentials. An
     /// App's is minted and renewed as its questions need it.
     pub async fn git_token(&self) -> Result<Option<SecretString>, GithubError> {
-        self.inner.token(Instant::now() + self.inner.deadlines.total).await
+        self.inner.token(self.inner.deadlines.begin()).await
     }
 
     /// Bytes that a file may have.
@@ -216,32 +203,16 @@ impl Github {
 
 impl Inner {
     async fn ask(&self, get: &Get, key: &str) -> Result<Answer, GithubError> {
-        let until = Instant::now() + self.deadlines.total;
-        let mut failed = 0;
-        loop {
-            let error = match self.attempt(get, key, until).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
-            };
-            failed += 1;
-            let again = match &error {
-                // Its own time is known: the caller waits, and may do other things meanwhile.
-                GithubError::RateLimited { .. } => None,
-                error if error.is_transient() => self.retries.wait(failed),
-                _ => None,
-            };
-            let wait = again.map(|wait| wait.max(error.retry_after().unwrap_or_default()));
-            match wait {
-                Some(wait) if Instant::now() + wait < until => {
-                    tracing::debug!(%error, ?wait, "asking GitHub again");
-                    tokio::time::sleep(wait).await;
-                }
-                _ => return Err(error),
-            }
-        }
+        let deadline = self.deadlines.begin();
+        let again = |error: &GithubError| match error {
+            // Its own time is known: the caller waits, and may do other things meanwhile.
+            GithubError::RateLimited { .. } => None,
+            error => error.is_transient().then(|| error.retry_after().unwrap_or_default()),
+        };
+        self.retries.run(&deadline, again, || self.attempt(get, key, deadline)).await
     }
 
-    async fn attempt(&self, get: &Get, key: &str, until: Instant) -> Result<Answer, GithubError> {
+    async fn attempt(&self, get: &Get, key: &str, deadline: Deadline) -> Result<Answer, GithubError> {
         let validator = match self.cache.find(key) {
             Found::Fresh(answer) => return Ok(answer),
             Found::Stale(validator) => Some(validator),
@@ -249,7 +220,7 @@ impl Inner {
         };
         let mut url = get.url.clone();
         for _ in 0..=REDIRECTS {
-            match self.authorised(get, &url, key, validator.as_ref(), until).await? {
+            match self.authorised(get, &url, key, validator.as_ref(), deadline).await? {
                 Reply::Answer(answer) => return Ok(answer),
                 Reply::Redirect(target) => url = target,
             }
@@ -265,25 +236,25 @@ impl Inner {
         url: &Url,
         key: &str,
         validator: Option<&Validator>,
-        until: Instant,
+        deadline: Deadline,
     ) -> Result<Reply, GithubError> {
-        let token = self.token(until).await?;
-        let reply = self.send(get, url, key, validator, token.as_ref(), until).await;
+        let token = self.token(deadline).await?;
+        let reply = self.send(get, url, key, validator, token.as_ref(), deadline).await;
         match (&self.identity, reply, token) {
             (Identity::App(app), Err(GithubError::Unauthorized { .. }), Some(token)) => {
                 app.forget(&token).await;
-                let token = self.token(until).await?;
-                self.send(get, url, key, validator, token.as_ref(), until).await
+                let token = self.token(deadline).await?;
+                self.send(get, url, key, validator, token.as_ref(), deadline).await
             }
             (_, reply, _) => reply,
         }
     }
 
-    async fn token(&self, until: Instant) -> Result<Option<SecretString>, GithubError> {
+    async fn token(&self, deadline: Deadline) -> Result<Option<SecretString>, GithubError> {
         match &self.identity {
             Identity::Nobody => Ok(None),
             Identity::Token(token) => Ok(Some(token.clone())),
-            Identity::App(app) => app.current(|| self.mint(app, until)).await.map(Some),
+            Identity::App(app) => app.current(|| self.mint(app, deadline)).await.map(Some),
         }
     }
 
@@ -294,7 +265,7 @@ impl Inner {
         key: &str,
         validator: Option<&Validator>,
         token: Option<&SecretString>,
-        until: Instant,
+        deadline: Deadline,
     ) -> Result<Reply, GithubError> {
         let mut request = self.request(Method::GET, url, get.accept.clone(), token)?;
         request = match validator {
@@ -302,16 +273,16 @@ impl Inner {
             Some(Validator::Modified(at)) => request.header(IF_MODIFIED_SINCE, at),
             None => request,
         };
-        let mut response = self.exchange(&get.what, request, until).await?;
-        let status = response.status();
+        let head = self.exchange(&get.what, request, deadline).await?;
+        let (status, headers) = (head.status(), head.headers().clone());
         if status == StatusCode::OK {
-            let body = self.body(&get.what, &mut response, get.cap, until).await?;
-            let answer = Answer { body, more: has_next(response.headers()) };
-            self.cache.store(key, response.headers(), &answer);
+            let body = head.body(get.cap).await.map_err(|failure| self.failed(&get.what, failure))?;
+            let answer = Answer { body, more: has_next(&headers) };
+            self.cache.store(key, &headers, &answer);
             return Ok(Reply::Answer(answer));
         }
         if status == StatusCode::NOT_MODIFIED {
-            let kept = self.cache.revalidated(key, response.headers());
+            let kept = self.cache.revalidated(key, &headers);
             // Pushed out meanwhile: the next try asks without a tag.
             return kept.map(Reply::Answer).ok_or_else(|| GithubError::Unreachable {
                 host: self.host.clone(),
@@ -320,18 +291,18 @@ impl Inner {
             });
         }
         if status.is_redirection() {
-            return self.redirect(get, url, response.headers()).map(Reply::Redirect);
+            return self.redirect(get, head.location()).map(Reply::Redirect);
         }
         self.cache.forget(key);
         let who = self.who();
-        Err(self.judge(&get.what, who, token, response, until).await)
+        Err(self.judge(&get.what, who, token, head).await)
     }
 
     /// A token of the App's installation.
     async fn mint(
         &self,
         app: &InstallationToken,
-        until: Instant,
+        deadline: Deadline,
     ) -> Result<(Minted, Option<Timestamp>), GithubError> {
         let installation = app.app.installation();
         let what = format!("get a token of the App's installation {installation}");
@@ -345,12 +316,12 @@ impl Inner {
         let request = self
             .request(Method::POST, &url, JSON, Some(&claim))?
             .json(&serde_json::json!({ "permissions": { "contents": "read" } }));
-        let mut response = self.exchange(&what, request, until).await?;
-        if response.status() != StatusCode::CREATED {
-            return Err(self.judge(&what, "the App", Some(&claim), response, until).await);
+        let head = self.exchange(&what, request, deadline).await?;
+        if head.status() != StatusCode::CREATED {
+            return Err(self.judge(&what, "the App", Some(&claim), head).await);
         }
-        let now = judge::server_time(response.headers());
-        let body = self.body(&what, &mut response, SMALL, until).await?;
+        let now = server_time(head.headers());
+        let body = head.body(SMALL).await.map_err(|failure| self.failed(&what, failure))?;
         // Not `serde_json`'s own message: it could quote the token.
         let minted = serde_json::from_slice(&body).map_err(|_| GithubError::Malformed {
             host: self.host.clone(),
@@ -369,12 +340,8 @@ impl Inner {
         token: Option<&SecretString>,
     ) -> Result<reqwest::RequestBuilder, GithubError> {
         let (version, value) = VERSION;
-        let mut request = self
-            .client
-            .request(method, url.clone())
-            .header(USER_AGENT, AGENT)
-            .header(ACCEPT, accept)
-            .header(version, value);
+        let mut request =
+            self.client.request(method, url.clone()).header(ACCEPT, accept).header(version, value);
         if let Some(token) = token {
             let bearer = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()));
             let mut bearer = bearer.map_err(|_| GithubError::SetUp {
@@ -392,101 +359,46 @@ impl Inner {
         &self,
         what: &str,
         request: reqwest::RequestBuilder,
-        until: Instant,
-    ) -> Result<reqwest::Response, GithubError> {
-        self.patience(what)?;
+        deadline: Deadline,
+    ) -> Result<Head, GithubError> {
+        if let Some(retry_after) = self.held.left(&self.host) {
+            return Err(GithubError::RateLimited {
+                host: self.host.clone(),
+                what: what.to_owned(),
+                retry_after,
+            });
+        }
         self.sent.fetch_add(1, Ordering::Relaxed);
-        let head = self.deadlines.connect + self.deadlines.read;
-        let sent = self.within(what, head, until, request.send()).await?;
-        let response = sent.map_err(|error| self.broken(what, &error))?;
-        tracing::debug!(url = %response.url(), status = response.status().as_u16(), "GitHub request");
-        Ok(response)
+        let sent = windlass_http_client::send(request, &deadline).await;
+        let head = sent.map_err(|failure| self.failed(what, failure))?;
+        tracing::debug!(what, status = head.status().as_u16(), "GitHub request");
+        Ok(head)
     }
 
-    async fn body(
-        &self,
-        what: &str,
-        response: &mut reqwest::Response,
-        cap: u64,
-        until: Instant,
-    ) -> Result<Bytes, GithubError> {
-        let too_large = || GithubError::TooLarge { what: what.to_owned(), limit: cap };
-        if response.content_length().is_some_and(|length| length > cap) {
-            return Err(too_large());
-        }
-        let mut body = BytesMut::new();
-        loop {
-            let piece = self.within(what, self.deadlines.read, until, response.chunk()).await?;
-            match piece.map_err(|error| self.broken(what, &error))? {
-                None => return Ok(body.freeze()),
-                Some(piece) if body.len() as u64 + piece.len() as u64 > cap => return Err(too_large()),
-                Some(piece) => body.extend_from_slice(&piece),
+    fn failed(&self, what: &str, failure: Failure) -> GithubError {
+        let (host, what) = (self.host.clone(), what.to_owned());
+        match failure {
+            Failure::Refused(detail) | Failure::Broken(detail) => {
+                GithubError::Unreachable { host, what, detail }
             }
+            Failure::Timeout(after) => GithubError::Timeout { host, what, after },
+            Failure::TooLarge(limit) => GithubError::TooLarge { what, limit },
         }
-    }
-
-    async fn within<T>(
-        &self,
-        what: &str,
-        step: Duration,
-        until: Instant,
-        future: impl Future<Output = T>,
-    ) -> Result<T, GithubError> {
-        let end = Instant::now() + step;
-        let (end, after) = if end < until { (end, step) } else { (until, self.deadlines.total) };
-        timeout_at(end, future).await.map_err(|_| GithubError::Timeout {
-            host: self.host.clone(),
-            what: what.to_owned(),
-            after,
-        })
-    }
-
-    fn broken(&self, what: &str, error: &reqwest::Error) -> GithubError {
-        let (host, what, detail) = (self.host.clone(), what.to_owned(), chain(error));
-        GithubError::Unreachable { host, what, detail }
     }
 
     /// Where a redirect leads, if that is the same origin: credentials go nowhere else.
-    fn redirect(&self, get: &Get, from: &Url, headers: &HeaderMap) -> Result<Url, GithubError> {
+    fn redirect(&self, get: &Get, target: Option<Url>) -> Result<Url, GithubError> {
         let malformed = |detail: String| GithubError::Malformed {
             host: self.host.clone(),
             what: get.what.clone(),
             detail,
         };
-        let target = headers
-            .get(LOCATION)
-            .and_then(|location| location.to_str().ok())
-            .and_then(|location| from.join(location).ok())
-            .ok_or_else(|| malformed("a redirect without a target".to_owned()))?;
+        let target = target.ok_or_else(|| malformed("a redirect without a target".to_owned()))?;
         if target.origin() == self.base.origin() {
             return Ok(target);
         }
         let elsewhere = target.origin().ascii_serialization();
         Err(malformed(format!("it redirects to another origin, {elsewhere}")))
-    }
-
-    /// Holds back what GitHub would refuse for its number.
-    fn patience(&self, what: &str) -> Result<(), GithubError> {
-        let mut held = self.held_until.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        match *held {
-            Some(until) if now < until => Err(GithubError::RateLimited {
-                host: self.host.clone(),
-                what: what.to_owned(),
-                retry_after: until - now,
-            }),
-            Some(_) => {
-                *held = None;
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn hold(&self, wait: Duration) {
-        let until = Instant::now() + wait;
-        let mut held = self.held_until.lock().unwrap_or_else(PoisonError::into_inner);
-        *held = Some(held.map_or(until, |held| held.max(until)));
     }
 
     fn who(&self) -> &'static str {

@@ -55,12 +55,12 @@ impl App {
     pub fn new(id: &str, installation: &str, key: &SecretString) -> Result<Self, AppError> {
         let id = id.trim();
         if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.') {
-            return Err(AppError::Id { id: crate::error::printable(id, 50) });
+            return Err(AppError::Id { id: windlass_http_client::printable(id, 50) });
         }
         let installation = installation
             .trim()
             .parse()
-            .map_err(|_| AppError::Installation { id: crate::error::printable(installation, 50) })?;
+            .map_err(|_| AppError::Installation { id: windlass_http_client::printable(installation, 50) })?;
         let pem = SecretString::from(key.expose_secret().trim().replace("\\n", "\n"));
         let key = EncodingKey::from_rsa_pem(pem.expose_secret().as_bytes())
             .map_err(|source| AppError::Key { source })?;

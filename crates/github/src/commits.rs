@@ -1,9 +1,9 @@
-//! Commits: one, and those that touched a path.
+//! Commits that touched a path.
 
 use jiff::Timestamp;
 use serde::Deserialize;
+use windlass_http_client::printable;
 
-use crate::error::printable;
 use crate::{Github, GithubError, RepositoryName};
 
 /// A commit.
@@ -42,16 +42,6 @@ struct Parent {
     sha: String,
 }
 
-/// `git/commits/{sha}`.
-#[derive(Deserialize)]
-struct GitCommit {
-    sha: String,
-    message: String,
-    author: Person,
-    committer: Person,
-    parents: Vec<Parent>,
-}
-
 /// An element of `commits`.
 #[derive(Deserialize)]
 struct ListedCommit {
@@ -67,39 +57,23 @@ struct Details {
     committer: Option<Person>,
 }
 
-fn commit(
-    sha: String,
-    message: &str,
-    author: Option<Person>,
-    committer: Option<Person>,
-    parents: Vec<Parent>,
-) -> Result<Commit, String> {
-    let date = committer.and_then(|person| person.date);
-    let date = date.ok_or_else(|| format!("commit {} has no date", printable(&sha, 64)))?;
-    Ok(Commit {
-        sha,
-        committed: date,
-        summary: printable(message.lines().next().unwrap_or_default(), 500),
-        author: author.map(|author| printable(&author.name, 200)).unwrap_or_default(),
-        parents: parents.into_iter().map(|parent| parent.sha).collect(),
-    })
+impl ListedCommit {
+    fn read(self) -> Result<Commit, String> {
+        let Details { message, author, committer } = self.commit;
+        let committed = committer.and_then(|person| person.date);
+        let committed =
+            committed.ok_or_else(|| format!("commit {} has no date", printable(&self.sha, 64)))?;
+        Ok(Commit {
+            sha: self.sha,
+            committed,
+            summary: printable(message.lines().next().unwrap_or_default(), 500),
+            author: author.map(|author| printable(&author.name, 200)).unwrap_or_default(),
+            parents: self.parents.into_iter().map(|parent| parent.sha).collect(),
+        })
+    }
 }
 
 impl Github {
-    /// One commit, by its whole hash.
-    ///
-    /// It is read as a Git object, without the list of changed files, which may be as large as the repository.
-    pub async fn commit(&self, repository: &RepositoryName, sha: &str) -> Result<Commit, GithubError> {
-        let what = format!("read commit {} of {repository}", printable(sha, 64));
-        let question = self.question(repository, &["git", "commits", sha], what);
-        let (found, _) = self.json::<GitCommit>(&question).await?;
-        if found.sha != sha {
-            return Err(self.malformed(&question.what, "it is another commit"));
-        }
-        commit(found.sha, &found.message, Some(found.author), Some(found.committer), found.parents)
-            .map_err(|detail| self.malformed(&question.what, detail))
-    }
-
     /// A page (counted from 1) of the commits that are reachable from `head` (a hash, a branch or a tag) and changed
     /// `path`, newest first; at most `per_page` (1 to 100). Where nothing ever changed the path there are none.
     ///
@@ -127,9 +101,7 @@ impl Github {
         let (listed, answer) = self.json::<Vec<ListedCommit>>(&question).await?;
         let commits = listed
             .into_iter()
-            .map(|one| {
-                commit(one.sha, &one.commit.message, one.commit.author, one.commit.committer, one.parents)
-            })
+            .map(ListedCommit::read)
             .collect::<Result<_, _>>()
             .map_err(|detail| self.malformed(&question.what, detail))?;
         Ok(CommitPage { commits, more: answer.more })

@@ -157,29 +157,3 @@ impl GithubError {
         }
     }
 }
-
-/// `text` in one line of at most `max` characters, without what could steer a terminal.
-pub(crate) fn printable(text: &str, max: usize) -> String {
-    let mut clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(max).collect();
-    if text.chars().nth(max).is_some() {
-        clean.push('…');
-    }
-    clean
-}
-
-/// An error and its causes in one line, without the URL that reqwest repeats.
-pub(crate) fn chain(error: &reqwest::Error) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let text = cause.to_string();
-        if !parts.iter().any(|part| part.contains(&text)) {
-            parts.push(text);
-        }
-        source = cause.source();
-    }
-    if parts.is_empty() {
-        parts.push(if error.is_timeout() { "timed out".to_owned() } else { error.to_string() });
-    }
-    printable(&parts.join(": "), 300)
-}

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use sha1::{Digest as _, Sha1};
 use sha2::Sha256;
 use tracing::field;
+use windlass_http_client::printable;
 use windlass_telemetry::traced;
 
-use crate::error::printable;
 use crate::{Github, GithubError, RepositoryName};
 
 /// Answers with an object for directories, too, and for files over 1 MB, whose content it then leaves out.

@@ -1,4 +1,4 @@
-//! GitHub's REST API, as far as Windlass asks it: commits, the history of a path, files.
+//! GitHub's REST API, as far as Windlass asks it: the history of a path, files.
 //!
 //! [`Github`] is one API (github.com's or a GitHub Enterprise Server's) with one set of [`Credentials`]: nothing, a
 //! token, or an App's installation whose tokens are minted and renewed. It asks as little as it can: equal questions
@@ -34,7 +34,8 @@ pub use app::{App, AppError};
 pub use commits::{Commit, CommitPage};
 pub use credentials::Credentials;
 pub use error::GithubError;
-pub use limits::{Deadlines, Options, Retries};
+pub use limits::Options;
 pub use name::{ParseNameError, RepositoryName};
 
 pub use api::Github;
+pub use windlass_http_client::{Deadlines, Retries};

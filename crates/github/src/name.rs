@@ -67,7 +67,7 @@ impl FromStr for RepositoryName {
             Some((owner, name)) if good(owner) && good(name) => {
                 Ok(Self { owner: owner.to_owned(), name: name.to_owned() })
             }
-            _ => Err(ParseNameError { text: crate::error::printable(text, 100) }),
+            _ => Err(ParseNameError { text: windlass_http_client::printable(text, 100) }),
         }
     }
 }

@@ -3,9 +3,8 @@
 //! Registries are often on private networks, so those are fine. Link-local addresses are not: there clouds hand
 //! credentials to whoever asks, and whoever writes a source must not be able to send the tracker there.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 /// Why an address is never connected to; nothing if it may be.
@@ -34,33 +33,6 @@ pub(crate) fn refused_url(url: &Url) -> Option<&'static str> {
         Some(Host::Ipv6(address)) => refused(IpAddr::V6(address)),
         Some(Host::Domain(_)) => None,
         None => Some("it has no host"),
-    }
-}
-
-/// A name that resolves to an address which is never a registry's.
-#[derive(Debug, thiserror::Error)]
-#[error("{host} resolves to {address}: {why}")]
-pub(crate) struct AddressRefused {
-    host: String,
-    address: IpAddr,
-    why: &'static str,
-}
-
-/// Resolves names and judges each address when it is connected to. One refused address refuses the name.
-pub(crate) struct JudgingResolver;
-
-impl Resolve for JudgingResolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            for socket in &found {
-                if let Some(why) = refused(socket.ip()) {
-                    let (host, address) = (name.as_str().to_owned(), socket.ip());
-                    return Err(AddressRefused { host, address, why }.into());
-                }
-            }
-            Ok(Box::new(found.into_iter()) as Addrs)
-        })
     }
 }
 

@@ -12,11 +12,11 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use url::Url;
 use url::form_urlencoded::Serializer;
+use windlass_http_client::{Deadline, is_loopback, printable};
 
 use crate::challenge::Challenge;
 use crate::docker_config::{Credentials, basic};
-use crate::http::{Ask, Http, authority};
-use crate::repository::is_loopback;
+use crate::http::{Ask, Http, Wires, authority};
 use crate::{OciError, Repository};
 
 /// Repositories whose sessions are remembered.
@@ -28,8 +28,8 @@ const TOKEN_FRESH: Duration = Duration::from_mins(1);
 /// How long before its end a token is used no more.
 const TOKEN_MARGIN: Duration = Duration::from_secs(10);
 
-/// Which session: a repository, and a fingerprint of who asks.
-pub(crate) type Key = (Repository, [u8; 32]);
+/// Which session: a repository, and fingerprints of who asks and of what the connection trusts and shows.
+pub(crate) type Key = (Repository, [u8; 32], Option<[u8; 32]>);
 
 /// Sessions by repository and login.
 #[derive(Default)]
@@ -92,7 +92,7 @@ impl Session {
         http: &Http,
         repository: &Repository,
         credentials: &Credentials,
-        until: Instant,
+        (wires, deadline): (&Wires, Deadline),
     ) -> Result<HeaderValue, OciError> {
         let missing = || OciError::Unauthorized {
             host: repository.registry(),
@@ -107,7 +107,7 @@ impl Session {
             (Challenge::Basic, _) => return Err(missing()),
             (Challenge::Bearer { realm, service, scope }, credentials) => {
                 let dance = Dance { realm, service: service.as_deref(), scope: scope.as_deref(), repository };
-                dance.token(http, credentials, until).await?
+                dance.token(http, credentials, (wires, deadline)).await?
             }
         };
         self.header = Some((header.clone(), until));
@@ -137,7 +137,7 @@ impl Dance<'_> {
         &self,
         http: &Http,
         credentials: &Credentials,
-        until: Instant,
+        (wires, deadline): (&Wires, Deadline),
     ) -> Result<(HeaderValue, Option<Instant>), OciError> {
         let mut realm = self.realm()?;
         let pull = format!("repository:{}:pull", self.repository.name());
@@ -164,13 +164,14 @@ impl Dance<'_> {
         }
         let sent = authorization.is_some() || form.is_some();
         let what = format!("a token for {}", self.repository);
-        let plain = self.repository.is_insecure();
         let asked = Instant::now();
         let authorization = authorization.as_ref();
-        let ask = Ask { what: &what, url: realm, accept: None, authorization, form, plain, until };
+        let repository = self.repository;
+        let ask =
+            Ask { what: &what, url: realm, accept: None, authorization, form, repository, wires, deadline };
         let answer = http.send(ask).await?.judged()?;
         if answer.status() == StatusCode::UNAUTHORIZED {
-            return Err(OciError::Unauthorized { host: answer.host().to_owned(), what, sent });
+            return Err(OciError::Unauthorized { host: answer.host(), what, sent });
         }
         let wrong = answer.malformed("there is no token in it");
         // Serde's words could quote the token.
@@ -186,7 +187,7 @@ impl Dance<'_> {
     /// The token service's URL. Passwords go there, so it has TLS unless the registry itself has none.
     fn realm(&self) -> Result<Url, OciError> {
         let refuse = |detail: &str| OciError::Refused {
-            url: crate::error::printable(self.realm, 200),
+            url: printable(self.realm, 200),
             detail: format!("{} names it as its token service, and {detail}", self.repository.registry()),
         };
         let url = Url::parse(self.realm).map_err(|_| refuse("it is no URL"))?;

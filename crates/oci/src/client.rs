@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use rand::Rng as _;
-use tokio::time::Instant;
 use url::Url;
+use windlass_http_client::{Deadline, Deadlines, Retries, Tls, is_loopback, printable};
 
 use crate::authorization::Sessions;
 use crate::challenge::Challenge;
 use crate::docker_config::Credentials;
-use crate::http::{Answer, Ask, Http, malformed};
+use crate::http::{Answer, Ask, Http, Wires, malformed};
 use crate::manifest::ACCEPT;
-use crate::repository::{is_loopback, is_tag};
+use crate::repository::is_tag;
 use crate::tags::{Page, next_page};
 use crate::{Digest, DockerChain, DockerConfig, Manifest, OciError, Reference, Repository, Tags};
 
@@ -31,9 +30,9 @@ pub struct ClientConfig {
     pub insecure: Vec<String>,
     /// How much is accepted.
     pub limits: Limits,
-    /// How long is waited.
+    /// How long is waited: 10 s for a connection, 10 s for each piece, 30 s in all.
     pub deadlines: Deadlines,
-    /// How often is tried.
+    /// How often is tried again: twice.
     pub retries: Retries,
     /// Requests at a time. 16.
     pub concurrency: usize,
@@ -47,8 +46,12 @@ impl Default for ClientConfig {
             chain: Arc::new(DockerChain::from_environment()),
             insecure: Vec::new(),
             limits: Limits::default(),
-            deadlines: Deadlines::default(),
-            retries: Retries::default(),
+            deadlines: Deadlines {
+                read: Duration::from_secs(10),
+                total: Duration::from_secs(30),
+                ..Deadlines::default()
+            },
+            retries: Retries { times: 2, ..Retries::default() },
             concurrency: 16,
             ca_bundle: None,
         }
@@ -69,43 +72,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { manifest_bytes: 4 << 20, page_bytes: 1 << 20, page_tags: 1_000 }
-    }
-}
-
-/// How long a registry may take.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deadlines {
-    /// Until a connection is made, TLS included. 10 s.
-    pub connect: Duration,
-    /// Between two pieces of an answer, the first included. 10 s.
-    pub read: Duration,
-    /// One call with its token dance, redirects and retries. 30 s.
-    pub total: Duration,
-}
-
-impl Default for Deadlines {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(10),
-            read: Duration::from_secs(10),
-            total: Duration::from_secs(30),
-        }
-    }
-}
-
-/// How a call that failed is tried again: after `Retry-After` where the registry says, else after `first`, then three
-/// times as long, a tenth more or less.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Retries {
-    /// Tries in all. 3.
-    pub tries: u32,
-    /// Before the second. 1 s.
-    pub first: Duration,
-}
-
-impl Default for Retries {
-    fn default() -> Self {
-        Self { tries: 3, first: Duration::from_secs(1) }
     }
 }
 
@@ -134,6 +100,7 @@ impl Login {
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
+    wires: Wires,
 }
 
 struct Shared {
@@ -147,7 +114,7 @@ struct Call<'a> {
     repository: &'a Repository,
     login: &'a Login,
     what: String,
-    until: Instant,
+    deadline: Deadline,
 }
 
 /// A whole answer.
@@ -164,8 +131,18 @@ impl Client {
     /// # Errors
     /// [`OciError::SetUp`] for a bundle of certificates that cannot be read.
     pub fn new(config: ClientConfig) -> Result<Self, OciError> {
-        let http = Http::new(config.deadlines.clone(), config.concurrency, config.ca_bundle.as_deref())?;
-        Ok(Self { shared: Arc::new(Shared { config, http, sessions: Sessions::default() }) })
+        let http = Http::new(&config.deadlines, config.concurrency, config.ca_bundle.as_deref())?;
+        let wires = http.wires(&Tls::default())?;
+        Ok(Self { shared: Arc::new(Shared { config, http, sessions: Sessions::default() }), wires })
+    }
+
+    /// A clone that trusts and shows `tls`, too: its certificate to the registry alone, its trust for wherever that
+    /// leads.
+    ///
+    /// # Errors
+    /// [`OciError::SetUp`] where a certificate and its key do not belong together.
+    pub fn with_tls(&self, tls: &Tls) -> Result<Self, OciError> {
+        Ok(Self { shared: Arc::clone(&self.shared), wires: self.shared.http.wires(tls)? })
     }
 
     /// HTTP requests sent so far, token services' and redirects' included.
@@ -245,8 +222,7 @@ impl Client {
     }
 
     fn call<'a>(&self, repository: &'a Repository, login: &'a Login, what: String) -> Call<'a> {
-        let until = Instant::now() + self.shared.config.deadlines.total;
-        Call { repository, login, what, until }
+        Call { repository, login, what, deadline: self.shared.config.deadlines.begin() }
     }
 
     /// Gets a whole answer of at most `max` bytes; tries until it works, cannot, or time is up.
@@ -257,26 +233,9 @@ impl Client {
         accept: Option<&'static str>,
         max: u64,
     ) -> Result<Fetched, OciError> {
-        let Retries { tries, first } = self.shared.config.retries;
-        let (mut pause, mut tried) = (first, 1);
-        loop {
-            let error = match self.fetch_once(call, url, accept, max).await {
-                Ok(fetched) => return Ok(fetched),
-                Err(error) => error,
-            };
-            if !error.is_transient() || tried >= tries {
-                return Err(error);
-            }
-            let jitter = rand::rng().random_range(0.9..=1.1);
-            let wait = error.retry_after().unwrap_or_else(|| pause.mul_f64(jitter));
-            if Instant::now() + wait >= call.until {
-                return Err(error);
-            }
-            tracing::debug!(what = call.what, ?wait, %error, "trying again");
-            tokio::time::sleep(wait).await;
-            pause *= 3;
-            tried += 1;
-        }
+        let again = |error: &OciError| error.is_transient().then(|| error.retry_after().unwrap_or_default());
+        let attempt = || self.fetch_once(call, url, accept, max);
+        self.shared.config.retries.run(&call.deadline, again, attempt).await
     }
 
     async fn fetch_once(
@@ -287,7 +246,7 @@ impl Client {
         max: u64,
     ) -> Result<Fetched, OciError> {
         let answer = self.get(call, url, accept).await?;
-        let (host, headers) = (answer.host().to_owned(), answer.headers().clone());
+        let (host, headers) = (answer.host(), answer.headers().clone());
         Ok(Fetched { content: answer.body(max).await?, host, headers })
     }
 
@@ -300,12 +259,14 @@ impl Client {
     ) -> Result<Answer, OciError> {
         self.check_insecure(call.repository)?;
         let Shared { http, sessions, .. } = &*self.shared;
-        let session = sessions.of((call.repository.clone(), call.login.fingerprint()));
+        let road = (&self.wires, call.deadline);
+        let session =
+            sessions.of((call.repository.clone(), call.login.fingerprint(), self.wires.fingerprint));
         let (mut header, turn) = {
             let mut session = session.lock().await;
             let header = if session.is_stale() {
                 let credentials = self.credentials(call).await?;
-                Some(session.log_in(http, call.repository, &credentials, call.until).await?)
+                Some(session.log_in(http, call.repository, &credentials, road).await?)
             } else {
                 session.header()
             };
@@ -318,8 +279,9 @@ impl Client {
                 accept,
                 authorization: header.as_ref(),
                 form: None,
-                plain: call.repository.is_insecure(),
-                until: call.until,
+                repository: call.repository,
+                wires: &self.wires,
+                deadline: call.deadline,
             };
             let answer = http.send(ask).await?.judged()?;
             if answer.status() != StatusCode::UNAUTHORIZED {
@@ -343,7 +305,7 @@ impl Client {
                 Some(header) => Some(header),
                 None => {
                     let credentials = self.credentials(call).await?;
-                    Some(session.log_in(http, call.repository, &credentials, call.until).await?)
+                    Some(session.log_in(http, call.repository, &credentials, road).await?)
                 }
             };
         }
@@ -384,7 +346,7 @@ impl Client {
 fn checked(reference: &Reference) -> Result<&Reference, OciError> {
     match reference {
         Reference::Tag(tag) if !is_tag(tag) => Err(OciError::Invalid {
-            text: crate::error::printable(tag, 160),
+            text: printable(tag, 160),
             what: "tag",
             detail: "expected letters, digits, dots, dashes and underscores".into(),
         }),

@@ -4,9 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use sha2::{Digest as _, Sha256, Sha512};
+use windlass_http_client::printable;
 
 use crate::OciError;
-use crate::error::printable;
 
 /// `sha256:…` or `sha512:…`, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

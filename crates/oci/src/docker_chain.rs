@@ -12,9 +12,9 @@ use serde::Deserialize;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::time::Instant;
+use windlass_http_client::printable;
 
 use crate::docker_config::{Credentials, DOCKER_HUB_KEY, DockerConfig};
-use crate::error::printable;
 use crate::repository::DOCKER_HUB;
 use crate::{OciError, Repository};
 

@@ -155,13 +155,3 @@ impl OciError {
         }
     }
 }
-
-/// A stranger's text for a message: control characters replaced, at most `max` characters.
-pub(crate) fn printable(text: &str, max: usize) -> String {
-    let mut clean: String =
-        text.trim().chars().take(max).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.trim().chars().nth(max).is_some() {
-        clean.push('…');
-    }
-    clean
-}

@@ -1,43 +1,49 @@
-//! The HTTP client under the verbs: addresses, redirects, deadlines and caps of every request.
+//! The HTTP client under the verbs: addresses, redirects, TLS and who is left alone.
 
-use std::collections::HashMap;
-use std::error::Error as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, StatusCode};
-use jiff::Timestamp;
-use reqwest::redirect;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
 use url::Url;
+use windlass_http_client::{
+    Deadline, Deadlines, Failure, Held, PerTls, SetUpError, Tls, is_loopback, judging_resolver, printable,
+    retry_after,
+};
 
-use crate::address::{self, AddressRefused, JudgingResolver};
-use crate::error::printable;
-use crate::repository::is_loopback;
-use crate::{Deadlines, OciError};
+use crate::address;
+use crate::{OciError, Repository};
 
-const AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
 /// Redirects of one request.
 const MAX_REDIRECTS: usize = 5;
-/// The longest that a registry can have itself left alone with one answer.
-const MAX_HELD: Duration = Duration::from_hours(1);
-/// Registries that are left alone at a time, beyond which the word of the oldest is forgotten.
-const MAX_HOSTS: usize = 1_024;
 
-/// Two keep-alive clients: one for this machine, and one that uses the proxies which the environment names.
+/// What all clients share.
 pub(crate) struct Http {
-    general: reqwest::Client,
-    loopback: reqwest::Client,
-    deadlines: Deadlines,
+    clients: PerTls<Clients>,
     permits: Arc<Semaphore>,
     sent: AtomicU64,
-    /// Until when a registry asked to be left alone.
-    held: Mutex<HashMap<String, Instant>>,
+    /// Registries that asked to be left alone.
+    held: Held,
+}
+
+/// Two keep-alive clients: one for this machine, and one that uses the proxies which the environment names.
+struct Clients {
+    general: reqwest::Client,
+    loopback: reqwest::Client,
+}
+
+/// What requests are sent with.
+#[derive(Clone)]
+pub(crate) struct Wires {
+    /// To the registry itself.
+    registry: Arc<Clients>,
+    /// To whom it sends us: the same trust, and no client certificate.
+    others: Arc<Clients>,
+    /// Of what is trusted and shown.
+    pub(crate) fingerprint: Option<[u8; 32]>,
 }
 
 /// One request.
@@ -50,47 +56,46 @@ pub(crate) struct Ask<'a> {
     pub(crate) authorization: Option<&'a HeaderValue>,
     /// A form to post.
     pub(crate) form: Option<String>,
-    /// Whether the registry may be spoken to without TLS.
-    pub(crate) plain: bool,
-    /// When there must be an answer.
-    pub(crate) until: Instant,
+    /// For whose sake; it says whether a registry may be spoken to without TLS.
+    pub(crate) repository: &'a Repository,
+    pub(crate) wires: &'a Wires,
+    pub(crate) deadline: Deadline,
 }
 
 /// The head of an answer, whose body was not read yet.
 pub(crate) struct Answer {
-    response: reqwest::Response,
-    host: String,
+    answer: windlass_http_client::Answer,
+    url: Url,
     what: String,
-    until: Instant,
-    deadlines: Deadlines,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Http {
     pub(crate) fn new(
-        deadlines: Deadlines,
+        deadlines: &Deadlines,
         concurrency: usize,
         ca_bundle: Option<&Path>,
     ) -> Result<Self, OciError> {
-        let roots = ca_bundle.map(certificates).transpose()?.unwrap_or_default();
-        let builder = || {
-            reqwest::Client::builder()
-                .redirect(redirect::Policy::none())
-                .referer(false)
-                .connect_timeout(deadlines.connect)
-                .pool_idle_timeout(Duration::from_mins(1))
-                .dns_resolver(Arc::new(JudgingResolver))
-                .tls_certs_merge(roots.clone())
-        };
-        let set_up = |error: reqwest::Error| OciError::SetUp { detail: chain(&error) };
+        let tls = ca_bundle.map(Tls::of_bundle).transpose().map_err(set_up)?.unwrap_or_default();
+        let connect = deadlines.connect;
+        let clients = PerTls::new(tls, move |tls| {
+            let resolver = judging_resolver(address::refused);
+            let builder = || windlass_http_client::builder(tls, connect).dns_resolver(Arc::clone(&resolver));
+            Ok(Clients { general: builder().build()?, loopback: builder().no_proxy().build()? })
+        });
         Ok(Self {
-            general: builder().build().map_err(set_up)?,
-            loopback: builder().no_proxy().build().map_err(set_up)?,
-            deadlines,
+            clients: clients.map_err(set_up)?,
             permits: Arc::new(Semaphore::new(concurrency.max(1))),
             sent: AtomicU64::new(0),
-            held: Mutex::default(),
+            held: Held::default(),
         })
+    }
+
+    /// What requests are sent with that trust and show `tls`, too.
+    pub(crate) fn wires(&self, tls: &Tls) -> Result<Wires, OciError> {
+        let clients = |tls: &Tls| self.clients.of(tls).map_err(set_up);
+        let (registry, others) = (clients(tls)?, clients(&tls.showing_nothing())?);
+        Ok(Wires { registry, others, fingerprint: tls.fingerprint() })
     }
 
     /// Requests sent, redirects' included.
@@ -101,43 +106,41 @@ impl Http {
     /// Sends a request and follows redirects to its answer. Of a redirect to another origin the credentials know
     /// nothing, and it never leads from TLS to none, or to this machine from elsewhere.
     pub(crate) async fn send(&self, ask: Ask<'_>) -> Result<Answer, OciError> {
-        let timeout = || self.timeout(&ask.url, ask.what);
-        let permit = tokio::time::timeout_at(ask.until, Arc::clone(&self.permits).acquire_owned());
-        let permit = permit.await.map_err(|_| timeout())?.map_err(|_| timeout())?;
+        let what = ask.what;
+        let permit = ask.deadline.by_the_end(Arc::clone(&self.permits).acquire_owned()).await;
+        let closed = || Failure::Broken("this process ends".to_owned());
+        let permit = permit.and_then(|permit| permit.map_err(|_| closed()));
+        let permit = permit.map_err(|failure| failed(&ask.url, what, failure))?;
         let mut url = ask.url.clone();
         for _ in 0..=MAX_REDIRECTS {
             judge_url(&url, &ask)?;
-            self.check_held(&url)?;
-            let response = self.one(&url, &ask).await?;
-            tracing::debug!(
-                host = url.host_str(),
-                path = url.path(),
-                status = response.status().as_u16(),
-                "registry request"
-            );
-            if response.status() == StatusCode::TOO_MANY_REQUESTS {
-                self.hold(&url, retry_after(response.headers()));
+            let host = authority(&url);
+            if let Some(left) = self.held.left(&host) {
+                return Err(OciError::RateLimited { host, retry_after: Some(left) });
             }
-            if !response.status().is_redirection() || ask.form.is_some() {
-                let (host, what) = (authority(&url), ask.what.to_owned());
-                let deadlines = self.deadlines.clone();
-                return Ok(Answer { response, host, what, until: ask.until, deadlines, _permit: permit });
+            let answer = self.one(&url, &ask).await.map_err(|failure| failed(&url, what, failure))?;
+            let status = answer.status();
+            tracing::debug!(host, path = url.path(), status = status.as_u16(), "registry request");
+            if status == StatusCode::TOO_MANY_REQUESTS
+                && let Some(wait) = retry_after(answer.headers())
+            {
+                self.held.hold(&host, wait);
             }
-            let target = response.headers().get(LOCATION).and_then(|target| target.to_str().ok());
-            url = target.and_then(|target| url.join(target).ok()).ok_or_else(|| OciError::Malformed {
-                host: authority(&url),
-                what: ask.what.to_owned(),
-                detail: "a redirect without a target".into(),
-            })?;
+            if !status.is_redirection() || ask.form.is_some() {
+                return Ok(Answer { answer, url, what: what.to_owned(), _permit: permit });
+            }
+            let target = answer.location();
+            url = target.ok_or_else(|| malformed(&host, what, "a redirect without a target"))?;
         }
-        let detail = format!("more than {MAX_REDIRECTS} redirects");
-        Err(OciError::Malformed { host: authority(&ask.url), what: ask.what.to_owned(), detail })
+        Err(malformed(&authority(&ask.url), what, &format!("more than {MAX_REDIRECTS} redirects")))
     }
 
-    async fn one(&self, url: &Url, ask: &Ask<'_>) -> Result<reqwest::Response, OciError> {
-        let client = if is_loopback(url) { &self.loopback } else { &self.general };
+    async fn one(&self, url: &Url, ask: &Ask<'_>) -> Result<windlass_http_client::Answer, Failure> {
+        let is_registry = url.origin() == ask.repository.base().origin();
+        let clients = if is_registry { &ask.wires.registry } else { &ask.wires.others };
+        let client = if is_loopback(url) { &clients.loopback } else { &clients.general };
         let method = if ask.form.is_some() { Method::POST } else { Method::GET };
-        let mut request = client.request(method, url.clone()).header(USER_AGENT, AGENT);
+        let mut request = client.request(method, url.clone());
         if let Some(accept) = ask.accept {
             request = request.header(ACCEPT, accept);
         }
@@ -148,96 +151,27 @@ impl Http {
             request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(form.clone());
         }
         self.sent.fetch_add(1, Ordering::Relaxed);
-        let head = Instant::now() + self.deadlines.connect + self.deadlines.read;
-        let response = tokio::time::timeout_at(head.min(ask.until), request.send()).await;
-        response.map_err(|_| self.timeout(url, ask.what))?.map_err(|error| self.transport(url, ask, &error))
-    }
-
-    fn timeout(&self, url: &Url, what: &str) -> OciError {
-        OciError::Timeout { host: authority(url), what: what.to_owned(), after: self.deadlines.total }
-    }
-
-    fn transport(&self, url: &Url, ask: &Ask<'_>, error: &reqwest::Error) -> OciError {
-        let mut source = error.source();
-        while let Some(cause) = source {
-            if let Some(refused) = cause.downcast_ref::<AddressRefused>() {
-                return OciError::Refused { url: shown(url), detail: refused.to_string() };
-            }
-            source = cause.source();
-        }
-        if error.is_timeout() {
-            return self.timeout(url, ask.what);
-        }
-        OciError::Unreachable { host: authority(url), detail: chain(error) }
-    }
-
-    /// Sends nothing to who asked to be left alone.
-    fn check_held(&self, url: &Url) -> Result<(), OciError> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let host = authority(url);
-        let Some(until) = held.get(&host).copied() else { return Ok(()) };
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            held.remove(&host);
-            return Ok(());
-        }
-        Err(OciError::RateLimited { host, retry_after: Some(left) })
-    }
-
-    fn hold(&self, url: &Url, after: Option<Duration>) {
-        let Some(after) = after else { return };
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if held.len() >= MAX_HOSTS {
-            held.retain(|_, until| *until > now);
-        }
-        if held.len() < MAX_HOSTS {
-            held.insert(authority(url), now + after.min(MAX_HELD));
-        }
+        windlass_http_client::send(request, &ask.deadline).await
     }
 }
 
 impl Answer {
     pub(crate) fn status(&self) -> StatusCode {
-        self.response.status()
+        self.answer.status()
     }
 
     pub(crate) fn headers(&self) -> &HeaderMap {
-        self.response.headers()
+        self.answer.headers()
     }
 
-    /// The whole body, if it has at most `max` bytes. Of a larger one nothing is read when the registry says how large
-    /// it is, and no more than `max` when it does not.
-    pub(crate) async fn body(mut self, max: u64) -> Result<Bytes, OciError> {
-        let too_large = |what: &str| OciError::TooLarge { what: what.to_owned(), max };
-        let announced = self.response.content_length();
-        if announced.is_some_and(|length| length > max) {
-            return Err(too_large(&self.what));
-        }
-        let mut body = Vec::with_capacity(usize::try_from(announced.unwrap_or(0)).unwrap_or(0));
-        loop {
-            let until = (Instant::now() + self.deadlines.read).min(self.until);
-            let piece = tokio::time::timeout_at(until, self.response.chunk()).await;
-            let piece = piece.map_err(|_| OciError::Timeout {
-                host: self.host.clone(),
-                what: self.what.clone(),
-                after: self.deadlines.total,
-            })?;
-            let piece = piece.map_err(|error| OciError::Unreachable {
-                host: self.host.clone(),
-                detail: format!("the answer ended early after {} bytes: {}", body.len(), chain(&error)),
-            })?;
-            let Some(piece) = piece else { return Ok(body.into()) };
-            if (body.len() + piece.len()) as u64 > max {
-                return Err(too_large(&self.what));
-            }
-            body.extend_from_slice(&piece);
-        }
+    /// The whole body, if it has at most `max` bytes.
+    pub(crate) async fn body(self, max: u64) -> Result<Bytes, OciError> {
+        self.answer.body(max).await.map_err(|failure| failed(&self.url, &self.what, failure))
     }
 
     /// The answer, if it is a good one; 401 included, whose meaning is the caller's to know.
     pub(crate) fn judged(self) -> Result<Self, OciError> {
-        let (host, what) = (self.host.clone(), self.what.clone());
+        let (host, what) = (self.host(), self.what.clone());
         let retry_after = retry_after(self.headers());
         Err(match self.status() {
             StatusCode::OK | StatusCode::UNAUTHORIZED => return Ok(self),
@@ -251,27 +185,31 @@ impl Answer {
         })
     }
 
-    pub(crate) fn host(&self) -> &str {
-        &self.host
+    pub(crate) fn host(&self) -> String {
+        authority(&self.url)
     }
 
     pub(crate) fn malformed(&self, detail: impl Into<String>) -> OciError {
-        malformed(&self.host, &self.what, &detail.into())
+        malformed(&self.host(), &self.what, &detail.into())
+    }
+}
+
+fn set_up(error: SetUpError) -> OciError {
+    OciError::SetUp { detail: error.to_string() }
+}
+
+fn failed(url: &Url, what: &str, failure: Failure) -> OciError {
+    let (host, what) = (authority(url), what.to_owned());
+    match failure {
+        Failure::Refused(detail) => OciError::Refused { url: shown(url), detail },
+        Failure::Timeout(after) => OciError::Timeout { host, what, after },
+        Failure::Broken(detail) => OciError::Unreachable { host, detail },
+        Failure::TooLarge(max) => OciError::TooLarge { what, max },
     }
 }
 
 pub(crate) fn malformed(host: &str, what: &str, detail: &str) -> OciError {
     OciError::Malformed { host: host.to_owned(), what: what.to_owned(), detail: printable(detail, 200) }
-}
-
-/// Seconds, or a date.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = jiff::fmt::rfc2822::parse(value).ok()?.timestamp();
-    Some(Duration::try_from(date.duration_since(Timestamp::now())).unwrap_or_default())
 }
 
 /// `host:port`, for messages and as what is left alone.
@@ -296,36 +234,8 @@ fn judge_url(url: &Url, ask: &Ask<'_>) -> Result<(), OciError> {
     }
     match url.scheme() {
         "https" => Ok(()),
-        "http" if ask.plain && (here || is_loopback(url)) => Ok(()),
+        "http" if ask.repository.is_insecure() && (here || is_loopback(url)) => Ok(()),
         "http" => refuse("it is not https"),
         _ => refuse("its scheme is not supported"),
     }
-}
-
-fn certificates(bundle: &Path) -> Result<Vec<reqwest::Certificate>, OciError> {
-    let set_up = |detail: String| OciError::SetUp { detail: format!("{}: {detail}", bundle.display()) };
-    let pem = std::fs::read(bundle).map_err(|error| set_up(error.to_string()))?;
-    let found = reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| set_up(chain(&error)))?;
-    if found.is_empty() {
-        return Err(set_up("it holds no certificate in PEM form".into()));
-    }
-    Ok(found)
-}
-
-/// An error and its causes in one line, without the URL and without repetitions.
-fn chain(error: &reqwest::Error) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let text = cause.to_string();
-        if !parts.iter().any(|part| part.contains(&text)) {
-            parts.push(text);
-        }
-        source = cause.source();
-    }
-    if parts.is_empty() {
-        // Its own words name the URL, and that of a redirect is signed.
-        parts.push("the request failed".into());
-    }
-    printable(&parts.join(": "), 300)
 }

@@ -33,7 +33,7 @@ mod manifest;
 mod repository;
 mod tags;
 
-pub use self::client::{Client, ClientConfig, Deadlines, Limits, Login, Retries};
+pub use self::client::{Client, ClientConfig, Limits, Login};
 pub use self::digest::Digest;
 pub use self::docker_chain::DockerChain;
 pub use self::docker_config::{Credentials, DockerConfig};
@@ -41,3 +41,4 @@ pub use self::error::OciError;
 pub use self::manifest::{Descriptor, Index, Manifest, ManifestKind, Platform};
 pub use self::repository::{Reference, Repository};
 pub use self::tags::Tags;
+pub use windlass_http_client::{Deadlines, Retries, Tls};

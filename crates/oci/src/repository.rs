@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use url::{Host, Url};
+use url::Url;
+use windlass_http_client::printable;
 
-use crate::error::printable;
 use crate::{Digest, OciError};
 
 /// Docker Hub, as credentials and requests name it.
@@ -106,16 +106,6 @@ impl Repository {
 impl fmt::Display for Repository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.registry(), self.name)
-    }
-}
-
-/// Whether the registry is on this machine.
-pub(crate) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        None => false,
     }
 }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use windlass_http_client::printable;
 
 use super::{Changes, ChangesError, Commit, Problem};
 
@@ -224,7 +225,10 @@ fn hash<E: de::Error>(value: Option<Cow<'_, str>>) -> Result<Option<String>, E> 
 fn time<E: de::Error>(value: Option<Cow<'_, str>>) -> Result<Option<Timestamp>, E> {
     let Some(value) = value else { return Ok(None) };
     let parsed = value.parse().map_err(|_| {
-        E::custom(format_args!("{:?} is no time in RFC 3339, such as 2026-03-04T09:15:00Z", cut(&value, 64)))
+        E::custom(format_args!(
+            "{:?} is no time in RFC 3339, such as 2026-03-04T09:15:00Z",
+            printable(&value, 64)
+        ))
     })?;
     Ok(Some(parsed))
 }
@@ -233,15 +237,6 @@ fn time<E: de::Error>(value: Option<Cow<'_, str>>) -> Result<Option<Timestamp>, 
 fn text(value: Option<Cow<'_, str>>) -> Option<String> {
     let line = value.as_deref()?.trim().lines().next()?.trim();
     (!line.is_empty()).then(|| printable(line, MAX_TEXT))
-}
-
-/// A stranger's text for a message: without control characters, at most `max` characters.
-fn printable(text: &str, max: usize) -> String {
-    cut(text, max).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-fn cut(text: &str, max: usize) -> &str {
-    text.char_indices().nth(max).map_or(text, |(at, _)| &text[..at])
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
+use windlass_http_client::Tls;
 use windlass_runtime::{CallError, deadline};
 
 use super::{ChangesError, Problem};
@@ -64,6 +65,34 @@ impl Secrets for ClusterSecrets {
             let values = secret.data.unwrap_or_default().into_iter();
             values.filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?.into()))).collect()
         }))
+    }
+}
+
+/// The value of the first of these keys that has one.
+pub(super) fn value<'a>(
+    secret: &'a BTreeMap<String, SecretString>,
+    keys: &[&str],
+) -> Option<&'a SecretString> {
+    keys.iter().filter_map(|key| secret.get(*key)).find(|value| !value.expose_secret().is_empty())
+}
+
+/// The certificates that a Secret holds, under the keys that Flux reads and those that it read before.
+///
+/// # Errors
+/// What is wrong with them, as it goes on after the Secret's name.
+pub(super) fn tls(secret: &BTreeMap<String, SecretString>) -> Result<Tls, String> {
+    let mut tls = Tls::default();
+    if let Some(authorities) = value(secret, &["ca.crt", "caFile"]) {
+        let trusting = tls.trusting(authorities.expose_secret().as_bytes());
+        tls = trusting.map_err(|error| format!("has a ca.crt that is of no use: {error}"))?;
+    }
+    match (value(secret, &["tls.crt", "certFile"]), value(secret, &["tls.key", "keyFile"])) {
+        (Some(chain), Some(key)) => tls
+            .showing(chain.expose_secret().as_bytes(), key)
+            .map_err(|error| format!("has a tls.crt and tls.key that are of no use: {error}")),
+        (Some(_), None) => Err("has tls.crt and no tls.key".to_owned()),
+        (None, Some(_)) => Err("has tls.key and no tls.crt".to_owned()),
+        (None, None) => Ok(tls),
     }
 }
 

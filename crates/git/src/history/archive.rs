@@ -148,7 +148,7 @@ impl Archive {
             }
         }
         self.waiting().push(Arc::downgrade(&ask));
-        let _turn = call.within(limit, self.turn.lock()).await?;
+        let _turn = call.within(self.turn.lock()).await?;
         if ask.is_open() {
             self.serve(source, &call, &ask).await?;
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::ObjectId;
-use crate::error::printable;
+use windlass_http_client::printable;
 
 /// Characters of a subject that are kept.
 const MAX_SUBJECT: usize = 200;

@@ -43,10 +43,8 @@ pub(super) async fn transfer(
         objects: limits.history_commits,
         ..limits.clone()
     };
-    let permit = call
-        .within(call.limit, Arc::clone(&shared.transfers).acquire_owned())
-        .await?
-        .map_err(|_| GitError::Cancelled)?;
+    let permit =
+        call.within(Arc::clone(&shared.transfers).acquire_owned()).await?.map_err(|_| GitError::Cancelled)?;
     let (permit, scratch) = (Arc::new(permit), Arc::new(shared.caches.scratch()));
     let open = |filtered: bool| {
         let limits = if filtered { &bare } else { limits };
@@ -54,7 +52,7 @@ pub(super) async fn transfer(
     };
     let asked = (wants, haves, depth);
     let fetched = source.state.endpoint.history(&shared.http, call, asked, (&bare, limits), open).await?;
-    call.within(call.limit, fetched.sink.finish()).await??;
+    call.within(fetched.sink.finish()).await??;
     let limits = limits.clone();
     let reading = tokio::task::spawn_blocking(move || {
         let _permit = permit;

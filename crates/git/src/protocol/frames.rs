@@ -84,7 +84,7 @@ impl<'a> Frames<'a> {
                 return Err(call.protocol("an empty frame inside the packfile"));
             }
             match payload.get_u8() {
-                1 => call.within(call.limit, sink.write(payload)).await??,
+                1 => call.within(sink.write(payload)).await??,
                 2 => {}
                 3 => return Err(remote_error(call, &String::from_utf8_lossy(&payload))),
                 band => return Err(call.protocol(format!("side band {band}"))),

@@ -24,6 +24,8 @@ use http::Method;
 use url::Url;
 
 use self::frames::Frames;
+use windlass_http_client::printable;
+
 use crate::http::{Answer, Call, HttpClient, Reply, Request};
 use crate::pack::PackSink;
 use crate::pktline::Body;
@@ -325,7 +327,7 @@ async fn post<'a>(
         Reply::Answer(answer) => Ok(answer),
         Reply::Redirect(target) => Err(GitError::NotGit {
             url: call.url.to_string(),
-            detail: format!("it redirects to {}", crate::error::printable(target.path(), 100)),
+            detail: format!("it redirects to {}", printable(target.path(), 100)),
         }),
     }
 }
@@ -347,7 +349,7 @@ fn base_of(url: &Url) -> Option<Url> {
 
 /// The error behind a server's own words.
 fn remote_error(call: &Call<'_>, message: &str) -> GitError {
-    let message = crate::error::printable(message, 300);
+    let message = printable(message, 300);
     // Git's words, and JGit's: "want … not valid".
     let refused = message
         .split("not our ref")

@@ -1,75 +1,62 @@
-//! Certificates: trusted through the CA bundle, and not otherwise.
+//! Certificates: trusted through the CA bundle or the repository's own authorities, and not otherwise.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use rcgen::{CertifiedKey, generate_simple_self_signed};
-use rustls::ServerConfig;
-use rustls::pki_types::PrivateKeyDer;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
+use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
-use windlass_git::{Git, GitConfig, GitError, Remote, Revision, UrlPolicy};
+use windlass_cluster::{Admitted, TlsFront};
+use windlass_git::http_backend::{HttpBackend, Running};
+use windlass_git::seed::{self, Edit};
+use windlass_git::{Git, GitConfig, GitError, Remote, Revision, Tls, UrlPolicy};
 
-const TIP: &str = "0123456789abcdef0123456789abcdef01234567";
-
-/// Answers every request with one ref, over TLS; returns its origin and its certificate.
-async fn server() -> (String, String) {
-    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![cert.der().clone()], key)
-        .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let origin = format!("https://localhost:{}", listener.local_addr().unwrap().port());
-    tokio::spawn(async move {
-        while let Ok((connection, _)) = listener.accept().await {
-            let Ok(mut connection) = acceptor.accept(connection).await else { continue };
-            let mut request = Vec::new();
-            while !request.ends_with(b"0000") && connection.read_buf(&mut request).await.unwrap_or(0) > 0 {}
-            let line = format!("{TIP} refs/heads/main\n");
-            let body = format!("{:04x}{line}0000", line.len() + 4);
-            let kind = "application/x-git-upload-pack-result";
-            let head =
-                format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", body.len());
-            connection.write_all((head + &body).as_bytes()).await.unwrap();
-            connection.shutdown().await.unwrap();
-        }
-    });
-    (origin, cert.pem())
+/// A Git server behind TLS.
+struct Scene {
+    folder: TempDir,
+    _server: Running,
+    front: TlsFront,
+    tip: String,
 }
 
-async fn resolve(
-    origin: &str,
-    ca_bundle: Option<PathBuf>,
-    authorities: Option<&str>,
-) -> Result<Revision, GitError> {
+impl Scene {
+    async fn new(admitted: Admitted) -> Self {
+        windlass_git::init_process().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let server = HttpBackend::new(folder.path()).start().await.unwrap();
+        let tip = seed::commit(&folder.path().join("a.git"), "main", [Edit::put("a", "1")], "begin").unwrap();
+        let front = TlsFront::start(server.origin().trim_start_matches("http://"), admitted).await.unwrap();
+        Self { folder, _server: server, front, tip: tip.to_string() }
+    }
+
+    fn authority(&self) -> Tls {
+        Tls::default().trusting(self.front.authority().as_bytes()).unwrap()
+    }
+
+    fn bundle(&self) -> PathBuf {
+        let bundle = self.folder.path().join("ca.pem");
+        std::fs::write(&bundle, self.front.authority()).unwrap();
+        bundle
+    }
+
+    async fn resolve(&self, ca_bundle: Option<PathBuf>, tls: Tls) -> Result<Revision, GitError> {
+        resolve(&format!("https://{}", self.front.address()), ca_bundle, tls).await
+    }
+}
+
+async fn resolve(origin: &str, ca_bundle: Option<PathBuf>, tls: Tls) -> Result<Revision, GitError> {
     let folder = tempfile::tempdir().unwrap();
     let mut config = GitConfig::new(folder.path());
     config.policy = UrlPolicy::default().allow_origin(origin).unwrap();
     config.ca_bundle = ca_bundle;
-    let source = Git::new(config)?.remote(Remote {
-        url: format!("{origin}/a.git"),
-        authorities: authorities.map(|pem| pem.as_bytes().to_vec()),
-        ..Remote::default()
-    })?;
-    source.resolve("main", &CancellationToken::new()).await
+    let remote = Remote { url: format!("{origin}/a.git"), tls, ..Remote::default() };
+    Git::new(config)?.remote(remote)?.resolve("main", &CancellationToken::new()).await
 }
 
 #[tokio::test]
 async fn a_certificate_is_trusted_through_the_bundle_and_not_otherwise() {
-    let (origin, pem) = server().await;
-    let folder = tempfile::tempdir().unwrap();
-    let bundle = folder.path().join("ca.pem");
-    std::fs::write(&bundle, pem).unwrap();
-    assert_eq!(resolve(&origin, Some(bundle), None).await.unwrap().as_str(), TIP);
-    let error = resolve(&origin, None, None).await.unwrap_err();
+    let scene = Scene::new(Admitted::Anyone).await;
+    let tip = scene.resolve(Some(scene.bundle()), Tls::default()).await.unwrap();
+    assert_eq!(tip.as_str(), scene.tip);
+    let error = scene.resolve(None, Tls::default()).await.unwrap_err();
     assert!(matches!(error, GitError::Unreachable { .. }), "{error:?}");
     assert!(error.to_string().contains("certificate"), "{error}");
 }
@@ -80,18 +67,27 @@ async fn a_bundle_that_is_none_is_named() {
     let bundle = folder.path().join("ca.pem");
     std::fs::write(&bundle, "no certificate").unwrap();
     for path in [bundle, folder.path().join("missing.pem")] {
-        let error = resolve("https://localhost:1", Some(path.clone()), None).await.unwrap_err();
+        let error = resolve("https://localhost:1", Some(path.clone()), Tls::default()).await.unwrap_err();
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     }
 }
 
 #[tokio::test]
 async fn a_repository_may_bring_its_own_authorities() {
-    let (origin, pem) = server().await;
-    assert_eq!(resolve(&origin, None, Some(&pem)).await.unwrap().as_str(), TIP);
-    let (_, other) = server().await;
-    let error = resolve(&origin, None, Some(&other)).await.unwrap_err();
+    let (scene, other) = (Scene::new(Admitted::Anyone).await, Scene::new(Admitted::Anyone).await);
+    assert_eq!(scene.resolve(None, scene.authority()).await.unwrap().as_str(), scene.tip);
+    let both = scene.resolve(Some(scene.bundle()), other.authority()).await.unwrap();
+    assert_eq!(both.as_str(), scene.tip);
+    let error = scene.resolve(None, other.authority()).await.unwrap_err();
     assert!(matches!(error, GitError::Unreachable { .. }), "{error:?}");
-    let error = resolve(&origin, None, Some("no certificate")).await.unwrap_err();
-    assert!(matches!(error, GitError::SetUp { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_repository_may_bring_a_certificate_of_its_own() {
+    let scene = Scene::new(Admitted::WithCertificate).await;
+    let (chain, key) = scene.front.client();
+    let known = scene.authority().showing(chain.as_bytes(), &key.to_owned().into()).unwrap();
+    assert_eq!(scene.resolve(None, known).await.unwrap().as_str(), scene.tip);
+    let error = scene.resolve(None, scene.authority()).await.unwrap_err();
+    assert!(matches!(error, GitError::Unreachable { .. }), "{error:?}");
 }

@@ -3,21 +3,17 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
+use http::header::{HeaderMap, HeaderName};
 use jiff::Timestamp;
-use jiff::fmt::rfc2822;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
-use tokio::time::Instant;
+use windlass_http_client::{Answer, MAX_RETRY_AFTER, printable, retry_after, server_time};
 
 use super::{Inner, SMALL};
 use crate::GithubError;
-use crate::error::printable;
 
 /// How long to wait when GitHub says to wait and not how long (its documents: at least a minute).
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The longest wait that is believed: the primary limit is counted anew every hour.
-const LONGEST: Duration = Duration::from_hours(1);
 
 /// GitHub's body of a refusal.
 #[derive(Default, Deserialize)]
@@ -27,18 +23,16 @@ struct Refusal {
 }
 
 impl Inner {
-    /// The error that `response` is. `token` is what was sent, so that no message repeats it.
+    /// The error that `answer` is. `token` is what was sent, so that no message repeats it.
     pub(super) async fn judge(
         &self,
         what: &str,
         who: &'static str,
         token: Option<&SecretString>,
-        mut response: reqwest::Response,
-        until: Instant,
+        answer: Answer,
     ) -> GithubError {
-        let status = response.status();
-        let headers = response.headers().clone();
-        let body = self.body(what, &mut response, SMALL, until).await.unwrap_or_default();
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        let body = answer.body(SMALL).await.unwrap_or_default();
         let refusal: Refusal = serde_json::from_slice(&body).unwrap_or_default();
         let mut said = refusal.message;
         if let Some(token) = token.map(SecretString::expose_secret).filter(|token| !token.is_empty()) {
@@ -47,7 +41,7 @@ impl Inner {
         let detail = printable(if said.is_empty() { status.as_str() } else { &said }, 200);
         let (host, what) = (self.host.clone(), what.to_owned());
         if let Some(retry_after) = limited(status, &headers, &said) {
-            self.hold(retry_after);
+            self.held.hold(&self.host, retry_after);
             return GithubError::RateLimited { host, what, retry_after };
         }
         match status {
@@ -93,31 +87,12 @@ fn limited(status: StatusCode, headers: &HeaderMap, said: &str) -> Option<Durati
         let now = server_time(headers).unwrap_or_else(Timestamp::now).as_second();
         Duration::from_secs(reset.saturating_sub(now.unsigned_abs()) + 1)
     });
-    Some(told.or(reset).unwrap_or(PATIENCE).min(LONGEST))
+    // The primary limit is counted anew every hour.
+    Some(told.or(reset).unwrap_or(PATIENCE).min(MAX_RETRY_AFTER))
 }
 
 fn number(headers: &HeaderMap, name: HeaderName) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
-}
-
-/// `Retry-After`: seconds, or a date.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    if let Some(seconds) = number(headers, RETRY_AFTER) {
-        return Some(Duration::from_secs(seconds).min(LONGEST));
-    }
-    let at = date(headers, RETRY_AFTER)?;
-    let wait = at.duration_since(server_time(headers).unwrap_or_else(Timestamp::now));
-    Some(Duration::try_from(wait).unwrap_or_default().min(LONGEST))
-}
-
-/// The server's time, as it says (`Date`).
-pub(super) fn server_time(headers: &HeaderMap) -> Option<Timestamp> {
-    date(headers, DATE)
-}
-
-fn date(headers: &HeaderMap, name: HeaderName) -> Option<Timestamp> {
-    let text = headers.get(name)?.to_str().ok()?;
-    Some(rfc2822::parse(text).ok()?.timestamp())
 }
 
 #[cfg(test)]

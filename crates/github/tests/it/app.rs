@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use windlass_github::{App, AppError, Credentials, GithubError};
 use windlass_github_stand_in::{Fault, StandIn};
 
-use crate::{at, client, manifests, stand_in};
+use crate::{ask, at, client, manifests, stand_in};
 
 const INFO: &str = "exporter-info.json";
 
@@ -28,7 +28,7 @@ async fn an_app_reads_a_private_repository_with_one_token() {
     let github = client(&stand_in, installed(&stand_in));
     for _ in 0..5 {
         github.file(&manifests(), INFO, &sha).await.unwrap();
-        github.commit(&manifests(), &sha).await.unwrap();
+        ask(&github, &manifests(), &sha).await.unwrap();
     }
     assert_eq!(stand_in.minted(), 1);
     assert_eq!(stand_in.requests()[0], "POST /app/installations/67/access_tokens 201");
@@ -42,7 +42,7 @@ async fn many_at_once_mint_one_token() {
     let commits: Vec<_> =
         (0..50).map(|n| repository.push(&format!("commit {n}"), at("2026-03-04T09:15:00Z"), &[])).collect();
     let name = manifests();
-    let all = futures::future::join_all(commits.iter().map(|sha| github.commit(&name, sha))).await;
+    let all = futures::future::join_all(commits.iter().map(|sha| ask(&github, &name, sha))).await;
     assert!(all.iter().all(Result::is_ok));
     assert_eq!((stand_in.minted(), stand_in.requests().len()), (1, 51));
 }
@@ -52,12 +52,12 @@ async fn a_token_is_replaced_before_it_ends() {
     let stand_in = stand_in().await;
     let sha = export(&stand_in);
     let github = client(&stand_in, installed(&stand_in));
-    github.commit(&manifests(), &sha).await.unwrap();
+    ask(&github, &manifests(), &sha).await.unwrap();
     for (minutes, minted) in [(50, 1), (6, 2), (50, 2), (6, 3)] {
         tokio::time::pause();
         tokio::time::advance(Duration::from_mins(minutes)).await;
         tokio::time::resume();
-        github.commit(&manifests(), &sha).await.unwrap();
+        ask(&github, &manifests(), &sha).await.unwrap();
         assert_eq!(stand_in.minted(), minted, "after another {minutes} minutes");
     }
 }
@@ -88,7 +88,7 @@ async fn an_app_that_is_refused_says_so_and_is_not_tried_over_and_over() {
         let wrong = Credentials::App(App::new(id, installation, &app.private_key).unwrap());
         let github = client(&stand_in, wrong);
         for _ in 0..5 {
-            let error = github.commit(&manifests(), &sha).await.unwrap_err();
+            let error = ask(&github, &manifests(), &sha).await.unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
             assert!(!error.is_transient());
         }
@@ -102,7 +102,7 @@ async fn minting_is_tried_again_when_the_server_fails() {
     let sha = export(&stand_in);
     let github = client(&stand_in, installed(&stand_in));
     stand_in.fail("access_tokens", 2, Fault::Status(502));
-    github.commit(&manifests(), &sha).await.unwrap();
+    ask(&github, &manifests(), &sha).await.unwrap();
     assert_eq!((stand_in.minted(), stand_in.requests().len()), (3, 4));
 }
 
@@ -114,7 +114,7 @@ async fn a_key_from_a_variable_may_have_its_line_ends_escaped() {
     let escaped = app.private_key.expose_secret().trim().replace('\n', "\\n");
     let app = App::new(&app.id, " 67\n", &SecretString::from(escaped)).unwrap();
     let github = client(&stand_in, Credentials::App(app));
-    github.commit(&manifests(), &sha).await.unwrap();
+    ask(&github, &manifests(), &sha).await.unwrap();
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass_github::{Credentials, Deadlines, Github, GithubError, Options, Retries};
 use windlass_github_stand_in::{Fault, Repository, StandIn};
 
-use crate::{at, client, manifests, options, secret, stand_in, token};
+use crate::{ask, at, client, manifests, options, secret, stand_in, token};
 
 const INFO: &str = "exporter-info.json";
 
@@ -72,7 +72,7 @@ async fn a_server_that_is_gone_is_unreachable() {
     let api = format!("http://{}", unused.local_addr().unwrap());
     drop(unused);
     let github = Github::new(Options { api, ..options }).unwrap();
-    let error = github.commit(&manifests(), "a").await.unwrap_err();
+    let error = ask(&github, &manifests(), "a").await.unwrap_err();
     assert!(matches!(error, GithubError::Unreachable { .. }) && error.is_transient(), "{error}");
     assert_eq!(github.sent(), 5);
 }
@@ -89,7 +89,7 @@ async fn a_used_up_limit_is_waited_for_without_asking() {
     assert!(matches!(error, GithubError::RateLimited { .. }), "{error}");
     assert!(wait > Duration::from_mins(19) && wait < Duration::from_mins(21), "{wait:?}");
     for _ in 0..10 {
-        let error = github.commit(&manifests(), &sha).await.unwrap_err();
+        let error = ask(&github, &manifests(), &sha).await.unwrap_err();
         assert!(matches!(error, GithubError::RateLimited { .. }), "{error}");
     }
     assert_eq!(stand_in.requests().len(), 1);
@@ -123,8 +123,8 @@ async fn what_still_holds_is_answered_while_the_limit_is_used_up() {
     let (_, sha) = export(&stand_in);
     let github = client(&stand_in, Credentials::Anonymous);
     github.file(&manifests(), INFO, &sha).await.unwrap();
-    stand_in.fail("git/commits", 1, Fault::LimitUsedUp(Duration::from_mins(20)));
-    github.commit(&manifests(), &sha).await.unwrap_err();
+    stand_in.fail("/commits", 1, Fault::LimitUsedUp(Duration::from_mins(20)));
+    ask(&github, &manifests(), &sha).await.unwrap_err();
     github.file(&manifests(), INFO, &sha).await.unwrap();
 }
 
@@ -135,12 +135,12 @@ async fn refusals_are_told_apart_and_hint_at_what_to_do() {
     let _private = repository.clone().private();
 
     let nobody = client(&stand_in, Credentials::Anonymous);
-    let error = nobody.commit(&manifests(), &sha).await.unwrap_err();
+    let error = ask(&nobody, &manifests(), &sha).await.unwrap_err();
     assert!(matches!(error, GithubError::NotFound { .. }), "{error}");
     assert!(error.to_string().contains("if the repository is private, give a token"), "{error}");
 
     let stranger = client(&stand_in, Credentials::Token(secret("ghp_wr0ng")));
-    let error = stranger.commit(&manifests(), &sha).await.unwrap_err();
+    let error = ask(&stranger, &manifests(), &sha).await.unwrap_err();
     assert!(matches!(error, GithubError::Unauthorized { .. }), "{error}");
     assert!(!format!("{error} {error:?}").contains("ghp_wr0ng"), "{error:?}");
 
@@ -150,10 +150,10 @@ async fn refusals_are_told_apart_and_hint_at_what_to_do() {
     stand_in.fail(INFO, 1, Fault::Status(403));
     let error = known.file(&manifests(), INFO, &sha).await.unwrap_err();
     assert!(matches!(error, GithubError::Forbidden { .. }) && !error.is_transient(), "{error}");
-    let error = known.commit(&"grafana/empty".parse().unwrap(), &sha).await.unwrap_err();
+    let error = ask(&known, &"grafana/empty".parse().unwrap(), &sha).await.unwrap_err();
     assert!(matches!(error, GithubError::NotFound { .. }), "{error}");
     let _empty = stand_in.repository("grafana/empty");
-    let error = known.commit(&"grafana/empty".parse().unwrap(), &sha).await.unwrap_err();
+    let error = ask(&known, &"grafana/empty".parse().unwrap(), &sha).await.unwrap_err();
     assert!(matches!(error, GithubError::NoSuchCommit { .. }), "{error}");
 }
 
@@ -204,14 +204,14 @@ async fn redirects_are_followed_within_the_origin_only() {
     export(&elsewhere);
     let github = client(&stand_in, token(&stand_in));
 
-    let renamed = format!("{}/repos/grafana/kube-manifests/git/commits/{sha}", stand_in.api());
+    let renamed = format!("{}/repos/grafana/kube-manifests/commits?sha={sha}", stand_in.api());
     stand_in.fail("old/name", 1, Fault::Redirect(renamed));
     stand_in.repository("old/name").push("x", at("2026-03-04T09:15:00Z"), &[]);
-    github.commit(&"old/name".parse().unwrap(), &sha).await.unwrap();
+    ask(&github, &"old/name".parse().unwrap(), &sha).await.unwrap();
 
-    let away = format!("{}/repos/grafana/kube-manifests/git/commits/{sha}", elsewhere.api());
-    stand_in.fail("git/commits", 1, Fault::Redirect(away));
-    let error = github.commit(&manifests(), &sha).await.unwrap_err();
+    let away = format!("{}/repos/grafana/kube-manifests/commits?sha={sha}", elsewhere.api());
+    stand_in.fail("/commits", 1, Fault::Redirect(away));
+    let error = ask(&github, &manifests(), &sha).await.unwrap_err();
     assert!(error.to_string().contains("redirects to another origin"), "{error}");
     assert_eq!(elsewhere.requests(), Vec::<String>::new());
 }

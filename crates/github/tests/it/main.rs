@@ -8,7 +8,9 @@ mod reading;
 use std::time::Duration;
 
 use secrecy::SecretString;
-use windlass_github::{Credentials, Deadlines, Github, Options, RepositoryName, Retries};
+use windlass_github::{
+    CommitPage, Credentials, Deadlines, Github, GithubError, Options, RepositoryName, Retries,
+};
 use windlass_github_stand_in::StandIn;
 
 /// A client of `stand_in` that tries again at once.
@@ -41,6 +43,11 @@ fn manifests() -> RepositoryName {
 
 fn at(text: &str) -> jiff::Timestamp {
     text.parse().expect("a time")
+}
+
+/// A question about `sha`.
+async fn ask(github: &Github, repository: &RepositoryName, sha: &str) -> Result<CommitPage, GithubError> {
+    github.history(repository, sha, "exporter-info.json", 10, 1).await
 }
 
 async fn stand_in() -> StandIn {

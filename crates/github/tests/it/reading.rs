@@ -4,22 +4,20 @@ use std::time::Duration;
 
 use windlass_github::{Credentials, Github, GithubError, Options};
 
-use crate::{at, client, manifests, options, stand_in, token};
+use crate::{ask, at, client, manifests, options, stand_in, token};
 
 const INFO: &str = "exporter-info.json";
 
 #[tokio::test]
-async fn a_commit_is_read_with_its_committers_date() {
+async fn a_history_has_its_committers_dates() {
     let stand_in = stand_in().await;
     let repository = stand_in.repository("grafana/kube-manifests");
-    let first = repository.push("first\n\nmore", at("2026-03-04T09:15:00Z"), &[("a", Some(b"1"))]);
-    let second = repository.push("second", at("2026-03-04T09:16:00Z"), &[("a", Some(b"2"))]);
-    let github = client(&stand_in, Credentials::Anonymous);
-
-    let commit = github.commit(&manifests(), &second).await.unwrap();
-    assert_eq!((commit.committed, commit.parents), (at("2026-03-04T09:16:00Z"), vec![first.clone()]));
-    let commit = github.commit(&manifests(), &first).await.unwrap();
-    assert_eq!((commit.summary.as_str(), commit.author.as_str()), ("first", "A. Writer"));
+    let first = repository.push("first\n\nmore", at("2026-03-04T09:15:00Z"), &[(INFO, Some(b"1"))]);
+    let second = repository.push("second", at("2026-03-04T09:16:00Z"), &[(INFO, Some(b"2"))]);
+    let page = ask(&client(&stand_in, Credentials::Anonymous), &manifests(), &second).await.unwrap();
+    let [newest, oldest] = &page.commits[..] else { panic!("{page:?}") };
+    assert_eq!((newest.committed, &newest.parents), (at("2026-03-04T09:16:00Z"), &vec![first]));
+    assert_eq!((oldest.summary.as_str(), oldest.author.as_str()), ("first", "A. Writer"));
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ pub(crate) fn client() -> Client {
 pub(crate) fn config() -> ClientConfig {
     ClientConfig {
         chain: Arc::new(DockerChain::new(Vec::new(), None)),
-        retries: Retries { tries: 3, first: Duration::from_millis(1) },
+        retries: Retries { times: 2, first: Duration::from_millis(1), ..Retries::default() },
         deadlines: Deadlines { total: Duration::from_secs(20), ..Deadlines::default() },
         ..ClientConfig::default()
     }

@@ -4,4 +4,5 @@
 mod fixture;
 mod odd_registries;
 mod registry;
+mod tls;
 mod tokens;

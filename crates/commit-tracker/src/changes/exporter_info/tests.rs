@@ -125,6 +125,10 @@ fn strangers_texts_are_one_short_line() {
         r#"{{"export_build_link": "{long}", "commits_since_last_export": [
             {{"hash": "a1", "summary": "  \u001b[31mred\n{long}", "time": "2026-03-04T09:00:00Z"}}]}}"#
     ));
-    assert_eq!(info.build_link.map(|link| link.len()), Some(512));
+    assert_eq!(
+        info.build_link.map(|link| link.chars().count()),
+        Some(513),
+        "what is cut ends with an ellipsis"
+    );
     assert_eq!(info.commits[0].summary, " [31mred");
 }

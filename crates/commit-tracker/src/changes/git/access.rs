@@ -6,10 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use secrecy::{ExposeSecret as _, SecretString};
 use url::Url;
-use windlass_git::{Credentials, Remote};
+use windlass_git::{Credentials, Remote, Tls};
 use windlass_github::Github;
 
-use crate::changes::{ChangesError, Problem, Question, Secrets, github};
+use crate::changes::{ChangesError, Problem, Question, Secrets, github, secrets};
 
 /// Tokens for hosts, beside what the Secrets of sources have.
 #[async_trait]
@@ -44,7 +44,7 @@ pub(super) struct Access {
 #[derive(Default)]
 struct Said {
     credentials: Option<Credentials>,
-    authorities: Option<Vec<u8>>,
+    tls: Tls,
 }
 
 impl Access {
@@ -72,7 +72,7 @@ impl Access {
             let token = tokens.token(&host).await?;
             said.credentials = Some(Credentials::Basic { user: "x-access-token".to_owned(), token });
         }
-        Ok(Remote { url, credentials: said.credentials, authorities: said.authorities })
+        Ok(Remote { url, credentials: said.credentials, tls: said.tls })
     }
 }
 
@@ -95,7 +95,7 @@ fn said(
         let text = format!("the Secret {name} of {} {what}", question.source);
         Err(ChangesError::new(problem, text))
     };
-    let value = |key: &str| secret.get(key).filter(|value| !value.expose_secret().is_empty());
+    let value = |key: &str| secrets::value(secret, &[key]);
     let credentials = match (value("bearerToken"), value("username"), value("password")) {
         (Some(token), _, _) => Some(Credentials::Bearer(trimmed(token))),
         (None, Some(user), Some(password)) => {
@@ -107,9 +107,6 @@ fn said(
         }
         _ => None,
     };
-    if value("tls.crt").or_else(|| value("certFile")).is_some() {
-        return refuse(Problem::Unsupported, "has a client certificate, which is not supported for Git");
-    }
     if credentials.is_none() && value("githubAppID").is_some() && !has_token {
         let what = "is a GitHub App's; configure the App in [commit_tracker] github_app_id, …_installation_id, \
                     …_private_key";
@@ -119,8 +116,10 @@ fn said(
         let what = "has an SSH key, which is of no use for an https: URL";
         return refuse(Problem::Unsupported, what);
     }
-    let authorities = value("ca.crt").or_else(|| value("caFile"));
-    Ok(Said { credentials, authorities: authorities.map(|pem| pem.expose_secret().as_bytes().to_vec()) })
+    match secrets::tls(secret) {
+        Ok(tls) => Ok(Said { credentials, tls }),
+        Err(what) => refuse(Problem::Malformed, &what),
+    }
 }
 
 /// Without the line feed that a file ends with.

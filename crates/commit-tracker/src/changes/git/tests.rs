@@ -257,9 +257,9 @@ async fn what_a_secret_cannot_be_used_for_is_said() {
         (&[("identity", "key"), ("known_hosts", "h")][..], Problem::Unsupported, "SSH key"),
         (&[("username", "u")][..], Problem::Malformed, "no password"),
         (&[("password", "p")][..], Problem::Malformed, "no username"),
-        (&[("tls.crt", "c"), ("tls.key", "k")][..], Problem::Unsupported, "client certificate"),
+        (&[("tls.crt", "c"), ("tls.key", "k")][..], Problem::Malformed, "tls.crt and tls.key"),
         (&[("githubAppID", "1")][..], Problem::Unsupported, "github_app_id"),
-        (&[("ca.crt", "no certificate")][..], Problem::Malformed, "failed to find"),
+        (&[("ca.crt", "no certificate")][..], Problem::Malformed, "ca.crt"),
     ] {
         let error = refused(url, Given::one("auth", values), Some("auth")).await;
         assert_eq!(error.problem, problem, "{error}");

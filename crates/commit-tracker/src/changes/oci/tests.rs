@@ -20,7 +20,7 @@ const NAME: &str = "team/manifests";
 fn config() -> OciConfig {
     let client = ClientConfig {
         chain: Arc::new(DockerChain::new(Vec::new(), None)),
-        retries: Retries { tries: 3, first: Duration::from_millis(1) },
+        retries: Retries { times: 2, first: Duration::from_millis(1), ..Retries::default() },
         ..ClientConfig::default()
     };
     OciConfig { client, ..OciConfig::default() }

@@ -1,0 +1,150 @@
+//! When to ask again.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use http::HeaderMap;
+use http::header::{AsHeaderName, DATE, RETRY_AFTER};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use rand::Rng as _;
+use tokio::time::Instant;
+
+use crate::Deadline;
+
+/// The longest that a server can have itself left alone with one answer.
+pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
+
+/// How often a call that failed is tried again, within its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retries {
+    /// How many times after the first.
+    pub times: u32,
+    /// The wait before the second try; it doubles from try to try, a tenth more or less.
+    pub first: Duration,
+    /// The longest wait.
+    pub longest: Duration,
+}
+
+impl Default for Retries {
+    /// Four times, after 1 s, 2 s, 4 s and 8 s.
+    fn default() -> Self {
+        Self { times: 4, first: Duration::from_secs(1), longest: Duration::from_secs(30) }
+    }
+}
+
+impl Retries {
+    /// Tries until it works, cannot, or time is up. `again` says of an error how long to wait at least before it is worth
+    /// another try, or that none is. A wait that would not end before the deadline is not begun.
+    ///
+    /// # Errors
+    /// The last try's.
+    pub async fn run<T, E, F>(
+        &self,
+        deadline: &Deadline,
+        again: impl Fn(&E) -> Option<Duration>,
+        mut attempt: impl FnMut() -> F,
+    ) -> Result<T, E>
+    where
+        E: Display,
+        F: Future<Output = Result<T, E>>,
+    {
+        let mut failed = 0;
+        loop {
+            let error = match attempt().await {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            failed += 1;
+            let jitter = rand::rng().random_range(0.9..=1.1);
+            let wait = again(&error).zip(self.wait(failed));
+            let wait = wait.map(|(least, pause)| least.max(pause.mul_f64(jitter)));
+            match wait {
+                Some(wait) if Instant::now() + wait < deadline.until() => {
+                    tracing::debug!(%error, ?wait, "trying again");
+                    tokio::time::sleep(wait).await;
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    /// The wait after `failed` tries, or nothing when that was the last.
+    fn wait(&self, failed: u32) -> Option<Duration> {
+        (failed <= self.times)
+            .then(|| self.first.saturating_mul(1 << failed.saturating_sub(1).min(16)).min(self.longest))
+    }
+}
+
+/// `Retry-After`: seconds, or a date, which is held against the server's own clock where it tells. An hour at most.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = text.parse().map(Duration::from_secs).ok().or_else(|| {
+        let now = server_time(headers).unwrap_or_else(Timestamp::now);
+        Some(Duration::try_from(date(headers, RETRY_AFTER)?.duration_since(now)).unwrap_or_default())
+    });
+    wait.map(|wait| wait.min(MAX_RETRY_AFTER))
+}
+
+/// The server's time, as it says (`Date`).
+pub fn server_time(headers: &HeaderMap) -> Option<Timestamp> {
+    date(headers, DATE)
+}
+
+fn date(headers: &HeaderMap, name: impl AsHeaderName) -> Option<Timestamp> {
+    Some(rfc2822::parse(headers.get(name)?.to_str().ok()?.trim()).ok()?.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Deadlines;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_end() {
+        let retries = Retries { times: 6, ..Retries::default() };
+        let waits: Vec<_> = (1..=7).map(|failed| retries.wait(failed).map(|wait| wait.as_secs())).collect();
+        assert_eq!(waits, [Some(1), Some(2), Some(4), Some(8), Some(16), Some(30), None]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fails_is_tried_again_while_that_is_worth_it_and_there_is_time() {
+        let second = Duration::from_secs(1);
+        for (least, total, tries) in [
+            (Some(Duration::ZERO), 60 * second, 5),
+            (None, 60 * second, 1),
+            (Some(20 * second), 60 * second, 3),
+            (Some(Duration::ZERO), second / 2, 1),
+        ] {
+            let deadline = Deadlines { total, ..Deadlines::default() }.begin();
+            let mut tried = 0;
+            let attempt = || {
+                tried += 1;
+                std::future::ready(Err::<(), _>("it did not work"))
+            };
+            Retries::default().run(&deadline, |_| least, attempt).await.unwrap_err();
+            assert_eq!(tried, tries, "{least:?} within {total:?}");
+        }
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_by_the_servers_clock() {
+        let date = "Fri, 06 Mar 2026 10:00:00 GMT";
+        for (value, clock, expected) in [
+            ("17", None, Some(17)),
+            (" 17 ", Some(date), Some(17)),
+            ("999999", None, Some(3_600)),
+            ("Fri, 06 Mar 2026 10:01:40 GMT", Some(date), Some(100)),
+            ("Fri, 06 Mar 2026 09:00:00 GMT", Some(date), Some(0)),
+            ("Wed, 21 Oct 2015 07:28:00 GMT", None, Some(0)),
+            ("soon", None, None),
+            ("-1", None, None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, value.parse().unwrap());
+            clock.map(|clock| headers.insert(DATE, clock.parse().unwrap()));
+            assert_eq!(retry_after(&headers).map(|wait| wait.as_secs()), expected, "{value}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new()), None);
+    }
+}
