@@ -103,26 +103,17 @@ fn commit_id(revision: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{SourceKey, SourceKind};
+    use crate::SourceKind;
+    use crate::changes::given;
 
     const SHA: &str = "5394cb7f48332b2de7c17dd8b8384bbc84b7e738";
 
     fn question(origin: Option<&str>, known_origins: &[Option<&str>]) -> Question {
+        let known = vec!["v1"; known_origins.len()];
         Question {
-            source: SourceKey {
-                kind: SourceKind::ExternalArtifact,
-                namespace: "a".to_owned(),
-                name: "b".to_owned(),
-            },
-            url: String::new(),
-            insecure: false,
-            secret: None,
-            known: known_origins.iter().map(|_| "v1".parse().unwrap()).collect(),
-            to: "v2".parse().unwrap(),
             origin: origin.map(str::to_owned),
             known_origins: known_origins.iter().map(|known| known.map(str::to_owned)).collect(),
-            metadata: BTreeMap::new(),
-            seen: None,
+            ..given::question(SourceKind::ExternalArtifact, "", "v2", &known)
         }
     }
 

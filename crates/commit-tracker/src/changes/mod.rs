@@ -4,6 +4,8 @@ mod ask;
 mod exporter_info;
 mod git;
 mod github;
+#[cfg(test)]
+mod given;
 mod metadata;
 mod oci;
 mod secrets;
@@ -35,6 +37,8 @@ pub struct Question {
     pub insecure: bool,
     /// The Secret in the source's namespace that its `spec.secretRef` names, where the tracker may read it.
     pub secret: Option<String>,
+    /// The Secret beside it that `spec.certSecretRef` names, where the tracker may read it.
+    pub cert_secret: Option<String>,
     /// What was applied and accounted for before, oldest first: what these hold is not new.
     pub known: Vec<Revision>,
     /// What is asked about.

@@ -25,6 +25,7 @@ use windlass_oci::{
 use self::memory::{Artifact, Memory};
 use super::{
     Changes, ChangesError, ExporterInfo, FindChanges, Problem, Question, Secrets, metadata::annotated,
+    secrets,
 };
 use crate::{Algorithm, Revision};
 
@@ -117,6 +118,8 @@ pub struct OciChanges {
 /// A repository, and who asks.
 struct Place<'a> {
     question: &'a Question,
+    /// With what is trusted and shown there.
+    client: Client,
     repository: Repository,
     login: Login,
 }
@@ -177,12 +180,33 @@ impl OciChanges {
     async fn place<'a>(&self, question: &'a Question) -> Result<Place<'a>, ChangesError> {
         let repository = Repository::parse(&question.url, question.insecure)
             .map_err(|error| explained(question, "find the registry", error))?;
-        let Some(name) = &question.secret else {
-            return Ok(Place { question, repository, login: Login::Chain });
-        };
+        let client = self.client(question).await?;
+        let login = self.login(question).await?;
+        Ok(Place { question, client, repository, login })
+    }
+
+    /// One that trusts and shows what the Secret in `spec.certSecretRef` holds.
+    async fn client(&self, question: &Question) -> Result<Client, ChangesError> {
+        let Some(name) = &question.cert_secret else { return Ok(self.client.clone()) };
         let namespace = &question.source.namespace;
         let Some(values) = self.secrets.secret(namespace, name).await? else {
-            return Ok(Place { question, repository, login: Login::Chain });
+            return Ok(self.client.clone());
+        };
+        let refuse = |what: &str| {
+            let text = format!("the Secret {namespace}/{name} that {} names {what}", question.source);
+            ChangesError::new(Problem::Malformed, text)
+        };
+        let tls = secrets::tls(&values).map_err(|what| refuse(&what))?;
+        let client = self.client.with_tls(&tls);
+        client.map_err(|error| refuse("has a tls.crt and tls.key that do not belong together").because(error))
+    }
+
+    /// That of the Secret in `spec.secretRef`, or Docker's.
+    async fn login(&self, question: &Question) -> Result<Login, ChangesError> {
+        let Some(name) = &question.secret else { return Ok(Login::Chain) };
+        let namespace = &question.source.namespace;
+        let Some(values) = self.secrets.secret(namespace, name).await? else {
+            return Ok(Login::Chain);
         };
         let content = values.get(PULL_SECRET).ok_or_else(|| {
             ChangesError::new(
@@ -199,7 +223,7 @@ impl OciChanges {
                 let text = format!("failed to use the Secret that {} names", question.source);
                 ChangesError::new(Problem::Malformed, text).because(error)
             })?;
-        Ok(Place { question, repository, login: Login::Secret(Arc::new(config)) })
+        Ok(Login::Secret(Arc::new(config)))
     }
 
     /// An artifact, from memory or with its payload from the registry.
@@ -212,7 +236,8 @@ impl OciChanges {
     }
 
     async fn manifest(&self, place: &Place<'_>, reference: &Reference) -> Result<Manifest, ChangesError> {
-        self.client
+        place
+            .client
             .manifest(&place.repository, &place.login, reference)
             .await
             .map_err(|error| explained(place.question, "read the manifest", error))
@@ -268,7 +293,7 @@ impl OciChanges {
                     .digest
                     .parse()
                     .map_err(|error: OciError| malformed(place, digest, &error.to_string()))?;
-                let content = self.client.blob(&place.repository, &place.login, &blob, max).await;
+                let content = place.client.blob(&place.repository, &place.login, &blob, max).await;
                 let content = content
                     .map_err(|error| explained(place.question, "read the exporter's payload", error))?;
                 Some(ExporterInfo::parse(&content, &format!("{digest} of {}", place.question.source))?)
@@ -364,6 +389,7 @@ fn git_question(annotations: &BTreeMap<String, String>, question: &Question) -> 
         url: url.to_owned(),
         insecure: false,
         secret: None,
+        cert_secret: None,
         known_origins: vec![None; known.len()],
         known,
         to,
@@ -410,6 +436,9 @@ fn explained(question: &Question, action: &str, error: OciError) -> ChangesError
             format!(
                 "; the Secret {secret} that it names gave no credentials: see [commit_tracker] source_secrets"
             )
+        }
+        (OciError::Unreachable { .. }, _) if question.cert_secret.is_some() => {
+            "; are the certificates read that it names in spec.certSecretRef? See [commit_tracker] source_secrets".to_owned()
         }
         (OciError::Refused { .. }, _) if question.insecure => {
             "; see [commit_tracker] allowed_registries".to_owned()

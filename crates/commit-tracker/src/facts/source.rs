@@ -20,6 +20,8 @@ pub struct SourceFacts {
     pub insecure: bool,
     /// The Secret of its namespace that it names.
     pub secret: Option<String>,
+    /// The one that it names for certificates.
+    pub cert_secret: Option<String>,
     /// The revision that it has now.
     pub revision: Option<Revision>,
     /// When it made the artifact of `revision`. It may have made it anew since it saw the revision first.
@@ -47,6 +49,7 @@ impl<K: SourceObject> From<&Source<K>> for SourceFacts {
             url: source.url.as_deref().unwrap_or_default().to_owned(),
             insecure: source.insecure,
             secret: source.secret.as_deref().map(str::to_owned),
+            cert_secret: source.cert_secret.as_deref().map(str::to_owned),
             revision: revision(artifact.and_then(|artifact| artifact.revision.as_deref())),
             seen: artifact.and_then(|artifact| artifact.last_update_time).map(middle),
             metadata: artifact.map(|artifact| artifact.metadata.clone()).unwrap_or_default(),

@@ -26,6 +26,7 @@ fn source() -> SourceFacts {
         url: String::new(),
         insecure: false,
         secret: None,
+        cert_secret: None,
         revision: Some(step().revision),
         seen: Some(at(90)),
         metadata: std::collections::BTreeMap::new(),

@@ -77,6 +77,8 @@ pub struct Source<K> {
     pub insecure: bool,
     /// The name in `spec.secretRef`.
     pub secret: Option<Box<str>>,
+    /// The name in `spec.certSecretRef`.
+    pub cert_secret: Option<Box<str>>,
     /// What it made last.
     pub artifact: Option<Artifact>,
     kind: PhantomData<fn() -> K>,
@@ -134,6 +136,7 @@ impl<'de, K> Deserialize<'de> for Source<K> {
             url: raw.spec.url,
             insecure: raw.spec.insecure,
             secret: raw.spec.secret_ref.name,
+            cert_secret: raw.spec.cert_secret_ref.name,
             artifact: raw.status.artifact.filter(|artifact| artifact.revision.is_some()),
             kind: PhantomData,
         })
@@ -147,6 +150,7 @@ impl<K> Clone for Source<K> {
             url: self.url.clone(),
             insecure: self.insecure,
             secret: self.secret.clone(),
+            cert_secret: self.cert_secret.clone(),
             artifact: self.artifact.clone(),
             kind: PhantomData,
         }
@@ -160,6 +164,7 @@ impl<K: SourceObject> fmt::Debug for Source<K> {
             .field("url", &self.url)
             .field("insecure", &self.insecure)
             .field("secret", &self.secret)
+            .field("cert_secret", &self.cert_secret)
             .field("artifact", &self.artifact)
             .finish_non_exhaustive()
     }
@@ -186,6 +191,8 @@ struct RawSpec {
     insecure: bool,
     #[serde(deserialize_with = "lenient")]
     secret_ref: RawReference,
+    #[serde(deserialize_with = "lenient")]
+    cert_secret_ref: RawReference,
 }
 
 #[derive(Default, Deserialize)]

@@ -95,7 +95,7 @@ fn a_revision_is_kept_once_however_often_it_is_named() {
 fn a_field_of_any_type_is_no_reason_not_to_read_the_object() {
     let source = json!({
         "metadata": {"name": "a", "namespace": "b"},
-        "spec": {"url": "https://x", "insecure": true, "secretRef": {"name": "s"}, "interval": "1m"},
+        "spec": {"url": "https://x", "insecure": true, "secretRef": {"name": "s"}, "certSecretRef": {"name": "c"}, "interval": "1m"},
         "status": {"artifact": {
             "revision": "main@sha1:aa", "lastUpdateTime": "2026-03-04T09:15:00Z", "metadata": {"a": "b"}, "size": 1,
         }},
@@ -156,7 +156,8 @@ fn sources_of_each_kind_are_read() {
     fn check<K: SourceObject>(plural: &str) {
         let source: Source<K> = read(json!({
             "metadata": {"name": "a", "namespace": "b", "labels": {"x": "y"}},
-            "spec": {"url": "https://git.example.org/a.git", "insecure": true, "secretRef": {"name": "s"}},
+            "spec": {"url": "https://git.example.org/a.git", "insecure": true, "secretRef": {"name": "s"},
+                "certSecretRef": {"name": "c"}},
             "status": {"artifact": {
                 "revision": "main@sha1:aa", "lastUpdateTime": "2026-03-04T09:15:00Z",
                 "metadata": {"org.opencontainers.image.revision": "b", "number": 1},
@@ -166,6 +167,7 @@ fn sources_of_each_kind_are_read() {
         assert_eq!(<Source<K> as Resource>::kind(&()), K::KIND.name());
         assert_eq!(source.url.as_deref(), Some("https://git.example.org/a.git"));
         assert_eq!((source.insecure, source.secret.as_deref()), (true, Some("s")));
+        assert_eq!(source.cert_secret.as_deref(), Some("c"));
         let artifact = source.artifact.unwrap();
         assert_eq!(artifact.revision.as_deref(), Some("main@sha1:aa"));
         assert_eq!(artifact.metadata.len(), 1);

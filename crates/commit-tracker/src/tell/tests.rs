@@ -46,6 +46,7 @@ impl Fixture {
             url: String::new(),
             insecure: false,
             secret: None,
+            cert_secret: None,
             revision: Some(step.revision.clone()),
             seen: Some(at("09:02:30")),
             metadata: std::collections::BTreeMap::new(),

@@ -238,6 +238,7 @@ impl Work {
             url: source.url.clone(),
             insecure: source.insecure,
             secret: source.secret.clone().filter(|_| self.tracker.source_secrets),
+            cert_secret: source.cert_secret.clone().filter(|_| self.tracker.source_secrets),
             known: accounted.iter().map(|known| known.revision.clone()).collect(),
             known_origins: accounted.iter().map(|known| known.origin.as_deref().map(str::to_owned)).collect(),
             to: to.clone(),

@@ -77,7 +77,7 @@ pub(super) const KEYS: &[Key] = &[
         "source_secrets",
         Kind::Bool,
         "false",
-        "Whether the Secrets that sources name (`spec.secretRef`) are read, for their Git servers and registries. Takes the right to get Secrets.",
+        "Whether the Secrets that sources name (`spec.secretRef`, `spec.certSecretRef`) are read, for their Git servers and registries. Takes the right to get Secrets.",
     ),
     key(
         CT,

@@ -26,8 +26,8 @@ const LASTING: Duration = Duration::from_secs(30);
 pub(super) struct Key {
     lane: LaneKey,
     insecure: bool,
-    /// Namespace and name.
-    secret: Option<(String, String)>,
+    /// Their namespace and names, where there are any.
+    secrets: Option<(String, [Option<String>; 2])>,
     known: Vec<(Revision, Option<String>)>,
     origin: Option<String>,
 }
@@ -48,11 +48,12 @@ impl Key {
             "" => format!("{}/{}", source.namespace, source.name),
             url => url.to_owned(),
         };
+        let secrets = [question.secret.clone(), question.cert_secret.clone()];
         let origins = question.known_origins.iter().cloned().chain(std::iter::repeat(None));
         Self {
             lane: LaneKey { kind: source.kind, place, to: question.to.clone() },
             insecure: question.insecure,
-            secret: question.secret.clone().map(|name| (source.namespace.clone(), name)),
+            secrets: secrets.iter().any(Option::is_some).then(|| (source.namespace.clone(), secrets)),
             known: question.known.iter().cloned().zip(origins).collect(),
             origin: question.origin.clone(),
         }

@@ -4,8 +4,7 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore as Gate;
 
 use super::*;
-use crate::SourceKey;
-use crate::changes::Commit;
+use crate::changes::{Commit, given};
 
 /// Somebody who answers once the gate lets him, and knows how often he was asked, and about how much at a time.
 struct Oracle {
@@ -68,22 +67,9 @@ fn ask(oracle: &Arc<Oracle>) -> Ask {
 }
 
 fn question(source: &str, known: &[&str], to: &str) -> Question {
-    Question {
-        source: SourceKey {
-            kind: SourceKind::GitRepository,
-            namespace: "apps".to_owned(),
-            name: source.to_owned(),
-        },
-        url: "https://git.example.org/apps".to_owned(),
-        insecure: false,
-        secret: None,
-        known: known.iter().map(|text| text.parse().unwrap()).collect(),
-        to: to.parse().unwrap(),
-        origin: None,
-        known_origins: Vec::new(),
-        metadata: std::collections::BTreeMap::new(),
-        seen: None,
-    }
+    let mut question = given::question(SourceKind::GitRepository, "https://git.example.org/apps", to, known);
+    question.source.name = source.to_owned();
+    question
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,42 +1,20 @@
-use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, Response, StatusCode, Uri, header};
 use secrecy::{ExposeSecret as _, SecretString};
 use tempfile::TempDir;
+use windlass_cluster::{Admitted, TlsFront};
 use windlass_git::http_backend::{HttpBackend, Running};
 use windlass_git::seed::{self, Edit};
 use windlass_git::{Deadlines, GitConfig, UrlPolicy};
 
 use super::*;
+use crate::SourceKind;
 use crate::changes::NoSecrets;
-use crate::{SourceKey, SourceKind};
+use crate::changes::given::{self, Given};
 
 const TIP: &str = "0123456789abcdef0123456789abcdef01234567";
-
-/// Secrets by name, all in the namespace `apps`.
-#[derive(Default)]
-struct Given(BTreeMap<&'static str, BTreeMap<String, SecretString>>);
-
-impl Given {
-    fn one(name: &'static str, values: &[(&str, &str)]) -> Arc<Self> {
-        let values = values.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned().into()));
-        Arc::new(Self(BTreeMap::from([(name, values.collect())])))
-    }
-}
-
-#[async_trait]
-impl Secrets for Given {
-    async fn secret(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<BTreeMap<String, SecretString>>, ChangesError> {
-        assert_eq!(namespace, "apps");
-        Ok(self.0.get(name).cloned())
-    }
-}
 
 struct Fixed(&'static str, &'static str);
 
@@ -60,27 +38,8 @@ fn finder(folder: &TempDir, origin: &str, secrets: Arc<dyn Secrets>) -> GitChang
     GitChanges::new(Git::new(config).unwrap(), secrets, 1_000)
 }
 
-fn revision(text: impl AsRef<str>) -> Revision {
-    text.as_ref().parse().unwrap()
-}
-
 fn question(url: &str, to: &str, known: &[&str]) -> Question {
-    Question {
-        source: SourceKey {
-            kind: SourceKind::GitRepository,
-            namespace: "apps".to_owned(),
-            name: "fleet".to_owned(),
-        },
-        url: url.to_owned(),
-        insecure: false,
-        secret: None,
-        known: known.iter().map(revision).collect(),
-        to: revision(to),
-        origin: None,
-        known_origins: vec![None; known.len()],
-        metadata: BTreeMap::new(),
-        seen: None,
-    }
+    given::question(SourceKind::GitRepository, url, to, known)
 }
 
 struct Scene {
@@ -217,6 +176,33 @@ async fn the_secret_of_a_source_opens_its_repository() {
 }
 
 #[tokio::test]
+async fn the_secret_of_a_source_says_whom_to_trust_and_what_to_show() {
+    let scene = Scene::new(|backend| backend).await;
+    let upstream = scene.server.origin();
+    let front =
+        TlsFront::start(upstream.trim_start_matches("http://"), Admitted::WithCertificate).await.unwrap();
+    let (origin, (chain, key)) = (format!("https://{}", front.address()), front.client());
+    let ask = async |values: &[(&str, &str)]| {
+        let mut question = scene.question();
+        question.url = format!("{origin}/fleet.git");
+        question.secret = Some("tls".to_owned());
+        finder(&scene.folder, &origin, Given::one("tls", values)).find(&question).await
+    };
+    for keys in [["ca.crt", "tls.crt", "tls.key"], ["caFile", "certFile", "keyFile"]] {
+        let values: Vec<_> = keys.into_iter().zip([front.authority(), chain, key]).collect();
+        assert_eq!(ask(&values).await.unwrap().commits.len(), 3);
+        for missing in [&values[..1], &values[1..]] {
+            assert_eq!(ask(missing).await.unwrap_err().problem, Problem::Unavailable);
+        }
+        let strangers = TlsFront::start(&front.address(), Admitted::Anyone).await.unwrap();
+        let mixed = [values[0], values[1], (keys[2], strangers.client().1)];
+        let error = ask(&mixed).await.unwrap_err();
+        assert_eq!(error.problem, Problem::Malformed, "{error:?}");
+        assert!(!format!("{error:?}").contains("PRIVATE"), "{error:?}");
+    }
+}
+
+#[tokio::test]
 async fn tokens_go_out_as_their_scheme_says() {
     let basic = |pair: &str| {
         use base64::Engine as _;
@@ -257,13 +243,16 @@ async fn what_a_secret_cannot_be_used_for_is_said() {
         (&[("identity", "key"), ("known_hosts", "h")][..], Problem::Unsupported, "SSH key"),
         (&[("username", "u")][..], Problem::Malformed, "no password"),
         (&[("password", "p")][..], Problem::Malformed, "no username"),
-        (&[("tls.crt", "c"), ("tls.key", "k")][..], Problem::Malformed, "tls.crt and tls.key"),
+        (&[("tls.crt", "c"), ("tls.key", "s3cret")][..], Problem::Malformed, "tls.crt and tls.key"),
+        (&[("tls.crt", "c")][..], Problem::Malformed, "no tls.key"),
+        (&[("keyFile", "s3cret")][..], Problem::Malformed, "no tls.crt"),
         (&[("githubAppID", "1")][..], Problem::Unsupported, "github_app_id"),
         (&[("ca.crt", "no certificate")][..], Problem::Malformed, "ca.crt"),
     ] {
         let error = refused(url, Given::one("auth", values), Some("auth")).await;
         assert_eq!(error.problem, problem, "{error}");
         assert!(error.to_string().contains(words), "{error}");
+        assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
     }
 }
 

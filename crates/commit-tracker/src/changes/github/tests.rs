@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -6,7 +5,7 @@ use windlass_github::{Credentials, Options, Retries};
 use windlass_github_stand_in::{Fault, Repository, StandIn};
 
 use super::*;
-use crate::SourceKey;
+use crate::changes::given;
 
 const FILE: &str = "exporter-info.json";
 const BEGIN: &str = "2026-03-04T09:00:00Z";
@@ -42,19 +41,10 @@ impl Scene {
     }
 
     fn question(&self, known: &[&String], to: &str) -> Question {
-        let revision = |sha: &str| format!("main@sha1:{sha}").parse().unwrap();
-        Question {
-            source: key(SourceKind::GitRepository),
-            url: self.stand_in.url_of(&self.repository),
-            insecure: false,
-            secret: None,
-            known: known.iter().map(|sha| revision(sha)).collect(),
-            to: revision(to),
-            origin: None,
-            known_origins: known.iter().map(|_| None).collect(),
-            metadata: BTreeMap::new(),
-            seen: None,
-        }
+        let revision = |sha: &str| format!("main@sha1:{sha}");
+        let known: Vec<_> = known.iter().map(|sha| revision(sha)).collect();
+        let url = self.stand_in.url_of(&self.repository);
+        given::question(SourceKind::GitRepository, &url, &revision(to), &known)
     }
 
     async fn ask(&self, known: &[&String], to: &str) -> Changes {
@@ -87,10 +77,6 @@ fn finder(stand_in: &StandIn, configured: Option<&str>) -> GithubChanges {
         max_commits: 1_000,
     };
     GithubChanges::new(github.unwrap(), config)
-}
-
-fn key(kind: SourceKind) -> SourceKey {
-    SourceKey { kind, namespace: "flux-system".to_owned(), name: "manifests".to_owned() }
 }
 
 fn time(minute: i64) -> Timestamp {
@@ -308,7 +294,7 @@ async fn what_was_built_of_the_manifests_is_asked_about_by_its_origin() {
     let second = scene.export(2, &["b"]);
     let digest = "a".repeat(64);
     let mut question = scene.question(&[&first], &second);
-    question.source = key(SourceKind::OciRepository);
+    question.source.kind = SourceKind::OciRepository;
     question.url = "oci://registry.example.org/manifests".to_owned();
     question.known = vec![format!("latest@sha256:{digest}").parse().unwrap()];
     question.to = format!("latest@sha256:{}", "b".repeat(64)).parse().unwrap();

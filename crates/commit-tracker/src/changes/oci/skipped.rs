@@ -107,7 +107,7 @@ impl OciChanges {
         between: &Between,
         skipped: &mut Skipped,
     ) -> Result<(), ChangesError> {
-        let tags = match self.client.tags(&place.repository, &place.login, self.config.max_tags).await {
+        let tags = match place.client.tags(&place.repository, &place.login, self.config.max_tags).await {
             Ok(tags) => tags,
             Err(error) if error.is_transient() => {
                 return Err(explained(place.question, "list the tags", error));
@@ -127,7 +127,7 @@ impl OciChanges {
         skipped.may_lack |= tags.len() > self.config.max_skipped;
         for tag in tags.into_iter().take(self.config.max_skipped) {
             let manifest =
-                match self.client.manifest(&place.repository, &place.login, &Reference::Tag(tag)).await {
+                match place.client.manifest(&place.repository, &place.login, &Reference::Tag(tag)).await {
                     Ok(manifest) => manifest,
                     Err(error) if error.is_transient() => {
                         return Err(explained(place.question, "look at the tags", error));

@@ -2,18 +2,18 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use secrecy::SecretString;
 use serde_json::json;
 use tempfile::TempDir;
-use windlass_cluster::{Registry, RegistryLogin};
+use windlass_cluster::{Admitted, Registry, RegistryLogin, TlsFront};
 use windlass_git::http_backend::{HttpBackend, Running};
 use windlass_git::seed::{self, Edit};
 use windlass_git::{Git, GitConfig, UrlPolicy};
 use windlass_oci::{DockerChain, Retries};
 
 use super::*;
+use crate::SourceKind;
+use crate::changes::given::{self, Given};
 use crate::changes::{Commit, GitChanges, NoSecrets};
-use crate::{SourceKey, SourceKind};
 
 const NAME: &str = "team/manifests";
 
@@ -45,18 +45,8 @@ async fn registry() -> Option<Registry> {
 }
 
 fn question(registry: &Registry, to: &str, known: &[&str]) -> Question {
-    Question {
-        source: SourceKey { kind: SourceKind::OciRepository, namespace: "apps".into(), name: "fleet".into() },
-        url: registry.url(NAME),
-        insecure: true,
-        secret: None,
-        known: known.iter().map(|known| known.parse().unwrap()).collect(),
-        to: to.parse().unwrap(),
-        origin: None,
-        known_origins: vec![None; known.len()],
-        metadata: BTreeMap::new(),
-        seen: None,
-    }
+    let url = registry.url(NAME);
+    Question { insecure: true, ..given::question(SourceKind::OciRepository, &url, to, known) }
 }
 
 fn annotations(number: usize) -> BTreeMap<String, String> {
@@ -338,21 +328,6 @@ async fn of_an_index_the_image_that_flux_takes_is_read() {
     assert!(error.to_string().contains("linux/amd64"), "{error}");
 }
 
-/// Pull secrets by name.
-struct Given(BTreeMap<&'static str, BTreeMap<String, SecretString>>);
-
-#[async_trait]
-impl Secrets for Given {
-    async fn secret(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<BTreeMap<String, SecretString>>, ChangesError> {
-        assert_eq!(namespace, "apps");
-        Ok(self.0.get(name).cloned())
-    }
-}
-
 #[tokio::test]
 async fn a_pull_secret_opens_a_registry() {
     let Some(registry) = Registry::start(RegistryLogin::Password).await.unwrap() else { return };
@@ -360,14 +335,13 @@ async fn a_pull_secret_opens_a_registry() {
     let file = |password: &str| {
         let auths =
             json!({"auths": {registry.address(): {"username": registry.user(), "password": password}}});
-        BTreeMap::from([(PULL_SECRET.to_owned(), SecretString::from(auths.to_string()))])
+        auths.to_string()
     };
-    let secrets = Given(BTreeMap::from([
-        ("right", file(registry.password())),
-        ("wrong", file("hunter2")),
-        ("broken", BTreeMap::from([(PULL_SECRET.to_owned(), "hunter2".into())])),
-        ("other", BTreeMap::from([("token".to_owned(), "hunter2".into())])),
-    ]));
+    let secrets = Given::default()
+        .and("right", &[(PULL_SECRET, &file(registry.password()))])
+        .and("wrong", &[(PULL_SECRET, &file("hunter2"))])
+        .and("broken", &[(PULL_SECRET, "hunter2")])
+        .and("other", &[("token", "hunter2")]);
     let finder = OciChanges::new(config(), Arc::new(secrets)).unwrap();
     let mut asked = question(&registry, &revision, &[]);
     for (secret, problem, says) in [
@@ -384,6 +358,44 @@ async fn a_pull_secret_opens_a_registry() {
         assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
     }
     asked.secret = Some("right".into());
+    assert_eq!(ids(&finder.find(&asked).await.unwrap()), ["c1"]);
+}
+
+#[tokio::test]
+async fn a_secret_of_certificates_opens_a_registry() {
+    let Some(registry) = registry().await else { return };
+    let revision = export(&registry, 1, &["latest"]).await;
+    let front = TlsFront::start(&registry.address(), Admitted::WithCertificate).await.unwrap();
+    let (chain, key) = front.client();
+    let (ca, chain) = (("ca.crt", front.authority()), ("tls.crt", chain));
+    let strangers = TlsFront::start(&registry.address(), Admitted::Anyone).await.unwrap();
+    let secrets = Given::default()
+        .and("right", &[ca, chain, ("tls.key", key)])
+        .and("untrusted", &[chain, ("tls.key", key)])
+        .and("unknown", &[ca])
+        .and("half", &[ca, chain])
+        .and("mixed", &[ca, chain, ("tls.key", strangers.client().1)])
+        .and("broken", &[("ca.crt", "hunter2")]);
+    let finder = OciChanges::new(config(), Arc::new(secrets)).unwrap();
+    let mut asked = question(&registry, &revision, &[]);
+    (asked.url, asked.insecure) = (format!("oci://{}/{NAME}", front.address()), false);
+    for (secret, problem, says) in [
+        (None, Problem::Unavailable, "failed to read the manifest"),
+        (Some("missing"), Problem::Unavailable, "source_secrets"),
+        (Some("untrusted"), Problem::Unavailable, "failed to read the manifest"),
+        (Some("unknown"), Problem::Unavailable, "failed to read the manifest"),
+        (Some("half"), Problem::Malformed, "has tls.crt and no tls.key"),
+        (Some("mixed"), Problem::Malformed, "do not belong together"),
+        (Some("broken"), Problem::Malformed, "has a ca.crt that is of no use"),
+    ] {
+        asked.cert_secret = secret.map(str::to_owned);
+        let error = finder.find(&asked).await.unwrap_err();
+        assert_eq!(error.problem, problem, "{secret:?}: {error}");
+        assert!(error.to_string().contains(says), "{secret:?}: {error}");
+        let all = format!("{error:?}");
+        assert!(!all.contains("hunter2") && !all.contains("PRIVATE"), "{all}");
+    }
+    asked.cert_secret = Some("right".into());
     assert_eq!(ids(&finder.find(&asked).await.unwrap()), ["c1"]);
 }
 

@@ -1,0 +1,57 @@
+//! What tests of finders are given.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use secrecy::SecretString;
+
+use super::{ChangesError, Question, Secrets};
+use crate::{SourceKey, SourceKind};
+
+/// The question which commits came with `to` over `known`, for a source `apps/fleet`.
+pub(crate) fn question(kind: SourceKind, url: &str, to: &str, known: &[impl AsRef<str>]) -> Question {
+    Question {
+        source: SourceKey { kind, namespace: "apps".to_owned(), name: "fleet".to_owned() },
+        url: url.to_owned(),
+        insecure: false,
+        secret: None,
+        cert_secret: None,
+        known: known.iter().map(|known| known.as_ref().parse().unwrap()).collect(),
+        to: to.parse().unwrap(),
+        origin: None,
+        known_origins: vec![None; known.len()],
+        metadata: BTreeMap::new(),
+        seen: None,
+    }
+}
+
+/// Secrets by name, all in the namespace `apps`.
+#[derive(Default)]
+pub(crate) struct Given(BTreeMap<&'static str, BTreeMap<String, SecretString>>);
+
+impl Given {
+    /// This one alone.
+    pub(crate) fn one(name: &'static str, values: &[(&str, &str)]) -> Arc<Self> {
+        Arc::new(Self::default().and(name, values))
+    }
+
+    /// This one, too.
+    pub(crate) fn and(mut self, name: &'static str, values: &[(&str, &str)]) -> Self {
+        let values = values.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned().into()));
+        self.0.insert(name, values.collect());
+        self
+    }
+}
+
+#[async_trait]
+impl Secrets for Given {
+    async fn secret(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<BTreeMap<String, SecretString>>, ChangesError> {
+        assert_eq!(namespace, "apps");
+        Ok(self.0.get(name).cloned())
+    }
+}
