@@ -4,8 +4,9 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 /// A parsed document, and what strict decoding has to say of its text: which keys stand twice.
@@ -27,11 +28,11 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, serde_json::Error> {
 }
 
 fn parse_strict(bytes: &[u8]) -> Result<Parsed, serde_json::Error> {
-    let duplicates = RefCell::new(Vec::new());
+    let twice = RefCell::new(Vec::new());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = Seed { path: None, duplicates: &duplicates }.deserialize(&mut reader)?;
+    let value = Seed::<String>::new(&twice).deserialize(&mut reader)?;
     reader.end()?;
-    Ok(Parsed { value, problems: duplicates.into_inner() })
+    Ok(Parsed { value, problems: twice.into_inner() })
 }
 
 /// The document with U+FFFD in place of each byte that is no UTF-8 and of each half of a surrogate pair; `None` when
@@ -93,7 +94,7 @@ enum Step<'a> {
 }
 
 /// Where the parser is: a list on the stack, so that a document without duplicates costs no allocation.
-struct Path<'a> {
+pub(crate) struct Path<'a> {
     parent: Option<&'a Path<'a>>,
     step: Step<'a>,
 }
@@ -111,12 +112,50 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-struct Seed<'a> {
+/// Reads a document, and says which keys of one mapping stand twice.
+pub(crate) struct Seed<'a, K> {
     path: Option<&'a Path<'a>>,
-    duplicates: &'a RefCell<Vec<String>>,
+    twice: &'a RefCell<Vec<String>>,
+    key: PhantomData<K>,
 }
 
-impl<'de> DeserializeSeed<'de> for Seed<'_> {
+/// A key, as the parser of a format gives it.
+pub(crate) trait Key: DeserializeOwned {
+    /// What is read, for errors.
+    const EXPECTED: &'static str;
+
+    fn text(&self) -> &str;
+
+    fn into_text(self) -> String;
+
+    /// What is to be said of a key that stood at this place before.
+    fn twice(&self, path: &Path<'_>) -> String;
+}
+
+impl Key for String {
+    const EXPECTED: &'static str = "any valid JSON value";
+
+    fn text(&self) -> &str {
+        self
+    }
+
+    fn into_text(self) -> String {
+        self
+    }
+
+    fn twice(&self, path: &Path<'_>) -> String {
+        format!("duplicate field \"{path}\"")
+    }
+}
+
+impl<'a, K> Seed<'a, K> {
+    /// Of a whole document; what is to be said goes to `twice`.
+    pub(crate) fn new(twice: &'a RefCell<Vec<String>>) -> Self {
+        Self { path: None, twice, key: PhantomData }
+    }
+}
+
+impl<'de, K: Key> DeserializeSeed<'de> for Seed<'_, K> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -124,11 +163,11 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Seed<'_> {
+impl<'de, K: Key> Visitor<'de> for Seed<'_, K> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any valid JSON value")
+        f.write_str(K::EXPECTED)
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
@@ -165,11 +204,19 @@ impl<'de> Visitor<'de> for Seed<'_> {
         Ok(Value::Null)
     }
 
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.deserialize(deserializer)
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
         loop {
             let path = Path { parent: self.path, step: Step::Index(items.len()) };
-            match seq.next_element_seed(Seed { path: Some(&path), duplicates: self.duplicates })? {
+            match seq.next_element_seed(Seed::<K> { path: Some(&path), ..Seed::new(self.twice) })? {
                 Some(item) => items.push(item),
                 None => return Ok(Value::Array(items)),
             }
@@ -178,13 +225,13 @@ impl<'de> Visitor<'de> for Seed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
-        while let Some(key) = map.next_key::<String>()? {
-            let path = Path { parent: self.path, step: Step::Key(&key) };
-            let value = map.next_value_seed(Seed { path: Some(&path), duplicates: self.duplicates })?;
-            if object.contains_key(&key) {
-                self.duplicates.borrow_mut().push(format!("duplicate field \"{path}\""));
+        while let Some(key) = map.next_key::<K>()? {
+            let path = Path { parent: self.path, step: Step::Key(key.text()) };
+            let value = map.next_value_seed(Seed::<K> { path: Some(&path), ..Seed::new(self.twice) })?;
+            if object.contains_key(key.text()) {
+                self.twice.borrow_mut().push(key.twice(&path));
             }
-            object.insert(key, value);
+            object.insert(key.into_text(), value);
         }
         Ok(Value::Object(object))
     }

@@ -1,13 +1,14 @@
 //! YAML as Go reads it: a key may stand twice, the last one counts, and strict decoding is told of it.
 
 use std::cell::RefCell;
-use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde::de::DeserializeSeed as _;
+use serde_json::Value;
 use serde_saphyr::Spanned;
 use serde_saphyr::options::DuplicateKeyPolicy;
 use windlass_api::yaml::Error;
+
+use crate::json::{Key, Path, Seed};
 
 /// How a list of keys begins that stand twice; each of them is a line of its own.
 pub(crate) const ERRORS: &str = "yaml: unmarshal errors:\n  ";
@@ -26,82 +27,25 @@ pub(crate) fn parse(text: &str) -> Result<(Value, Vec<String>), Error> {
 fn lenient(text: &str) -> Option<(Value, Vec<String>)> {
     let options = windlass_api::yaml::options(DuplicateKeyPolicy::LastWins);
     let twice = RefCell::new(Vec::new());
-    let read = |reader: serde_saphyr::Deserializer<'_, '_>| Seed { twice: &twice }.deserialize(reader);
+    let read =
+        |reader: serde_saphyr::Deserializer<'_, '_>| Seed::<Spanned<String>>::new(&twice).deserialize(reader);
     let value = serde_saphyr::with_deserializer_from_str_with_options(text, options, read).ok()?;
     Some((value, twice.into_inner()))
 }
 
-#[derive(Clone, Copy)]
-struct Seed<'a> {
-    twice: &'a RefCell<Vec<String>>,
-}
+impl Key for Spanned<String> {
+    const EXPECTED: &'static str = "any valid YAML value";
 
-impl<'de> DeserializeSeed<'de> for Seed<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Seed<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any valid YAML value")
+    fn text(&self) -> &str {
+        &self.value
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
+    fn into_text(self) -> String {
+        self.value
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        self.deserialize(deserializer)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(self)? {
-            items.push(item);
-        }
-        Ok(Value::Array(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut object = Map::new();
-        while let Some(key) = map.next_key::<Spanned<String>>()? {
-            let value = map.next_value_seed(self)?;
-            let (line, key) = (key.referenced.line(), key.value);
-            if object.contains_key(&key) {
-                self.twice.borrow_mut().push(format!("line {line}: key {key:?} already set in map"));
-            }
-            object.insert(key, value);
-        }
-        Ok(Value::Object(object))
+    fn twice(&self, _: &Path<'_>) -> String {
+        format!("line {}: key {:?} already set in map", self.referenced.line(), self.value)
     }
 }
 
