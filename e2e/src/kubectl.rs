@@ -1,10 +1,11 @@
 //! kubectl with a kubeconfig, and what every story asks of an API server through it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use tokio::process::Command;
+use windlass_cluster::{Cluster, Namespace, Program};
 
 use crate::eventually;
 
@@ -22,6 +23,16 @@ pub struct Kubectl {
 }
 
 impl Kubectl {
+    /// The administrator of a cluster, in this namespace.
+    pub fn administrator(cluster: &Cluster, namespace: &Namespace, home: &Path) -> Result<Self> {
+        Ok(Self {
+            program: Program::Kubectl.find_or_build()?.context("there is a cluster and no kubectl")?,
+            kubeconfig: cluster.admin_kubeconfig().to_owned(),
+            namespace: namespace.name().to_owned(),
+            home: home.to_owned(),
+        })
+    }
+
     /// Runs kubectl to its end and answers what it printed; a failure carries what it complained of.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         self.kubectl_with(arguments, "").await

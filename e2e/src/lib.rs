@@ -3,11 +3,12 @@
 //! [`Peers`] finds the foreign programs, [`Programs`] our own; [`Process`] runs one and ends it when dropped; [`Server`]
 //! is `windlass serve`, [`Scene`] a namespace of a real API server with the Roles of `deploy/`, and both are talked to by
 //! [`Kubectl`]; [`Operator`] is a controller beside either; [`Remote`] is a Git repository behind Git's own
-//! `http-backend`; [`flux`] is Flux on a real API server; [`eventually`] waits for a condition with a deadline and says what was seen last.
+//! `http-backend` ([`GitServer`]); [`flux`] is Flux on a real API server; [`eventually`] waits for a condition with a deadline and says what was seen last.
 
 mod eventually;
 pub mod flux;
 mod gate;
+mod git_server;
 mod kubectl;
 mod operator;
 mod peers;
@@ -18,6 +19,7 @@ mod server;
 
 pub use self::eventually::{DEADLINE, eventually};
 pub use self::gate::Gate;
+pub use self::git_server::GitServer;
 pub use self::kubectl::{Kubectl, job, repository};
 pub use self::operator::Operator;
 pub use self::peers::{Peers, Programs};

@@ -1,16 +1,27 @@
-//! Git repositories behind Git's own `http-backend`.
+//! Git repositories of dashboards.
 
+use std::ops::Deref;
 use std::path::PathBuf;
 
 use anyhow::Result;
 use serde_json::json;
-use windlass_git::http_backend::{HttpBackend, Running};
+use windlass_git::http_backend::HttpBackend;
 use windlass_git::seed::{self, Edit};
 
-/// A bare repository, served over smart HTTP until it is dropped.
-pub struct Remote {
-    folder: tempfile::TempDir,
-    server: Running,
+use crate::GitServer;
+
+/// The name of the repository.
+const NAME: &str = "dashboards.git";
+
+/// A repository behind Git's own `http-backend`.
+pub struct Remote(GitServer);
+
+impl Deref for Remote {
+    type Target = GitServer;
+
+    fn deref(&self) -> &GitServer {
+        &self.0
+    }
 }
 
 impl Remote {
@@ -29,9 +40,8 @@ impl Remote {
         set_up: impl FnOnce(HttpBackend) -> HttpBackend,
     ) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        commit(folder.path().join("dashboards.git"), files.into_iter().map(put).collect()).await?;
-        let server = set_up(HttpBackend::new(folder.path())).start().await?;
-        Ok(Self { folder, server })
+        commit(folder.path().join(NAME), files.into_iter().map(put).collect()).await?;
+        Ok(Self(GitServer::new(folder, NAME, set_up).await?))
     }
 
     /// Commits changes; a file without content is deleted.
@@ -43,27 +53,7 @@ impl Remote {
                 None => Edit::Delete(path),
             })
             .collect();
-        commit(self.folder.path().join("dashboards.git"), edits).await
-    }
-
-    /// The URL to clone from.
-    pub fn url(&self) -> String {
-        format!("{}/dashboards.git", self.server.origin())
-    }
-
-    /// Scheme, host and port of the URL.
-    pub fn origin(&self) -> String {
-        self.server.origin()
-    }
-
-    /// Requests that the server has seen.
-    pub fn requests(&self) -> u64 {
-        self.server.log().count()
-    }
-
-    /// The requests, as `POST /a.git/git-upload-pack`.
-    pub fn request_lines(&self) -> Vec<String> {
-        self.server.log().lines()
+        commit(self.path(), edits).await
     }
 }
 

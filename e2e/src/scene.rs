@@ -3,8 +3,8 @@
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
-use windlass_cluster::{Cluster, Identity, Namespace, Program};
+use anyhow::{Result, bail};
+use windlass_cluster::{Cluster, Identity, Namespace};
 
 use crate::{Kubectl, Operator, Programs};
 
@@ -49,12 +49,7 @@ impl Scene {
         let jobs = namespace.service_account(&deployed("rbac/jobs-controller.yaml")).await?;
         let repositories = namespace.service_account(&deployed("rbac/repository-controller.yaml")).await?;
         let folder = tempfile::tempdir()?;
-        let kubectl = Kubectl {
-            program: Program::Kubectl.find_or_build()?.context("there is a cluster and no kubectl")?,
-            kubeconfig: cluster.admin_kubeconfig().to_owned(),
-            namespace: namespace.name().to_owned(),
-            home: folder.path().to_owned(),
-        };
+        let kubectl = Kubectl::administrator(cluster, &namespace, folder.path())?;
         let cluster = cluster.clone();
         Ok(Self { cluster, folder, namespace, jobs, repositories, origins: origins.to_vec(), kubectl })
     }

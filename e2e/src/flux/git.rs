@@ -1,14 +1,16 @@
 //! A Git repository whose history a test writes: times, merges and forced pushes included.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
-use windlass_git::http_backend::{HttpBackend, Running};
+
+use crate::GitServer;
 
 /// Name of the branch.
 pub(super) const BRANCH: &str = "main";
@@ -51,45 +53,24 @@ impl NewCommit {
 }
 
 /// A bare repository behind Git's own `http-backend`, until it is dropped.
-pub struct GitRemote {
-    folder: tempfile::TempDir,
-    server: Running,
+pub struct GitRemote(GitServer);
+
+impl Deref for GitRemote {
+    type Target = GitServer;
+
+    fn deref(&self) -> &GitServer {
+        &self.0
+    }
 }
 
 impl GitRemote {
     /// An empty one.
     pub async fn new() -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let repository = folder.path().join("fleet.git");
-        run(Command::new("git").args(["init", "--quiet", "--bare", "-b", BRANCH]).arg(&repository), "")
+        let server = GitServer::new(folder, "fleet.git", |backend| backend).await?;
+        run(Command::new("git").args(["init", "--quiet", "--bare", "-b", BRANCH]).arg(server.path()), "")
             .await?;
-        let server = HttpBackend::new(folder.path()).start().await?;
-        Ok(Self { folder, server })
-    }
-
-    /// The URL to clone from.
-    pub fn url(&self) -> String {
-        format!("{}/fleet.git", self.server.origin())
-    }
-
-    /// Scheme, host and port of the URL.
-    pub fn origin(&self) -> String {
-        self.server.origin()
-    }
-
-    /// Requests that the server has seen.
-    pub fn requests(&self) -> u64 {
-        self.server.log().count()
-    }
-
-    /// The requests, as `POST /a.git/git-upload-pack`; the first thousand.
-    pub fn request_lines(&self) -> Vec<String> {
-        self.server.log().lines()
-    }
-
-    /// Where it is on the disk.
-    pub fn path(&self) -> PathBuf {
-        self.folder.path().join("fleet.git")
+        Ok(Self(server))
     }
 
     /// Makes a commit and moves the branch to it, wherever it was before. Answers its id.

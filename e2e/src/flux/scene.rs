@@ -2,9 +2,9 @@
 
 use std::ops::Deref;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde_json::Value;
-use windlass_cluster::{Cluster, Flux, Identity, Namespace, Program};
+use windlass_cluster::{Cluster, Flux, Identity, Namespace};
 
 use super::{Artifacts, GitRemote, Kind, Kustomization, Source, Tracker};
 use crate::{Kubectl, deployed};
@@ -43,12 +43,7 @@ impl FluxScene {
         let namespace = cluster.namespace("flux").await?;
         let tracker = namespace.service_account(&deployed("commit-tracker/rbac.yaml")).await?;
         let folder = tempfile::tempdir()?;
-        let kubectl = Kubectl {
-            program: Program::Kubectl.find_or_build()?.context("there is a cluster and no kubectl")?,
-            kubeconfig: cluster.admin_kubeconfig().to_owned(),
-            namespace: namespace.name().to_owned(),
-            home: folder.path().to_owned(),
-        };
+        let kubectl = Kubectl::administrator(&cluster, &namespace, folder.path())?;
         let (client, artifacts) = (cluster.admin().await?, Artifacts::start().await?);
         Ok(Some(Self { cluster, namespace, client, artifacts, folder, tracker, flux, kubectl }))
     }

@@ -49,7 +49,7 @@ async fn every_job_is_in_history_once_although_controllers_are_killed_for_a_minu
         let files = (0..FILES).map(|number| file(repository, number)).collect();
         remotes.push(Remote::new(files).await.unwrap());
     }
-    let origins: Vec<String> = remotes.iter().map(Remote::origin).collect();
+    let origins: Vec<String> = remotes.iter().map(|remote| remote.origin()).collect();
     let Some(scene) = Scene::shared(&origins).await.unwrap() else { return };
     let _repositories = scene.repository_controller(&[]).await.unwrap();
     for (number, remote) in remotes.iter().enumerate() {
