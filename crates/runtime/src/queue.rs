@@ -7,11 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Backoff, BackoffPolicy};
+
+/// Room that is kept for keys while none is waiting.
+const ROOM: usize = 64;
 
 /// What to do with a key after it was worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,37 +211,51 @@ impl<T: Clone + Eq + Hash> State<T> {
     fn take(&mut self) -> Option<T> {
         let key = self.ready.pop_front()?;
         self.queued.remove(&key);
+        if self.ready.is_empty() {
+            // After a first list there was room for every object there is.
+            self.ready.shrink_to(ROOM);
+            self.queued.shrink_to(ROOM);
+        }
         self.running.insert(key.clone(), false);
         Some(key)
     }
 }
 
-/// Works a queue off with `workers` workers until `shutdown`; keys that are being worked on then are finished.
+/// Works a queue off, at most `workers` keys at a time, until `shutdown`; keys that are being worked on then are finished.
 ///
 /// A panic in `work` is passed on to the caller. Dropping the future drops the work.
 pub async fn run_keyed<T, F, W>(queue: KeyedQueue<T>, workers: usize, shutdown: CancellationToken, work: F)
 where
     T: Clone + Eq + Hash + Send + 'static,
-    F: Fn(T) -> W + Send + Sync + 'static,
+    F: Fn(T) -> W,
     W: Future<Output = Action> + Send + 'static,
 {
-    let work = Arc::new(work);
+    // A task a key, and not a worker: what is at rest takes no memory.
     let mut running = JoinSet::new();
-    for _ in 0..workers.max(1) {
-        let (queue, shutdown, work) = (queue.clone(), shutdown.clone(), Arc::clone(&work));
-        running.spawn(async move {
-            while let Some(key) = shutdown.run_until_cancelled(queue.next()).await {
-                let action = work(key.clone()).await;
-                queue.finish(key, action);
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            Some(ended) = running.join_next() => pass_on_panic(ended),
+            key = queue.next(), if running.len() < workers.max(1) => {
+                let (queue, work) = (queue.clone(), work(key.clone()));
+                running.spawn(async move {
+                    let action = work.await;
+                    queue.finish(key, action);
+                });
             }
-        });
+        }
     }
     while let Some(ended) = running.join_next().await {
-        if let Err(error) = ended
-            && let Ok(panic) = error.try_into_panic()
-        {
-            std::panic::resume_unwind(panic);
-        }
+        pass_on_panic(ended);
+    }
+}
+
+fn pass_on_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && let Ok(panic) = error.try_into_panic()
+    {
+        std::panic::resume_unwind(panic);
     }
 }
 
