@@ -41,7 +41,7 @@ pub use queue::{Action, KeyedQueue, run_keyed};
 pub use scope::Scope;
 pub use signals::{Signal, signals};
 pub use supervisor::{RunError, Supervisor, TaskEnded, TaskResult, Unfinished};
-pub use watch::{Event, ObjectKey, Store, Watch, WatchConfig};
+pub use watch::{Event, ObjectKey, Store, Watch, WatchConfig, Watched};
 
 /// Any error that can cross tasks.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;

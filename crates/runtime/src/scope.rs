@@ -3,6 +3,7 @@
 use std::fmt;
 
 use k8s_openapi::NamespaceResourceScope;
+use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Resource};
 
 /// One namespace, or all of them. Lists and watches go through here, so that a process that is told to keep to one
@@ -38,6 +39,16 @@ impl Scope {
         match self {
             Self::All => Api::all(client),
             Self::Namespace(name) => Api::namespaced(client, name),
+        }
+    }
+}
+
+impl Scope {
+    /// The objects of a kind in this scope that has no type, or one that keeps less than a resource.
+    pub fn api_of(&self, client: Client, kind: &ApiResource) -> Api<DynamicObject> {
+        match self {
+            Self::All => Api::all_with(client, kind),
+            Self::Namespace(name) => Api::namespaced_with(client, name, kind),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod collection;
 mod connection;
+mod items;
 mod served;
 mod store;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use windlass_telemetry::{ComponentHandle, ErrorChain, Health, ProgressHandle};
 
 use self::collection::Collection;
 use self::connection::{Change, Connection, WatchError};
-pub use self::store::{ObjectKey, Store};
+pub use self::store::{ObjectKey, Store, Watched};
 use crate::said::Said;
 use crate::{Backoff, BackoffPolicy};
 
@@ -68,7 +69,8 @@ pub struct WatchConfig {
     pub labels: Option<String>,
     /// A field selector.
     pub fields: Option<String>,
-    /// How many objects a page of the list holds.
+    /// How many objects a page of the list holds. An API server answers a first page from memory, and may read each
+    /// further one from etcd, which is ten times the work.
     pub page_size: u32,
     /// How long one request may take to be answered.
     pub call_deadline: Duration,
@@ -122,6 +124,16 @@ where
 {
     /// A watch over what `api` is scoped to.
     pub fn new(api: Api<K>, config: WatchConfig) -> Self {
+        Self::reading(api, config)
+    }
+}
+
+impl<K> Watch<K>
+where
+    K: Watched + DeserializeOwned + Send + Sync + 'static,
+{
+    /// A watch over what `api` is scoped to, reading of each object what `K` keeps of it.
+    pub fn reading<R: Resource>(api: Api<R>, config: WatchConfig) -> Self {
         let collection = Collection::new(config.name.clone());
         let url = api.resource_url().to_owned();
         Self { client: api.into_client(), url, config, collection }
@@ -189,7 +201,7 @@ struct Driver<K, H> {
 
 impl<K, H> Driver<K, H>
 where
-    K: Resource + DeserializeOwned + Send + Sync + 'static,
+    K: Watched + DeserializeOwned + Send + Sync + 'static,
     H: FnMut(Event<K>) + Send,
 {
     async fn drive(&mut self) {

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
-use kube::Resource;
 use tokio::sync::watch;
 
 use super::Event;
 use super::connection::Undecodable;
-use super::store::{ObjectKey, Objects, Store};
+use super::store::{ObjectKey, Objects, Store, Watched};
 
 /// The objects of one watch, and how their changes are told.
 pub(super) struct Collection<K> {
@@ -19,7 +18,7 @@ pub(super) struct Collection<K> {
     skipped: HashMap<ObjectKey, String>,
 }
 
-impl<K: Resource> Collection<K> {
+impl<K: Watched> Collection<K> {
     pub(super) fn new(name: String) -> Self {
         Self { name, objects: Arc::default(), synced: watch::Sender::new(false), skipped: HashMap::new() }
     }
@@ -37,21 +36,20 @@ impl<K: Resource> Collection<K> {
     /// An object that cannot be read now and could before is kept as it was: it still exists.
     pub(super) fn replace(
         &mut self,
-        objects: Vec<K>,
+        objects: Vec<Arc<K>>,
         undecodable: Vec<Undecodable>,
         handler: &mut impl FnMut(Event<K>),
     ) {
-        let listed: Objects<K> =
-            objects.into_iter().map(|object| (ObjectKey::of(&object), Arc::new(object))).collect();
+        let listed: Objects<K> = objects.into_iter().map(|object| (object.key(), object)).collect();
         let unread: HashMap<_, _> =
             undecodable.into_iter().map(|object| (object.key.clone(), object)).collect();
-        let mut vanished: Vec<ObjectKey> = self.write().keys().cloned().collect();
-        vanished.retain(|key| !listed.contains_key(key) && !unread.contains_key(key));
+        let mut vanished: Vec<Arc<ObjectKey>> = self.write().keys().cloned().collect();
+        vanished.retain(|key| !listed.contains_key(key) && !unread.contains_key(&**key));
         for key in vanished {
             self.delete(&key, None, handler);
         }
-        for object in listed.into_values() {
-            self.apply_shared(object, handler);
+        for (key, object) in listed {
+            self.apply_shared(key, object, handler);
         }
         self.skipped.retain(|key, _| unread.contains_key(key));
         for object in unread.into_values() {
@@ -61,22 +59,26 @@ impl<K: Resource> Collection<K> {
     }
 
     pub(super) fn apply(&mut self, object: K, handler: &mut impl FnMut(Event<K>)) {
-        self.apply_shared(Arc::new(object), handler);
+        self.apply_shared(object.key(), Arc::new(object), handler);
     }
 
-    fn apply_shared(&mut self, new: Arc<K>, handler: &mut impl FnMut(Event<K>)) {
-        let key = ObjectKey::of(&*new);
-        self.skipped.remove(&key);
+    fn apply_shared(&mut self, key: Arc<ObjectKey>, new: Arc<K>, handler: &mut impl FnMut(Event<K>)) {
+        self.skipped.remove(&*key);
         let old = {
             let mut objects = self.write();
             match objects.get(&key) {
                 Some(known) if same_version(&**known, &*new) => return,
-                _ => objects.insert(key, Arc::clone(&new)),
+                _ => {
+                    // The new object's key, and not an equal one that only the map would hold.
+                    let old = objects.remove(&key);
+                    objects.insert(key, Arc::clone(&new));
+                    old
+                }
             }
         };
         match old {
             // Deleted and made again while nobody watched: another object of the same name.
-            Some(old) if old.meta().uid != new.meta().uid => {
+            Some(old) if old.uid() != new.uid() => {
                 handler(Event::Deleted(old));
                 handler(Event::Applied { old: None, new });
             }
@@ -115,7 +117,6 @@ impl<K: Resource> Collection<K> {
     }
 }
 
-fn same_version<K: Resource>(known: &K, new: &K) -> bool {
-    let (known, new) = (known.meta(), new.meta());
-    known.resource_version.is_some() && known.resource_version == new.resource_version && known.uid == new.uid
+fn same_version<K: Watched>(known: &K, new: &K) -> bool {
+    known.version().is_some() && known.version() == new.version() && known.uid() == new.uid()
 }

@@ -3,21 +3,23 @@
 use std::borrow::Cow;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{AsyncBufRead, AsyncBufReadExt as _};
+use kube::Client;
 use kube::api::{ListParams, WatchParams};
 use kube::core::Status;
-use kube::{Client, Resource};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::{ObjectKey, WatchConfig};
+use super::items::{Frame, Items, TooLong};
+use super::{ObjectKey, WatchConfig, Watched};
 use crate::{CallError, deadline};
 
-/// The longest line of a watch: far beyond any object that a server stores.
-const LINE_LIMIT: usize = 64 << 20;
+/// The longest text of an object: far beyond any that a server stores.
+const OBJECT_LIMIT: usize = 64 << 20;
 
 /// Why a list or a watch ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -80,9 +82,29 @@ pub(super) struct Undecodable {
 
 /// A whole list.
 pub(super) struct List<K> {
-    pub(super) objects: Vec<K>,
+    pub(super) objects: Vec<Arc<K>>,
     pub(super) undecodable: Vec<Undecodable>,
     pub(super) version: String,
+}
+
+impl<K> Default for List<K> {
+    fn default() -> Self {
+        Self { objects: Vec::new(), undecodable: Vec::new(), version: String::new() }
+    }
+}
+
+impl<K: DeserializeOwned> List<K> {
+    /// Adds an object by its text. One that is not what its kind should be is noted; text that is no JSON is an error.
+    fn add(&mut self, text: &[u8]) -> Result<(), serde_json::Error> {
+        match serde_json::from_slice(text) {
+            Ok(object) => self.objects.push(Arc::new(object)),
+            Err(error) => {
+                serde_json::from_slice::<IgnoredAny>(text)?;
+                self.undecodable.push(undecodable(text, &error));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// One event of a watch.
@@ -93,11 +115,11 @@ pub(super) enum Change<K> {
     Bookmark { version: String },
 }
 
-impl<K: Resource> Change<K> {
+impl<K: Watched> Change<K> {
     /// The version that the collection is at after this event.
     pub(super) fn version(&self) -> Option<&str> {
         let version = match self {
-            Self::Applied(object) => object.meta().resource_version.as_deref()?,
+            Self::Applied(object) => object.version()?,
             Self::Deleted { version, .. } | Self::Bookmark { version } => version,
             Self::Undecodable(object) => &object.version,
         };
@@ -135,9 +157,9 @@ impl Connection {
             limit: Some(self.config.page_size),
             ..ListParams::default()
         };
-        let mut list = List { objects: Vec::new(), undecodable: Vec::new(), version: String::new() };
+        let mut list = List::default();
         loop {
-            let text = match self.page(&params, &progress).await {
+            let frame = match self.page(&params, &mut list, &progress).await {
                 // The pages so far are of a version that the server no longer has. What follows them at a newer one would
                 // not be one state with them: one page holds everything then.
                 Err(error) if error.is_gone() && params.continue_token.is_some() => {
@@ -146,44 +168,55 @@ impl Connection {
                         "the list was overtaken by a compaction, listing in one page"
                     );
                     params = ListParams { limit: None, continue_token: None, ..params };
-                    list = List { objects: Vec::new(), undecodable: Vec::new(), version: String::new() };
+                    list = List::default();
                     continue;
                 }
-                text => text?,
+                frame => frame?,
             };
-            let page: RawList<'_> = serde_json::from_slice(&text).map_err(WatchError::ReadList)?;
-            for raw in page.items.into_iter().flatten() {
-                match serde_json::from_str(raw.get()) {
-                    Ok(object) => list.objects.push(object),
-                    Err(error) => list.undecodable.push(undecodable(raw, &error)),
-                }
-            }
-            list.version = page.metadata.resource_version;
-            params.continue_token = page.metadata.next.filter(|token| !token.is_empty());
+            list.version = frame.metadata.resource_version;
+            params.continue_token = frame.metadata.next.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
                 return Ok(list);
             }
         }
     }
 
-    /// One page. A server may take as long as it likes for it, but not be silent for longer than a call's deadline.
-    async fn page(&self, params: &ListParams, progress: &impl Fn()) -> Result<Vec<u8>, WatchError> {
+    /// Reads one page into `list`, object by object while it arrives. A server may take as long as it likes for it, but
+    /// not be silent for longer than a call's deadline.
+    async fn page<K>(
+        &self,
+        params: &ListParams,
+        list: &mut List<K>,
+        progress: &impl Fn(),
+    ) -> Result<Frame, WatchError>
+    where
+        K: DeserializeOwned,
+    {
         let what = || format!("list {}", self.config.name);
         let limit = self.config.call_deadline;
         let request = kube::core::Request::new(&self.url)
             .list(params)
             .map_err(|error| CallError::new(what(), kube::Error::BuildRequest(error)))?;
         let mut reader = Box::pin(deadline(limit, what(), self.client.request_stream(request)).await?);
-        let mut page = Vec::new();
+        let mut items = Items::new(OBJECT_LIMIT);
         loop {
             let arrived = tokio::time::timeout(limit, reader.fill_buf()).await;
             let arrived = arrived.map_err(|_| CallError::Deadline { what: what(), after: limit })?;
             let arrived = arrived.map_err(WatchError::ReadPage)?;
             if arrived.is_empty() {
-                return Ok(page);
+                return items.frame().map_err(WatchError::ReadList);
+            }
+            let mut failed = None;
+            let taken = items.take(arrived, |item| {
+                if let Err(error) = list.add(item) {
+                    failed.get_or_insert(error);
+                }
+            });
+            taken.map_err(|TooLong| WatchError::ReadPage(too_long("an item")))?;
+            if let Some(error) = failed {
+                return Err(WatchError::ReadList(error));
             }
             let length = arrived.len();
-            page.extend_from_slice(arrived);
             reader.consume_unpin(length);
             progress();
         }
@@ -219,7 +252,7 @@ impl Changes {
     /// The next event, or `None` when the server ended the connection.
     pub(super) async fn next<K>(&mut self) -> Result<Option<Change<K>>, WatchError>
     where
-        K: Resource + DeserializeOwned,
+        K: Watched + DeserializeOwned,
     {
         loop {
             if !self.read_line().await.map_err(WatchError::ReadWatch)? {
@@ -247,8 +280,8 @@ impl Changes {
             if newline.is_some() {
                 return Ok(true);
             }
-            if self.line.len() > LINE_LIMIT {
-                return Err(io::Error::other(format!("a line is longer than {LINE_LIMIT} bytes")));
+            if self.line.len() > OBJECT_LIMIT {
+                return Err(too_long("a line"));
             }
         }
     }
@@ -256,7 +289,7 @@ impl Changes {
 
 fn parse<K>(line: &[u8]) -> Result<Option<Change<K>>, WatchError>
 where
-    K: Resource + DeserializeOwned,
+    K: Watched + DeserializeOwned,
 {
     if line.trim_ascii().is_empty() {
         return Ok(None);
@@ -266,13 +299,13 @@ where
     let change = match &*event.kind {
         "ADDED" | "MODIFIED" => match serde_json::from_str::<K>(raw.get()) {
             Ok(object) => Change::Applied(object),
-            Err(error) => Change::Undecodable(undecodable(raw, &error)),
+            Err(error) => Change::Undecodable(undecodable(raw.get().as_bytes(), &error)),
         },
         "DELETED" => {
-            let (key, version) = identity(raw);
+            let (key, version) = identity(raw.get().as_bytes());
             Change::Deleted { key, version, last: serde_json::from_str(raw.get()).ok() }
         }
-        "BOOKMARK" => Change::Bookmark { version: identity(raw).1 },
+        "BOOKMARK" => Change::Bookmark { version: identity(raw.get().as_bytes()).1 },
         "ERROR" => {
             let status = serde_json::from_str(raw.get()).map_err(WatchError::ReadEvent)?;
             return Err(WatchError::Ended(status));
@@ -285,31 +318,19 @@ where
     Ok(Some(change))
 }
 
-fn undecodable(raw: &RawValue, error: &serde_json::Error) -> Undecodable {
-    let (key, version) = identity(raw);
+fn undecodable(text: &[u8], error: &serde_json::Error) -> Undecodable {
+    let (key, version) = identity(text);
     Undecodable { key, version, error: error.to_string() }
 }
 
 /// Which object this is, however odd the rest of it may be.
-fn identity(raw: &RawValue) -> (ObjectKey, String) {
-    let meta = serde_json::from_str::<RawObject>(raw.get()).unwrap_or_default().metadata;
+fn identity(text: &[u8]) -> (ObjectKey, String) {
+    let meta = serde_json::from_slice::<RawObject>(text).unwrap_or_default().metadata;
     (ObjectKey::new(meta.namespace, meta.name), meta.resource_version)
 }
 
-#[derive(Deserialize)]
-struct RawList<'a> {
-    #[serde(default)]
-    metadata: RawListMeta,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct RawListMeta {
-    resource_version: String,
-    #[serde(rename = "continue")]
-    next: Option<String>,
+fn too_long(what: &str) -> io::Error {
+    io::Error::other(format!("{what} is longer than {OBJECT_LIMIT} bytes"))
 }
 
 #[derive(Deserialize)]

@@ -38,7 +38,36 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-pub(super) type Objects<K> = BTreeMap<ObjectKey, Arc<K>>;
+/// What a watch has to know of an object; every [`Resource`] tells it.
+///
+/// A type that keeps little of an object, since there are many, need not have all the room that a resource's metadata
+/// takes: it implements this, and is followed by [`Watch::reading`](crate::Watch::reading).
+pub trait Watched {
+    /// Where it is.
+    fn key(&self) -> Arc<ObjectKey>;
+
+    /// Which object of that key it is.
+    fn uid(&self) -> Option<&str>;
+
+    /// Its `resourceVersion`.
+    fn version(&self) -> Option<&str>;
+}
+
+impl<K: Resource> Watched for K {
+    fn key(&self) -> Arc<ObjectKey> {
+        Arc::new(ObjectKey::of(self))
+    }
+
+    fn uid(&self) -> Option<&str> {
+        self.meta().uid.as_deref()
+    }
+
+    fn version(&self) -> Option<&str> {
+        self.meta().resource_version.as_deref()
+    }
+}
+
+pub(super) type Objects<K> = BTreeMap<Arc<ObjectKey>, Arc<K>>;
 
 /// A reader of the objects that a [`Watch`](crate::Watch) knows. Cheap to clone.
 ///
@@ -74,7 +103,7 @@ impl<K> Store<K> {
     /// The objects of one namespace, ordered by name.
     pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
         self.read(|objects| {
-            let from = objects.range(ObjectKey::new(namespace, "")..);
+            let from = objects.range::<ObjectKey, _>(&ObjectKey::new(namespace, "")..);
             from.take_while(|(key, _)| key.namespace == namespace)
                 .map(|(_, object)| Arc::clone(object))
                 .collect()
