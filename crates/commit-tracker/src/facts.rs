@@ -46,12 +46,11 @@ mod steps;
 mod tests;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt as _;
 use windlass_runtime::ObjectKey;
 
 pub use self::source::SourceFacts;
 use crate::objects::{ConditionStatus, Kustomization};
-use crate::{Revision, SourceKey, SourceKind};
+use crate::{Revision, SourceKey};
 
 /// Half of a second that was cut off.
 const HALF: SignedDuration = SignedDuration::from_millis(500);
@@ -104,20 +103,20 @@ pub struct Step {
 
 /// What a Kustomization says. Its source, where it is known, tells from when on its revision could be applied.
 pub fn standing(kustomization: &Kustomization, source: Option<&SourceFacts>) -> Standing {
-    let namespace = kustomization.namespace().unwrap_or_default();
+    let metadata = &kustomization.metadata;
     let status = &kustomization.status;
     let failing = status.ready.as_ref().filter(|ready| ready.status == ConditionStatus::False);
     Standing {
-        uid: kustomization.uid().unwrap_or_default(),
-        created: kustomization.metadata.creation_timestamp.as_ref().map(|time| time.0),
+        uid: metadata.uid.to_string(),
+        created: metadata.created,
         source: source_of(kustomization),
         steps: steps::steps(kustomization, source),
         applied: revision(status.last_applied_revision.as_deref()),
         attempted: revision(status.last_attempted_revision.as_deref()),
         failing: failing.map(|ready| format!("{}: {}", ready.reason, ready.message)),
         suspended: kustomization.spec.suspend,
-        deleted: kustomization.metadata.deletion_timestamp.is_some(),
-        key: ObjectKey::new(namespace, kustomization.name_any()),
+        deleted: metadata.deleted,
+        key: (*metadata.key).clone(),
     }
 }
 
@@ -125,10 +124,10 @@ pub fn standing(kustomization: &Kustomization, source: Option<&SourceFacts>) -> 
 /// we know.
 pub fn source_of(kustomization: &Kustomization) -> Option<SourceKey> {
     let named = &kustomization.spec.source_ref;
-    let own = || kustomization.namespace().unwrap_or_default();
+    let own = &*kustomization.metadata.key.namespace;
     Some(SourceKey {
-        kind: SourceKind::of(named.kind.as_deref()?)?,
-        namespace: named.namespace.as_deref().map_or_else(own, str::to_owned),
+        kind: named.kind?,
+        namespace: named.namespace.as_deref().unwrap_or(own).to_owned(),
         name: named.name.as_deref()?.to_owned(),
     })
 }

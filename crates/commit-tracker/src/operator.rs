@@ -11,6 +11,7 @@ use crate::changes::Ask;
 use crate::export::LedgerSource;
 use crate::finders::finders;
 use crate::ledger::LedgerConfig;
+use crate::objects::Kustomization;
 use crate::options::needs;
 use crate::select::Selected;
 use crate::tell::Teller;
@@ -49,7 +50,7 @@ impl Operator<Context> for CommitTracker {
         let selected =
             Selected::new(settings.selection.clone(), process.settings.operator().namespace.clone());
         let (api, config) = selected.watched(client.clone());
-        let watch = Watch::new(api, config);
+        let watch = Watch::<Kustomization>::reading(api, config);
         let current = Current::default();
         let meter = process.metrics.meter(FLUX_COMMIT_TRACKER);
         let metrics = ProcessMetrics::new(&meter, watch.store(), current.clone());

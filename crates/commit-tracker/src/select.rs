@@ -1,13 +1,15 @@
 //! Which Kustomizations are tracked.
 
+use kube::core::DynamicObject;
 use kube::{Api, Client};
 use windlass_runtime::{Scope, WatchConfig};
 use windlass_settings::Selection;
 
 use crate::objects::Kustomization;
 
-/// How many objects a page of a list holds: its text is in memory as a whole, several kilobytes an object.
-pub(crate) const PAGE: u32 = 250;
+/// How many objects a page of a list holds: as a rule all there are. They are read one by one while they arrive, so that
+/// a large page takes no more memory than a small one, and only a first page never comes from etcd.
+pub(crate) const PAGE: u32 = 20_000;
 
 /// The Kustomizations that are tracked.
 #[derive(Clone, Debug)]
@@ -31,14 +33,14 @@ impl Selected {
     }
 
     /// Where they are listed and watched, and how.
-    pub(crate) fn watched(&self, client: Client) -> (Api<Kustomization>, WatchConfig) {
+    pub(crate) fn watched(&self, client: Client) -> (Api<DynamicObject>, WatchConfig) {
         let mut config = WatchConfig { page_size: PAGE, ..WatchConfig::new("kustomizations") };
         match &self.selection {
             Selection::One { name, .. } => config.fields = Some(format!("metadata.name={name}")),
             Selection::Labels(selector) => config.labels = Some(selector.clone()),
             Selection::All => {}
         }
-        (self.scope.api(client), config)
+        (self.scope.api_of(client, &Kustomization::resource()), config)
     }
 
     /// Whether a Kustomization that is not among them cannot exist.

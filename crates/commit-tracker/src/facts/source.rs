@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use kube::ResourceExt as _;
+use windlass_runtime::ObjectKey;
 
 use super::{middle, revision};
 use crate::objects::{Source, SourceObject};
@@ -40,12 +40,9 @@ impl SourceFacts {
 impl<K: SourceObject> From<&Source<K>> for SourceFacts {
     fn from(source: &Source<K>) -> Self {
         let artifact = source.artifact.as_ref();
+        let ObjectKey { namespace, name } = (*source.metadata.key).clone();
         Self {
-            key: SourceKey {
-                kind: K::KIND,
-                namespace: source.namespace().unwrap_or_default(),
-                name: source.name_any(),
-            },
+            key: SourceKey { kind: K::KIND, namespace, name },
             url: source.url.as_deref().unwrap_or_default().to_owned(),
             insecure: source.insecure,
             secret: source.secret.as_deref().map(str::to_owned),

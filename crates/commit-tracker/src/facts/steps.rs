@@ -7,7 +7,7 @@ use windlass_api::GoDuration;
 
 use super::{SourceFacts, Step, middle, revision};
 use crate::Revision;
-use crate::objects::{ConditionStatus, Kustomization, Outcome, Snapshot};
+use crate::objects::{APPLIED, ConditionStatus, Kustomization, Outcome, Snapshot};
 
 /// The clocks of two controllers may differ by this much beyond what rounding does.
 const SLACK: SignedDuration = SignedDuration::from_secs(1);
@@ -17,9 +17,6 @@ const MOMENT: SignedDuration = SignedDuration::from_secs(2);
 
 /// How the message of `Healthy` begins when all is healthy; the time that it took follows.
 const PASSED: &str = "Health check passed in ";
-
-/// How the message of `Ready` begins after a run that succeeded; the revision follows.
-const APPLIED: &str = "Applied revision: ";
 
 /// The revisions that were applied, oldest first; the one that is applied now last.
 pub(super) fn steps(kustomization: &Kustomization, source: Option<&SourceFacts>) -> Vec<Step> {
@@ -161,7 +158,7 @@ impl Facts<'_> {
         let said = status.ready.as_ref().filter(|ready| {
             // The condition may be ahead of the rest of the status.
             let about = ready.message.strip_prefix(APPLIED).is_none_or(|about| about == revision.as_str());
-            ready.status == ConditionStatus::True && &*ready.reason == "ReconciliationSucceeded" && about
+            ready.status == ConditionStatus::True && ready.reason == "ReconciliationSucceeded" && about
         });
         let said = said.and_then(|ready| ready.transitioned).map(middle);
         // A run of this revision was the last one before all that is in the history.

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::SourceKind;
 use crate::objects::GitRepository;
 
 const OLD: &str = "main@sha1:1111111111111111111111111111111111111111";

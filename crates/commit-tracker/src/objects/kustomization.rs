@@ -5,14 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
+use kube::core::{ApiResource, GroupVersionKind};
 use serde::Deserialize;
 use serde::de::SeqAccess;
 
 use super::lenient::{Count, Seed, Shape, lenient, object};
-use super::metadata::metadata;
+use super::metadata::{Metadata, watched};
+use crate::SourceKind;
+
+/// How the message of `Ready` begins after a run that succeeded; the revision follows.
+pub const APPLIED: &str = "Applied revision: ";
+
+/// Reasons that most conditions have: no copy of them is made.
+const REASONS: [&str; 3] = ["ReconciliationSucceeded", "Succeeded", "Progressing"];
 
 /// How much of a condition's message is kept, in bytes: Flux writes up to 20,000.
 const MESSAGE: usize = 1024;
@@ -21,15 +26,25 @@ const MESSAGE: usize = 1024;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Kustomization {
-    /// Where it is, which one it is, its version, generation and times; nothing else of the metadata is kept.
-    #[serde(deserialize_with = "metadata")]
-    pub metadata: ObjectMeta,
+    /// Which one it is.
+    #[serde(deserialize_with = "lenient")]
+    pub metadata: Metadata,
     /// What is asked for.
     #[serde(deserialize_with = "lenient")]
     pub spec: Spec,
     /// What came of it.
     #[serde(deserialize_with = "lenient")]
     pub status: Status,
+}
+
+watched!([] Kustomization);
+
+impl Kustomization {
+    /// What the API server calls them.
+    pub fn resource() -> ApiResource {
+        let kind = GroupVersionKind::gvk("kustomize.toolkit.fluxcd.io", "v1", "Kustomization");
+        ApiResource::from_gvk_with_plural(&kind, "kustomizations")
+    }
 }
 
 /// What a Kustomization asks for.
@@ -75,9 +90,9 @@ impl Spec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct SourceRef {
-    /// The kind's name.
+    /// The kind; none where it is none that is known.
     #[serde(deserialize_with = "lenient")]
-    pub kind: Option<Box<str>>,
+    pub kind: Option<SourceKind>,
     /// The namespace, where it is not the Kustomization's own.
     #[serde(deserialize_with = "lenient")]
     pub namespace: Option<Box<str>>,
@@ -99,7 +114,7 @@ pub struct Status {
     /// The condition `Ready`.
     pub ready: Option<Condition>,
     /// The condition `Healthy`: there while a run waits for health, and after it.
-    pub healthy: Option<Condition>,
+    pub healthy: Option<Box<Condition>>,
     /// The last runs by what they applied and how they ended, newest first; at most five.
     pub history: Box<[Snapshot]>,
 }
@@ -122,8 +137,8 @@ pub struct Condition {
     /// Whether it holds.
     pub status: ConditionStatus,
     /// Why.
-    pub reason: Box<str>,
-    /// What happened; the beginning, where it is long.
+    pub reason: Cow<'static, str>,
+    /// What happened; the beginning, where it is long. Empty where it is [`APPLIED`] and the revision that was applied last.
     pub message: Box<str>,
     /// When its status, reason or message changed last. Whole seconds, rounded down.
     pub transitioned: Option<Timestamp>,
@@ -159,35 +174,6 @@ pub enum Outcome {
     Failed,
 }
 
-impl Resource for Kustomization {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Kustomization".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "kustomize.toolkit.fluxcd.io".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "kustomizations".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
-
 /// The status as it is written.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -207,7 +193,7 @@ struct RawStatus {
 #[derive(Default)]
 struct Conditions {
     ready: Option<Condition>,
-    healthy: Option<Condition>,
+    healthy: Option<Box<Condition>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -218,7 +204,7 @@ struct RawCondition {
     #[serde(deserialize_with = "lenient")]
     status: ConditionStatus,
     #[serde(deserialize_with = "lenient")]
-    reason: Option<Box<str>>,
+    reason: Reason,
     #[serde(deserialize_with = "lenient")]
     message: Message,
     #[serde(deserialize_with = "lenient")]
@@ -254,6 +240,16 @@ struct RawSnapshotMetadata {
 object!(Spec, SourceRef, Status, RawCondition, RawSnapshot, RawSnapshotMetadata);
 
 #[derive(Default)]
+struct Reason(Cow<'static, str>);
+
+impl Shape<'_> for Reason {
+    fn of_text(text: &str) -> Self {
+        let known = REASONS.into_iter().find(|known| *known == text);
+        Self(known.map_or_else(|| Cow::Owned(text.to_owned()), Cow::Borrowed))
+    }
+}
+
+#[derive(Default)]
 struct Message(Box<str>);
 
 impl Shape<'_> for Message {
@@ -276,17 +272,17 @@ impl<'de> Shape<'de> for Conditions {
     fn of_list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
         let mut conditions = Self::default();
         while let Some(raw) = list.next_element_seed(Seed::<RawCondition>::new())? {
-            let place = match raw.name.as_deref() {
-                Some("Ready") => &mut conditions.ready,
-                Some("Healthy") => &mut conditions.healthy,
-                _ => continue,
-            };
-            *place = Some(Condition {
+            let condition = Condition {
                 status: raw.status,
-                reason: raw.reason.unwrap_or_default(),
+                reason: raw.reason.0,
                 message: raw.message.0,
                 transitioned: raw.last_transition_time,
-            });
+            };
+            match raw.name.as_deref() {
+                Some("Ready") => conditions.ready = Some(condition),
+                Some("Healthy") => conditions.healthy = Some(Box::new(condition)),
+                _ => {}
+            }
         }
         Ok(conditions)
     }
@@ -295,6 +291,12 @@ impl<'de> Shape<'de> for Conditions {
 impl From<RawStatus> for Status {
     /// The same revisions stand in many places: they are kept once.
     fn from(raw: RawStatus) -> Self {
+        let Conditions { mut ready, healthy } = raw.conditions;
+        if let (Some(ready), Some(applied)) = (&mut ready, &raw.last_applied_revision)
+            && ready.message.strip_prefix(APPLIED) == Some(applied)
+        {
+            ready.message = Box::default();
+        }
         let mut texts = Vec::<Arc<str>>::new();
         let mut once = |text: Option<Arc<str>>| {
             let text = text?;
@@ -310,8 +312,8 @@ impl From<RawStatus> for Status {
             last_applied_revision: once(raw.last_applied_revision),
             last_applied_origin_revision: once(raw.last_applied_origin_revision),
             last_attempted_revision: once(raw.last_attempted_revision),
-            ready: raw.conditions.ready,
-            healthy: raw.conditions.healthy,
+            ready,
+            healthy,
             history: raw
                 .history
                 .into_iter()

@@ -13,6 +13,8 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use windlass_api::GoDuration;
 
+use crate::SourceKind;
+
 /// What a value is read as. What a type does not expect is its default.
 pub(super) trait Shape<'de>: Default {
     fn of_text(_text: &str) -> Self {
@@ -152,6 +154,13 @@ macro_rules! text {
 }
 
 text!(String, Box<str>, Arc<str>);
+
+/// A kind by its name.
+impl Shape<'_> for Option<SourceKind> {
+    fn of_text(text: &str) -> Self {
+        SourceKind::of(text)
+    }
+}
 
 /// A point of time, RFC 3339.
 impl Shape<'_> for Option<Timestamp> {

@@ -1,10 +1,30 @@
 //! What is kept of an object's metadata.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use windlass_runtime::ObjectKey;
 
 use super::lenient::{lenient, object};
+
+/// Where an object is and which one it is, its version, generation and times; nothing else of the metadata is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Kept")]
+pub struct Metadata {
+    /// Its namespace and name.
+    pub key: Arc<ObjectKey>,
+    /// Which object of that name it is.
+    pub uid: Box<str>,
+    /// Its `resourceVersion`.
+    pub version: Box<str>,
+    /// Counts the changes of its specification; 0 where nothing does.
+    pub generation: u64,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// It is being deleted.
+    pub deleted: bool,
+}
 
 /// The fields that are read; all others stay behind.
 #[derive(Default, Deserialize)]
@@ -15,9 +35,9 @@ struct Kept {
     #[serde(deserialize_with = "lenient")]
     namespace: Option<String>,
     #[serde(deserialize_with = "lenient")]
-    uid: Option<String>,
+    uid: Option<Box<str>>,
     #[serde(deserialize_with = "lenient")]
-    resource_version: Option<String>,
+    resource_version: Option<Box<str>>,
     #[serde(deserialize_with = "lenient")]
     generation: u64,
     #[serde(deserialize_with = "lenient")]
@@ -26,19 +46,38 @@ struct Kept {
     deletion_timestamp: Option<Timestamp>,
 }
 
-object!(Kept);
+object!(Metadata);
 
-/// Reads `metadata`, for `#[serde(deserialize_with)]`: where it is, which one it is, since when, how often it was changed.
-pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let kept: Kept = lenient(deserializer)?;
-    Ok(ObjectMeta {
-        name: kept.name,
-        namespace: kept.namespace,
-        uid: kept.uid,
-        resource_version: kept.resource_version,
-        generation: i64::try_from(kept.generation).ok().filter(|generation| *generation > 0),
-        creation_timestamp: kept.creation_timestamp.map(Time),
-        deletion_timestamp: kept.deletion_timestamp.map(Time),
-        ..ObjectMeta::default()
-    })
+impl From<Kept> for Metadata {
+    fn from(kept: Kept) -> Self {
+        Self {
+            key: Arc::new(ObjectKey::new(kept.namespace.unwrap_or_default(), kept.name.unwrap_or_default())),
+            uid: kept.uid.unwrap_or_default(),
+            version: kept.resource_version.unwrap_or_default(),
+            generation: kept.generation,
+            created: kept.creation_timestamp,
+            deleted: kept.deletion_timestamp.is_some(),
+        }
+    }
 }
+
+/// Makes types with `metadata` something that can be watched.
+macro_rules! watched {
+    ($([$($generics:tt)*] $of:ty),*) => {$(
+        impl<$($generics)*> windlass_runtime::Watched for $of {
+            fn key(&self) -> std::sync::Arc<windlass_runtime::ObjectKey> {
+                std::sync::Arc::clone(&self.metadata.key)
+            }
+
+            fn uid(&self) -> Option<&str> {
+                Some(&*self.metadata.uid).filter(|uid| !uid.is_empty())
+            }
+
+            fn version(&self) -> Option<&str> {
+                Some(&*self.metadata.version).filter(|version| !version.is_empty())
+            }
+        }
+    )*};
+}
+
+pub(super) use watched;

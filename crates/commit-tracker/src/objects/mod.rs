@@ -13,8 +13,9 @@ mod source;
 mod tests;
 
 pub use kustomization::{
-    Condition, ConditionStatus, Kustomization, Outcome, Snapshot, SourceRef, Spec, Status,
+    APPLIED, Condition, ConditionStatus, Kustomization, Outcome, Snapshot, SourceRef, Spec, Status,
 };
+pub use metadata::Metadata;
 pub use source::{
     Artifact, Bucket, BucketKind, ExternalArtifact, ExternalArtifactKind, GitRepository, GitRepositoryKind,
     OciRepository, OciRepositoryKind, Source, SourceObject,

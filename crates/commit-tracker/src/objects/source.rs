@@ -1,20 +1,17 @@
 //! The sources: `source.toolkit.fluxcd.io/v1`, four kinds that differ in little of what is read.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
 use jiff::Timestamp;
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
+use kube::core::{ApiResource, GroupVersionKind};
 use serde::de::MapAccess;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer};
 
 use super::lenient::{Shape, lenient, object};
-use super::metadata::metadata;
+use super::metadata::{Metadata, watched};
 use crate::SourceKind;
 
 /// A kind of source.
@@ -69,8 +66,8 @@ pub type ExternalArtifact = Source<ExternalArtifactKind>;
 
 /// What the tracker reads of a source.
 pub struct Source<K> {
-    /// Where it is, which one it is, its version, generation and times; nothing else of the metadata is kept.
-    pub metadata: ObjectMeta,
+    /// Which one it is.
+    pub metadata: Metadata,
     /// `spec.url`; buckets and external artifacts have none.
     pub url: Option<Box<str>>,
     /// `spec.insecure`: it is reached without TLS.
@@ -99,32 +96,13 @@ pub struct Artifact {
     pub metadata: BTreeMap<String, String>,
 }
 
-impl<K: SourceObject> Resource for Source<K> {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
+watched!([K] Source<K>);
 
-    fn kind((): &()) -> Cow<'_, str> {
-        K::KIND.name().into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "source.toolkit.fluxcd.io".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        K::PLURAL.into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+impl<K: SourceObject> Source<K> {
+    /// What the API server calls them.
+    pub fn resource() -> ApiResource {
+        let kind = GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", K::KIND.name());
+        ApiResource::from_gvk_with_plural(&kind, K::PLURAL)
     }
 }
 
@@ -174,8 +152,8 @@ impl<K: SourceObject> fmt::Debug for Source<K> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Raw {
-    #[serde(deserialize_with = "metadata")]
-    metadata: ObjectMeta,
+    #[serde(deserialize_with = "lenient")]
+    metadata: Metadata,
     #[serde(deserialize_with = "lenient")]
     spec: RawSpec,
     #[serde(deserialize_with = "lenient")]

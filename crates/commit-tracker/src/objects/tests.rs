@@ -1,8 +1,8 @@
 use std::time::Duration;
 
-use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use windlass_runtime::{ObjectKey, Watched as _};
 
 use super::*;
 use crate::SourceKind;
@@ -51,17 +51,12 @@ fn kustomization() -> Value {
 #[test]
 fn what_is_needed_of_a_kustomization_is_read_and_nothing_else_kept() {
     let read: Kustomization = read(kustomization());
-    assert_eq!((read.name_any(), read.namespace()), ("apps".to_owned(), Some("flux-system".to_owned())));
-    assert_eq!((read.uid(), read.resource_version()), (Some("a-uid".to_owned()), Some("77".to_owned())));
-    assert!(read.creation_timestamp().is_some());
-    assert_eq!(read.metadata.generation, Some(3));
-    let meta = read.meta();
-    assert_eq!(
-        (&meta.labels, &meta.annotations, &meta.managed_fields, &meta.finalizers),
-        (&None, &None, &None, &None)
-    );
+    assert_eq!(*read.key(), ObjectKey::new("flux-system", "apps"));
+    assert_eq!((read.uid(), read.version()), (Some("a-uid"), Some("77")));
+    assert_eq!(read.metadata.created, Some("2026-03-04T09:15:00Z".parse().unwrap()));
+    assert_eq!((read.metadata.generation, read.metadata.deleted), (3, false));
 
-    assert_eq!(read.spec.source_ref.kind.as_deref(), Some("OCIRepository"));
+    assert_eq!(read.spec.source_ref.kind, Some(SourceKind::OciRepository));
     assert_eq!(read.spec.source_ref.name.as_deref(), Some("manifests"));
     assert_eq!(read.spec.source_ref.namespace, None);
     assert!(read.spec.suspend && !read.spec.wait && read.spec.checks_health());
@@ -73,6 +68,7 @@ fn what_is_needed_of_a_kustomization_is_read_and_nothing_else_kept() {
     assert_eq!(status.last_applied_origin_revision.as_deref(), Some("main@sha1:bb"));
     let ready = status.ready.as_ref().unwrap();
     assert_eq!((ready.status, &*ready.reason), (ConditionStatus::True, "ReconciliationSucceeded"));
+    assert_eq!(&*ready.message, "", "it says no more than the status does");
     assert_eq!(ready.transitioned, Some("2026-03-04T09:20:02Z".parse().unwrap()));
     assert_eq!(&*status.healthy.as_ref().unwrap().message, "Health check passed in 12ms");
     let [snapshot] = &*status.history else { panic!("{:?}", status.history) };
@@ -147,7 +143,8 @@ fn collect(value: &Value, path: String, paths: &mut Vec<String>) {
 #[test]
 fn an_object_without_spec_and_status_is_read() {
     let read: Kustomization = read(json!({"metadata": {"name": "new"}}));
-    assert_eq!(read.name_any(), "new");
+    assert_eq!(*read.key(), ObjectKey::new("", "new"));
+    assert_eq!((read.uid(), read.version()), (None, None));
     assert_eq!((read.spec, read.status), (Spec::default(), Status::default()));
 }
 
@@ -163,8 +160,8 @@ fn sources_of_each_kind_are_read() {
                 "metadata": {"org.opencontainers.image.revision": "b", "number": 1},
             }},
         }));
-        assert_eq!(<Source<K> as Resource>::plural(&()), plural);
-        assert_eq!(<Source<K> as Resource>::kind(&()), K::KIND.name());
+        assert_eq!(Source::<K>::resource().plural, plural);
+        assert_eq!(Source::<K>::resource().kind, K::KIND.name());
         assert_eq!(source.url.as_deref(), Some("https://git.example.org/a.git"));
         assert_eq!((source.insecure, source.secret.as_deref()), (true, Some("s")));
         assert_eq!(source.cert_secret.as_deref(), Some("c"));
@@ -186,4 +183,13 @@ fn a_long_message_is_cut_between_two_characters() {
         {"type": "Ready", "status": "False", "message": "\u{e4}".repeat(5000)},
     ]}}));
     assert!(read.status.ready.unwrap().message.len() <= 1024);
+}
+
+#[test]
+fn a_message_of_another_revision_than_the_applied_one_is_kept() {
+    let read: Kustomization = read(json!({"status": {
+        "lastAppliedRevision": "main@sha1:aa",
+        "conditions": [{"type": "Ready", "status": "True", "message": "Applied revision: main@sha1:bb"}],
+    }}));
+    assert_eq!(&*read.status.ready.unwrap().message, "Applied revision: main@sha1:bb");
 }

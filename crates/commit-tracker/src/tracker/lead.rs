@@ -1,9 +1,10 @@
 //! Working while this process leads. One that stands by watches, and begins where it takes over.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::{Client, ResourceExt as _};
+use kube::Client;
 use tokio_util::sync::CancellationToken;
 use windlass_runtime::{
     Backoff, BackoffPolicy, Clock, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, run_keyed,
@@ -33,9 +34,9 @@ const FLUSH: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Task {
     /// Look at it.
-    Look(ObjectKey),
+    Look(Arc<ObjectKey>),
     /// The one of this UID was not seen: forget it if it is gone.
-    Forget(ObjectKey, String),
+    Forget(Arc<ObjectKey>, Box<str>),
 }
 
 /// The queue of the term that goes on, if one does.
@@ -132,16 +133,16 @@ impl Tracker {
     pub(crate) fn tell(&self, event: &Event<Kustomization>) {
         match event {
             Event::Applied { old, new } => {
-                let key = ObjectKey::of(&**new);
+                let key = &new.metadata.key;
                 let before = old.as_deref().and_then(source_of);
-                self.sources.follow(&key, before.as_ref(), source_of(new).as_ref());
-                self.current.add(Task::Look(key));
+                self.sources.follow(key, before.as_ref(), source_of(new).as_ref());
+                self.current.add(Task::Look(Arc::clone(key)));
             }
             Event::Deleted(gone) => {
-                let key = ObjectKey::of(&**gone);
-                self.sources.follow(&key, source_of(gone).as_ref(), None);
-                self.current.forget(&Task::Look(key.clone()));
-                self.current.add(Task::Forget(key, gone.uid().unwrap_or_default()));
+                let key = &gone.metadata.key;
+                self.sources.follow(key, source_of(gone).as_ref(), None);
+                self.current.forget(&Task::Look(Arc::clone(key)));
+                self.current.add(Task::Forget(Arc::clone(key), gone.metadata.uid.clone()));
             }
             Event::Synced => {}
         }
@@ -223,7 +224,7 @@ impl Tracker {
         // First the queue, then what is known already: nothing can fall between the two.
         *self.current.lock() = Some(queue.clone());
         for kustomization in self.kustomizations.list() {
-            queue.add(Task::Look(ObjectKey::of(&*kustomization)));
+            queue.add(Task::Look(Arc::clone(&kustomization.metadata.key)));
         }
         self.leading.set(Some(led));
         tracing::info!(
@@ -261,12 +262,12 @@ impl Work {
     async fn sweep(&self) {
         let kustomizations = &self.tracker.kustomizations;
         kustomizations.synced().await;
-        let known: std::collections::HashSet<String> =
-            kustomizations.list().iter().filter_map(|kustomization| kustomization.uid()).collect();
+        let listed = kustomizations.list();
+        let known: HashSet<&str> = listed.iter().map(|kustomization| &*kustomization.metadata.uid).collect();
         for (uid, entry) in self.ledger.entries() {
             if !known.contains(&*uid) {
-                let key = ObjectKey::new(&*entry.namespace, &*entry.name);
-                self.tracker.current.add(Task::Forget(key, uid.into()));
+                let key = Arc::new(ObjectKey::new(&*entry.namespace, &*entry.name));
+                self.tracker.current.add(Task::Forget(key, uid));
             }
         }
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use kube::{Api, ResourceExt as _};
+use kube::Api;
+use kube::core::DynamicObject;
 use windlass_runtime::{Action, ObjectKey, deadline};
 use windlass_telemetry::ErrorChain;
 
@@ -54,7 +55,7 @@ impl Work {
     pub(super) async fn perform(&self, task: Task) -> Action {
         match task {
             Task::Look(key) => Box::pin(self.look(&key)).await,
-            Task::Forget(key, uid) => self.forget(&key, &uid).await,
+            Task::Forget(key, uid) => Box::pin(self.forget(&key, &uid)).await,
         }
     }
 
@@ -90,26 +91,26 @@ impl Work {
 
     /// The Kustomization with its source; nothing while it is not known what its source says.
     fn observe(&self, kustomization: Arc<Kustomization>) -> Result<Option<View>, Duration> {
-        let uid = kustomization.uid().unwrap_or_default();
+        let uid = &*kustomization.metadata.uid;
         let known = source_of(&kustomization).map(|key| self.tracker.sources.get(&key));
         let (source, source_version) = match known {
             Some(Known::NotYet) => {
-                let left = self.stuck.missing_for(&uid);
-                if left.is_none() && self.told.is_new(&uid, WAITING) {
-                    let ObjectKey { namespace, name } = ObjectKey::of(&*kustomization);
+                let left = self.stuck.missing_for(uid);
+                if left.is_none() && self.told.is_new(uid, WAITING) {
+                    let ObjectKey { namespace, name } = &*kustomization.metadata.key;
                     tracing::warn!(name, namespace, "{WAITING}");
                 }
                 return left.map_or(Ok(None), Err);
             }
             Some(Known::There(source, version)) => (Some(source), Some(version)),
-            Some(Known::Gone) => match self.stuck.missing_for(&uid) {
+            Some(Known::Gone) => match self.stuck.missing_for(uid) {
                 Some(left) => return Err(left),
                 None => (None, None),
             },
             None => (None, None),
         };
         if source.is_some() {
-            self.stuck.found(&uid);
+            self.stuck.found(uid);
         }
         let standing = standing(&kustomization, source.as_deref());
         Ok(Some(View { kustomization, standing, source, source_version }))
@@ -326,17 +327,18 @@ impl Work {
     /// Forgets a Kustomization that is gone. One that is only not selected any more keeps what was counted.
     async fn forget(&self, key: &ObjectKey, uid: &str) -> Action {
         let tracker = &self.tracker;
-        let is_there = |found: &Kustomization| found.uid().as_deref() == Some(uid);
-        if tracker.kustomizations.get(key).is_some_and(|found| is_there(&found)) {
+        if tracker.kustomizations.get(key).is_some_and(|found| *found.metadata.uid == *uid) {
             return Action::Done;
         }
         self.unapplied.clear(uid);
         self.told.clear(uid);
         self.stuck.forget(uid);
         if !tracker.selected.is_everything() {
-            let api: Api<Kustomization> = Api::namespaced(tracker.client.clone(), &key.namespace);
+            let resource = Kustomization::resource();
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(tracker.client.clone(), &key.namespace, &resource);
             match deadline(DEADLINE, format!("get Kustomization {key}"), api.get_opt(&key.name)).await {
-                Ok(Some(found)) if is_there(&found) => return Action::Done,
+                Ok(Some(found)) if found.metadata.uid.as_deref() == Some(uid) => return Action::Done,
                 Ok(_) => {}
                 // Not ours to see.
                 Err(error) if error.code() == Some(403) => return Action::Done,

@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kube::{Api, Client, Resource};
+use kube::Client;
 use windlass_runtime::{Event, ObjectKey, Scope, Store, Supervisor, Watch, WatchConfig};
 use windlass_telemetry::Health;
 
@@ -29,8 +29,8 @@ pub(crate) enum Known {
 /// Tells one specification of a source from another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {
-    uid: Option<String>,
-    generation: Option<i64>,
+    uid: Box<str>,
+    generation: u64,
 }
 
 /// What is watched, and who wants to know.
@@ -51,7 +51,7 @@ struct Inner {
 #[derive(Default)]
 struct State {
     watched: HashMap<Place, Arc<dyn Collection>>,
-    users: HashMap<SourceKey, BTreeSet<ObjectKey>>,
+    users: HashMap<SourceKey, BTreeSet<Arc<ObjectKey>>>,
 }
 
 /// What one watch is of: a kind, in one namespace or in all.
@@ -72,8 +72,8 @@ impl<K: SourceObject> Collection for Store<Source<K>> {
             return Known::NotYet;
         }
         self.get(key).map_or(Known::Gone, |source| {
-            let meta = &source.metadata;
-            let version = Version { uid: meta.uid.clone(), generation: meta.generation };
+            let metadata = &source.metadata;
+            let version = Version { uid: metadata.uid.clone(), generation: metadata.generation };
             Known::There(Box::new(SourceFacts::from(&*source)), version)
         })
     }
@@ -94,7 +94,7 @@ impl Sources {
     }
 
     /// A Kustomization names this source now, and that one before: it is looked at when its source changes.
-    pub(crate) fn follow(&self, user: &ObjectKey, before: Option<&SourceKey>, now: Option<&SourceKey>) {
+    pub(crate) fn follow(&self, user: &Arc<ObjectKey>, before: Option<&SourceKey>, now: Option<&SourceKey>) {
         if let Some(before) = before.filter(|before| Some(*before) != now) {
             let mut state = self.inner.lock();
             if let Some(users) = state.users.get_mut(before) {
@@ -109,10 +109,11 @@ impl Sources {
         let mut state = self.inner.lock();
         match state.users.get_mut(now) {
             Some(users) => {
-                users.insert(user.clone());
+                // The new object's key, and not an equal one that only the set would hold.
+                users.replace(Arc::clone(user));
             }
             None => {
-                state.users.insert(now.clone(), BTreeSet::from([user.clone()]));
+                state.users.insert(now.clone(), BTreeSet::from([Arc::clone(user)]));
             }
         }
         if let Entry::Vacant(vacant) = state.watched.entry(place) {
@@ -128,9 +129,10 @@ impl Sources {
     }
 
     fn watch<K: SourceObject>(&self, place: &Place) -> Arc<dyn Collection> {
-        let api: Api<Source<K>> = Scope::new(place.namespace.clone()).api(self.inner.client.clone());
-        let config = WatchConfig { page_size: PAGE, ..WatchConfig::new(K::PLURAL) };
-        let watch = Watch::new(api, config);
+        let scope = Scope::new(place.namespace.clone());
+        let api = scope.api_of(self.inner.client.clone(), &Source::<K>::resource());
+        let watch =
+            Watch::<Source<K>>::reading(api, WatchConfig { page_size: PAGE, ..WatchConfig::new(K::PLURAL) });
         let store = watch.store();
         let (inner, place) = (Arc::clone(&self.inner), place.clone());
         let stop = inner.supervisor.token().clone();
@@ -157,17 +159,17 @@ impl Inner {
                 let state = self.lock();
                 let of_place = state.users.iter().filter(|(key, _)| self.place(key) == *place);
                 for user in of_place.flat_map(|(_, users)| users) {
-                    self.current.add(Task::Look(user.clone()));
+                    self.current.add(Task::Look(Arc::clone(user)));
                 }
             }
         }
     }
 
     fn changed<K: SourceObject>(&self, source: &Source<K>) {
-        let ObjectKey { namespace, name } = ObjectKey::of(source);
+        let ObjectKey { namespace, name } = (*source.metadata.key).clone();
         let key = SourceKey { kind: K::KIND, namespace, name };
         for user in self.lock().users.get(&key).into_iter().flatten() {
-            self.current.add(Task::Look(user.clone()));
+            self.current.add(Task::Look(Arc::clone(user)));
         }
     }
 
@@ -179,6 +181,6 @@ impl Inner {
 /// Whether two versions of a source say the same of what is asked about.
 fn same<K: SourceObject>(old: &Source<K>, new: &Source<K>) -> bool {
     old.artifact == new.artifact
-        && old.meta().uid == new.meta().uid
-        && old.meta().generation == new.meta().generation
+        && old.metadata.uid == new.metadata.uid
+        && old.metadata.generation == new.metadata.generation
 }

@@ -23,7 +23,7 @@ pub(super) struct Stucks {
 /// Everything that somebody may change to make a question work, and the revisions that did not work so.
 #[derive(Clone, Debug)]
 struct Tried {
-    generation: Option<i64>,
+    generation: u64,
     source: Option<Version>,
     /// The newest revision that was applied: with another one, those before get one more chance.
     newest: Option<Revision>,
