@@ -31,6 +31,7 @@ mod tls_front;
 
 pub use self::certificates::ServingCertificate;
 pub use self::cluster::Cluster;
+pub use self::etcd::Etcd;
 pub use self::flux::Flux;
 pub use self::folders::{built_program, cache_dir, in_ci};
 pub use self::go_program::go_program;

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::certificates::{self, ServingCertificate};
 use crate::cluster::Cluster;
-use crate::etcd;
+use crate::etcd::{self, Etcd};
 use crate::identity::write_kubeconfig;
 use crate::launch::{APISERVER, CONTROLLERS, ETCD, Keeper, Launched, Plan, ready};
 use crate::supervisor::{Answer, Order};
@@ -72,6 +72,12 @@ impl OwnCluster {
     /// Makes etcd forget all but the newest version of each key, and answers the revision before which nothing is known.
     pub async fn compact_etcd(&self) -> Result<u64> {
         etcd::compact(self.plan.state.etcd_port).await
+    }
+
+    /// What is beneath the API server. What is written there it takes up as if another API server had: whoever watches is
+    /// told, and sooner than this one can write.
+    pub fn etcd(&self) -> Result<Etcd> {
+        Etcd::new(self.plan.state.etcd_port)
     }
 
     /// Puts another certificate where the API server reads its own from; it notices within a minute, at once when it is

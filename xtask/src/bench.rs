@@ -1,5 +1,8 @@
 //! `cargo xtask bench`: the release build against its targets.
 
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use crate::peers;
@@ -14,6 +17,9 @@ pub(crate) struct Args {
     /// Also let kubectl apply 10,000 documents, which takes minutes.
     #[arg(long)]
     large: bool,
+    /// Also write the figures to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -23,6 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             .args(["run", "--release", "--locked", "--package", "windlass-e2e", "--bin", "bench", "--"])
             .args(&args.parts)
             .args(args.large.then_some("--large"))
+            .args(args.json.iter().flat_map(|file| [OsStr::new("--json"), file.as_os_str()]))
             .env("PATH", peers::search_path()?),
     )
 }

@@ -16,4 +16,4 @@ pub use self::git::{GitRemote, NewCommit};
 pub use self::kustomization::{Kustomization, Observed};
 pub use self::scene::FluxScene;
 pub use self::source::{Kind, Published, Source};
-pub use self::tracker::{Told, Tracker};
+pub use self::tracker::{TOLD, Told, Tracker};

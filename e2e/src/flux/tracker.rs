@@ -14,6 +14,8 @@ const ELECTION: [(&str, &str); 3] = [
     ("GF_OPERATOR_LEADER_ELECTION_RENEW_DEADLINE", "3s"),
     ("GF_OPERATOR_LEADER_ELECTION_RETRY_PERIOD", "500ms"),
 ];
+/// The message of the line that tells of a commit.
+pub const TOLD: &str = "calculated deployment times";
 /// How long it may take to end when it is asked to.
 const END: Duration = Duration::from_secs(20);
 
@@ -118,7 +120,7 @@ impl Tracker {
 
     /// What it told of commits, in order.
     pub fn told(&self) -> Vec<Told> {
-        self.process.lines("calculated deployment times").iter().map(Told::of).collect()
+        self.process.lines(TOLD).iter().map(Told::of).collect()
     }
 
     /// Asks it to end, and waits until it has; it has to end well.

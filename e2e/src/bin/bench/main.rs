@@ -17,6 +17,7 @@ mod table;
 mod tracker;
 mod writes;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -56,6 +57,9 @@ struct Args {
     /// Also let kubectl apply 10,000 documents, which takes minutes.
     #[arg(long)]
     large: bool,
+    /// Also write the figures to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 #[tokio::main]
@@ -84,6 +88,13 @@ async fn main() -> ExitCode {
         }
     }
     table.print();
+    if let Some(file) = &args.json {
+        let text = format!("{:#}\n", table.report());
+        if let Err(error) = std::fs::write(file, text) {
+            eprintln!("error: failed to write {}: {error}", file.display());
+            failed = true;
+        }
+    }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 

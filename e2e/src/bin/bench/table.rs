@@ -3,6 +3,7 @@
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table as Sheet};
+use serde_json::{Value, json};
 
 use crate::samples::Samples;
 
@@ -42,6 +43,18 @@ pub(crate) struct Table {
 }
 
 impl Unit {
+    /// In what [`Row`]'s values are, in the report.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Millis => "ms",
+            Self::Megabytes => "MB",
+            Self::PerSecond => "/s",
+            Self::Times => "times",
+            Self::Count => "",
+            Self::Percent => "%",
+        }
+    }
+
     fn show(self, value: f64) -> String {
         match self {
             Self::Millis if value >= 1000.0 => format!("{:.2} s", value / 1000.0),
@@ -89,6 +102,27 @@ impl Row {
         text
     }
 
+    /// The figure for programs: what the table shows, with numbers as they were measured.
+    fn report(&self) -> Value {
+        let (at_most, at_least) = match self.target {
+            Target::AtMost(limit) => (Some(limit), None),
+            Target::AtLeast(limit) => (None, Some(limit)),
+            Target::None => (None, None),
+        };
+        json!({
+            "figure": self.figure,
+            "unit": self.unit.name(),
+            "median": self.samples.median(),
+            "min": self.samples.min(),
+            "max": self.samples.max(),
+            "samples": self.samples.len(),
+            "atMost": at_most,
+            "atLeast": at_least,
+            "verdict": self.verdict(),
+            "note": self.note,
+        })
+    }
+
     fn verdict(&self) -> &'static str {
         let value = self.samples.median();
         match self.target {
@@ -105,6 +139,11 @@ impl Table {
     pub(crate) fn add(&mut self, row: Row) {
         eprintln!("   {}: {} {} {}", row.figure, row.measured(), row.target(), row.verdict());
         self.rows.push(row);
+    }
+
+    /// Everything, for programs.
+    pub(crate) fn report(&self) -> Value {
+        json!({ "figures": self.rows.iter().map(Row::report).collect::<Vec<_>>() })
     }
 
     /// Prints everything.

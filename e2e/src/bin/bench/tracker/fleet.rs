@@ -7,6 +7,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::{Timestamp, ToSpan as _};
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use windlass_cluster::Etcd;
 use windlass_e2e::flux::{GitRemote, Kind, Kustomization, NewCommit, Source};
 
 /// Requests at a time.
@@ -15,6 +16,23 @@ const CLIENTS: usize = 32;
 const APPLIED: usize = 25;
 /// Entries of its history: as many as kustomize-controller keeps.
 const HISTORY: usize = 5;
+
+/// Where statuses are written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way<'a> {
+    /// As controllers write them. Validating a status, and keeping track of who owns which of its fields, costs the API
+    /// server several milliseconds: it is what a burst waits for.
+    ApiServer,
+    /// Beneath the API server, which tells whoever watches sooner than it can write.
+    Etcd(&'a Etcd),
+}
+
+/// Statuses that are put together and not written yet.
+pub(super) struct Prepared<'a> {
+    way: Way<'a>,
+    /// Name or key, and status or object.
+    values: Vec<(String, Value)>,
+}
 
 /// Kustomizations of one Git repository, which nobody applies.
 pub(super) struct Fleet {
@@ -63,15 +81,14 @@ impl Fleet {
         let params =
             PostParams { field_manager: Some("kustomize-controller".into()), ..PostParams::default() };
         self.api.create(&params, &serde_json::from_value(document)?).await?;
-        self.write_status(number, &status(number, &[revision.to_owned()])?).await
+        self.write_status(&name(number), &status(number, &[revision.to_owned()])?).await
     }
 
-    async fn write_status(&self, number: usize, status: &Value) -> Result<()> {
+    async fn write_status(&self, name: &str, status: &Value) -> Result<()> {
         let params =
             PatchParams { field_manager: Some("gotk-kustomize-controller".into()), ..PatchParams::default() };
-        let name = name(number);
         self.api
-            .patch_status(&name, &params, &Patch::Merge(json!({"status": status})))
+            .patch_status(name, &params, &Patch::Merge(json!({"status": status})))
             .await
             .with_context(|| format!("failed to write the status of {name}"))?;
         Ok(())
@@ -93,20 +110,41 @@ impl Fleet {
         Ok(ids)
     }
 
-    /// Says of Kustomizations, the first of these numbers and those after it, that each applied its commit. As fast as
-    /// the API server takes it.
-    pub(super) async fn apply(&self, first: usize, commits: &[String]) -> Result<()> {
-        let mut statuses = Vec::new();
-        for (place, commit) in commits.iter().enumerate() {
-            let applied = [revision(&self.base), revision(commit)];
-            statuses.push((first + place, status(first + place, &applied)?));
+    /// The statuses of Kustomizations, the first of these numbers and those after it, that each applied its commit.
+    pub(super) async fn prepare<'a>(
+        &self,
+        first: usize,
+        commits: &[String],
+        way: Way<'a>,
+    ) -> Result<Prepared<'a>> {
+        let mut prepared = Vec::new();
+        for (number, commit) in (first..).zip(commits) {
+            let status = status(number, &[revision(&self.base), revision(commit)])?;
+            prepared.push(match way {
+                Way::ApiServer => (name(number), status),
+                Way::Etcd(etcd) => {
+                    let (kind, name) = ("kustomize.toolkit.fluxcd.io/kustomizations", name(number));
+                    let key = format!("/registry/{kind}/{}/{name}", self.namespace);
+                    let mut object: Value = serde_json::from_slice(&etcd.get(&key).await?)?;
+                    object["status"] = status;
+                    (key, object)
+                }
+            });
         }
-        stream::iter(&statuses)
-            .map(|(number, status)| self.write_status(*number, status))
+        Ok(Prepared { way, values: prepared })
+    }
+
+    /// Writes them, as fast as they are taken.
+    pub(super) async fn write(&self, prepared: Prepared<'_>) -> Result<()> {
+        let way = prepared.way;
+        stream::iter(prepared.values)
+            .map(async |(key, value)| match way {
+                Way::ApiServer => self.write_status(&key, &value).await,
+                Way::Etcd(etcd) => etcd.put(&key, &serde_json::to_vec(&value)?).await.map(drop),
+            })
             .buffer_unordered(CLIENTS)
-            .try_collect::<Vec<()>>()
-            .await?;
-        Ok(())
+            .try_collect()
+            .await
     }
 
     /// Bytes and number of the `ConfigMap`s in the namespace.

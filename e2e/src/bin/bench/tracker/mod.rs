@@ -3,23 +3,23 @@
 //! Nobody applies anything: a client writes the statuses, as fast as the API server takes them, so that the tracker is
 //! what is measured. The original cannot be set beside it: its module is not served by Go's module proxy.
 
+mod burst;
 mod fleet;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use windlass_cluster::{Cluster, Identity, Options};
+use windlass_cluster::{Cluster, Etcd, Identity, Options};
 use windlass_e2e::deployed;
 use windlass_e2e::flux::Tracker;
+use windlass_otlp_receiver::Receiver;
 
-use self::fleet::Fleet;
+use self::fleet::{Fleet, Way};
 use crate::samples::Samples;
 use crate::scene::{memory, processor_seconds};
 use crate::table::{Row, Table, Target, Unit};
 
 const KUSTOMIZATIONS: usize = 10_000;
-/// Revisions that are applied at once.
-const BURST: usize = 1_000;
 /// How often it is started with what it knew before.
 const RESTARTS: usize = 3;
 /// How long it is watched doing nothing.
@@ -44,13 +44,17 @@ pub(crate) async fn measure(table: &mut Table) -> Result<()> {
 
     let bench = Bench { identity, folder, namespace: namespace.name().to_owned(), fleet };
     let tracker = bench.first_start(table).await?;
-    bench.bursts(table, &tracker).await?;
+    let etcd = cluster.etcd()?;
+    burst::all(table, &bench.fleet, &tracker, Way::Etcd(&etcd)).await?;
     idle(table, &tracker, "tracker: processor at rest, over 30 s", Target::AtMost(0.5)).await?;
     let resident = Samples::one(memory(&tracker.process, "VmRSS")?);
     let figure = "tracker: resident memory after the bursts";
     table.add(Row::new(figure, Target::AtMost(60.0), Unit::Megabytes, resident));
     drop(tracker);
-    bench.restarts(table).await
+    bench.restarts(table).await?;
+    bench.exports(table, &etcd).await?;
+    cluster.compact_etcd().await?;
+    bench.start_after_compaction(table).await
 }
 
 struct Bench {
@@ -61,11 +65,11 @@ struct Bench {
 }
 
 impl Bench {
-    fn spawn(&self, arguments: &[&str]) -> Result<Tracker> {
+    fn spawn(&self, environment: &[(&str, &str)]) -> Result<Tracker> {
         let origin = format!("--allow-git-origin={}", self.fleet.remote.origin());
         let namespace = format!("--namespace={}", self.namespace);
-        let arguments = [&["--all", &origin, &namespace], arguments].concat();
-        Tracker::spawn(self.folder.path(), &self.identity.kubeconfig, &arguments, &[])
+        let arguments = ["--all", &origin, &namespace];
+        Tracker::spawn(self.folder.path(), &self.identity.kubeconfig, &arguments, environment)
     }
 
     /// Starts it with nothing known, until it is ready, and until it has nothing more to do.
@@ -89,59 +93,6 @@ impl Bench {
         Ok(tracker)
     }
 
-    async fn bursts(&self, table: &mut Table, tracker: &Tracker) -> Result<()> {
-        let distinct = self.fleet.branches(BURST).await?;
-        let what = format!("{BURST} distinct revisions of one repository");
-        self.burst(table, tracker, 0, &distinct, &what, BURST).await?;
-        let one = self.fleet.branches(1).await?.pop().context("no commit was made")?;
-        let what = format!("one revision, applied by {BURST} Kustomizations");
-        self.burst(table, tracker, BURST, &vec![one; BURST], &what, 1).await
-    }
-
-    async fn burst(
-        &self,
-        table: &mut Table,
-        tracker: &Tracker,
-        first: usize,
-        commits: &[String],
-        what: &str,
-        distinct: usize,
-    ) -> Result<()> {
-        let (told, asked) = (tracker.told().len(), self.fleet.remote.requests());
-        let used = processor(tracker)?;
-        let started = Instant::now();
-        self.fleet.apply(first, commits).await?;
-        let written = started.elapsed();
-        let mut interval = tokio::time::interval(Duration::from_millis(20));
-        while tracker.told().len() < told + commits.len() {
-            interval.tick().await;
-            if started.elapsed() > PATIENCE {
-                let found = tracker.told().len() - told;
-                bail!("{found} of {} commits were measured in {PATIENCE:?}", commits.len());
-            }
-        }
-        let took = started.elapsed();
-        let note = format!("{:.2} s of processor", processor(tracker)? - used);
-        let figure = format!("tracker: {what}: until the statuses are written");
-        table.add(Row::new(figure, Target::None, Unit::Millis, Samples::millis([written])));
-        let figure = format!("tracker: {what}: from the last status to the last commit told");
-        let after = Samples::millis([took.saturating_sub(written)]);
-        table.add(Row::new(figure, Target::AtMost(5000.0), Unit::Millis, after).note(note));
-        let figure = format!("tracker: {what}: from the first status to the last commit told");
-        table.add(Row::new(figure, Target::None, Unit::Millis, Samples::millis([took])));
-        settled(tracker).await?;
-        let requests = self.fleet.remote.requests() - asked;
-        let share = Samples::one(requests as f64 / distinct as f64);
-        let figure = format!("tracker: {what}: Git requests per distinct revision");
-        let note = format!("{requests} requests");
-        table.add(Row::new(figure, Target::AtMost(1.0), Unit::Times, share).note(note));
-        let counted = tracker.told().len() - told;
-        if counted != commits.len() {
-            bail!("{counted} commits were told of {}", commits.len());
-        }
-        Ok(())
-    }
-
     /// Starts it again with all that it knew.
     async fn restarts(&self, table: &mut Table) -> Result<()> {
         let (mut times, mut resident) = (Vec::new(), Vec::new());
@@ -159,6 +110,60 @@ impl Bench {
         table.add(Row::new(figure, Target::AtMost(60.0), Unit::Megabytes, Samples::new(resident)));
         Ok(())
     }
+
+    /// Lets it tell a collector everything besides: as often as every ten seconds, where a minute is usual.
+    async fn exports(&self, table: &mut Table, etcd: &Etcd) -> Result<()> {
+        let receiver = Receiver::start()?;
+        let endpoint = receiver.address().to_string();
+        let environment = [
+            ("TELEMETRY_MODE", "stdout-logs+otlp"),
+            ("TELEMETRY_ENDPOINT", &endpoint),
+            ("OTEL_METRIC_EXPORT_INTERVAL", "10000"),
+        ];
+        let started = Instant::now();
+        let tracker = self.spawn(&environment)?;
+        ready(&tracker, started).await?;
+        let points = exported(&receiver).await?;
+        settled(&tracker).await?;
+        let resident = Samples::one(memory(&tracker.process, "VmRSS")?);
+        let figure = "tracker: resident memory while it exports";
+        let note = format!("{points} points an export");
+        table.add(Row::new(figure, Target::AtMost(60.0), Unit::Megabytes, resident).note(note));
+        receiver.forget();
+        let what = "tracker: while it exports, distinct revisions, written to etcd".to_owned();
+        burst::distinct(table, &self.fleet, &tracker, Way::Etcd(etcd), burst::LAST, what).await?;
+        exported(&receiver).await?;
+        settled(&tracker).await?;
+        let resident = Samples::one(memory(&tracker.process, "VmRSS")?);
+        let spans = receiver.look(|received| received.spans.len());
+        let figure = "tracker: resident memory after a burst while it exports";
+        let note = format!("{spans} spans were exported");
+        table.add(Row::new(figure, Target::AtMost(60.0), Unit::Megabytes, resident).note(note));
+        Ok(())
+    }
+
+    /// Starts it once more where the API server can answer no more than a first page of a list from memory.
+    async fn start_after_compaction(&self, table: &mut Table) -> Result<()> {
+        let started = Instant::now();
+        let tracker = self.spawn(&[])?;
+        ready(&tracker, started).await?;
+        let ready = Samples::millis([started.elapsed()]);
+        let figure = "tracker: from a start after a compaction of etcd to ready";
+        table.add(Row::new(figure, Target::AtMost(2000.0), Unit::Millis, ready));
+        Ok(())
+    }
+}
+
+/// Waits until the collector has all series once more, and answers how many points that is.
+async fn exported(receiver: &Receiver) -> Result<usize> {
+    let before = receiver.look(|received| received.points.len());
+    let whole = receiver
+        .until(PATIENCE, |received| {
+            let points = received.points.len() - before;
+            (points >= KUSTOMIZATIONS * 4).then_some(points)
+        })
+        .await;
+    whole.context("the collector was not told everything")
 }
 
 /// Waits for `/readyz`, looking more often than a probe does.
