@@ -47,8 +47,8 @@ impl GitChanges {
 impl FindChanges for GitChanges {
     async fn find(&self, question: &Question) -> Result<Changes, ChangesError> {
         let new = commit_of(&question.to)?;
-        // What is no commit holds none.
-        let known: Vec<_> = question.known.iter().filter_map(|known| commit_of(known).ok()).collect();
+        let known: Vec<_> = question.known_commits().filter_map(|known| commit_of(&known).ok()).collect();
+        // What is no commit, and was built from none, holds none.
         let is_first = known.is_empty() && !question.known.is_empty();
         let remote = self.access.remote(question).await?;
         let anonymous = remote.credentials.is_none();

@@ -18,7 +18,7 @@ use windlass_github::{Commit as ManifestsCommit, CommitPage, Github, GithubError
 use windlass_telemetry::traced;
 
 use super::{Changes, ChangesError, Commit, ExporterInfo, FindChanges, Problem, Question};
-use crate::{Revision, SourceKind};
+use crate::{Algorithm, Revision, SourceKind};
 
 /// Exports that are listed with one request.
 const PER_PAGE: u8 = 10;
@@ -234,7 +234,15 @@ impl FindChanges for GithubChanges {
             .known
             .iter()
             .zip(origins)
-            .filter_map(|(known, origin)| manifests_commit(question.source.kind, Some(known), origin))
+            .filter_map(|(known, origin)| {
+                // The source may have been of another kind then.
+                let kind = match (known.algorithm(), origin) {
+                    (Some(Algorithm::Sha1), _) => SourceKind::GitRepository,
+                    (_, Some(_)) => SourceKind::OciRepository,
+                    (_, None) => question.source.kind,
+                };
+                manifests_commit(kind, Some(known), origin)
+            })
             .collect();
         if known.contains(&to) {
             return Ok(Changes::default());

@@ -67,8 +67,9 @@ pub fn annotated(
         traceparent: text(TRACEPARENT).map(str::to_owned),
         ..Changes::default()
     };
-    let known = question.known_origins.iter().flatten();
-    if known.filter_map(|known| commit_id(known)).any(|known| known == id) {
+    let origins = question.known_origins.iter().flatten().filter_map(|known| commit_id(known));
+    let commits = question.known_commits().filter_map(|known| known.digest().map(str::to_owned));
+    if origins.chain(commits).any(|known| known == id) {
         return Ok(links);
     }
     let Some(created) = text(CREATED) else {
@@ -86,8 +87,15 @@ pub fn annotated(
         )
         .because(error)
     })?;
+    // Nothing says what it was built after: only whether the source writes its revisions as the one before did.
+    let unrelated = !question.known.is_empty() && !question.known.iter().any(|known| is_alike(known, to));
     let commit = Commit { id, merged, exported: None, summary: String::new(), author: String::new() };
-    Ok(Changes { commits: vec![commit], ..links })
+    Ok(Changes { commits: vec![commit], unrelated, ..links })
+}
+
+/// Whether two revisions can be of one source, by how they are written.
+fn is_alike(one: &Revision, other: &Revision) -> bool {
+    one.algorithm() == other.algorithm() && one.name().is_some() == other.name().is_some()
 }
 
 /// The commit of a revision: its digest, or the whole text where it has none.

@@ -24,7 +24,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use crate::{Revision, SourceKey};
+use crate::{Algorithm, Revision, SourceKey};
 
 /// A revision that was applied, as those are asked about it that know where it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,21 @@ pub struct Question {
     pub metadata: BTreeMap<String, String>,
     /// When the source made its artifact (`artifact.lastUpdateTime`), when `to` is its current one.
     pub seen: Option<Timestamp>,
+}
+
+impl Question {
+    /// What was known as commits of Git, oldest first: of what was built from a commit, that one. The source was of another
+    /// kind, or another one, when some of them were applied; whether they are of the same repository is not known.
+    pub fn known_commits(&self) -> impl Iterator<Item = Revision> {
+        let is_commit = |revision: &Revision| revision.algorithm() == Some(Algorithm::Sha1);
+        let origins = self.known_origins.iter().map(Option::as_deref).chain(std::iter::repeat(None));
+        self.known.iter().zip(origins).filter_map(move |(known, origin)| {
+            if is_commit(known) {
+                return Some(known.clone());
+            }
+            origin?.trim().parse().ok().filter(is_commit)
+        })
+    }
 }
 
 /// A commit that came with a revision.

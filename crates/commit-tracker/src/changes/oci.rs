@@ -375,13 +375,7 @@ fn git_question(annotations: &BTreeMap<String, String>, question: &Question) -> 
     let is_git = |revision: &Revision| revision.algorithm() == Some(Algorithm::Sha1);
     let origin = annotations.get(REVISION).or(question.origin.as_ref())?;
     let to = origin.trim().parse().ok().filter(is_git)?;
-    let known: Vec<Revision> = question
-        .known_origins
-        .iter()
-        .flatten()
-        .filter_map(|known| known.trim().parse().ok())
-        .filter(is_git)
-        .collect();
+    let known: Vec<Revision> = question.known_commits().collect();
     // Without the origin of what was known, all history would be new.
     let is_range = question.known.is_empty() || !known.is_empty();
     is_range.then(|| Question {

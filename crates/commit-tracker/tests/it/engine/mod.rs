@@ -1,6 +1,7 @@
 //! The engine as a whole: Flux's objects in an API server, commits in a Git server, what was counted in the ledger.
 
 mod export;
+mod switched;
 mod world;
 
 use jiff::Timestamp;

@@ -140,8 +140,35 @@ impl World {
 
     /// What the source says that it has.
     pub(crate) async fn publish(&self, name: &str, revision: &str) {
-        let artifact = json!({"revision": revision, "lastUpdateTime": second(Timestamp::now())});
-        self.status("GitRepository", name, json!({ "artifact": artifact })).await;
+        self.publish_artifact("GitRepository", name, revision, json!({})).await;
+    }
+
+    /// A source that is not looked into: what its artifacts say is enough.
+    pub(crate) async fn source(&self, kind: &str, name: &str) {
+        let url = "oci://registry.example.org/apps";
+        self.create(kind, name, json!({"url": url, "interval": "1m"})).await;
+    }
+
+    /// What a source of this kind says that it has, and what its artifact says of itself.
+    pub(crate) async fn publish_artifact(&self, kind: &str, name: &str, revision: &str, metadata: Value) {
+        let at = second(Timestamp::now());
+        let artifact = json!({"revision": revision, "lastUpdateTime": at, "metadata": metadata});
+        self.status(kind, name, json!({ "artifact": artifact })).await;
+    }
+
+    /// What an artifact says that was built from a revision of the Git server.
+    pub(crate) fn built(&self, revision: &str, created: Timestamp) -> Value {
+        json!({
+            "org.opencontainers.image.source": format!("{}/apps.git", self.git.origin()),
+            "org.opencontainers.image.revision": revision,
+            "org.opencontainers.image.created": created.to_string(),
+        })
+    }
+
+    /// Points a Kustomization at another source.
+    pub(crate) async fn switch(&self, name: &str, kind: &str, source: &str) {
+        let source = json!({"kind": kind, "name": source});
+        self.change("Kustomization", name, json!({"spec": {"sourceRef": source}})).await;
     }
 
     /// A Kustomization of a `GitRepository`; answers its UID.
@@ -152,12 +179,22 @@ impl World {
 
     /// The Kustomization says that it applied these revisions, each at a time; the last of them now.
     pub(crate) async fn applied(&self, name: &str, revisions: &[(&str, Timestamp)]) {
-        let (newest, at) = revisions.last().unwrap();
-        let snapshot = |(revision, at): &(&str, Timestamp)| {
+        let revisions: Vec<_> = revisions.iter().map(|(revision, at)| (*revision, None, *at)).collect();
+        self.applied_from(name, &revisions).await;
+    }
+
+    /// The same, each with the revision of its origin.
+    pub(crate) async fn applied_from(&self, name: &str, revisions: &[(&str, Option<&str>, Timestamp)]) {
+        let (newest, origin, at) = revisions.last().unwrap();
+        let snapshot = |(revision, origin, at): &(&str, Option<&str>, Timestamp)| {
+            let mut metadata = json!({ "revision": revision });
+            if let Some(origin) = origin {
+                metadata["originRevision"] = json!(origin);
+            }
             json!({
                 "digest": format!("sha256:{revision}"), "firstReconciled": second(*at), "lastReconciled": second(*at),
                 "lastReconciledDuration": "100ms", "lastReconciledStatus": "ReconciliationSucceeded",
-                "totalReconciliations": 1, "metadata": {"revision": revision},
+                "totalReconciliations": 1, "metadata": metadata,
             })
         };
         let ready = json!({
@@ -167,6 +204,7 @@ impl World {
         let history: Vec<Value> = revisions.iter().rev().take(5).map(snapshot).collect();
         let status = json!({
             "conditions": [ready], "lastAppliedRevision": newest, "lastAttemptedRevision": newest, "history": history,
+            "lastAppliedOriginRevision": origin,
         });
         self.status("Kustomization", name, status).await;
     }
