@@ -91,7 +91,7 @@ pub(crate) fn issue(
     remaining: SignedDuration,
 ) -> Result<(Certificate, KeyPair)> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let mut params = CertificateParams::new(hosts.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    let mut params = CertificateParams::new(hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>())?;
     params.distinguished_name.push(DnType::CommonName, name);
     params.extended_key_usages = vec![purpose];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

@@ -234,20 +234,12 @@ impl Client {
         max: u64,
     ) -> Result<Fetched, OciError> {
         let again = |error: &OciError| error.is_transient().then(|| error.retry_after().unwrap_or_default());
-        let attempt = || self.fetch_once(call, url, accept, max);
+        let attempt = || async {
+            let answer = self.get(call, url, accept).await?;
+            let (host, headers) = (answer.host(), answer.headers().clone());
+            Ok(Fetched { content: answer.body(max).await?, host, headers })
+        };
         self.shared.config.retries.run(&call.deadline, again, attempt).await
-    }
-
-    async fn fetch_once(
-        &self,
-        call: &Call<'_>,
-        url: &Url,
-        accept: Option<&'static str>,
-        max: u64,
-    ) -> Result<Fetched, OciError> {
-        let answer = self.get(call, url, accept).await?;
-        let (host, headers) = (answer.host(), answer.headers().clone());
-        Ok(Fetched { content: answer.body(max).await?, host, headers })
     }
 
     /// Sends one request, and logs in where the registry wants it.

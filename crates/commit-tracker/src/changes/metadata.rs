@@ -89,8 +89,7 @@ pub fn annotated(
     })?;
     // Nothing says what it was built after: only whether the source writes its revisions as the one before did.
     let unrelated = !question.known.is_empty() && !question.known.iter().any(|known| is_alike(known, to));
-    let commit = Commit { id, merged, exported: None, summary: String::new(), author: String::new() };
-    Ok(Changes { commits: vec![commit], unrelated, ..links })
+    Ok(Changes { commits: vec![Commit::new(id, merged)], unrelated, ..links })
 }
 
 /// Whether two revisions can be of one source, by how they are written.

@@ -84,6 +84,13 @@ pub struct Commit {
     pub exported: Option<Timestamp>,
 }
 
+impl Commit {
+    /// One of which no more is known.
+    pub fn new(id: impl Into<String>, merged: Timestamp) -> Self {
+        Self { id: id.into(), merged, summary: String::new(), author: String::new(), exported: None }
+    }
+}
+
 /// The commits that came with a revision, and what else is known of its way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {

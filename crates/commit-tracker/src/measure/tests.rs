@@ -34,13 +34,7 @@ fn source() -> SourceFacts {
 }
 
 fn commit(id: &str, merged: i64) -> Commit {
-    Commit {
-        id: id.to_owned(),
-        merged: at(merged),
-        exported: None,
-        summary: String::new(),
-        author: String::new(),
-    }
+    Commit::new(id, at(merged))
 }
 
 fn changes(commits: &[i64], exported: Option<i64>) -> Changes {

@@ -89,13 +89,7 @@ fn worked() -> Worked {
 }
 
 fn commit(id: &str, merged: &str) -> Commit {
-    Commit {
-        id: id.to_owned(),
-        merged: at(merged),
-        exported: None,
-        summary: String::new(),
-        author: String::new(),
-    }
+    Commit::new(id, at(merged))
 }
 
 fn exported() -> Changes {

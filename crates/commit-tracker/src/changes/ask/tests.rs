@@ -46,13 +46,7 @@ impl FindChanges for Oracle {
         if let Some((problem, retry_after)) = *self.problem.lock().unwrap() {
             return Err(ChangesError { retry_after, ..ChangesError::new(problem, "it did not work") });
         }
-        let commit = Commit {
-            id: question.to.as_str().to_owned(),
-            merged: jiff::Timestamp::UNIX_EPOCH,
-            summary: String::new(),
-            author: String::new(),
-            exported: None,
-        };
+        let commit = Commit::new(question.to.as_str(), jiff::Timestamp::UNIX_EPOCH);
         Ok(Changes { commits: vec![commit], ..Changes::default() })
     }
 }
