@@ -1,5 +1,6 @@
 //! The effective values, and the reference of all keys.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::{
@@ -17,7 +18,8 @@ pub(crate) fn effective(values: &Values) -> String {
             let gap = if out.is_empty() { "" } else { "\n" };
             let _ = writeln!(out, "{gap}[{section}]");
         }
-        let shown = match effective.text.as_str() {
+        let without_user = without_user(&effective.text);
+        let shown = match without_user.as_ref() {
             "" => String::new(),
             _ if key.secret => "[redacted]".to_owned(),
             text if text.contains([';', '#', '\n', '"', '\'', '`']) => format!("\"\"\"{text}\"\"\""),
@@ -27,6 +29,19 @@ pub(crate) fn effective(values: &Values) -> String {
         let _ = writeln!(out, "{assignment:<60} ; {}", effective.origin);
     }
     out
+}
+
+/// An address without the user and password in it: they belong into keys of their own, but are there before anybody says
+/// so. Rather too much is taken away than too little.
+fn without_user(text: &str) -> Cow<'_, str> {
+    let Some((before, after)) = text.rsplit_once('@') else { return text.into() };
+    let (scheme, user) = match before.split_once("://") {
+        Some((scheme, user)) => (format!("{scheme}://"), user),
+        // `user:password@host`, and neither `somebody@example.org` nor `git@example.org:path`.
+        None if before.contains(':') => (String::new(), before),
+        None => return text.into(),
+    };
+    if user.is_empty() { text.into() } else { format!("{scheme}[redacted]@{after}").into() }
 }
 
 /// What comes before the tables of the reference.

@@ -210,6 +210,15 @@ fn secrets_are_shown_nowhere() {
     let settings = load(&ini, &[("GF_PROVISIONING_LOKI_PASSWORD", "hunter2")]);
     assert_eq!(settings.auth().token.expose_secret(), "hunter2");
     assert!(settings.print().contains("token = [redacted]"));
+    for (endpoint, shown) in [
+        ("https://me:hunter2@collector:4317", "https://[redacted]@collector:4317"),
+        ("hunter2:x@collector:4317", "[redacted]@collector:4317"),
+        ("https://hunter2/@collector", "https://[redacted]@collector"),
+        ("https://collector:4317", "https://collector:4317"),
+    ] {
+        let printed = load(&format!("[operator]\ntelemetry_endpoint = {endpoint}\n"), &[]).print();
+        assert!(printed.contains(&format!("telemetry_endpoint = {shown} ")), "{printed}");
+    }
     let shown = format!("{settings:?} {} {:?}", settings.print(), settings.notices());
     assert!(!shown.contains("hunter2"), "{shown}");
     let text = error("[grpc_client_authentication]\ntoken_exchange_url = https://me:hunter2@x/\n", &[]);
