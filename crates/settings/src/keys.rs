@@ -499,7 +499,7 @@ const COMMON: &[Key] = &[
             "telemetry_insecure",
             Kind::Bool,
             "true",
-            "Whether a collector whose address has no scheme is spoken to without TLS. `OTEL_EXPORTER_OTLP_CERTIFICATE` names its authorities, PEM; `OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE` and `_CLIENT_KEY` say who we are.",
+            "Whether a collector whose address has no scheme is spoken to without TLS, unless `OTEL_EXPORTER_OTLP_INSECURE` is `false`. `OTEL_EXPORTER_OTLP_CERTIFICATE` names its authorities, PEM; `OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE` and `_CLIENT_KEY` say who we are.",
         ),
         "TELEMETRY_INSECURE",
     ),

@@ -34,6 +34,7 @@ mod spans;
 mod telemetry;
 mod text;
 mod traced;
+mod variables;
 
 pub use cumulative::{
     Buckets, ClassicHistogram, CumulativePoint, CumulativeSource, CumulativeValue, CumulativeView,

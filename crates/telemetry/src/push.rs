@@ -11,5 +11,6 @@ pub(crate) mod fate;
 pub(crate) mod queue;
 pub(crate) mod settings;
 pub(crate) mod stdout;
+pub(crate) mod unmet;
 mod weight;
 mod wire;

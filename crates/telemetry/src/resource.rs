@@ -4,10 +4,14 @@ use std::path::Path;
 
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::resource::{EnvResourceDetector, ResourceDetector as _};
+use opentelemetry_sdk::resource::TelemetryResourceDetector;
+
+use crate::variables::{self, Variables};
 
 /// The identity of a process: random, or what `OTEL_RESOURCE_ATTRIBUTES` says.
 const INSTANCE: &str = "service.instance.id";
+/// What a process is called.
+const NAME: &str = "service.name";
 
 /// Names that begin like these say which process speaks, and where it runs: another one may speak for the same source
 /// tomorrow.
@@ -35,7 +39,7 @@ impl ProcessResource {
     /// `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` say, which win.
     ///
     /// The command line is left out: it may carry tokens.
-    pub(crate) fn new(service: &str, version: &'static str) -> Self {
+    pub(crate) fn new(service: &str, version: &'static str, variables: Variables<'_>) -> Self {
         let mut attributes = vec![
             KeyValue::new("service.version", version),
             KeyValue::new(INSTANCE, uuid::Uuid::new_v4().to_string()),
@@ -62,13 +66,18 @@ impl ProcessResource {
         add("os.version", released(&release, "VERSION_ID"));
         add("container.id", container(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo")));
 
-        let given = EnvResourceDetector::new().detect();
-        let is_given = |attribute: &KeyValue| given.get(&attribute.key).is_some();
-        attributes.retain(|attribute| !is_given(attribute));
-        let named = std::env::var("OTEL_SERVICE_NAME").is_ok_and(|name| !name.is_empty())
-            || given.get(&"service.name".into()).is_some();
-        let builder = Resource::builder().with_attributes(attributes);
-        Self(if named { builder.build() } else { builder.with_service_name(service.to_owned()).build() })
+        let given = given(variables);
+        let named =
+            given.iter().find(|attribute| attribute.key.as_str() == NAME).map(|name| name.value.clone());
+        let name = variables("OTEL_SERVICE_NAME").map(Into::into).or(named);
+        // What comes later wins.
+        let resource = Resource::builder_empty()
+            .with_detector(Box::new(TelemetryResourceDetector))
+            .with_attributes(attributes)
+            .with_attributes(given)
+            .with_service_name(name.unwrap_or_else(|| service.to_owned().into()))
+            .build();
+        Self(resource)
     }
 
     /// The attributes of a source of this identity: what all processes that speak for it have in common.
@@ -83,6 +92,15 @@ impl ProcessResource {
             .map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
         std::iter::once(KeyValue::new(INSTANCE, identity.to_owned())).chain(common).collect()
     }
+}
+
+/// What `OTEL_RESOURCE_ATTRIBUTES` says: all of it, or nothing where a part cannot be read.
+fn given(variables: Variables<'_>) -> Vec<KeyValue> {
+    let text = variables("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+    let pairs: Option<Vec<_>> = variables::pairs(&text)
+        .map(|pair| pair.map(|(key, value)| KeyValue::new(key.to_owned(), value)))
+        .collect();
+    pairs.unwrap_or_default()
 }
 
 /// The architecture as the semantic conventions call it.
@@ -142,6 +160,7 @@ fn id(part: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::variables::tests::variables;
 
     const ID: &str = "7be92808767a667f35c8505cbf40d14e931ef6db5b0210329cf193b15ba9d605";
 
@@ -176,11 +195,32 @@ mod tests {
 
     #[test]
     fn a_source_has_the_same_attributes_whichever_process_speaks_for_it() {
-        let one = ProcessResource::new("tracker", "1").of_source("ledger");
-        let other = ProcessResource::new("tracker", "2").of_source("ledger");
+        let one = ProcessResource::new("tracker", "1", &variables(&[])).of_source("ledger");
+        let other = ProcessResource::new("tracker", "2", &variables(&[])).of_source("ledger");
         assert_eq!(one, other);
         assert!(one.contains(&KeyValue::new("service.name", "tracker")), "{one:?}");
         assert!(one.contains(&KeyValue::new("service.instance.id", "ledger")), "{one:?}");
         assert_eq!(one.iter().filter(|attribute| attribute.key.as_str() == INSTANCE).count(), 1);
+    }
+
+    #[test]
+    fn variables_say_who_speaks() {
+        let all = ("OTEL_RESOURCE_ATTRIBUTES", "service.name=one,team=sweet%20%26%20sour,host.name=here");
+        let name = ("OTEL_SERVICE_NAME", "two");
+        let broken = ("OTEL_RESOURCE_ATTRIBUTES", "service.name=one,team=%zz");
+        let check = |set: &[(&str, &str)], expected: [Option<&str>; 2]| {
+            let resource = ProcessResource::new("tracker", "1", &variables(set)).0;
+            let value =
+                |key: &'static str| resource.get(&key.into()).map(|value| value.as_str().into_owned());
+            assert_eq!([value(NAME), value("team")].each_ref().map(Option::as_deref), expected, "{set:?}");
+            assert_eq!(value("telemetry.sdk.language").as_deref(), Some("rust"));
+            assert_eq!(value("service.version").as_deref(), Some("1"));
+            value("host.name")
+        };
+        check(&[], [Some("tracker"), None]);
+        assert_eq!(check(&[all], [Some("one"), Some("sweet & sour")]).as_deref(), Some("here"));
+        check(&[all, name], [Some("two"), Some("sweet & sour")]);
+        check(&[name], [Some("two"), None]);
+        check(&[broken], [Some("tracker"), None]);
     }
 }

@@ -26,20 +26,19 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::{Layer, Registry};
 
 use crate::log::{self, Ids, InitLogsError, Output};
-use crate::push::client::Client;
+use crate::push::client::{Client, Service};
 use crate::push::cumulative::{Otlp, Pusher};
 use crate::push::error::CollectorError;
 use crate::push::exporters::Exporter;
 use crate::push::fate::{Outcomes, TARGET};
 use crate::push::queue::{QueuedLogs, QueuedSpans};
-use crate::push::settings::{self, Collector, Signal, environment};
+use crate::push::settings::{self, Collector, Signal};
 use crate::push::stdout::Lines;
+use crate::push::unmet::unmet;
 use crate::resource::ProcessResource;
 use crate::spans::Shared;
+use crate::variables::environment;
 use crate::{ErrorChain, LogFormat, LogOutput, Metrics, MetricsError, Spans, TelemetryMode};
-
-/// How often metrics are pushed; `OTEL_METRIC_EXPORT_INTERVAL` (milliseconds) wins.
-const METRIC_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Crates whose own events and spans come from exporting: exported, they would breed.
 const EXPORTERS: [&str; 7] = ["h2", "hyper", "hyper_util", "opentelemetry", "reqwest", "tonic", "tower"];
@@ -98,12 +97,12 @@ pub struct Telemetry {
     pushing: Option<AbortHandle>,
 }
 
-/// What goes to a collector.
+/// What goes to a collector, where it is wanted.
 struct ToCollector {
-    spans: Exporter<TraceServiceClient<Channel>>,
-    logs: Exporter<LogsServiceClient<Channel>>,
-    metrics: Exporter<MetricsServiceClient<Channel>>,
-    sources: Otlp,
+    spans: Option<Exporter<TraceServiceClient<Channel>>>,
+    logs: Option<Exporter<LogsServiceClient<Channel>>>,
+    metrics: Option<Exporter<MetricsServiceClient<Channel>>>,
+    sources: Option<Otlp>,
 }
 
 impl ToCollector {
@@ -113,15 +112,25 @@ impl ToCollector {
         runtime: &Handle,
     ) -> Result<Self, CollectorError> {
         let temporality = settings::temporality(&environment);
-        let of_process = Client::new(collector, &environment, outcomes, runtime)?;
-        let of_sources = Client::new(collector, &environment, outcomes, runtime)?;
         Ok(Self {
-            spans: Exporter::new(Client::new(collector, &environment, outcomes, runtime)?),
-            logs: Exporter::new(Client::new(collector, &environment, outcomes, runtime)?),
-            metrics: Exporter::new(of_process).with_temporality(temporality),
-            sources: Otlp::new(of_sources, temporality),
+            spans: client(collector, outcomes, runtime)?.map(Exporter::new),
+            logs: client(collector, outcomes, runtime)?.map(Exporter::new),
+            metrics: client(collector, outcomes, runtime)?
+                .map(|client| Exporter::new(client).with_temporality(temporality)),
+            sources: client(collector, outcomes, runtime)?.map(|client| Otlp::new(client, temporality)),
         })
     }
+}
+
+fn client<S: Service>(
+    collector: &Collector,
+    outcomes: &Arc<Outcomes>,
+    runtime: &Handle,
+) -> Result<Option<Client<S>>, CollectorError> {
+    if !S::SIGNAL.is_wanted(&environment) {
+        return Ok(None);
+    }
+    Client::new(collector, &environment, outcomes, runtime).map(Some)
 }
 
 impl Telemetry {
@@ -132,7 +141,7 @@ impl Telemetry {
         let (telemetry, layers) = Self::build(options, &Output::from(options.output))?;
         log::install(Registry::default().with(layers))?;
         if options.mode.otlp() {
-            for line in settings::unmet(&environment) {
+            for line in unmet(&options.collector, &environment) {
                 tracing::warn!(target: TARGET, "{line}");
             }
         }
@@ -151,7 +160,7 @@ impl Telemetry {
             let ids = if mode.otlp() { Ids::Shown } else { Ids::Left };
             layers.push(log::layer(options.format, ids, output.clone()).with_filter(filter).boxed());
         }
-        let of_process = ProcessResource::new(&options.service, options.version);
+        let of_process = ProcessResource::new(&options.service, options.version, &environment);
         let resource = of_process.0.clone();
         let outcomes = Arc::new(Outcomes::default());
         let runtime = Handle::try_current().map_err(|_none| TelemetryError::NoRuntime);
@@ -162,9 +171,7 @@ impl Telemetry {
             None
         };
         let (span_exporter, log_exporter, metric_exporter, otlp) = match to_collector {
-            Some(ToCollector { spans, logs, metrics, sources }) => {
-                (Some(spans), Some(logs), Some(metrics), Some(sources))
-            }
+            Some(ToCollector { spans, logs, metrics, sources }) => (spans, logs, metrics, sources),
             None => (None, None, None, None),
         };
         let lines = mode.stdout_signals().then(|| Lines::new(output.clone()));
@@ -206,19 +213,25 @@ impl Telemetry {
                 builder = builder.with_view(move |instrument: &Instrument| buckets(instrument, exponential));
             }
             if let Some(lines) = lines.clone() {
-                builder =
-                    builder.with_reader(PeriodicReader::builder(lines).with_interval(interval()).build());
+                builder = builder.with_reader(
+                    PeriodicReader::builder(lines).with_interval(settings::interval(&environment)).build(),
+                );
             }
             if let Some(exporter) = metric_exporter {
-                builder =
-                    builder.with_reader(PeriodicReader::builder(exporter).with_interval(interval()).build());
+                builder = builder.with_reader(
+                    PeriodicReader::builder(exporter).with_interval(settings::interval(&environment)).build(),
+                );
             }
             builder
         })?;
         let pushing = if mode.otlp() || mode.stdout_signals() {
             let pusher = Arc::new(Pusher::new(Arc::clone(metrics.sources()), of_process, lines, otlp));
             metrics.push_with(Arc::clone(&pusher));
-            Some(runtime?.spawn(async move { pusher.run(interval()).await }).abort_handle())
+            Some(
+                runtime?
+                    .spawn(async move { pusher.run(settings::interval(&environment)).await })
+                    .abort_handle(),
+            )
         } else {
             None
         };
@@ -315,12 +328,4 @@ fn buckets(instrument: &Instrument, scopes: &[&str]) -> Option<Stream> {
                 .ok()
         })
         .flatten()
-}
-
-fn interval() -> Duration {
-    std::env::var("OTEL_METRIC_EXPORT_INTERVAL")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .filter(|millis| *millis > 0)
-        .map_or(METRIC_INTERVAL, Duration::from_millis)
 }

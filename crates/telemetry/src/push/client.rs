@@ -20,7 +20,8 @@ use tonic_types::StatusExt as _;
 
 use super::error::CollectorError;
 use super::fate::{Fate, Outcomes};
-use super::settings::{Collector, Signal, Variables};
+use super::settings::{Collector, Signal};
+use crate::variables::Variables;
 
 /// How long is waited before a collector that does not answer is asked again; doubled each time.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -147,7 +148,10 @@ impl<S: Service> Client<S> {
         let endpoint = Endpoint::from_shared(url)
             .map_err(|_quoting| CollectorError::Address { endpoint: shown.clone() })?
             .timeout(limit);
-        let endpoint = match endpoint.uri().scheme_str() {
+        let uri = endpoint.uri();
+        // A collector that asks for credentials is sent headers.
+        let user = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        let endpoint = match uri.scheme_str().filter(|_| !user) {
             Some("http") => endpoint,
             Some("https") => {
                 let tls = collector.tls(S::SIGNAL, variables)?;
@@ -253,5 +257,29 @@ fn said(status: &Status) -> String {
     match std::error::Error::source(status) {
         Some(source) => format!("{:?}: {}", status.code(), crate::ErrorChain(source)),
         None => format!("{:?}", status.code()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_is_none_is_refused_without_what_is_in_it() {
+        for endpoint in
+            ["https://u:hunter2@bad host", "http://u:hunter2@host:4317", "u:hunter2@host", "ftp://x"]
+        {
+            let collector = Collector { endpoint: endpoint.to_owned(), insecure: true };
+            let (outcomes, runtime) = (Arc::default(), Handle::current());
+            let made =
+                Client::<TraceServiceClient<Channel>>::new(&collector, &|_: &str| None, &outcomes, &runtime);
+            let error = made.err().expect(endpoint);
+            let text = format!("{} {error:?}", crate::ErrorChain(&error));
+            assert!(text.contains("failed to read the address of the collector"), "{text}");
+            assert!(!text.contains("u:hunter2"), "{text}");
+        }
+        let fine = Collector { endpoint: "HTTP://Collector:4317".to_owned(), insecure: false };
+        let (outcomes, runtime) = (Arc::default(), Handle::current());
+        Client::<TraceServiceClient<Channel>>::new(&fine, &|_: &str| None, &outcomes, &runtime).unwrap();
     }
 }

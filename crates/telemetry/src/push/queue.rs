@@ -17,8 +17,9 @@ use opentelemetry_sdk::trace::{
 };
 
 use super::fate::{Loss, Outcomes, TARGET};
-use super::settings::{Signal, Variables};
+use super::settings::Signal;
 use super::weight;
+use crate::variables::Variables;
 
 /// So many spans or log records wait at most, unless a variable says otherwise.
 pub(crate) const ITEMS: usize = 2048;

@@ -9,11 +9,14 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use super::error::CollectorError;
+use crate::variables::{self, Variables};
 
 /// Where a collector listens when nothing says so.
 const DEFAULT: &str = "http://localhost:4317";
 /// How long a collector may take to answer when nothing says so.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How often metrics are told when nothing says so.
+const METRIC_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Where a collector listens.
 #[derive(Clone, Debug)]
@@ -21,7 +24,8 @@ pub struct Collector {
     /// `host:port`, or a URL. Empty: `OTEL_EXPORTER_OTLP_ENDPOINT` and the variables for one signal, or else
     /// `http://localhost:4317`.
     pub endpoint: String,
-    /// Plain gRPC, where neither the endpoint says `http` or `https` itself nor `OTEL_EXPORTER_OTLP_INSECURE` is set.
+    /// Plain gRPC, where neither the endpoint says `http` or `https` itself nor `OTEL_EXPORTER_OTLP_INSECURE` says
+    /// otherwise.
     pub insecure: bool,
 }
 
@@ -31,14 +35,6 @@ pub(crate) enum Signal {
     Traces,
     Logs,
     Metrics,
-}
-
-/// The variables of a process.
-pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-/// The variables of this process; an empty one is none.
-pub(crate) fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl Signal {
@@ -53,8 +49,21 @@ impl Signal {
         }
     }
 
+    /// Whether it goes to a collector, where the mode has one.
+    pub(crate) fn is_wanted(self, variables: Variables<'_>) -> bool {
+        if variables("OTEL_SDK_DISABLED").is_some_and(|value| variables::is_true(&value)) {
+            return false;
+        }
+        variables(&self.exporter_variable()).is_none_or(|value| !value.trim().eq_ignore_ascii_case("none"))
+    }
+
+    /// The variable that says where it goes.
+    pub(crate) fn exporter_variable(self) -> String {
+        format!("OTEL_{}_EXPORTER", self.name().to_ascii_uppercase())
+    }
+
     /// The variable `OTEL_EXPORTER_OTLP_…` for this signal, or else for all; with the name of the one that is set.
-    fn variable(self, what: &str, variables: Variables<'_>) -> Option<(String, String)> {
+    pub(crate) fn variable(self, what: &str, variables: Variables<'_>) -> Option<(String, String)> {
         let signal = self.name().to_ascii_uppercase();
         [format!("OTEL_EXPORTER_OTLP_{signal}_{what}"), format!("OTEL_EXPORTER_OTLP_{what}")]
             .into_iter()
@@ -71,11 +80,8 @@ impl Signal {
     pub(crate) fn headers(self, variables: Variables<'_>) -> MetadataMap {
         let text = self.variable("HEADERS", variables).map_or(String::new(), |(_, text)| text);
         let mut headers = MetadataMap::new();
-        for (key, value) in text.split(',').filter_map(|pair| pair.split_once('=')) {
-            let key = key.trim().to_ascii_lowercase();
-            if let (Ok(key), Some(Ok(value))) =
-                (opentelemetry_key(&key), percent_decoded(value.trim()).map(|value| value.parse()))
-            {
+        for (key, value) in variables::pairs(&text).flatten() {
+            if let (Ok(key), Ok(value)) = (header_name(key), value.parse()) {
                 headers.append(key, value);
             }
         }
@@ -90,38 +96,26 @@ impl Signal {
 
 type Key = tonic::metadata::MetadataKey<tonic::metadata::Ascii>;
 
-fn opentelemetry_key(text: &str) -> Result<Key, tonic::metadata::errors::InvalidMetadataKey> {
-    Key::from_bytes(text.as_bytes())
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = after.get(..2)?;
-        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        bytes.push(digit(digits[0])? * 16 + digit(digits[1])?);
-        rest = &after[2..];
-    }
-    String::from_utf8(bytes).ok()
+fn header_name(text: &str) -> Result<Key, tonic::metadata::errors::InvalidMetadataKey> {
+    Key::from_bytes(text.to_ascii_lowercase().as_bytes())
 }
 
 impl Collector {
     /// The endpoint of a signal, with its scheme.
     pub(crate) fn url(&self, signal: Signal, variables: Variables<'_>) -> String {
+        // Who wants TLS gets it: credentials may go with what is sent.
+        let insecure = || {
+            let said = signal.variable("INSECURE", variables);
+            self.insecure && said.is_none_or(|(_, value)| variables::is_true(&value))
+        };
         let set = self.endpoint.trim();
         if !set.is_empty() {
-            return with_scheme(set, self.insecure);
+            return with_scheme(set, insecure);
         }
-        let Some((_, endpoint)) = signal.variable("ENDPOINT", variables) else { return DEFAULT.to_owned() };
-        let insecure = signal.variable("INSECURE", variables);
-        let insecure = insecure.map_or(self.insecure, |(_, value)| value.eq_ignore_ascii_case("true"));
-        with_scheme(endpoint.trim(), insecure)
+        match signal.variable("ENDPOINT", variables) {
+            Some((_, endpoint)) => with_scheme(endpoint.trim(), insecure),
+            None => DEFAULT.to_owned(),
+        }
     }
 
     /// How the collector's certificate is verified, and who we are to it.
@@ -150,33 +144,17 @@ impl Collector {
     }
 }
 
-fn with_scheme(endpoint: &str, insecure: bool) -> String {
+fn with_scheme(endpoint: &str, insecure: impl FnOnce() -> bool) -> String {
     if endpoint.contains("://") {
         return endpoint.to_owned();
     }
-    format!("{}://{endpoint}", if insecure { "http" } else { "https" })
+    format!("{}://{endpoint}", if insecure() { "http" } else { "https" })
 }
 
-/// What variables ask for and this program does not do, one line each.
-pub(crate) fn unmet(variables: Variables<'_>) -> Vec<String> {
-    let mut lines = Vec::new();
-    for signal in Signal::ALL {
-        if let Some((name, value)) = signal.variable("PROTOCOL", variables)
-            && value != "grpc"
-        {
-            lines.push(format!("{name}={value} is not spoken here: telemetry goes over gRPC"));
-        }
-        if let Some((name, value)) = signal.variable("COMPRESSION", variables)
-            && !["gzip", "none"].contains(&value.to_ascii_lowercase().as_str())
-        {
-            lines.push(format!(
-                "{name}={value} is not known here: telemetry is not compressed; gzip is known"
-            ));
-        }
-    }
-    lines.sort_unstable();
-    lines.dedup();
-    lines
+/// How often metrics are told.
+pub(crate) fn interval(variables: Variables<'_>) -> Duration {
+    let millis = variables("OTEL_METRIC_EXPORT_INTERVAL").and_then(|text| text.trim().parse().ok());
+    millis.filter(|millis| *millis > 0).map_or(METRIC_INTERVAL, Duration::from_millis)
 }
 
 /// What the process's own metrics are told as: sums since the start, or since the telling before.
@@ -192,13 +170,10 @@ pub(crate) fn temporality(variables: Variables<'_>) -> Temporality {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::variables::tests::variables;
 
     fn url(endpoint: &str, insecure: bool, set: &[(&str, &str)]) -> String {
         Collector { endpoint: endpoint.to_owned(), insecure }.url(Signal::Metrics, &variables(set))
-    }
-
-    fn variables<'a>(set: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
-        move |name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
     }
 
     #[test]
@@ -230,18 +205,35 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_and_not_done_is_said() {
-        assert_eq!(unmet(&variables(&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")])), [""; 0]);
-        let set = [
-            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
-            ("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "zstd"),
-        ];
-        let lines = unmet(&variables(&set));
-        assert!(
-            lines.iter().any(|line| line.contains("OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf")),
-            "{lines:?}"
+    fn whoever_wants_tls_gets_it_wherever_the_endpoint_is_from() {
+        let all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317");
+        let secure = ("OTEL_EXPORTER_OTLP_INSECURE", "false");
+        let plain = ("OTEL_EXPORTER_OTLP_INSECURE", "True");
+        let of_signal = ("OTEL_EXPORTER_OTLP_METRICS_INSECURE", "false");
+        for (endpoint, from) in [("collector:4317", None), ("", Some(all))] {
+            let check = |insecure, variable, scheme| {
+                let set: Vec<_> = from.into_iter().chain(variable).collect();
+                assert_eq!(url(endpoint, insecure, &set), format!("{scheme}://collector:4317"), "{set:?}");
+            };
+            check(true, None, "http");
+            check(true, Some(plain), "http");
+            check(true, Some(secure), "https");
+            check(true, Some(of_signal), "https");
+            check(false, None, "https");
+            check(false, Some(plain), "https");
+        }
+        assert_eq!(url("http://collector:4317", true, &[secure]), "http://collector:4317");
+    }
+
+    #[test]
+    fn variables_say_which_signals_are_wanted() {
+        let wanted = |set: &[(&str, &str)]| Signal::ALL.map(|signal| signal.is_wanted(&variables(set)));
+        assert_eq!(wanted(&[("OTEL_SDK_DISABLED", "false"), ("OTEL_LOGS_EXPORTER", "otlp")]), [true; 3]);
+        assert_eq!(wanted(&[("OTEL_SDK_DISABLED", "TRUE")]), [false; 3]);
+        assert_eq!(wanted(&[("OTEL_LOGS_EXPORTER", "none")]), [true, false, true]);
+        assert_eq!(
+            wanted(&[("OTEL_TRACES_EXPORTER", "none"), ("OTEL_METRICS_EXPORTER", "none")]),
+            [false, true, false]
         );
-        assert!(lines.iter().any(|line| line.contains("METRICS_COMPRESSION=zstd")), "{lines:?}");
-        assert_eq!(lines.len(), 2, "each once: {lines:?}");
     }
 }

@@ -30,7 +30,7 @@ fn pusher(
     let otlp = Otlp::new(client, settings::temporality(&variables));
     let sources = Arc::new(Sources::default());
     sources.add(Arc::clone(ledger) as _);
-    (Pusher::new(sources, ProcessResource::new("test", "1"), None, Some(otlp)), outcomes)
+    (Pusher::new(sources, ProcessResource::new("test", "1", &variables), None, Some(otlp)), outcomes)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,7 +21,8 @@ use crate::push::client::Client;
 use crate::push::exporters::Exporter;
 use crate::push::fate::{Outcomes, TARGET};
 use crate::push::queue::ITEMS;
-use crate::push::settings::{Collector, Variables, environment};
+use crate::push::settings::Collector;
+use crate::variables::{Variables, environment};
 use crate::{FinishedSpan, LogFormat, TelemetryMode, traced};
 
 #[tokio::test(flavor = "multi_thread")]
