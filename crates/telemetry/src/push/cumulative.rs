@@ -13,7 +13,7 @@ use opentelemetry::KeyValue;
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_sdk::error::OTelSdkError;
 use opentelemetry_sdk::metrics::Temporality;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::{MissedTickBehavior, sleep, timeout};
 use tonic::transport::Channel;
 
@@ -52,6 +52,8 @@ pub(crate) struct Pusher {
     otlp: Option<Otlp>,
     /// Held by the one export that is under way.
     under_way: Mutex<()>,
+    /// Told when a flush begins.
+    flushed: Notify,
 }
 
 /// One telling of everything: how it goes.
@@ -83,7 +85,7 @@ impl Pusher {
         lines: Option<Lines>,
         otlp: Option<Otlp>,
     ) -> Self {
-        Self { sources, resource, lines, otlp, under_way: Mutex::default() }
+        Self { sources, resource, lines, otlp, under_way: Mutex::default(), flushed: Notify::new() }
     }
 
     /// Exports at every interval, for as long as it is let.
@@ -94,13 +96,18 @@ impl Pusher {
         ticks.tick().await;
         loop {
             ticks.tick().await;
-            // What failed was noted, and is told again next time.
-            let _ = self.export(self.lines.as_ref()).await;
+            tokio::select! {
+                // What failed was noted, and is told again next time.
+                _ = self.export(self.lines.as_ref()) => {}
+                // What is flushed is newer, and a slow collector may take minutes for all of this.
+                () = self.flushed.notified() => {}
+            }
         }
     }
 
     /// Exports now, and again while the collector is away, for at most `deadline`.
     pub(crate) async fn flush(&self, deadline: Duration) -> Result<(), FlushError> {
+        self.flushed.notify_waiters();
         let mut last = None;
         let flushed = async {
             let mut pause = FIRST_PAUSE;

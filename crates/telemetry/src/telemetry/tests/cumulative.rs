@@ -200,6 +200,35 @@ async fn a_flush_waits_for_a_collector_that_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_flush_does_not_wait_for_what_a_slow_collector_was_told_before() {
+    let collector = Receiver::start().unwrap();
+    collector.behave(Behaviour::Hang);
+    let ledger = Ledger::of(2);
+    let (pusher, outcomes) = pusher(&ledger, &collector.url(), &[]);
+    let pusher = Arc::new(pusher);
+    let running = tokio::spawn({
+        let pusher = Arc::clone(&pusher);
+        async move { pusher.run(Duration::from_millis(1)).await }
+    });
+    let told = async |times: usize| {
+        let copied = async {
+            while ledger.copied() < 8 * times {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, copied).await.unwrap();
+    };
+    told(1).await;
+    let flushed = tokio::spawn(async move { pusher.flush(DEADLINE).await });
+    told(2).await;
+    assert_eq!(outcomes.failures(), 0, "the first telling did not come to its end");
+    running.abort();
+    collector.behave(Behaviour::Answer);
+    flushed.await.unwrap().unwrap();
+    assert_eq!(collector.look(|received| received.series.len()), 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_flush_gives_up_when_the_collector_does_not_want_it() {
     let collector = Receiver::start().unwrap();
     collector.behave(Behaviour::Refuse(Code::Unauthenticated));
