@@ -15,6 +15,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use windlass_runtime::BackoffPolicy;
 
 use self::memory::{Key, Memory, Slot};
@@ -90,15 +91,18 @@ impl Ask {
 
     /// The answer to a question.
     ///
+    /// `told` is when the asker was told of a failure last, if something has changed since that may mend it: such a failure
+    /// is no answer any more, and whoever asks first about the change asks for all.
+    ///
     /// # Errors
     /// It failed, or failed not long ago.
-    pub async fn ask(&self, question: &Question) -> Result<Arc<Changes>, NoAnswer> {
+    pub async fn ask(&self, question: &Question, told: Option<Instant>) -> Result<Arc<Changes>, NoAnswer> {
         let key = Arc::new(Key::of(question));
         let flight = {
             let mut memory = self.lock();
             match memory.slot(&key) {
                 Some(Slot::Known(changes)) => return Ok(Arc::clone(changes)),
-                Some(Slot::Failed(failed)) if !failed.left().is_zero() => {
+                Some(Slot::Failed(failed)) if failed.holds(told) => {
                     let (error, again) = (Arc::clone(&failed.error), failed.left());
                     return Err(NoAnswer { error, again, is_new: false });
                 }

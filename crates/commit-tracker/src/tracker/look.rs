@@ -203,8 +203,11 @@ impl Work {
                 self.unapplied.set(&standing.uid, coming, oldest);
                 Ok(())
             }
-            // It is said when the revision is applied.
-            Err(no) if no.error.problem.is_permanent() => Ok(()),
+            // It is said when the revision is applied, and asked again if something has changed by then.
+            Err(no) if no.error.problem.is_permanent() => {
+                self.stuck.tried(view, coming);
+                Ok(())
+            }
             Err(no) => {
                 complain(view, coming, &no);
                 Err(Unfinished::After(no.again))
@@ -247,7 +250,7 @@ impl Work {
             metadata,
             seen: source.seen(to),
         };
-        self.tracker.ask.ask(&question).await
+        self.tracker.ask.ask(&question, self.stuck.tried_at(&view.standing.uid, to)).await
     }
 
     /// Takes revisions that were there before the tracker for accounted, all in one write.

@@ -27,7 +27,9 @@ struct Tried {
     source: Option<Version>,
     /// The newest revision that was applied: with another one, those before get one more chance.
     newest: Option<Revision>,
-    revisions: Vec<Revision>,
+    revisions: Vec<(Revision, Instant)>,
+    /// Those that did not work when something of this was another.
+    before: Vec<(Revision, Instant)>,
 }
 
 impl Stucks {
@@ -46,17 +48,27 @@ impl Stucks {
         let mut all = self.lock();
         let tried = all.entry(view.standing.uid.as_str().into()).or_insert_with(|| Tried::of(view));
         if !tried.is_of(view) {
-            *tried = Tried::of(view);
+            let before = tried.all().cloned().collect();
+            *tried = Tried { before, ..Tried::of(view) };
         }
         // What a Kustomization does not remember any more is not asked about again.
-        tried.revisions.retain(|known| view.standing.steps.iter().any(|step| step.revision == *known));
-        tried.revisions.push(revision.clone());
+        let remembers = |known: &Revision| view.standing.steps.iter().any(|step| step.revision == *known);
+        tried.revisions.retain(|(known, _)| remembers(known));
+        tried.before.retain(|(known, _)| remembers(known) && known != revision);
+        tried.revisions.push((revision.clone(), Instant::now()));
+    }
+
+    /// When a revision was tried in vain last, whatever has changed since.
+    pub(super) fn tried_at(&self, uid: &str, revision: &Revision) -> Option<Instant> {
+        let all = self.lock();
+        let times = all.get(uid)?.all().filter(|(known, _)| known == revision).map(|(_, at)| *at);
+        times.max()
     }
 
     pub(super) fn was_tried(&self, view: &View, revision: &Revision) -> bool {
         let all = self.lock();
         let tried = all.get(view.standing.uid.as_str()).filter(|tried| tried.is_of(view));
-        tried.is_some_and(|tried| tried.revisions.contains(revision))
+        tried.is_some_and(|tried| tried.revisions.iter().any(|(known, _)| known == revision))
     }
 
     pub(super) fn forget(&self, uid: &str) {
@@ -76,7 +88,12 @@ impl Tried {
             source: view.source_version.clone(),
             newest: view.standing.applied.clone(),
             revisions: Vec::new(),
+            before: Vec::new(),
         }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &(Revision, Instant)> {
+        self.revisions.iter().chain(&self.before)
     }
 
     fn is_of(&self, view: &View) -> bool {

@@ -73,11 +73,19 @@ pub(super) enum Slot {
 /// A question that failed.
 pub(super) struct Failed {
     pub(super) error: Arc<ChangesError>,
+    at: Instant,
     again: Instant,
     backoff: Backoff,
 }
 
 impl Failed {
+    /// Whether it is an answer still to somebody who was `told` of a failure before something changed. A server that is to
+    /// be left alone for a while is left alone whatever changed.
+    pub(super) fn holds(&self, told: Option<Instant>) -> bool {
+        let is_outdated = self.error.problem.is_permanent() && told.is_some_and(|told| self.at <= told);
+        !is_outdated && !self.left().is_zero()
+    }
+
     /// How long it is not asked again.
     pub(super) fn left(&self) -> Duration {
         self.again.saturating_duration_since(Instant::now())
@@ -162,7 +170,7 @@ impl Memory {
                 };
                 let now = Instant::now();
                 let again = now.checked_add(delay).unwrap_or(now);
-                let failed = Box::new(Failed { error: Arc::clone(error), again, backoff });
+                let failed = Box::new(Failed { error: Arc::clone(error), at: now, again, backoff });
                 self.slots.insert(Arc::clone(key), Slot::Failed(failed));
                 self.failed.push_back(Arc::clone(key));
                 if self.failed.len() > FAILED

@@ -72,13 +72,13 @@ async fn the_same_question_is_asked_once_however_many_want_to_know() {
     let ask = ask(&oracle);
     let many = (0..100).map(|index| {
         let (ask, question) = (ask.clone(), question(&format!("source-{}", index % 3), &["a"], "b"));
-        async move { ask.ask(&question).await.unwrap().commits.len() }
+        async move { ask.ask(&question, None).await.unwrap().commits.len() }
     });
     let many = tokio::spawn(futures::future::join_all(many));
     tokio::task::yield_now().await;
     oracle.gate.add_permits(1);
     assert_eq!(many.await.unwrap(), [1; 100]);
-    ask.ask(&question("later", &["a"], "b")).await.unwrap();
+    ask.ask(&question("later", &["a"], "b"), None).await.unwrap();
     assert_eq!(oracle.asked(), 1);
 }
 
@@ -88,9 +88,9 @@ async fn questions_about_one_revision_go_one_after_the_other_and_others_side_by_
     let ask = ask(&oracle);
     let run = |questions: Vec<Question>| {
         let ask = ask.clone();
-        tokio::spawn(
-            async move { futures::future::join_all(questions.iter().map(|q| ask.ask(q))).await.len() },
-        )
+        tokio::spawn(async move {
+            futures::future::join_all(questions.iter().map(|q| ask.ask(q, None))).await.len()
+        })
     };
     let one = run(vec![question("s", &["a"], "z"), question("s", &["b"], "z"), question("s", &["c"], "z")]);
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -111,18 +111,52 @@ async fn what_fails_is_asked_again_after_its_back_off_and_not_before() {
     let ask = ask(&oracle);
     let question = question("s", &["a"], "b");
     oracle.fails(Some((Problem::Unavailable, None)));
-    let first = ask.ask(&question).await.unwrap_err();
+    let first = ask.ask(&question, None).await.unwrap_err();
     assert!(first.is_new && first.again <= Duration::from_secs(1), "{first:?}");
-    let second = ask.ask(&question).await.unwrap_err();
+    let second = ask.ask(&question, None).await.unwrap_err();
     assert!(!second.is_new, "{second:?}");
     assert_eq!(oracle.asked(), 1);
     tokio::time::sleep(second.again).await;
-    let third = ask.ask(&question).await.unwrap_err();
+    let third = ask.ask(&question, None).await.unwrap_err();
     assert!(!third.is_new && third.again > Duration::from_secs(1), "{third:?}");
     oracle.fails(None);
     tokio::time::sleep(third.again).await;
-    ask.ask(&question).await.unwrap();
+    ask.ask(&question, None).await.unwrap();
     assert_eq!(oracle.asked(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_for_good_is_asked_again_once_by_those_who_know_of_a_change() {
+    let oracle = Oracle::new(100);
+    let ask = ask(&oracle);
+    let question = question("s", &["a"], "b");
+    oracle.fails(Some((Problem::NotFound, None)));
+    let mut told = Vec::new();
+    for _ in 0..10 {
+        ask.ask(&question, None).await.unwrap_err();
+        told.push(Instant::now());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(oracle.asked(), 1);
+    for told in &told {
+        ask.ask(&question, Some(*told)).await.unwrap_err();
+    }
+    assert_eq!(oracle.asked(), 2, "the first who knew of the change asked for all");
+    oracle.fails(None);
+    ask.ask(&question, Some(Instant::now())).await.unwrap();
+    assert_eq!(oracle.asked(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_does_not_hurry_a_server_that_is_to_be_left_alone() {
+    let oracle = Oracle::new(100);
+    let ask = ask(&oracle);
+    let question = question("s", &["a"], "b");
+    oracle.fails(Some((Problem::RateLimited, Some(Duration::from_mins(2)))));
+    ask.ask(&question, None).await.unwrap_err();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    ask.ask(&question, Some(Instant::now())).await.unwrap_err();
+    assert_eq!(oracle.asked(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +164,7 @@ async fn a_server_that_says_when_to_come_back_is_believed() {
     let oracle = Oracle::new(100);
     let ask = ask(&oracle);
     oracle.fails(Some((Problem::RateLimited, Some(Duration::from_mins(20)))));
-    let failed = ask.ask(&question("s", &["a"], "b")).await.unwrap_err();
+    let failed = ask.ask(&question("s", &["a"], "b"), None).await.unwrap_err();
     assert_eq!(failed.again, Duration::from_mins(20));
 }
 
@@ -139,10 +173,10 @@ async fn a_question_whose_asker_went_away_is_answered_to_the_next() {
     let oracle = Oracle::new(0);
     let ask = ask(&oracle);
     let question = question("s", &["a"], "b");
-    let gone = tokio::time::timeout(Duration::from_secs(1), ask.ask(&question)).await;
+    let gone = tokio::time::timeout(Duration::from_secs(1), ask.ask(&question, None)).await;
     assert!(gone.is_err());
     oracle.gate.add_permits(1);
-    ask.ask(&question).await.unwrap();
+    ask.ask(&question, None).await.unwrap();
     assert_eq!(oracle.asked(), 1);
 }
 
@@ -151,8 +185,11 @@ async fn an_asker_that_went_away_holds_up_nobody() {
     let oracle = Oracle::new(0);
     let ask = ask(&oracle);
     let gone = question("s", &["a"], "z");
-    assert!(tokio::time::timeout(Duration::from_secs(1), ask.ask(&gone)).await.is_err());
+    assert!(tokio::time::timeout(Duration::from_secs(1), ask.ask(&gone, None)).await.is_err());
     oracle.gate.add_permits(2);
     let other = question("s", &["b"], "z");
-    tokio::time::timeout(Duration::from_secs(1), ask.ask(&other)).await.expect("its lane is free").unwrap();
+    tokio::time::timeout(Duration::from_secs(1), ask.ask(&other, None))
+        .await
+        .expect("its lane is free")
+        .unwrap();
 }
