@@ -198,8 +198,9 @@ impl Work {
         match self.find(view, source_key, accounted, coming, None).await {
             Ok(changes) => {
                 let since = floor(plan.since, entry.as_deref(), &changes).unwrap_or(Timestamp::MIN);
+                let now = self.tracker.clock.now();
                 let merged = changes.commits.iter().map(|commit| commit.merged);
-                let oldest = merged.filter(|merged| *merged >= since && self.is_a_date(*merged)).min();
+                let oldest = merged.filter(|merged| *merged >= since && is_a_date(*merged, now)).min();
                 self.unapplied.set(&standing.uid, coming, oldest);
                 Ok(())
             }
@@ -213,11 +214,6 @@ impl Work {
                 Err(Unfinished::After(no.again))
             }
         }
-    }
-
-    /// Whether a commit's date can be one.
-    fn is_a_date(&self, merged: Timestamp) -> bool {
-        merged >= FIRST_COMMIT && merged <= self.tracker.clock.now() + AHEAD
     }
 
     /// Which commits a revision brought over those that are accounted for.
@@ -377,6 +373,12 @@ fn still_stuck(entry: Option<&Entry>, due: &[&Step]) -> Vec<Stuck> {
     known.iter().filter(|stuck| due.iter().any(|step| step.revision == stuck.revision)).cloned().collect()
 }
 
+/// Whether a commit's date can be one at this time, which may be as far away as a status says.
+fn is_a_date(merged: Timestamp, now: Timestamp) -> bool {
+    let ahead = now.saturating_add(AHEAD).unwrap_or(Timestamp::MAX);
+    (FIRST_COMMIT..=ahead).contains(&merged)
+}
+
 /// A record that says nothing yet.
 fn nothing(view: &View, source: &SourceKey) -> Record {
     let Standing { key, uid, .. } = &view.standing;
@@ -419,11 +421,7 @@ fn counted(
         Outcome::Empty
     };
     let applied = measured.ready.unwrap_or(step.ready);
-    let dated = measured
-        .commits
-        .iter()
-        .rev()
-        .find(|commit| commit.commit.merged >= FIRST_COMMIT && commit.commit.merged <= applied + AHEAD);
+    let dated = measured.commits.iter().rev().find(|commit| is_a_date(commit.commit.merged, applied));
     let last = dated.map(|newest| LastApplied {
         commit: newest.commit.id.as_str().into(),
         merged: newest.commit.merged,
