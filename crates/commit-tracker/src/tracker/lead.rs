@@ -125,6 +125,8 @@ pub(crate) struct Work {
     pub(super) ledger: Ledger,
     pub(super) unapplied: Arc<Unapplied>,
     pub(super) told: Told,
+    /// Why what was measured could not be recorded.
+    pub(super) unrecorded: Told,
     pub(super) stuck: super::stuck::Stucks,
 }
 
@@ -218,6 +220,7 @@ impl Tracker {
             ledger: ledger.clone(),
             unapplied,
             told: Told::default(),
+            unrecorded: Told::default(),
             stuck: super::stuck::Stucks::default(),
         });
         let queue = KeyedQueue::new(BackoffPolicy::OBJECT);

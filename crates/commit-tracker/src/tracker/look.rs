@@ -304,12 +304,15 @@ impl Work {
         let recorded = self.ledger.record(record).await;
         self.tracker.metrics.recorded(recorded.is_ok());
         match recorded {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.unrecorded.clear(&view.standing.uid);
+                Ok(())
+            }
             // Everything is dropped in a moment; the ledger says so.
             Err(LedgerError::Lost(_)) => Err(Unfinished::Failed),
             Err(error) => {
                 let text = ErrorChain(&error).to_string();
-                if self.told.is_new(&view.standing.uid, &text) {
+                if self.unrecorded.is_new(&view.standing.uid, &text) {
                     let ObjectKey { namespace, name } = &view.standing.key;
                     tracing::error!(
                         name,
@@ -331,6 +334,7 @@ impl Work {
         }
         self.unapplied.clear(uid);
         self.told.clear(uid);
+        self.unrecorded.clear(uid);
         self.stuck.forget(uid);
         if !tracker.selected.is_everything() {
             let resource = Kustomization::resource();
