@@ -68,6 +68,9 @@ pub struct Standing {
     pub source: Option<SourceKey>,
     /// The revisions that it applied, as far as it knows them still, oldest first; the last is `applied`.
     pub steps: Vec<Step>,
+    /// The first of `steps` is the first that it ever applied: it remembers nothing else, and either its first runs or
+    /// its first hour.
+    pub whole: bool,
     /// The revision that it applied last.
     pub applied: Option<Revision>,
     /// The revision that it fetched last.
@@ -105,12 +108,14 @@ pub struct Step {
 pub fn standing(kustomization: &Kustomization, source: Option<&SourceFacts>) -> Standing {
     let metadata = &kustomization.metadata;
     let status = &kustomization.status;
+    let steps = steps::steps(kustomization, source);
     let failing = status.ready.as_ref().filter(|ready| ready.status == ConditionStatus::False);
     Standing {
         uid: metadata.uid.to_string(),
         created: metadata.created,
         source: source_of(kustomization),
-        steps: steps::steps(kustomization, source),
+        whole: steps.first().is_none_or(|first| steps::is_first(kustomization, first)),
+        steps,
         applied: revision(status.last_applied_revision.as_deref()),
         attempted: revision(status.last_attempted_revision.as_deref()),
         failing: failing.map(|ready| format!("{}: {}", ready.reason, ready.message)),

@@ -18,6 +18,12 @@ const MOMENT: SignedDuration = SignedDuration::from_secs(2);
 /// How the message of `Healthy` begins when all is healthy; the time that it took follows.
 const PASSED: &str = "Health check passed in ";
 
+/// How many snapshots a history holds.
+const HISTORY: usize = 5;
+
+/// What is applied within this time after a Kustomization was made is taken for its beginning.
+const BEGINNING: SignedDuration = SignedDuration::from_hours(1);
+
 /// The revisions that were applied, oldest first; the one that is applied now last.
 pub(super) fn steps(kustomization: &Kustomization, source: Option<&SourceFacts>) -> Vec<Step> {
     let Some(current) = revision(kustomization.status.last_applied_revision.as_deref()) else {
@@ -43,6 +49,20 @@ pub(super) fn steps(kustomization: &Kustomization, source: Option<&SourceFacts>)
         None => steps.extend(facts.step_without_snapshot(current)),
     }
     steps
+}
+
+/// Whether the first step that is known is the first there was. Others are forgotten when a history is full, and when a
+/// later revision has built the same manifests.
+pub(super) fn is_first(kustomization: &Kustomization, step: &Step) -> bool {
+    let history = &kustomization.status.history;
+    if history.len() >= HISTORY {
+        return false;
+    }
+    let created = kustomization.metadata.created;
+    let is_its_beginning = created.is_some_and(|created| step.latest <= later(created, BEGINNING));
+    let earliest = history.iter().min_by_key(|snapshot| snapshot.first);
+    let is_its_run = |snapshot: &Snapshot| snapshot.total <= 1 && is_of(snapshot, &step.revision);
+    is_its_beginning || earliest.is_some_and(is_its_run)
 }
 
 /// What there is to conclude from.

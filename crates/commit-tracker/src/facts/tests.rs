@@ -120,6 +120,35 @@ fn a_revert_is_not_ready_when_what_it_reverts_to_was() {
 }
 
 #[test]
+fn the_first_revision_is_known_as_such_by_its_time_or_by_its_only_run() {
+    let whole = |created: &str, history: &[Value], source: Option<&SourceFacts>| {
+        let mut object = kustomization(NEW, history);
+        object.metadata.created = Some(at(created));
+        standing(&object, source).whole
+    };
+    let only = succeeded(NEW, "12:00:00", "12:00:00", 1);
+    assert!(whole("08:00:00", std::slice::from_ref(&only), None), "it was applied late, and once");
+    let often = succeeded(NEW, "09:00:00", "12:00:00", 18);
+    let seen = source(NEW, "08:59:58");
+    assert!(whole("08:30:00", std::slice::from_ref(&often), Some(&seen)), "in its first hour");
+    assert!(
+        !whole("07:00:00", std::slice::from_ref(&often), Some(&seen)),
+        "another may have built the same before"
+    );
+    assert!(
+        !whole("08:30:00", std::slice::from_ref(&often), None),
+        "it may have been as late as its last run"
+    );
+    let old = succeeded(OLD, "09:00:00", "12:30:00", 20);
+    assert!(!whole("07:00:00", &[old, only.clone()], None), "something else was run before");
+    let failures = (1..5).map(|hour| {
+        let time = format!("0{hour}:00:00");
+        snapshot(OLD, "ReconciliationFailed", &time, &time, 1, "1s")
+    });
+    assert!(!whole("11:59:00", &[vec![only], failures.collect()].concat(), None), "the history is full");
+}
+
+#[test]
 fn a_run_that_failed_to_apply_began_to_fetch() {
     let history = [
         succeeded(NEW, "09:10:00", "09:10:00", 1),

@@ -63,6 +63,7 @@ impl Fixture {
             failing: None,
             suspended: false,
             deleted: false,
+            whole: true,
         };
         Self { standing, changes, measured }
     }

@@ -14,9 +14,6 @@ use crate::{Revision, Standing, Step};
 /// what makes it.
 const BEFORE_CREATION: Duration = Duration::from_hours(1);
 
-/// How many runs a Kustomization remembers.
-const HISTORY: usize = 5;
-
 /// What is to be done about a Kustomization.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Plan<'a> {
@@ -49,11 +46,12 @@ pub(crate) fn plan<'a>(
     }
     let created = standing.created.and_then(|created| created.checked_sub(BEFORE_CREATION).ok());
     let since = created.map_or(began, |created| created.max(began));
-    // Of what it remembers no more nobody can tell which commits came with it; the oldest that is left stands for all.
-    let forgotten = standing.steps.len() >= HISTORY;
+    // Of what it remembers no more nobody can tell which commits came with it, or when; the oldest that is left stands for
+    // all. Nothing is forgotten of one that had applied nothing when it was seen first.
+    let was_seen_before = |step: &Step| entry.is_some_and(|entry| entry.began <= step.ready);
     let (mut baseline, mut due) = (Vec::new(), Vec::new());
     for (place, step) in standing.steps.iter().enumerate() {
-        if step.ready < since || (place == 0 && forgotten) {
+        if step.ready < since || (place == 0 && !standing.whole && !was_seen_before(step)) {
             baseline.push(step);
         } else {
             due.push(step);

@@ -27,6 +27,7 @@ fn standing(created: i64, steps: Vec<Step>) -> Standing {
         uid: "1".to_owned(),
         created: Some(at(created)),
         source: None,
+        whole: true,
         applied: steps.last().map(|step| step.revision.clone()),
         attempted: None,
         failing: None,
@@ -86,9 +87,23 @@ fn a_new_kustomizations_first_revision_counts_from_an_hour_before_it_was_made() 
 }
 
 #[test]
-fn a_full_history_at_first_sight_begins_with_a_baseline() {
-    let steps = (1..=5).map(|index| step(&format!("r{index}"), BEGAN + 20_000 + index)).collect();
-    check(&standing(BEGAN + 10, steps), None, &["r1"], &["r2", "r3", "r4", "r5"]);
+fn what_is_left_of_a_longer_history_begins_with_a_baseline() {
+    let steps = |from| (from..=3).map(|index| step(&format!("r{index}"), BEGAN + 20_000 + index)).collect();
+    let cut = standing(BEGAN + 10, steps(1));
+    check(&cut, None, &[], &["r1", "r2", "r3"]);
+    let cut = Standing { whole: false, ..cut };
+    check(&cut, None, &["r1"], &["r2", "r3"]);
+    let one = Standing { whole: false, ..standing(BEGAN + 10, steps(3)) };
+    check(&one, None, &["r3"], &[]);
+}
+
+#[test]
+fn what_is_applied_after_the_first_sight_of_one_that_had_applied_nothing_is_due() {
+    let late = Standing { whole: false, ..standing(BEGAN + 10, vec![step("a", BEGAN + 20_000)]) };
+    let seen = Entry { began: at(BEGAN + 20), ..entry(&[]) };
+    check(&late, Some(&seen), &[], &["a"]);
+    let seen_later = Entry { began: at(BEGAN + 30_000), ..entry(&[]) };
+    check(&late, Some(&seen_later), &["a"], &[]);
 }
 
 #[test]

@@ -4,6 +4,8 @@ mod export;
 mod switched;
 mod world;
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::json;
 use windlass_commit_tracker::changes::Problem;
@@ -188,6 +190,50 @@ async fn a_revision_of_more_commits_than_are_taken_is_told_as_truncated() {
     let entry = world.accounted(&uid, &fifth).await;
     assert_eq!((entry.commits.counted, revisions(&entry, Outcome::Truncated)), (3, 1));
     assert_eq!(revisions(&entry, Outcome::Measured), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_right_after_a_failure_is_answered_by_another_question() {
+    let (world, uid, first) = settled().await;
+    let _tracker = world.tracker();
+    world.accounted(&uid, &first).await;
+    let second = world.commit("second");
+    world.hide();
+    world.applied("shop", &[(&first, long_ago()), (&second, Timestamp::now())]).await;
+    world.remembered("it is stuck", &uid, |entry| entry.stuck.is_some()).await;
+    world.unhide();
+    world.change("GitRepository", "apps", json!({"spec": {"interval": "2m"}})).await;
+    assert_eq!(world.accounted(&uid, &second).await.commits.counted, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_old_kustomization_applied_before_it_was_selected_is_not_counted() {
+    let world = World::new().await.set("commit_tracker.all", "false").set("commit_tracker.selector", "team");
+    let tracker = world.tracker();
+    world.begun().await;
+    world.repository("apps").await;
+    world.commit("before");
+    let first = world.commit("first");
+    world.publish("apps", &first).await;
+    let uid = world.kustomization("shop", "apps").await;
+    // As after a month, of which its history remembers the revision that was run last, and no other with its manifests.
+    let day = |number: u64| Timestamp::now() + Duration::from_hours(24 * number);
+    world.applied_often("shop", &first, day(2), day(30)).await;
+    world.change("Kustomization", "shop", json!({"metadata": {"labels": {"team": "a"}}})).await;
+    let entry = world.accounted(&uid, &first).await;
+    assert_eq!((entry.commits.counted, revisions(&entry, Outcome::Baseline)), (0, 1));
+    tracker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_at_the_end_of_time_stops_nobody() {
+    let (world, uid, first) = settled().await;
+    let tracker = world.tracker();
+    world.accounted(&uid, &first).await;
+    let second = world.commit("second");
+    world.applied("shop", &[(&first, long_ago()), (&second, Timestamp::MAX - Duration::from_mins(10))]).await;
+    assert_eq!(world.accounted(&uid, &second).await.commits.counted, 1);
+    tracker.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -185,23 +185,34 @@ impl World {
 
     /// The same, each with the revision of its origin.
     pub(crate) async fn applied_from(&self, name: &str, revisions: &[(&str, Option<&str>, Timestamp)]) {
-        let (newest, origin, at) = revisions.last().unwrap();
-        let snapshot = |(revision, origin, at): &(&str, Option<&str>, Timestamp)| {
-            let mut metadata = json!({ "revision": revision });
+        let history = revisions.iter().rev().take(5).map(|(revision, origin, at)| {
+            let mut snapshot = snapshot(revision, *at, *at, 1);
             if let Some(origin) = origin {
-                metadata["originRevision"] = json!(origin);
+                snapshot["metadata"]["originRevision"] = json!(origin);
             }
-            json!({
-                "digest": format!("sha256:{revision}"), "firstReconciled": second(*at), "lastReconciled": second(*at),
-                "lastReconciledDuration": "100ms", "lastReconciledStatus": "ReconciliationSucceeded",
-                "totalReconciliations": 1, "metadata": metadata,
-            })
-        };
+            snapshot
+        });
+        let (newest, origin, at) = revisions.last().unwrap();
+        self.says_applied(name, newest, *origin, *at, &history.collect::<Vec<_>>()).await;
+    }
+
+    /// The Kustomization says that it ran manifests for a long time, and that this revision is the one that it ran last.
+    pub(crate) async fn applied_often(&self, name: &str, revision: &str, from: Timestamp, to: Timestamp) {
+        self.says_applied(name, revision, None, to, &[snapshot(revision, from, to, 4000)]).await;
+    }
+
+    async fn says_applied(
+        &self,
+        name: &str,
+        newest: &str,
+        origin: Option<&str>,
+        at: Timestamp,
+        history: &[Value],
+    ) {
         let ready = json!({
-            "type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "lastTransitionTime": second(*at),
+            "type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "lastTransitionTime": second(at),
             "message": format!("Applied revision: {newest}"),
         });
-        let history: Vec<Value> = revisions.iter().rev().take(5).map(snapshot).collect();
         let status = json!({
             "conditions": [ready], "lastAppliedRevision": newest, "lastAttemptedRevision": newest, "history": history,
             "lastAppliedOriginRevision": origin,
@@ -281,6 +292,15 @@ impl World {
         })
         .await
     }
+}
+
+/// Runs that built the same manifests.
+fn snapshot(revision: &str, first: Timestamp, last: Timestamp, total: u32) -> Value {
+    json!({
+        "digest": format!("sha256:{revision}"), "firstReconciled": second(first), "lastReconciled": second(last),
+        "lastReconciledDuration": "100ms", "lastReconciledStatus": "ReconciliationSucceeded",
+        "totalReconciliations": total, "metadata": {"revision": revision},
+    })
 }
 
 /// A time as Flux writes it: in whole seconds.
