@@ -51,6 +51,8 @@ pub struct GithubChanges {
 struct New {
     /// The exports that no known revision holds, newest first.
     exports: Vec<ManifestsCommit>,
+    /// Exports that a known revision holds, newest first, as far as they were listed.
+    held: Vec<ManifestsCommit>,
     /// The newest export of all, new or not.
     newest: Option<ManifestsCommit>,
     rewritten: bool,
@@ -134,8 +136,9 @@ impl GithubChanges {
             };
         Ok(match list.iter().position(is_held) {
             Some(end) => {
-                list.truncate(end);
+                let before = list.split_off(end);
                 New {
+                    held: before,
                     rewritten: end > 0 && (held.gone || head_is_lost),
                     exports: list,
                     newest,
@@ -305,7 +308,9 @@ impl GithubChanges {
             return Err(self.missing(repository, &export.sha));
         }
         let read = payloads.into_iter().filter_map(|(export, payload)| Some((export, payload?)));
-        let joined = self.joined(read.collect());
+        let read: Vec<_> = read.collect();
+        let held = self.held_commits(repository, &read, &new.held).await?;
+        let joined = self.joined(read, held);
         Ok(Changes {
             rewritten: new.rewritten,
             truncated: joined.truncated || new.truncated,
@@ -315,11 +320,43 @@ impl GithubChanges {
         })
     }
 
-    /// One answer of the payloads, newest first: each commit once, as its first export has it, oldest export first.
-    fn joined(&self, payloads: Vec<(&ManifestsCommit, ExporterInfo)>) -> Changes {
+    /// Ids of commits that exports before these list. An export that was reverted leaves the list of the one before it, as
+    /// if that were exported again; its commits were all merged before what was exported last, so that nothing is asked
+    /// for where there are none.
+    async fn held_commits(
+        &self,
+        repository: &RepositoryName,
+        payloads: &[(&ManifestsCommit, ExporterInfo)],
+        exports: &[ManifestsCommit],
+    ) -> Result<HashSet<String>, ChangesError> {
+        let mut held = HashSet::new();
+        let Some(newest) = exports.first() else { return Ok(held) };
+        let commits = payloads.iter().flat_map(|(_, payload)| &payload.commits);
+        let mut old: Vec<&Commit> = commits.filter(|commit| commit.merged <= newest.committed).collect();
+        for export in exports {
+            // What was merged later was not exported then.
+            if !old.iter().any(|commit| commit.merged <= export.committed) {
+                break;
+            }
+            match self.payload(repository, export).await {
+                Ok(payload) => {
+                    let commits = payload.into_iter().flat_map(|payload| payload.commits);
+                    held.extend(commits.map(|commit| commit.id));
+                }
+                // What nobody can read was not counted.
+                Err(error) if error.problem.is_permanent() => {}
+                Err(error) => return Err(error),
+            }
+            old.retain(|commit| !held.contains(&commit.id));
+        }
+        Ok(held)
+    }
+
+    /// One answer of the payloads, newest first: each commit that is not in `seen` once, as its first export has it, oldest
+    /// export first.
+    fn joined(&self, payloads: Vec<(&ManifestsCommit, ExporterInfo)>, mut seen: HashSet<String>) -> Changes {
         let mut changes = Changes::default();
         let newest = payloads.first().map(|(export, _)| export.sha.clone());
-        let mut seen = HashSet::new();
         for (export, payload) in payloads.into_iter().rev() {
             let is_newest = newest.as_deref() == Some(&export.sha);
             changes.truncated |= payload.truncated;

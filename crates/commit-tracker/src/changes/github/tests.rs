@@ -154,6 +154,25 @@ async fn a_skipped_export_that_makes_no_sense_keeps_none_of_the_others_from_bein
 }
 
 #[tokio::test]
+async fn an_export_that_is_reverted_or_made_again_tells_nothing_twice() {
+    let scene = Scene::new().await;
+    let (info, again) = (payload(1, &["a"]), payload(2, &["b"]));
+    let first = scene.export(1, &["a"]);
+    let second = scene.export(2, &["b"]);
+    let revert = scene.repository.push("revert", time(3), &[(FILE, Some(info.as_bytes()))]);
+    let changes = scene.ask(&[&first, &second], &revert).await;
+    assert_eq!((names(&changes).as_str(), changes.exported), ("", Some(time(3))));
+    let back = scene.repository.push("revert the revert", time(4), &[(FILE, Some(again.as_bytes()))]);
+    assert_eq!(names(&scene.ask(&[&first, &second, &revert], &back).await), "");
+
+    // A process that remembers nothing, and an export on top of what was skipped.
+    let scene = Scene { finder: finder(&scene.stand_in, None), ..scene };
+    assert_eq!(names(&scene.ask(&[&first, &second], &back).await), "");
+    let next = scene.export(5, &["c"]);
+    assert_eq!(names(&scene.ask(&[&first, &second], &next).await), "c");
+}
+
+#[tokio::test]
 async fn a_revision_without_an_export_brings_nothing_and_hides_nothing() {
     let scene = Scene::new().await;
     let first = scene.export(1, &["a"]);
