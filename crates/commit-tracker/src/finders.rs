@@ -88,7 +88,7 @@ fn github(settings: &CommitTrackerSettings) -> Result<Option<Github>, BoxError> 
 /// Looks for the exporter's file at GitHub first.
 struct AtGithub {
     github: Arc<GithubChanges>,
-    /// Asked about what is not at GitHub, or has no such file, unless the file is required.
+    /// Asked about what is not at GitHub, or hidden there, or has no such file, unless the file is required.
     otherwise: Arc<dyn FindChanges>,
     required: bool,
 }
@@ -100,10 +100,77 @@ impl FindChanges for AtGithub {
             return self.otherwise.find(question).await;
         }
         match self.github.find(question).await {
-            Err(error) if error.problem == Problem::PayloadMissing && !self.required => {
+            Err(error) if !self.required && is_elsewhere(error.problem) => {
                 self.otherwise.find(question).await
             }
             answered => answered,
+        }
+    }
+}
+
+/// Whether others than GitHub's API may know: who has no such file, or may not see the repository, may reach it by Git.
+fn is_elsewhere(problem: Problem) -> bool {
+    matches!(problem, Problem::PayloadMissing | Problem::NotFound | Problem::Forbidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use secrecy::SecretString;
+    use windlass_github_stand_in::{Fault, StandIn};
+
+    use super::*;
+    use crate::{SourceKey, SourceKind};
+
+    /// Answers that the history was rewritten, so that its answers are known.
+    struct ByGit;
+
+    #[async_trait]
+    impl FindChanges for ByGit {
+        async fn find(&self, _question: &Question) -> Result<Changes, ChangesError> {
+            Ok(Changes { rewritten: true, ..Changes::default() })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_repository_that_the_token_cannot_see_is_asked_about_by_git_unless_the_file_is_required() {
+        let stand_in = StandIn::start().await.unwrap();
+        let token = SecretString::from("a_t0ken");
+        stand_in.allow_token(&token);
+        let repository = stand_in.repository("apps/manifests");
+        let question = Question {
+            source: SourceKey {
+                kind: SourceKind::GitRepository,
+                namespace: "flux-system".to_owned(),
+                name: "manifests".to_owned(),
+            },
+            url: stand_in.url_of(&repository),
+            insecure: false,
+            secret: None,
+            cert_secret: None,
+            known: Vec::new(),
+            to: format!("main@sha1:{}", "a".repeat(40)).parse().unwrap(),
+            origin: None,
+            known_origins: Vec::new(),
+            metadata: BTreeMap::new(),
+            seen: None,
+        };
+        for (status, elsewhere) in [(404, true), (403, true), (401, false)] {
+            stand_in.fail("commits", 9, Fault::Status(status));
+            for required in [false, true] {
+                let options = Options {
+                    api: stand_in.api().to_owned(),
+                    ..Options::new(Credentials::Token(token.clone()))
+                };
+                let config =
+                    GithubConfig { file: "exporter-info.json".to_owned(), repository: None, max_commits: 10 };
+                let github = Arc::new(GithubChanges::new(Github::new(options).unwrap(), config));
+                let finder = AtGithub { github, otherwise: Arc::new(ByGit), required };
+                let answered = finder.find(&question).await.is_ok_and(|changes| changes.rewritten);
+                assert_eq!(answered, elsewhere && !required, "{status}, required: {required}");
+            }
+            stand_in.heal();
         }
     }
 }
