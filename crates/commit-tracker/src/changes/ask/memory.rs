@@ -21,6 +21,9 @@ const FAILED: usize = 1_000;
 /// How long a failure that lasts is believed without asking again.
 const LASTING: Duration = Duration::from_secs(30);
 
+/// The longest that a server is left alone because it said so: limits are counted anew each hour.
+const LONGEST: Duration = Duration::from_hours(1);
+
 /// What makes two questions the same: everything but which object it is that names the source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
@@ -165,7 +168,7 @@ impl Memory {
                 let delay = backoff.delay();
                 let delay = match (error.problem.is_permanent(), error.retry_after) {
                     (true, _) => LASTING,
-                    (false, Some(said)) => said.max(delay),
+                    (false, Some(said)) => said.min(LONGEST).max(delay),
                     (false, None) => delay,
                 };
                 let now = Instant::now();

@@ -166,6 +166,9 @@ async fn a_server_that_says_when_to_come_back_is_believed() {
     oracle.fails(Some((Problem::RateLimited, Some(Duration::from_mins(20)))));
     let failed = ask.ask(&question("s", &["a"], "b"), None).await.unwrap_err();
     assert_eq!(failed.again, Duration::from_mins(20));
+    oracle.fails(Some((Problem::RateLimited, Some(Duration::MAX))));
+    let failed = ask.ask(&question("s", &["a"], "c"), None).await.unwrap_err();
+    assert_eq!(failed.again, Duration::from_hours(1), "and not for ever");
 }
 
 #[tokio::test(start_paused = true)]
