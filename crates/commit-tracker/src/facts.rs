@@ -102,6 +102,8 @@ pub struct Step {
     pub health_checked: bool,
     /// `ready` is not known exactly: interval runs have overwritten it.
     pub estimated: bool,
+    /// Its snapshot had runs before, which may have been of revisions that are forgotten now.
+    pub replaced: bool,
 }
 
 /// What a Kustomization says. Its source, where it is known, tells from when on its revision could be applied.

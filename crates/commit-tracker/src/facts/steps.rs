@@ -119,6 +119,7 @@ impl Facts<'_> {
             latest: ready.latest,
             health_checked,
             estimated: ready.estimated,
+            replaced: ready.at > middle(snapshot.first),
             revision,
         })
     }
@@ -201,6 +202,7 @@ impl Facts<'_> {
             latest,
             health_checked,
             estimated: !exact,
+            replaced: true,
             revision,
         })
     }
@@ -222,13 +224,14 @@ impl Facts<'_> {
 impl Step {
     /// Takes over what another snapshot of the same revision says.
     fn merge(&mut self, other: Self) {
-        let latest = self.latest.max(other.latest);
+        let (latest, replaced) = (self.latest.max(other.latest), self.replaced || other.replaced);
         let fetched = self.fetched.into_iter().chain(other.fetched).min();
         if other.ready < self.ready {
             *self = other;
         }
         self.latest = latest;
         self.fetched = fetched;
+        self.replaced = replaced;
     }
 }
 

@@ -17,6 +17,7 @@ fn step() -> Step {
         latest: at(150),
         health_checked: true,
         estimated: false,
+        replaced: false,
     }
 }
 

@@ -35,6 +35,7 @@ impl Fixture {
             latest: at("09:04:00.5"),
             health_checked: true,
             estimated: false,
+            replaced: false,
         };
         let key = SourceKey {
             kind: SourceKind::OciRepository,

@@ -124,6 +124,8 @@ pub(crate) struct Work {
     pub(super) tracker: Arc<Tracker>,
     pub(super) ledger: Ledger,
     pub(super) unapplied: Arc<Unapplied>,
+    /// Since when this process looks.
+    pub(super) looking: jiff::Timestamp,
     pub(super) told: Told,
     /// Why what was measured could not be recorded.
     pub(super) unrecorded: Told,
@@ -219,6 +221,7 @@ impl Tracker {
             tracker: Arc::clone(self),
             ledger: ledger.clone(),
             unapplied,
+            looking: self.clock.now(),
             told: Told::default(),
             unrecorded: Told::default(),
             stuck: super::stuck::Stucks::default(),

@@ -11,7 +11,7 @@ use windlass_runtime::{Action, ObjectKey, deadline};
 use windlass_telemetry::ErrorChain;
 
 use super::lead::{Task, Work};
-use super::plan::{due, plan};
+use super::plan::{as_far_as_known, due, plan};
 use super::sources::{Known, Version};
 use super::stuck::MISSING;
 use crate::changes::{Changes, ChangesError, NoAnswer, Problem, Question};
@@ -157,6 +157,7 @@ impl Work {
             match found {
                 Ok(changes) => {
                     let since = floor(plan.since, entry.as_deref(), &changes);
+                    let step = &as_far_as_known(step, standing, entry.as_deref(), self.looking);
                     let measured = &measure(step, &changes, source.as_deref(), since);
                     let record = counted(view, source_key, entry.as_deref(), step, &changes, measured);
                     self.record(view, record).await?;

@@ -14,6 +14,9 @@ use crate::{Revision, Standing, Step};
 /// what makes it.
 const BEFORE_CREATION: Duration = Duration::from_hours(1);
 
+/// What was ready within this time after the tracker began to look may have come before its first look.
+const FIRST_LOOKS: Duration = Duration::from_mins(1);
+
 /// What is to be done about a Kustomization.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Plan<'a> {
@@ -25,6 +28,24 @@ pub(crate) struct Plan<'a> {
     pub(crate) since: Option<Timestamp>,
     /// What the source has and nobody applied yet.
     pub(crate) coming: Option<&'a Revision>,
+}
+
+/// A step that is due, with its time marked as an estimate where its commits may have come with revisions before it that
+/// its Kustomization has forgotten: where it was away, the tracker sees the last of those that built the same manifests,
+/// and of all others the last five. `looking` is since when this tracker looks.
+pub(crate) fn as_far_as_known(
+    step: &Step,
+    standing: &Standing,
+    entry: Option<&Entry>,
+    looking: Timestamp,
+) -> Step {
+    let accounted = entry.map_or(&[][..], |entry| &entry.accounted);
+    let is_accounted = |step: &Step| accounted.iter().any(|known| known.revision == step.revision);
+    let is_cut_off = !accounted.is_empty() && !standing.steps.iter().any(is_accounted);
+    let looked = looking.saturating_add(FIRST_LOOKS).unwrap_or(looking);
+    let was_away = accounted.is_empty() || step.ready < looked;
+    let estimated = step.estimated || (was_away && (step.replaced || is_cut_off));
+    Step { estimated, ..step.clone() }
 }
 
 /// Compares what a Kustomization says, and what its source has, with what is accounted for. `began` is when the ledger was

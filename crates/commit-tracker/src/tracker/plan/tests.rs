@@ -18,6 +18,7 @@ fn step(revision: &str, ready: i64) -> Step {
         latest: at(ready),
         health_checked: false,
         estimated: false,
+        replaced: false,
     }
 }
 
@@ -140,6 +141,24 @@ fn what_was_applied_and_rolled_back_while_nobody_looked_is_due() {
 fn what_is_applied_now_is_due_although_its_time_is_an_estimate_from_before() {
     let steps = vec![step("a", 1), step("b", 9), Step { estimated: true, ..step("c", 5) }];
     check(&standing(0, steps), Some(&entry(&["a", "b"])), &[], &["c"]);
+}
+
+#[test]
+fn what_may_stand_for_revisions_that_are_forgotten_has_an_estimated_time() {
+    let estimated = |steps: &[Step], known: &str, looking: i64| {
+        let standing = standing(0, steps.to_vec());
+        as_far_as_known(steps.last().unwrap(), &standing, Some(&entry(&[known])), at(looking)).estimated
+    };
+    let replaced = Step { replaced: true, ..step("z", 5_000) };
+    assert!(
+        estimated(&[step("a", 1), replaced.clone()], "a", 10_000),
+        "others may have built the same manifests"
+    );
+    assert!(!estimated(&[step("a", 1), replaced.clone()], "a", 1_000), "they would have been seen");
+    assert!(estimated(&[step("y", 1), step("z", 5_000)], "a", 10_000), "what came after `a` is forgotten");
+    assert!(!estimated(&[step("a", 1), step("z", 5_000)], "a", 10_000), "nothing is between the two");
+    let unseen = standing(0, vec![replaced.clone()]);
+    assert!(as_far_as_known(&replaced, &unseen, None, at(0)).estimated, "nobody knows what was there before");
 }
 
 #[test]
