@@ -11,7 +11,7 @@ use windlass_runtime::Clock;
 use windlass_settings::{CommitTrackerSettings, HistogramForm, MetricNames};
 use windlass_telemetry::{Buckets, CumulativeSource, CumulativeView, Family, FamilyKind};
 
-use self::view::LedgerView;
+use self::view::{LedgerView, Now};
 use crate::metrics::{Kind, METRICS, Spelling};
 use crate::tracker::Leading;
 
@@ -41,8 +41,8 @@ impl CumulativeSource for LedgerSource {
     fn view(&self) -> Option<Arc<dyn CumulativeView>> {
         let led = self.leading.current()?;
         let entries = led.ledger.entries().into_iter().map(|(uid, entry)| {
-            let oldest = led.unapplied.oldest(&uid);
-            (entry, oldest)
+            let now = Now { oldest: led.unapplied.oldest(&uid), suspended: led.unapplied.is_suspended(&uid) };
+            (entry, now)
         });
         let families = Arc::clone(&self.families);
         Some(Arc::new(LedgerView::new(led.ledger.identity(), families, entries, self.clock.now())))

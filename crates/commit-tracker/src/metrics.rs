@@ -1,10 +1,15 @@
 //! What is measured: the one table that code, documents, dashboards and alerts are checked against.
 
+mod process;
 mod reference;
 mod table;
 
+pub use process::{
+    KIND, KUSTOMIZATIONS, PROCESS_METRICS, ProcessMetric, QUESTIONS, QUEUE_LENGTH, RECORDS, RETRIES,
+    SOURCES_LISTED,
+};
 pub use reference::reference_markdown;
-pub use table::{COMMITS, LAST_APPLIED, METRICS, OLDEST_UNAPPLIED, REVISIONS};
+pub use table::{COMMITS, LAST_APPLIED, METRICS, OLDEST_UNAPPLIED, REVISIONS, SUSPENDED};
 
 /// Upper bounds of the classic buckets, in seconds; a last bucket holds what is above. The original's first version had
 /// these.

@@ -53,7 +53,9 @@ impl Operator<Context> for CommitTracker {
         let watch = Watch::<Kustomization>::reading(api, config);
         let current = Current::default();
         let meter = process.metrics.meter(FLUX_COMMIT_TRACKER);
-        let metrics = ProcessMetrics::new(&meter, watch.store(), current.clone());
+        let scope = selected.scope().clone();
+        let sources = Sources::new(client.clone(), scope, process.supervisor.clone(), current.clone());
+        let metrics = ProcessMetrics::new(&meter, watch.store(), current.clone(), sources.clone());
         observe_leadership(&meter, &settings.state_name, &leadership);
         let ask = Ask::new(finders(&process)?, settings.questions_at_a_time, Arc::new(metrics.clone()));
         let ledger = LedgerConfig {
@@ -63,12 +65,11 @@ impl Operator<Context> for CommitTracker {
         let leading = Leading::default();
         let clock = Arc::clone(&process.clock);
         process.metrics.add_source(Arc::new(LedgerSource::new(settings, leading.clone(), clock)));
-        let scope = selected.scope().clone();
         let tracker = Arc::new(Tracker {
             namespace: namespace.to_owned(),
             ledger,
             kustomizations: watch.store(),
-            sources: Sources::new(client.clone(), scope, process.supervisor.clone(), current.clone()),
+            sources,
             current,
             ask,
             source_secrets: settings.source_secrets,

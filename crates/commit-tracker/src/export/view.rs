@@ -14,18 +14,26 @@ use crate::histogram::Histogram;
 use crate::ledger::{Entry, Outcome};
 use crate::metrics::{
     CLASSIC_BOUNDS, COMMIT_OUTCOMES, COMMITS, LAST_APPLIED, METRICS, Metric, OLDEST_UNAPPLIED, OUTCOME,
-    RESOURCE_NAME, RESOURCE_NAMESPACE, REVISIONS, SOURCE_KIND,
+    RESOURCE_NAME, RESOURCE_NAMESPACE, REVISIONS, SOURCE_KIND, SUSPENDED,
 };
 
 /// The instrumentation scope, as the original calls it.
 const SCOPE: &str = "tracker";
 
+/// What is known of a Kustomization besides what the ledger says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Now {
+    /// The merge time of its oldest commit that is not applied.
+    pub(super) oldest: Option<Timestamp>,
+    pub(super) suspended: bool,
+}
+
 /// A state of the ledger, and what was not applied then.
 pub(super) struct LedgerView {
     identity: String,
     families: Arc<[Family]>,
-    /// One a Kustomization, with the merge time of its oldest commit that is not applied.
-    entries: Vec<(Arc<Entry>, Option<Timestamp>)>,
+    /// One a Kustomization.
+    entries: Vec<(Arc<Entry>, Now)>,
     /// Outcomes of revisions, in the order of their series.
     outcomes: Vec<Outcome>,
     now: Timestamp,
@@ -35,7 +43,7 @@ impl LedgerView {
     pub(super) fn new(
         identity: &str,
         families: Arc<[Family]>,
-        entries: impl Iterator<Item = (Arc<Entry>, Option<Timestamp>)>,
+        entries: impl Iterator<Item = (Arc<Entry>, Now)>,
         now: Timestamp,
     ) -> Self {
         let mut entries: Vec<_> = entries.collect();
@@ -81,7 +89,7 @@ impl CumulativeView for LedgerView {
     fn point(&self, family: usize, series: usize, buckets: Buckets) -> Option<CumulativePoint> {
         let metric = METRICS.get(family)?;
         let each = self.series(family) / self.entries.len().max(1);
-        let (entry, oldest) = self.entries.get(series.checked_div(each)?)?;
+        let (entry, Now { oldest, suspended }) = self.entries.get(series.checked_div(each)?)?;
         let mut attributes = vec![
             KeyValue::new(RESOURCE_NAME, entry.name.to_string()),
             KeyValue::new(RESOURCE_NAMESPACE, entry.namespace.to_string()),
@@ -100,6 +108,8 @@ impl CumulativeView for LedgerView {
         } else if is(metric, &OLDEST_UNAPPLIED) {
             let age = oldest.map_or(0.0, |merged| self.now.duration_since(merged).as_secs_f64());
             CumulativeValue::Gauge(age.max(0.0))
+        } else if is(metric, &SUSPENDED) {
+            CumulativeValue::Gauge(f64::from(u8::from(*suspended)))
         } else if is(metric, &LAST_APPLIED) {
             let merged = entry.last.as_ref()?.merged;
             CumulativeValue::Gauge(merged.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64())
@@ -177,7 +187,9 @@ mod tests {
     }
 
     fn view(entries: Vec<(Entry, Option<Timestamp>)>, buckets: Buckets) -> LedgerView {
-        let entries = entries.into_iter().map(|(entry, oldest)| (Arc::new(entry), oldest));
+        let entries = entries
+            .into_iter()
+            .map(|(entry, oldest)| (Arc::new(entry), Now { oldest, suspended: oldest.is_some() }));
         LedgerView::new("ledger", families(Spelling::Dashes, buckets), entries, NOW)
     }
 
@@ -211,12 +223,14 @@ mod tests {
                 "apps: e2e.export-time",
                 "apps: oldest-unapplied-commit.age",
                 "apps: revisions measured",
+                "apps: suspended",
             ]
         );
         let zero = ExponentialHistogram { scale: 20, ..Default::default() };
         assert_eq!(points["apps: e2e.export-time"].value, CumulativeValue::Exponential(zero));
         assert_eq!(points["apps: commits counted"].value, CumulativeValue::Counter(0));
         assert_eq!(points["apps: oldest-unapplied-commit.age"].value, CumulativeValue::Gauge(0.0));
+        assert_eq!(points["apps: suspended"].value, CumulativeValue::Gauge(0.0));
         assert!(points.values().all(|point| point.start == BEGAN));
         let attributes: Vec<_> = points["apps: e2e.export-time"]
             .attributes
@@ -259,6 +273,7 @@ mod tests {
         }
         assert_eq!(classic.get("apps: revisions empty"), None);
         assert_eq!(classic["apps: oldest-unapplied-commit.age"].value, CumulativeValue::Gauge(600.0));
+        assert_eq!(classic["apps: suspended"].value, CumulativeValue::Gauge(1.0));
         assert_eq!(classic["apps: last-applied-commit.time"].value, CumulativeValue::Gauge(1_772_000_000.0));
 
         let exponential = points(&view, Buckets::Exponential);

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    CLASSIC_BOUNDS, COMMIT_OUTCOMES, COMMON_ATTRIBUTES, Kind, METRICS, Metric, OUTCOME, Spelling,
-    prometheus_label,
+    CLASSIC_BOUNDS, COMMIT_OUTCOMES, COMMON_ATTRIBUTES, Kind, METRICS, Metric, OUTCOME, PROCESS_METRICS,
+    Spelling, prometheus_label,
 };
 use crate::ledger::Outcome;
 
@@ -16,6 +16,15 @@ Written from the code (`cargo xtask codegen`); dashboards and alert rules are ch
 Over OTLP a name begins with `flux-commit-tracker.`, or with `flux_commit_tracker.` where the settings say so.
 Prometheus shows both as one name: every character but letters and digits becomes `_`, and the unit is appended.
 
+";
+
+const PROCESS: &str = "
+## Of the process
+
+What a tracker tells of itself. Every replica has these series, under an identity of its own, and they begin anew when it is started.
+
+| Name | Kind | Attributes | Meaning |
+| --- | --- | --- | --- |
 ";
 
 /// The reference: every metric with both names, its meaning, and what it does not mean.
@@ -56,6 +65,17 @@ pub fn reference_markdown() -> String {
     out.push_str("\n## What each means\n");
     for metric in METRICS {
         section(&mut out, metric);
+    }
+    out.push_str(PROCESS);
+    for metric in PROCESS_METRICS {
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {} | {} |",
+            metric.name,
+            metric.kind.name(),
+            listed(metric.attributes.iter().copied()),
+            metric.meaning,
+        );
     }
     out
 }

@@ -14,6 +14,7 @@ pub const METRICS: &[&Metric] = &[
     &STAGE_HEALTH,
     &OLDEST_UNAPPLIED,
     &LAST_APPLIED,
+    &SUSPENDED,
     &COMMITS,
     &REVISIONS,
 ];
@@ -100,6 +101,17 @@ pub static LAST_APPLIED: Metric = Metric {
     attributes: &[],
     meaning: "When the newest commit that is applied was merged, in seconds since 1970.",
     not: "It is not the time of the apply, and an old value is no fault where nobody merges.",
+};
+
+/// Whether nothing is applied until somebody resumes it.
+pub static SUSPENDED: Metric = Metric {
+    name: "suspended",
+    kind: Kind::Gauge,
+    unit: "{kustomization}",
+    per: Per::Kustomization,
+    attributes: &[],
+    meaning: "1 while the Kustomization is suspended, and 0 otherwise.",
+    not: "It does not say whether its source is suspended: then nothing new is seen, and nothing waits.",
 };
 
 /// Commits by what came of them.

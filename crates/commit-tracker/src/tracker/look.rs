@@ -68,6 +68,7 @@ impl Work {
             Err(after) => return Action::After(after),
         };
         self.remark(&view);
+        self.unapplied.suspend(&view.standing.uid, view.standing.suspended);
         let has = view.source.as_ref().and_then(|source| source.revision.as_ref());
         let is_applied =
             |revision: &Revision| view.standing.steps.iter().any(|step| step.revision == *revision);
@@ -334,6 +335,7 @@ impl Work {
             return Action::Done;
         }
         self.unapplied.clear(uid);
+        self.unapplied.suspend(uid, false);
         self.told.clear(uid);
         self.unrecorded.clear(uid);
         self.stuck.forget(uid);

@@ -4,9 +4,13 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Meter};
 use windlass_runtime::Store;
 
+use super::Sources;
 use super::lead::Current;
 use crate::SourceKind;
 use crate::changes::{Asked, Problem};
+use crate::metrics::{
+    KIND, KUSTOMIZATIONS, OUTCOME, ProcessMetric, QUESTIONS, QUEUE_LENGTH, RECORDS, RETRIES, SOURCES_LISTED,
+};
 use crate::objects::Kustomization;
 
 /// The counters of a process. Cheap to clone.
@@ -19,39 +23,31 @@ pub(crate) struct ProcessMetrics {
 
 impl ProcessMetrics {
     /// Makes the instruments; gauges are read whenever metrics are rendered.
-    pub(crate) fn new(meter: &Meter, kustomizations: Store<Kustomization>, current: Current) -> Self {
-        meter
-            .u64_observable_gauge("flux_commit_tracker_kustomizations")
-            .with_description("Kustomizations that this process watches.")
+    pub(crate) fn new(
+        meter: &Meter,
+        kustomizations: Store<Kustomization>,
+        current: Current,
+        sources: Sources,
+    ) -> Self {
+        let gauge =
+            |metric: &ProcessMetric| meter.u64_observable_gauge(metric.name).with_description(metric.meaning);
+        let amount = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+        gauge(&KUSTOMIZATIONS)
+            .with_callback(move |gauge| gauge.observe(amount(kustomizations.len()), &[]))
+            .build();
+        gauge(&QUEUE_LENGTH)
+            .with_callback(move |gauge| gauge.observe(amount(current.waiting()), &[]))
+            .build();
+        gauge(&SOURCES_LISTED)
             .with_callback(move |gauge| {
-                gauge.observe(u64::try_from(kustomizations.len()).unwrap_or(u64::MAX), &[]);
+                for (kind, listed) in sources.listed() {
+                    gauge.observe(u64::from(listed), &[KeyValue::new(KIND, kind.name())]);
+                }
             })
             .build();
-        meter
-            .u64_observable_gauge("flux_commit_tracker_queue_length")
-            .with_description("Kustomizations that wait to be looked at by this process.")
-            .with_callback(move |gauge| {
-                gauge.observe(u64::try_from(current.waiting()).unwrap_or(u64::MAX), &[]);
-            })
-            .build();
-        Self {
-            questions: meter
-                .u64_counter("flux_commit_tracker_questions_total")
-                .with_description(
-                    "Questions about revisions that this process asked, by kind of source and outcome.",
-                )
-                .build(),
-            retries: meter
-                .u64_counter("flux_commit_tracker_retries_total")
-                .with_description(
-                    "Looks at a Kustomization that this process put off since something failed.",
-                )
-                .build(),
-            records: meter
-                .u64_counter("flux_commit_tracker_records_total")
-                .with_description("Records that this process gave to the ledger, by outcome.")
-                .build(),
-        }
+        let counter =
+            |metric: &ProcessMetric| meter.u64_counter(metric.name).with_description(metric.meaning).build();
+        Self { questions: counter(&QUESTIONS), retries: counter(&RETRIES), records: counter(&RECORDS) }
     }
 
     pub(crate) fn put_off(&self) {
@@ -59,13 +55,13 @@ impl ProcessMetrics {
     }
 
     pub(crate) fn recorded(&self, works: bool) {
-        self.records.add(1, &[KeyValue::new("outcome", if works { "success" } else { "error" })]);
+        self.records.add(1, &[KeyValue::new(OUTCOME, if works { "success" } else { "error" })]);
     }
 }
 
 impl Asked for ProcessMetrics {
     fn asked(&self, kind: SourceKind, problem: Option<Problem>) {
         let outcome = problem.map_or("answered", Problem::name);
-        self.questions.add(1, &[KeyValue::new("kind", kind.name()), KeyValue::new("outcome", outcome)]);
+        self.questions.add(1, &[KeyValue::new(KIND, kind.name()), KeyValue::new(OUTCOME, outcome)]);
     }
 }

@@ -1,7 +1,7 @@
 //! The sources that Kustomizations name: each kind is watched from when the first of them names one.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::Client;
@@ -50,7 +50,7 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    watched: HashMap<Place, Arc<dyn Collection>>,
+    watched: HashMap<Place, (Arc<dyn Collection>, Health)>,
     users: HashMap<SourceKey, BTreeSet<Arc<ObjectKey>>>,
 }
 
@@ -88,9 +88,8 @@ impl Sources {
 
     /// What is known of a source that somebody [follows](Self::follow).
     pub(crate) fn get(&self, key: &SourceKey) -> Known {
-        let collection = self.inner.lock().watched.get(&self.inner.place(key)).cloned();
-        let collection = collection.as_deref();
-        collection.map_or(Known::NotYet, |known| known.look_up(&ObjectKey::new(&key.namespace, &key.name)))
+        let watched = self.inner.lock().watched.get(&self.inner.place(key)).cloned();
+        watched.map_or(Known::NotYet, |(known, _)| known.look_up(&ObjectKey::new(&key.namespace, &key.name)))
     }
 
     /// A Kustomization names this source now, and that one before: it is looked at when its source changes.
@@ -128,7 +127,16 @@ impl Sources {
         }
     }
 
-    fn watch<K: SourceObject>(&self, place: &Place) -> Arc<dyn Collection> {
+    /// The kinds that are named, and whether all that is watched of each can be listed.
+    pub(crate) fn listed(&self) -> BTreeMap<SourceKind, bool> {
+        let mut kinds = BTreeMap::new();
+        for (place, (_, health)) in &self.inner.lock().watched {
+            *kinds.entry(place.kind).or_insert(true) &= health.not_ready().is_empty();
+        }
+        kinds
+    }
+
+    fn watch<K: SourceObject>(&self, place: &Place) -> (Arc<dyn Collection>, Health) {
         let scope = Scope::new(place.namespace.clone());
         let api = scope.api_of(self.inner.client.clone(), &Source::<K>::resource());
         let watch =
@@ -137,10 +145,11 @@ impl Sources {
         let (inner, place) = (Arc::clone(&self.inner), place.clone());
         let stop = inner.supervisor.token().clone();
         // A kind that is not served keeps no Kustomization of another kind from being tracked: the process is ready all
-        // the same, and the watch says once what is wrong.
-        let run = watch.run(Health::new(), stop, move |event| inner.tell(&place, &event));
+        // the same, and the watch says once what is wrong. A metric says so for as long as it is.
+        let health = Health::new();
+        let run = watch.run(health.clone(), stop, move |event| inner.tell(&place, &event));
         self.inner.supervisor.spawn(format!("watch {}", K::PLURAL), run);
-        Arc::new(store)
+        (Arc::new(store), health)
     }
 }
 

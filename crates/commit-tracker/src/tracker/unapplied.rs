@@ -1,6 +1,6 @@
 //! Commits that a source has and its Kustomization has not applied yet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
@@ -11,12 +11,27 @@ use crate::Revision;
 #[derive(Debug, Default)]
 pub struct Unapplied {
     oldest: Mutex<HashMap<Box<str>, (Revision, Timestamp)>>,
+    suspended: Mutex<HashSet<Box<str>>>,
 }
 
 impl Unapplied {
     /// The merge time of the oldest commit that the Kustomization of this UID has not applied; none when it has applied all.
     pub fn oldest(&self, uid: &str) -> Option<Timestamp> {
         self.lock().get(uid).map(|(_, merged)| *merged)
+    }
+
+    /// Whether the Kustomization of this UID applies nothing until somebody resumes it.
+    pub fn is_suspended(&self, uid: &str) -> bool {
+        self.suspended.lock().unwrap_or_else(PoisonError::into_inner).contains(uid)
+    }
+
+    pub(crate) fn suspend(&self, uid: &str, suspended: bool) {
+        let mut all = self.suspended.lock().unwrap_or_else(PoisonError::into_inner);
+        if suspended {
+            all.insert(uid.into());
+        } else {
+            all.remove(uid);
+        }
     }
 
     /// The oldest commit that comes with a revision.

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use windlass_commit_tracker::changes::Problem;
 use windlass_commit_tracker::ledger::Outcome;
 use windlass_commit_tracker::metrics::{
-    COMMIT_OUTCOMES, COMMITS, COMMON_ATTRIBUTES, Kind, METRICS, Metric, REVISIONS, prometheus_label,
+    COMMIT_OUTCOMES, COMMITS, COMMON_ATTRIBUTES, Kind, METRICS, Metric, PROCESS_METRICS, REVISIONS,
+    prometheus_label,
 };
 
 const PREFIX: &str = "flux_commit_tracker_";
@@ -68,6 +70,23 @@ fn dashboards_and_alerts_name_metrics_that_there_are() {
     let mut named = BTreeSet::new();
     for (path, text) in files() {
         for (name, after) in series(&text) {
+            if let Some(own) = PROCESS_METRICS.iter().find(|own| own.name == name) {
+                for (label, _, value) in matchers(after) {
+                    assert!(
+                        own.attributes.contains(&label),
+                        "{}: {name} has no label {label}",
+                        path.display()
+                    );
+                    let outcomes = Problem::ALL.map(Problem::name);
+                    let is_known = |outcome| outcome == "answered" || outcomes.contains(&outcome);
+                    assert!(
+                        label != "outcome" || value.split('|').all(is_known),
+                        "{}: {value}",
+                        path.display()
+                    );
+                }
+                continue;
+            }
             let metric = metric_of(name).unwrap_or_else(|| panic!("{}: there is no {name}", path.display()));
             named.insert(metric.name);
             for (label, _, value) in matchers(after) {
@@ -96,7 +115,8 @@ fn dashboards_and_alerts_name_metrics_that_there_are() {
 
 #[test]
 fn dashboards_and_alerts_group_by_labels_that_there_are() {
-    let attributes = METRICS.iter().flat_map(|metric| metric.attributes).chain(&COMMON_ATTRIBUTES);
+    let own = PROCESS_METRICS.iter().flat_map(|metric| metric.attributes);
+    let attributes = METRICS.iter().flat_map(|metric| metric.attributes).chain(&COMMON_ATTRIBUTES).chain(own);
     let known: BTreeSet<String> =
         attributes.map(|attribute| prometheus_label(attribute)).chain(["le".to_owned()]).collect();
     let mut groups = 0;

@@ -200,7 +200,7 @@ async fn a_change_right_after_a_failure_is_answered_by_another_question() {
     let second = world.commit("second");
     world.hide();
     world.applied("shop", &[(&first, long_ago()), (&second, Timestamp::now())]).await;
-    world.remembered("it is stuck", &uid, |entry| entry.stuck.is_some()).await;
+    world.remembered("it is stuck", &uid, |entry| !entry.stuck.is_empty()).await;
     world.unhide();
     world.change("GitRepository", "apps", json!({"spec": {"interval": "2m"}})).await;
     assert_eq!(world.accounted(&uid, &second).await.commits.counted, 1);
