@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::{Process, Programs, eventually, free_port};
 
-/// A Lease that is taken over soon, but not because a machine is busy for a moment.
+/// A Lease that is handed over or kept: nobody loses it because a machine is busy.
 const ELECTION: [(&str, &str); 3] = [
-    ("GF_OPERATOR_LEADER_ELECTION_LEASE_DURATION", "4s"),
-    ("GF_OPERATOR_LEADER_ELECTION_RENEW_DEADLINE", "3s"),
+    ("GF_OPERATOR_LEADER_ELECTION_LEASE_DURATION", "10m"),
+    ("GF_OPERATOR_LEADER_ELECTION_RENEW_DEADLINE", "9m"),
     ("GF_OPERATOR_LEADER_ELECTION_RETRY_PERIOD", "500ms"),
 ];
 /// The message of the line that tells of a commit.

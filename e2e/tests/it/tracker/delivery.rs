@@ -130,7 +130,7 @@ impl Delivery {
     }
 
     /// The revision that brought a commit: the first that was seen to be applied with it, or a later one, in it.
-    fn brought(&self, commit: usize) -> Result<Observed> {
+    pub(super) fn brought(&self, commit: usize) -> Result<Observed> {
         let observed = self.kustomization.observed();
         let with_it = |seen: &&Observed| self.place(&seen.revision).is_some_and(|place| place >= commit);
         observed
@@ -159,16 +159,16 @@ impl Delivery {
         Ok((since(published.begun) - CUT, since(brought.seen) + CUT))
     }
 
-    /// Holds what trackers told of commits against the test's own clock. Answers the ids of the commits that nobody told
-    /// of.
-    pub(super) fn check_told(&self, trackers: &[&Tracker]) -> Result<Vec<String>> {
+    /// Holds what trackers told of commits against the test's own clock. Answers the numbers of the commits that nobody
+    /// told of.
+    pub(super) fn check_told(&self, trackers: &[&Tracker]) -> Result<Vec<usize>> {
         let told: Vec<Told> = trackers.iter().flat_map(|tracker| tracker.told()).collect();
         let mut untold = Vec::new();
         for (number, commit) in self.commits.iter().enumerate() {
             let of_it: Vec<&Told> = told.iter().filter(|told| told.commit == commit.id).collect();
             let (least, most) = self.bounds(number)?;
             match of_it[..] {
-                [] => untold.push(commit.id.clone()),
+                [] => untold.push(number),
                 [one] if (least..=most).contains(&one.end_to_end) => {}
                 _ => bail!("commit {number} took {least} to {most} s, and was told as {of_it:#?}"),
             }

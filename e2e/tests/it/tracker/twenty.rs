@@ -7,6 +7,12 @@ use windlass_otlp_receiver::Receiver;
 
 use super::{COMMITS, DEADLINE, Delivery, END_TO_END, REVISIONS, borrowed, says, tells};
 
+/// A Lease that lapses soon when its holder is killed, but not because a machine is busy for a moment.
+const ELECTION: [(&str, &str); 2] = [
+    ("GF_OPERATOR_LEADER_ELECTION_LEASE_DURATION", "10s"),
+    ("GF_OPERATOR_LEADER_ELECTION_RENEW_DEADLINE", "8s"),
+];
+
 /// The sum of a counter's series with this outcome.
 fn outcome(receiver: &Receiver, name: &str, outcome: &str) -> f64 {
     receiver.look(|received| {
@@ -20,7 +26,7 @@ async fn twenty_commits_are_counted_once_each_over_restarts_a_kill_and_two_repli
     let Some(mut fleet) = Delivery::start().await else { return };
     let receiver = Receiver::start().unwrap();
     let environment = tells(&receiver);
-    let environment = borrowed(&environment);
+    let environment = [borrowed(&environment), ELECTION.into()].concat();
 
     // One tracker: a commit alone, two in one revision, and three whose revisions come faster than Flux applies them.
     let mut first = fleet.tracker(&[], &environment).await;
@@ -41,8 +47,9 @@ async fn twenty_commits_are_counted_once_each_over_restarts_a_kill_and_two_repli
     says(&third, "standing by").await;
     fleet.deliver(1).await;
     fleet.rush(2).await;
-    let killed_over = fleet.deliver(1).await;
+    fleet.deliver(1).await;
     second.process.kill().await.unwrap();
+    let before_the_kill = revisions(&fleet);
     fleet.deliver(1).await;
     says(&third, "leading").await;
     fleet.rush(3).await;
@@ -80,10 +87,13 @@ async fn twenty_commits_are_counted_once_each_over_restarts_a_kill_and_two_repli
     let measured = outcome(&receiver, REVISIONS, "measured");
     assert!((measured - fleet.revisions() as f64).abs() < 0.1, "{measured} of {}", fleet.revisions());
 
-    // A log line may be lost with the process that was about to say it, and no other.
+    // Lines of one revision may be lost with the process that was about to say them, and no others.
     let trackers = [&first, &second, &third, &fourth, &fifth];
     let untold = fleet.check_told(&trackers).unwrap();
-    assert!(untold.iter().all(|commit| killed_over.revision.ends_with(commit)), "{untold:?}");
+    let untold: BTreeSet<String> =
+        untold.into_iter().map(|commit| fleet.brought(commit).unwrap().revision).collect();
+    assert!(untold.len() <= 1, "{untold:?}");
+    assert!(untold.is_subset(&before_the_kill), "{untold:?}");
     receiver.look(|received| {
         let traces: BTreeSet<&str> = received
             .spans_of("reconcile")
@@ -93,8 +103,17 @@ async fn twenty_commits_are_counted_once_each_over_restarts_a_kill_and_two_repli
         // Spans that wait for the next request to the collector are lost with the killed process.
         let by_the_killed = second.process.lines("successfully processed kustomization event").len();
         let lost = fleet.revisions() - traces.len();
-        assert!(lost <= by_the_killed, "{lost} of {} revisions have no trace", fleet.revisions());
+        assert!(
+            lost <= by_the_killed + untold.len(),
+            "{lost} of {} revisions have no trace",
+            fleet.revisions()
+        );
     });
+}
+
+/// The revisions that were seen to be applied until now.
+fn revisions(fleet: &Delivery) -> BTreeSet<String> {
+    fleet.kustomization.observed().into_iter().map(|seen| seen.revision).collect()
 }
 
 fn told(receiver: &Receiver, tracker: &Tracker) -> String {

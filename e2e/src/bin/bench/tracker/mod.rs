@@ -57,6 +57,12 @@ pub(crate) async fn measure(table: &mut Table) -> Result<()> {
     bench.start_after_compaction(table).await
 }
 
+/// A Lease of a tracker that was killed lapses soon.
+const ELECTION: [(&str, &str); 2] = [
+    ("GF_OPERATOR_LEADER_ELECTION_LEASE_DURATION", "4s"),
+    ("GF_OPERATOR_LEADER_ELECTION_RENEW_DEADLINE", "3s"),
+];
+
 struct Bench {
     identity: Identity,
     folder: tempfile::TempDir,
@@ -69,7 +75,8 @@ impl Bench {
         let origin = format!("--allow-git-origin={}", self.fleet.remote.origin());
         let namespace = format!("--namespace={}", self.namespace);
         let arguments = ["--all", &origin, &namespace];
-        Tracker::spawn(self.folder.path(), &self.identity.kubeconfig, &arguments, environment)
+        let environment = [&ELECTION, environment].concat();
+        Tracker::spawn(self.folder.path(), &self.identity.kubeconfig, &arguments, &environment)
     }
 
     /// Starts it with nothing known, until it is ready, and until it has nothing more to do.
