@@ -6,6 +6,7 @@ mod failing;
 mod original;
 mod replicas;
 mod rewritten;
+mod rights;
 mod stand_in;
 mod standing;
 mod twenty;

@@ -1,8 +1,7 @@
-//! Two replicas, and those that may not do what they need.
+//! Two replicas, and collectors that are dead.
 
 use std::collections::BTreeSet;
 
-use windlass_e2e::eventually;
 use windlass_otlp_receiver::{Behaviour, Receiver};
 
 use super::{DEADLINE, Delivery, END_TO_END, borrowed, says, tells};
@@ -74,39 +73,4 @@ async fn a_collector_that_is_dead_or_hangs_costs_nothing_and_loses_nothing() {
     let mut tracker = fleet.tracker(&[], &borrowed(&environment)).await;
     says(&tracker, "leading").await;
     tracker.stop().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_right_that_is_missing_is_said_once_and_used_when_it_is_there() {
-    let Some(mut fleet) = Delivery::start().await else { return };
-    let role = &fleet.tracker.name;
-    let rules = fleet.get(&["role", role]).await.unwrap()["rules"].take();
-    let mut few = rules.clone();
-    few.as_array_mut().unwrap().retain(|rule| !rule.to_string().contains("kustomizations"));
-    let patch = |rules: &serde_json::Value| serde_json::json!({"rules": rules}).to_string();
-    fleet.kubectl(&["patch", "role", role, "--type=merge", "-p", &patch(&few)]).await.unwrap();
-    let account = format!("--as=system:serviceaccount:{}:{role}", fleet.namespace.name());
-    eventually("the right is gone", || async {
-        let question = ["auth", "can-i", "list", "kustomizations.kustomize.toolkit.fluxcd.io", &account];
-        let asked = fleet.kubectl(&question);
-        Ok(asked.await.is_err().then_some(()))
-    })
-    .await
-    .unwrap();
-    let tracker = fleet.spawn_tracker(&fleet.remote.origin(), &[], &[]).unwrap();
-    let said = eventually("the missing right is named", || async {
-        let output = tracker.process.output();
-        Ok((output.contains("kustomizations") && output.contains("forbidden")).then_some(output))
-    })
-    .await;
-    said.unwrap_or_else(|error| panic!("{error:#}; it said:\n{}", tracker.process.output()));
-    let (code, _) = tracker.ask(tracker.health, "/readyz").await.unwrap();
-    assert_ne!(code, 200, "{}", tracker.process.output());
-
-    fleet.kubectl(&["patch", "role", role, "--type=merge", "-p", &patch(&rules)]).await.unwrap();
-    tracker.ready().await.unwrap();
-    let lines = tracker.process.output().lines().filter(|line| line.contains("forbidden")).count();
-    assert_eq!(lines, 1, "{}", tracker.process.output());
-    fleet.deliver(1).await;
-    fleet.counted(&tracker, 1).await;
 }
