@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::Result;
 
 use crate::peers;
-use crate::shell::{cargo, run as run_command};
+use crate::shell::{cargo, run as run_command, target_dir};
 
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
@@ -24,9 +25,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     run_command(cargo().args(["build", "--release", "--locked", "--bins", "--workspace"]))?;
+    // Not by `cargo run`, which would build it and what it needs once more, with fewer features.
+    let program = target_dir()?.join("release").join("bench");
     run_command(
-        cargo()
-            .args(["run", "--release", "--locked", "--package", "windlass-e2e", "--bin", "bench", "--"])
+        Command::new(program)
             .args(&args.parts)
             .args(args.large.then_some("--large"))
             .args(args.json.iter().flat_map(|file| [OsStr::new("--json"), file.as_os_str()]))
