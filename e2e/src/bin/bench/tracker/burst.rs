@@ -81,7 +81,9 @@ impl Burst<'_> {
         let after = Samples::millis([took.saturating_sub(written)]);
         table.add(Row::new(figure, SOON, Unit::Millis, after).note(note));
         let figure = format!("{what}: from the first status to the last commit told");
-        table.add(Row::new(figure, SOON, Unit::Millis, Samples::millis([took])));
+        // Where it waits for the API server's own work, it says nothing of the tracker.
+        let target = if matches!(self.way, Way::Etcd(_)) { SOON } else { Target::None };
+        table.add(Row::new(figure, target, Unit::Millis, Samples::millis([took])));
         settled(tracker).await?;
         let requests = fleet.remote.requests() - asked;
         let share = Samples::one(requests as f64 / self.distinct as f64);
