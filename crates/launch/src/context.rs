@@ -120,6 +120,13 @@ impl Context {
     }
 }
 
+impl Context {
+    /// Whether the objects are on a Kubernetes API server, by definitions that somebody applied there.
+    pub(crate) fn is_on_kubernetes(&self) -> bool {
+        self.settings.operator().kubeconfig.is_some() || self.settings.in_cluster()
+    }
+}
+
 /// Clients as the settings say: by kubeconfig, by token exchange, or by the service account of the pod.
 pub(crate) async fn connect(settings: &Settings) -> Result<ApiClients, ContextError> {
     let operator = settings.operator();

@@ -15,7 +15,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use windlass_runtime::{BoxError, Registry, signals};
+use windlass_runtime::{BoxError, Definitions, Registry, signals};
 use windlass_settings::{SettingError, Settings, Sources};
 use windlass_telemetry::{
     Collector, ComponentHandle, ErrorChain, LogFormat, LogOutput, Metrics, Telemetry, TelemetryError,
@@ -123,6 +123,12 @@ impl Launch {
             let starting = context.health.component(name.as_str());
             (needs.listeners)(&context.settings).serve(&context).await?;
             tracing::info!(operator = name, version = env!("CARGO_PKG_VERSION"), "starting");
+            if !needs.kubernetes && context.is_on_kubernetes() {
+                let definitions =
+                    Definitions::new(context.clients.provisioning.clone(), &windlass_api::crds::all());
+                let token = context.supervisor.token().clone();
+                context.supervisor.spawn("definitions", definitions.run(context.health.clone(), token));
+            }
             context.supervisor.spawn(name, begun(operator.run(Arc::clone(&context)), starting));
             context.supervisor.run(stop, &context.health, GRACE).await.map_err(BoxError::from)
         });

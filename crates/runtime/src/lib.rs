@@ -3,6 +3,7 @@
 //! - [`Operator`] and [`Registry`]: operators by name, over a context type that the binaries choose.
 //! - [`Supervisor`]: owns every task; one that ends unasked ends the process with its name.
 //! - [`Watch`] and [`Store`]: the one way to follow a collection of API objects.
+//! - [`Definitions`]: whether the server knows every field of the kinds.
 //! - [`Scope`]: one namespace, or all of them.
 //! - [`LeaderElection`] and [`Term`]: of several replicas, one writes.
 //! - [`KeyedQueue`] and [`run_keyed`]: reconciling object by object, with back-off.
@@ -19,6 +20,7 @@
 mod backoff;
 mod call;
 mod clock;
+mod definitions;
 mod leader;
 mod operator;
 mod patch;
@@ -34,6 +36,7 @@ mod watch;
 pub use backoff::{Backoff, BackoffPolicy};
 pub use call::{CallError, Disposition, deadline};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use definitions::Definitions;
 pub use leader::{LeaderConfig, LeaderConfigError, LeaderElection, Leadership, NotLeading, Term};
 pub use operator::{Operator, Registry, UnknownOperator};
 pub use patch::{Part, json_patch, merge_patch};

@@ -24,6 +24,7 @@ use windlass_telemetry::{ComponentHandle, ErrorChain, Health, ProgressHandle};
 
 use self::collection::Collection;
 use self::connection::{Change, Connection, WatchError};
+pub(crate) use self::served::APPLY;
 pub use self::store::{ObjectKey, Store, Watched};
 use crate::said::Said;
 use crate::{Backoff, BackoffPolicy};

@@ -5,7 +5,8 @@ use serde::Deserialize;
 use super::connection::Connection;
 use crate::{CallError, deadline};
 
-const APPLY: &str = "apply the definitions of this release (kubectl apply -f deploy/crds)";
+/// What to do about definitions of another version.
+pub(crate) const APPLY: &str = "apply the definitions of this release (kubectl apply -f deploy/crds)";
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
