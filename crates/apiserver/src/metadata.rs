@@ -275,6 +275,19 @@ fn check_finalizers(finalizers: &[&str], errors: &mut Vec<FieldError>) {
     }
 }
 
+/// What is wrong with the finalizers in the spec of a Namespace.
+pub(crate) fn check_namespace_finalizers(namespace: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+    let finalizers = namespace.get("spec").and_then(|spec| spec["finalizers"].as_array());
+    for (index, finalizer) in finalizers.into_iter().flatten().enumerate() {
+        let (place, name) = (format!("spec.finalizers[{index}]"), finalizer.as_str().unwrap_or_default());
+        let mut problems = names::qualified_problems(name);
+        if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+            problems.push("name is neither a standard finalizer name nor is it fully qualified".to_owned());
+        }
+        errors.extend(problems.iter().map(|problem| FieldError::invalid(&*place, finalizer, problem)));
+    }
+}
+
 fn check_core_finalizers(finalizers: &[&str], errors: &mut Vec<FieldError>) {
     for (index, finalizer) in finalizers.iter().enumerate() {
         if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {

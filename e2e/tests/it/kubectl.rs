@@ -70,6 +70,22 @@ async fn kubectl_creates_reads_changes_and_deletes() {
 }
 
 #[tokio::test]
+async fn kubectl_tells_who_one_is_and_what_one_may_do() {
+    if !Peers::present(&["kubectl"]).unwrap() {
+        return;
+    }
+    let server = Server::start(&[]).await.unwrap();
+    let who = server.kubectl(&["auth", "whoami"]).await.unwrap();
+    assert!(who.contains("windlass-admin") && who.contains("system:masters"), "{who}");
+    for question in [&["create", "jobs"][..], &["*", "*"], &["get", "/version"], &["get", "secrets/a"]] {
+        let answer = server.kubectl(&[&["auth", "can-i"], question].concat()).await.unwrap();
+        assert_eq!(answer.trim(), "yes", "{question:?}");
+    }
+    let rules = server.kubectl(&["auth", "can-i", "--list"]).await.unwrap();
+    assert!(rules.contains("*.*") && rules.contains("selfsubjectreviews"), "{rules}");
+}
+
+#[tokio::test]
 async fn kubectl_selects_pages_and_watches() {
     if !Peers::present(&["kubectl"]).unwrap() {
         return;

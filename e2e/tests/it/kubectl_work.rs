@@ -20,7 +20,7 @@ async fn server() -> Option<Server> {
     }
     let server = Server::start(&[]).await.unwrap();
     server.kubectl_with(&["apply", "-f", "-"], WIDGETS).await.unwrap();
-    let established = ["wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=30s"];
+    let established = ["wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=180s"];
     server.kubectl(&established).await.unwrap();
     Some(server)
 }
@@ -76,6 +76,27 @@ async fn resources_and_versions_are_listed() {
 }
 
 #[tokio::test]
+async fn objects_are_scaled_where_their_kind_says_how() {
+    let Some(server) = server().await else { return };
+    server.kubectl_with(&["apply", "-f", "-"], WIDGET).await.unwrap();
+    let refused = server.kubectl(&["scale", "widget/gear", "--replicas=5"]).await.unwrap_err().to_string();
+    assert!(refused.contains("scale") || refused.contains("not found"), "{refused}");
+    let paths = "    storage: true\n    subresources: {scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}}\n";
+    let scaled = WIDGETS.replace("    storage: true\n", paths);
+    server.kubectl_with(&["apply", "-f", "-"], &scaled).await.unwrap();
+    // kubectl keeps for hours what it has discovered.
+    std::fs::remove_dir_all(server.folder.path().join(".kube/cache")).unwrap();
+    server.kubectl(&["scale", "widget/gear", "--replicas=5"]).await.unwrap();
+    assert_eq!(server.get(&["widget", "gear"]).await.unwrap()["spec"]["size"], 5);
+    server.kubectl(&["scale", "widget/gear", "--current-replicas=5", "--replicas=6"]).await.unwrap();
+    let scale = server.kubectl(&["get", "widget/gear", "--subresource=scale"]).await.unwrap();
+    has(&scale, &["NAME", "DESIRED", "AVAILABLE", "gear", "6"]);
+    let other = ["scale", "widget/gear", "--current-replicas=5", "--replicas=7"];
+    let refused = server.kubectl(&other).await.unwrap_err().to_string();
+    assert!(refused.contains("Expected replicas to be 5, was 6"), "{refused}");
+}
+
+#[tokio::test]
 async fn objects_of_a_users_own_kind_are_defaulted_shown_and_checked() {
     let Some(server) = server().await else { return };
     server.kubectl_with(&["apply", "-f", "-"], WIDGET).await.unwrap();
@@ -89,7 +110,7 @@ async fn objects_of_a_users_own_kind_are_defaulted_shown_and_checked() {
     let text = WIDGET.replace("size: 3", "size: large");
     let refused = server.kubectl_with(&["apply", "-f", "-"], &text).await.unwrap_err().to_string();
     assert!(refused.contains("spec.size") && refused.contains("integer"), "{refused}");
-    server.kubectl(&["delete", "crd", "widgets.example.com", "--timeout=30s"]).await.unwrap();
+    server.kubectl(&["delete", "crd", "widgets.example.com", "--timeout=180s"]).await.unwrap();
     let gone = server.kubectl(&["get", "widgets"]).await.unwrap_err().to_string();
     assert!(gone.contains("widgets") || gone.contains("NotFound"), "{gone}");
 }
@@ -161,12 +182,12 @@ async fn every_type_of_patch_is_taken_and_waited_for() {
         server.kubectl(&["patch", "configmap", "m", "--type", kind, "-p", patch]).await.unwrap();
     }
     assert_eq!(server.get(&["configmap", "m"]).await.unwrap()["data"], json!({"b": "2", "c": "3"}));
-    server.kubectl(&["wait", "configmap/m", "--for=jsonpath={.data.c}=3", "--timeout=20s"]).await.unwrap();
+    server.kubectl(&["wait", "configmap/m", "--for=jsonpath={.data.c}=3", "--timeout=180s"]).await.unwrap();
     server.kubectl(&["label", "configmap", "m", "team=a"]).await.unwrap();
     server.kubectl(&["annotate", "configmap", "m", "note=n"]).await.unwrap();
     let described = server.kubectl(&["describe", "configmap", "m"]).await.unwrap();
     has(&described, &["Name:         m", "team=a", "note: n", "c:\n----\n3"]);
-    server.kubectl(&["delete", "configmap", "m", "--timeout=20s"]).await.unwrap();
+    server.kubectl(&["delete", "configmap", "m", "--timeout=180s"]).await.unwrap();
 }
 
 #[tokio::test]
@@ -206,12 +227,12 @@ async fn dependants_go_with_their_owner_or_are_left() {
         });
         server.kubectl_with(&["create", "-f", "-"], &dependant.to_string()).await.unwrap();
         let option = format!("--cascade={cascade}");
-        server.kubectl(&["delete", "widget", "gear", &option, "--timeout=30s"]).await.unwrap();
+        server.kubectl(&["delete", "widget", "gear", &option, "--timeout=180s"]).await.unwrap();
         if stays {
             let left = server.get(&["configmap", cascade]).await.unwrap();
             assert_eq!(left["metadata"].get("ownerReferences"), None, "{left}");
         } else {
-            let gone = ["wait", "--for=delete", &format!("configmap/{cascade}"), "--timeout=30s"];
+            let gone = ["wait", "--for=delete", &format!("configmap/{cascade}"), "--timeout=180s"];
             server.kubectl(&gone).await.unwrap();
         }
     }

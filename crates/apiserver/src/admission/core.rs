@@ -30,6 +30,12 @@ pub(crate) fn default(builtin: Builtin, object: &mut Object) {
             object.entry("type").or_insert_with(|| json!("Opaque"));
         }
         Builtin::Namespace => {
+            // An empty list is not written.
+            if let Some(Value::Object(spec)) = object.get_mut("spec")
+                && spec.get("finalizers") == Some(&json!([]))
+            {
+                spec.remove("finalizers");
+            }
             let name = metadata::text(object, "name").to_owned();
             // A name that is generated is not there yet.
             if !name.is_empty()
@@ -39,7 +45,12 @@ pub(crate) fn default(builtin: Builtin, object: &mut Object) {
                 labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
             }
         }
-        Builtin::ConfigMap | Builtin::Event | Builtin::Lease | Builtin::Definition => {}
+        Builtin::ConfigMap
+        | Builtin::Event
+        | Builtin::Lease
+        | Builtin::Definition
+        | Builtin::Review(_)
+        | Builtin::Scale => {}
     }
     if matches!(builtin, Builtin::Secret | Builtin::ConfigMap) {
         // Empty maps are not written.
@@ -59,7 +70,7 @@ pub(super) fn fill_in(builtin: Builtin, old: Option<&Object>, object: &mut Objec
         Builtin::Lease => {
             object.entry("spec").or_insert_with(|| json!({}));
         }
-        Builtin::Secret | Builtin::ConfigMap => {}
+        Builtin::Secret | Builtin::ConfigMap | Builtin::Review(_) | Builtin::Scale => {}
     }
 }
 
@@ -80,6 +91,19 @@ fn fill_in_namespace(old: Option<&Object>, object: &mut Object) {
         match old.get(field) {
             Some(value) => object.insert(field.to_owned(), value.clone()),
             None => object.remove(field),
+        };
+    }
+}
+
+/// Sets the finalizers of a Namespace, as whoever has removed its content may.
+pub(super) fn finalize(spec: Option<Value>, object: &mut Object) {
+    let finalizers = spec
+        .map(|spec| spec["finalizers"].clone())
+        .filter(|one| one.as_array().is_some_and(|one| !one.is_empty()));
+    if let Value::Object(spec) = object.entry("spec").or_insert_with(|| json!({})) {
+        match finalizers {
+            Some(finalizers) => spec.insert("finalizers".to_owned(), finalizers),
+            None => spec.remove("finalizers"),
         };
     }
 }
@@ -162,6 +186,9 @@ pub(crate) fn validate(kind: &Kind, new: &Object, old: Option<&Object>) -> Vec<F
     }
     if kind.builtin == Some(Builtin::Lease) {
         check_lease(&new.get("spec").cloned().unwrap_or_default(), &mut errors);
+    }
+    if kind.builtin == Some(Builtin::Namespace) {
+        metadata::check_namespace_finalizers(new, &mut errors);
     }
     if !matches!(kind.builtin, Some(Builtin::Secret | Builtin::ConfigMap)) {
         return errors;

@@ -19,6 +19,7 @@ pub(crate) use self::secrets::{
 };
 use crate::failure::Result;
 use crate::kinds::{Builtin, Kind};
+use crate::request::Part;
 use crate::verbs::Context;
 
 /// What admission lets through.
@@ -60,7 +61,11 @@ impl Context {
         let kind = &*self.target.served.kind;
         match (kind.builtin, Ruled::of(kind)) {
             (Some(builtin), _) => {
+                let finalizers = (self.target.part == Part::Finalize).then(|| new.get("spec").cloned());
                 core::fill_in(builtin, old, new);
+                if let Some(spec) = finalizers {
+                    core::finalize(spec, new);
+                }
                 if builtin == Builtin::Definition {
                     self.keep_own(old, new)?;
                 }
@@ -96,7 +101,7 @@ impl Context {
 
     /// Repositories are judged beside one another: between judging one and storing it, no other may come.
     pub(crate) async fn neighbours(&self, kind: &Kind) -> Option<MutexGuard<'_, ()>> {
-        if Ruled::of(kind) == Some(Ruled::Repository) && !self.target.status {
+        if Ruled::of(kind) == Some(Ruled::Repository) && !self.target.is_status() {
             Some(self.inner.neighbours.lock().await)
         } else {
             None

@@ -56,14 +56,29 @@ pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
         let kind = &entry.kind;
         let mut resource = json!({
             "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced,
-            "kind": kind.kind, "verbs": kind.verbs(), "storageVersionHash": storage_version_hash(entry),
+            "kind": kind.kind, "verbs": kind.verbs(),
         });
+        if !kind.is_review() {
+            resource["storageVersionHash"] = storage_version_hash(entry).into();
+        }
         add_names(entry, &mut resource);
         resources.push(resource);
+        if kind.builtin == Some(Builtin::Namespace) {
+            resources.push(json!({
+                "name": format!("{}/finalize", kind.plural), "singularName": "", "namespaced": kind.namespaced,
+                "kind": kind.kind, "verbs": ["update"],
+            }));
+        }
         if entry.served().status_subresource {
             resources.push(json!({
                 "name": format!("{}/status", kind.plural), "singularName": "", "namespaced": kind.namespaced,
                 "kind": kind.kind, "verbs": STATUS_VERBS,
+            }));
+        }
+        if entry.served().scale.is_some() {
+            resources.push(json!({
+                "name": format!("{}/scale", kind.plural), "singularName": "", "namespaced": kind.namespaced,
+                "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": STATUS_VERBS,
             }));
         }
     }
@@ -131,9 +146,19 @@ fn aggregated_resource(entry: &ServedKind) -> Value {
         "singularResource": kind.singular, "verbs": kind.verbs(),
     });
     add_names(entry, &mut resource);
+    let mut parts = Vec::new();
+    if kind.builtin == Some(Builtin::Namespace) {
+        parts.push(json!({ "subresource": "finalize", "responseKind": response, "verbs": ["update"] }));
+    }
     if served.status_subresource {
-        resource["subresources"] =
-            json!([{ "subresource": "status", "responseKind": response, "verbs": STATUS_VERBS }]);
+        parts.push(json!({ "subresource": "status", "responseKind": response, "verbs": STATUS_VERBS }));
+    }
+    if served.scale.is_some() {
+        let response = json!({ "group": "autoscaling", "version": "v1", "kind": "Scale" });
+        parts.push(json!({ "subresource": "scale", "responseKind": response, "verbs": STATUS_VERBS }));
+    }
+    if !parts.is_empty() {
+        resource["subresources"] = json!(parts);
     }
     resource
 }

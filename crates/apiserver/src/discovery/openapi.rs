@@ -119,7 +119,9 @@ fn document_of<'a>(group: &str, version: &str, kinds: impl Iterator<Item = &'a S
                 name
             }
         };
-        own.insert(format!("{name}List"), list_schema(entry, &name));
+        if !entry.kind.is_review() {
+            own.insert(format!("{name}List"), list_schema(entry, &name));
+        }
         Paths { entry, name: &name }.insert(&mut paths);
         named.push((name, gvk(entry, &entry.kind.kind)));
     }
@@ -215,6 +217,10 @@ impl Paths<'_> {
             paths.insert(format!("{base}/{}", kind.plural), all);
         }
         let mut every = vec![query("pretty", "string")];
+        if kind.is_review() {
+            paths.insert(collection, json!({ "post": self.operation("post", ""), "parameters": every }));
+            return;
+        }
         if kind.namespaced {
             every.insert(0, in_path("namespace"));
         }

@@ -2,6 +2,9 @@
 //!
 //! What it does not know, how lists merge, is added here: `kubectl` and server-side apply's clients go by it.
 
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::authorization::v1::{SelfSubjectAccessReview, SelfSubjectRulesReview};
+use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
@@ -11,7 +14,7 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::kinds::{Builtin, ServedKind};
+use crate::kinds::{Builtin, Review, ServedKind};
 
 /// `io.k8s.apimachinery.pkg.apis.meta.v1.`: where the types of every group stand.
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -46,6 +49,10 @@ impl Types {
             Builtin::Namespace => generator.subschema_for::<Namespace>(),
             Builtin::Lease => generator.subschema_for::<Lease>(),
             Builtin::Definition => generator.subschema_for::<CustomResourceDefinition>(),
+            Builtin::Scale => generator.subschema_for::<Scale>(),
+            Builtin::Review(Review::Subject) => generator.subschema_for::<SelfSubjectReview>(),
+            Builtin::Review(Review::Access) => generator.subschema_for::<SelfSubjectAccessReview>(),
+            Builtin::Review(Review::Rules) => generator.subschema_for::<SelfSubjectRulesReview>(),
         };
         let name = schema.as_value()["$ref"].as_str()?;
         Some(name.trim_start_matches("#/components/schemas/").to_owned())

@@ -147,6 +147,13 @@ impl Managers {
         }
     }
 
+    /// Forgets when a manager wrote last.
+    pub(crate) fn forget_time(&mut self, writer: &Writer) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.writer.is(writer)) {
+            entry.time = None;
+        }
+    }
+
     /// Puts the oldest updates of each version together, until there are few enough.
     pub(super) fn cap(&mut self) {
         let updaters =

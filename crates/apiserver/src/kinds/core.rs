@@ -4,12 +4,14 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSche
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Builtin, Kind, KindError, Served};
+use super::{Builtin, Kind, KindError, Served, reviews};
 use crate::schema::Schema;
 use crate::table::Column;
 
 pub(super) fn kinds() -> Result<Vec<Kind>, KindError> {
-    Ok(vec![secret()?, config_map()?, event()?, namespace()?, lease()?, definition()?])
+    let mut all = vec![secret()?, config_map()?, event()?, namespace()?, lease()?, definition()?];
+    all.extend(reviews::kinds()?);
+    Ok(all)
 }
 
 fn secret() -> Result<Kind, KindError> {
@@ -200,7 +202,7 @@ fn event() -> Result<Kind, KindError> {
     Ok(kind(Builtin::Event, "Event", "events", "event", &["ev"], true, vec![v1, grouped]))
 }
 
-fn kind(
+pub(super) fn kind(
     builtin: Builtin,
     kind: &str,
     plural: &str,
@@ -226,7 +228,12 @@ fn kind(
     }
 }
 
-fn served(group: &str, version: &str, kind: &str, properties: &Value) -> Result<Served, KindError> {
+pub(super) fn served(
+    group: &str,
+    version: &str,
+    kind: &str,
+    properties: &Value,
+) -> Result<Served, KindError> {
     let problem = |problem: String| KindError::ReadDefinition { crd: kind.to_owned(), problem };
     let mut openapi = json!({ "type": "object", "properties": properties });
     for field in ["apiVersion", "kind"] {

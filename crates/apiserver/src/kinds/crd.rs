@@ -6,7 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Kind, KindError, Served};
+use super::{Kind, KindError, ScalePaths, Served};
 use crate::schema::Schema;
 use crate::table::Column;
 
@@ -92,6 +92,15 @@ fn served(group: &str, kind: &str, version: &CustomResourceDefinitionVersion) ->
     served.offered = version.served;
     served.status_subresource =
         version.subresources.as_ref().is_some_and(|subresources| subresources.status.is_some());
+    let scale = version.subresources.as_ref().and_then(|subresources| subresources.scale.as_ref());
+    if let Some(scale) = scale {
+        served.scale = Some(ScalePaths {
+            spec: fields_of(&scale.spec_replicas_path),
+            status: fields_of(&scale.status_replicas_path),
+            selector: scale.label_selector_path.as_deref().filter(|path| !path.is_empty()).map(fields_of),
+            scale: super::scale::scale().map_err(|error| error.to_string())?,
+        });
+    }
     served.selectable = version
         .selectable_fields
         .iter()
@@ -100,6 +109,11 @@ fn served(group: &str, kind: &str, version: &CustomResourceDefinitionVersion) ->
         .collect();
     served.columns = columns(version.additional_printer_columns.as_deref().unwrap_or_default())?;
     Ok(served)
+}
+
+/// `.spec.size` as the names of fields.
+fn fields_of(path: &str) -> Vec<String> {
+    path.trim_start_matches('.').split('.').map(str::to_owned).collect()
 }
 
 fn columns(definitions: &[CustomResourceColumnDefinition]) -> Result<Vec<Column>, String> {

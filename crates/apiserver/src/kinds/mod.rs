@@ -5,6 +5,8 @@
 mod core;
 mod crd;
 pub(crate) mod definition;
+mod reviews;
+mod scale;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -14,6 +16,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::reviews::Review;
+pub(crate) use self::scale::ScalePaths;
 use crate::fields::{self, Shape};
 use crate::schema::Schema;
 use crate::selector::Selectable;
@@ -54,6 +58,10 @@ pub(crate) enum Builtin {
     Lease,
     /// Custom resource definitions, which say what else is served.
     Definition,
+    /// Questions, which are answered and not stored.
+    Review(Review),
+    /// What custom objects show of themselves as their scale.
+    Scale,
 }
 
 /// A kind in one group and version.
@@ -71,6 +79,7 @@ pub(crate) struct Served {
     /// The schema as an `OpenAPI` v3 document.
     pub(crate) openapi: Value,
     pub(crate) status_subresource: bool,
+    pub(crate) scale: Option<ScalePaths>,
     pub(crate) columns: Vec<Column>,
     /// Field paths that field selectors may name, beside metadata.name and metadata.namespace.
     pub(crate) selectable: Vec<String>,
@@ -113,6 +122,11 @@ impl Kind {
         self.builtin.is_none_or(|builtin| builtin == Builtin::Definition)
     }
 
+    /// Whether objects of this kind are questions: they are answered and not stored.
+    pub(crate) fn is_review(&self) -> bool {
+        matches!(self.builtin, Some(Builtin::Review(_)))
+    }
+
     /// Whether values of this kind are sealed at rest.
     pub(crate) fn sealed(&self) -> bool {
         self.builtin == Some(Builtin::Secret)
@@ -132,10 +146,10 @@ impl Kind {
     fn structs(&self) -> &'static [&'static [&'static str]] {
         match self.builtin {
             Some(Builtin::Namespace) => &[&["spec"], &["status"]],
-            Some(Builtin::Lease) => &[&["spec"]],
+            Some(Builtin::Lease | Builtin::Review(Review::Access)) => &[&["spec"]],
             Some(Builtin::Event) => &[&["source"]],
             Some(Builtin::Definition) => &[&["spec", "names"], &["status", "acceptedNames"]],
-            Some(Builtin::Secret | Builtin::ConfigMap) | None => &[],
+            Some(Builtin::Secret | Builtin::ConfigMap | Builtin::Review(_) | Builtin::Scale) | None => &[],
         }
     }
 
@@ -145,7 +159,9 @@ impl Kind {
 
     /// The verbs of the main resource, as discovery names them.
     pub(crate) fn verbs(&self) -> &'static [&'static str] {
-        if self.builtin == Some(Builtin::Namespace) {
+        if self.is_review() {
+            &["create"]
+        } else if self.builtin == Some(Builtin::Namespace) {
             // All namespaces at once are not deleted.
             &["create", "delete", "get", "list", "patch", "update", "watch"]
         } else if self.terminating {
@@ -174,6 +190,7 @@ impl Served {
             shape: Shape::root(&openapi),
             openapi,
             status_subresource: false,
+            scale: None,
             columns: Vec::new(),
             selectable: Vec::new(),
             renames: &[],

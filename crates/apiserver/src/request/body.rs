@@ -165,11 +165,10 @@ pub(crate) fn check_type(
             return Ok(());
         }
         let number = api_version.rsplit('/').next().unwrap_or_default();
-        let why = if api_version == version.api_version
-            && CORE_KINDS.contains(&found)
-            && version.api_version == "v1"
-        {
-            format!("converting ({number}.{found}) to (core.{}): unknown conversion", kind.kind)
+        let is_known = api_version == "v1" && CORE_KINDS.contains(&found);
+        let group = if kind.is_review() { kind.group.split('.').next().unwrap_or_default() } else { "core" };
+        let why = if is_known && (version.api_version == "v1" || kind.is_review()) {
+            format!("converting ({number}.{found}) to ({group}.{}): unknown conversion", kind.kind)
         } else {
             format!(
                 "no kind {found:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""

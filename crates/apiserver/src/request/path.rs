@@ -1,7 +1,7 @@
 //! Reading a request's path.
 
 use crate::failure::{Failure, Result};
-use crate::kinds::{Registry, ServedKind};
+use crate::kinds::{Builtin, Registry, ServedKind};
 use crate::store::Key;
 
 /// What a path addresses.
@@ -43,18 +43,45 @@ pub(crate) struct Target {
     /// `None` for a cluster-wide request and for cluster-scoped kinds.
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
-    /// `status`, the only sub-resource here.
-    pub(crate) status: bool,
+    pub(crate) part: Part,
+}
+
+/// What of an object a path addresses: all of it, or a sub-resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Whole,
+    Status,
+    /// How many there are of what the object stands for, as a `Scale`.
+    Scale,
+    /// The finalizers in the spec of a Namespace.
+    Finalize,
+}
+
+impl Part {
+    /// As managers of fields name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "",
+            Self::Status => "status",
+            Self::Scale => "scale",
+            Self::Finalize => "finalize",
+        }
+    }
 }
 
 impl Target {
+    /// Whether only the status is addressed.
+    pub(crate) fn is_status(&self) -> bool {
+        self.part == Part::Status
+    }
+
     /// The object that is stored under this key, in this version of its kind.
     pub(crate) fn object(served: &ServedKind, key: &Key) -> Self {
         Self {
             served: served.clone(),
             namespace: served.kind.namespaced.then(|| key.namespace().to_owned()),
             name: Some(key.name().to_owned()),
-            status: false,
+            part: Part::Whole,
         }
     }
 }
@@ -93,7 +120,7 @@ impl Route {
     fn resource(group: &str, version: &str, rest: &[&str], registry: &Registry) -> Result<Self> {
         let (namespace, rest) = match rest {
             // `/api/v1/namespaces/{name}[/status]` is the Namespace itself.
-            ["namespaces", _] | ["namespaces", _, "status"] => (None, rest),
+            ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => (None, rest),
             ["namespaces", namespace, rest @ ..] => (Some((*namespace).to_owned()), rest),
             _ => (None, rest),
         };
@@ -119,13 +146,15 @@ impl Route {
         if name == Some("") || namespace.as_deref() == Some("") {
             return Err(Failure::no_path_in(group));
         }
-        let status = match sub {
-            None => false,
-            Some("status") if served.served().status_subresource => true,
+        let part = match sub {
+            None => Part::Whole,
+            Some("status") if served.served().status_subresource => Part::Status,
+            Some("scale") if served.served().scale.is_some() => Part::Scale,
+            Some("finalize") if served.kind.builtin == Some(Builtin::Namespace) => Part::Finalize,
             Some(_) if is_core => return Err(Failure::unknown_path()),
             Some(_) => return Err(Failure::not_found(&served.kind, name.unwrap_or_default())),
         };
-        Ok(Self::Resource(Target { served, namespace, name: name.map(str::to_owned), status }))
+        Ok(Self::Resource(Target { served, namespace, name: name.map(str::to_owned), part }))
     }
 }
 

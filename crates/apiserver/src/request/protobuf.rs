@@ -19,6 +19,8 @@ enum Kind {
     Text,
     Bool,
     Int,
+    /// As an [`Int`], of a field that Go writes also when it is not set.
+    Number,
     Bytes,
     Time,
     /// As a time, with microseconds.
@@ -29,7 +31,7 @@ enum Kind {
     Map(&'static Kind),
 }
 
-use Kind::{Bool, Bytes, Int, Many, MicroTime, One, Text, Time};
+use Kind::{Bool, Bytes, Int, Many, MicroTime, Number, One, Text, Time};
 
 const OBJECT_META: &Message = &[
     (1, "name", Text),
@@ -37,7 +39,7 @@ const OBJECT_META: &Message = &[
     (3, "namespace", Text),
     (5, "uid", Text),
     (6, "resourceVersion", Text),
-    (7, "generation", Int),
+    (7, "generation", Number),
     (8, "creationTimestamp", Time),
     (9, "deletionTimestamp", Time),
     (10, "deletionGracePeriodSeconds", Int),
@@ -133,6 +135,32 @@ const EVENT: &Message = &[
     (14, "deprecatedLastTimestamp", Time),
     (15, "deprecatedCount", Int),
 ];
+const SUBJECT_REVIEW: &Message = &[(1, "metadata", One(OBJECT_META))];
+const ACCESS_REVIEW: &Message = &[
+    (1, "metadata", One(OBJECT_META)),
+    (
+        2,
+        "spec",
+        One(&[
+            (
+                1,
+                "resourceAttributes",
+                One(&[
+                    (1, "namespace", Text),
+                    (2, "verb", Text),
+                    (3, "group", Text),
+                    (4, "version", Text),
+                    (5, "resource", Text),
+                    (6, "subresource", Text),
+                    (7, "name", Text),
+                ]),
+            ),
+            (2, "nonResourceAttributes", One(&[(1, "path", Text), (2, "verb", Text)])),
+        ]),
+    ),
+];
+const RULES_REVIEW: &Message =
+    &[(1, "metadata", One(OBJECT_META)), (2, "spec", One(&[(1, "namespace", Text)]))];
 const DELETE_OPTIONS: &Message = &[
     (1, "gracePeriodSeconds", Int),
     (2, "preconditions", One(&[(1, "uid", Text), (2, "resourceVersion", Text)])),
@@ -156,6 +184,9 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Value> {
         ("v1", "Event") => CORE_EVENT,
         ("events.k8s.io/v1", "Event") => EVENT,
         ("coordination.k8s.io/v1", "Lease") => LEASE,
+        ("authentication.k8s.io/v1", "SelfSubjectReview") => SUBJECT_REVIEW,
+        ("authorization.k8s.io/v1", "SelfSubjectAccessReview") => ACCESS_REVIEW,
+        ("authorization.k8s.io/v1", "SelfSubjectRulesReview") => RULES_REVIEW,
         _ => return None,
     };
     let raw = envelope.get("raw").and_then(Value::as_str).unwrap_or_default();
@@ -190,7 +221,11 @@ fn message(mut bytes: &[u8], fields: &Message) -> Option<Map<String, Value>> {
             kind => {
                 let value = single(*kind, &value)?;
                 // Go writes every field of a message; what is empty there is absent here.
-                if !matches!(&value, Value::String(text) if text.is_empty()) {
+                let is_unset = match &value {
+                    Value::String(text) => text.is_empty(),
+                    value => matches!(kind, Number) && *value == 0,
+                };
+                if !is_unset {
                     object.insert((*name).to_owned(), value);
                 }
             }
@@ -217,7 +252,7 @@ fn single(kind: Kind, wire: &Wire<'_>) -> Option<Value> {
         (Text, Wire::Bytes(text)) => Some(json!(std::str::from_utf8(text).ok()?)),
         (Bytes, Wire::Bytes(bytes)) => Some(json!(STANDARD.encode(bytes))),
         (Bool, Wire::Number(number)) => Some(json!(*number != 0)),
-        (Int, Wire::Number(number)) => Some(json!(number.cast_signed())),
+        (Int | Number, Wire::Number(number)) => Some(json!(number.cast_signed())),
         (One(fields), Wire::Bytes(bytes)) => message(bytes, fields).map(Value::Object),
         (Time | MicroTime, Wire::Bytes(bytes)) => time(bytes, matches!(kind, MicroTime)),
         _ => None,

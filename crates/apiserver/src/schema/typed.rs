@@ -104,6 +104,8 @@ impl Schema {
 fn go_struct(field: &str, structure: &str) -> String {
     match (structure, field) {
         ("Event", "involvedObject" | "related") => "ObjectReference".to_owned(),
+        ("SelfSubjectAccessReviewSpec", "resourceAttributes") => "ResourceAttributes".to_owned(),
+        ("SelfSubjectAccessReviewSpec", "nonResourceAttributes") => "NonResourceAttributes".to_owned(),
         (_, field) => {
             let mut chars = field.chars();
             let first = chars.next().map(|c| c.to_ascii_uppercase());

@@ -195,7 +195,7 @@ impl Context {
 
     /// What an object may not say that is created by an apply.
     fn check_created(&self, object: &mut Object, name: &str) -> Result<()> {
-        if self.target.status {
+        if self.target.is_status() {
             return Err(Failure::not_found(self.kind(), name));
         }
         let uid = metadata::text(object, "uid");

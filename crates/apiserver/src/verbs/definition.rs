@@ -15,7 +15,7 @@ impl Context {
     /// Refuses to delete a definition that the server was built with, and to change its status.
     pub(super) fn check_own_definition(&self, method: &Method) -> Result<()> {
         let Some(name) = &self.target.name else { return Ok(()) };
-        let changes = method == Method::DELETE || self.target.status;
+        let changes = method == Method::DELETE || self.target.is_status();
         if changes && self.inner.catalog.is_own(name) {
             return Err(Failure::forbidden(self.kind(), name, OWN));
         }

@@ -10,6 +10,8 @@ mod owners;
 mod past;
 mod patch;
 mod render;
+mod review;
+mod scale;
 mod update;
 mod watch;
 mod write;
@@ -24,7 +26,7 @@ use windlass_auth::Caller;
 use crate::discovery;
 use crate::failure::{self, Failure, Result};
 use crate::kinds::Builtin;
-use crate::request::{Accept, BODY_LIMIT, Query, Route, Target};
+use crate::request::{Accept, BODY_LIMIT, Part, Query, Route, Target};
 use crate::server::Inner;
 
 /// A request for a resource, with all but its body read.
@@ -102,6 +104,14 @@ pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result
     }
     let context = Context { inner: inner.clone(), caller, target, query, parts };
     let method = context.parts.method.clone();
+    if let Some(Builtin::Review(review)) = context.target.served.kind.builtin {
+        Accept::check_media(&context.parts.headers, false)?;
+        return match (method.as_str(), &context.target.name) {
+            ("POST", None) => review::answer(context, &registry, review, body).await,
+            (_, None) => Err(Failure::method_not_allowed()),
+            (_, Some(_)) => Err(Failure::unknown_path()),
+        };
+    }
     if context.target.served.kind.builtin == Some(Builtin::Definition) && method != Method::GET {
         context.check_own_definition(&method)?;
     }
@@ -130,7 +140,13 @@ async fn dispatch(context: Context, method: &Method, body: Body) -> Result<Respo
     }
     // Custom kinds are read by HEAD as well.
     let method = if !core && method == Method::HEAD { &Method::GET } else { method };
-    match (method.as_str(), context.target.name.is_some(), context.target.status) {
+    match (method.as_str(), context.target.part) {
+        (_, Part::Scale) => return scale::answer(context, method, body).await,
+        ("PUT", Part::Finalize) => return update::answer(context, body).await,
+        (_, Part::Finalize) => return Err(Failure::method_not_allowed()),
+        (_, Part::Whole | Part::Status) => {}
+    }
+    match (method.as_str(), context.target.name.is_some(), context.target.is_status()) {
         ("GET", false, _) => list::answer(context).await,
         ("GET", true, _) => get::answer(context).await,
         ("POST", false, _) => create::answer(context, body).await,
@@ -153,7 +169,7 @@ async fn dispatch(context: Context, method: &Method, body: Body) -> Result<Respo
 }
 
 /// What a method asks for, in Kubernetes' words.
-fn verb_of(method: &Method, target: &Target) -> &'static str {
+pub(super) fn verb_of(method: &Method, target: &Target) -> &'static str {
     match method.as_str() {
         "POST" => "create",
         "PUT" => "update",
@@ -168,6 +184,10 @@ fn verb_of(method: &Method, target: &Target) -> &'static str {
 /// Whether the caller's token is for this group and namespace.
 fn authorize(caller: &Caller, target: &Target) -> Result<()> {
     let kind = &target.served.kind;
+    // Everybody may ask about itself.
+    if kind.is_review() {
+        return Ok(());
+    }
     let group = &target.served.served().group;
     // A Namespace belongs to itself.
     let namespace = if kind.namespaced { target.namespace.as_deref() } else { target.name.as_deref() };

@@ -52,7 +52,7 @@ impl Context {
             manager: if named.is_empty() { "unknown".to_owned() } else { named },
             operation,
             api_version: self.target.served.served().api_version.clone(),
-            subresource: if self.target.status { "status".to_owned() } else { String::new() },
+            subresource: self.target.part.name().to_owned(),
         };
         Update {
             versions: &**self.kind(),
@@ -80,7 +80,7 @@ impl Context {
     fn ignored(&self) -> Ignored {
         let served = self.target.served.served();
         let (fields, in_all_versions): (&'static [&'static str], bool) =
-            match (self.kind().builtin, self.target.status) {
+            match (self.kind().builtin, self.target.is_status()) {
                 (None, true) => (&["metadata", "spec"], true),
                 (None, false) if served.status_subresource => (&["status"], false),
                 (Some(Builtin::Namespace), true) => (&["spec"], false),
@@ -132,12 +132,12 @@ impl Context {
         let sent = match owners {
             Owners::Known(managers) => return managers,
             // A sub-resource is no place to set the managers.
-            Owners::Sent(sent) if self.target.status => Sent { managers: None, ..sent },
+            Owners::Sent(sent) if self.target.is_status() => Sent { managers: None, ..sent },
             Owners::Sent(sent) => sent,
         };
         let whole = sent.with_the_rest(new);
         // What a status is sent with is not stored and may be anything, but a real server has to read it.
-        if self.target.status && !self.is_readable(&whole) {
+        if self.target.is_status() && !self.is_readable(&whole) {
             return Managers::default();
         }
         let base = match sent.managers {

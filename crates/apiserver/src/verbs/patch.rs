@@ -25,7 +25,7 @@ const TRIES: usize = 10;
 /// At most this many operations in one JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
 
-enum PatchKind {
+pub(super) enum PatchKind {
     Json(json_patch::Patch),
     Merge(Value),
     Strategic(Value),
@@ -138,6 +138,11 @@ struct Read {
     unknown: Vec<String>,
 }
 
+/// The patch in a body.
+pub(super) fn read_patch(context: &Context, bytes: &[u8]) -> Result<PatchKind> {
+    Ok(read(context, bytes)?.patch)
+}
+
 fn read(context: &Context, bytes: &[u8]) -> Result<Read> {
     let core = context.kind().builtin.is_some();
     let document = |bytes: &[u8]| -> Result<Parsed> {
@@ -205,7 +210,7 @@ fn operations(bytes: &[u8]) -> Result<(json_patch::Patch, Vec<String>)> {
 }
 
 impl PatchKind {
-    fn apply(&self, document: &mut Value) -> Result<()> {
+    pub(super) fn apply(&self, document: &mut Value) -> Result<()> {
         match self {
             Self::Json(patch) => apply_operations(document, patch)?,
             Self::Merge(patch) => json_patch::merge(document, patch),
@@ -215,7 +220,7 @@ impl PatchKind {
     }
 
     /// The patch as errors quote it: one that Go has as a map is shown as such.
-    fn shown(&self, bytes: &[u8]) -> String {
+    pub(super) fn shown(&self, bytes: &[u8]) -> String {
         match self {
             Self::Strategic(patch) => fields::go(patch),
             Self::Json(_) | Self::Merge(_) => String::from_utf8_lossy(bytes).into_owned(),
@@ -223,7 +228,7 @@ impl PatchKind {
     }
 
     /// Whether the patch says which version it is for.
-    fn names_version(&self) -> bool {
+    pub(super) fn names_version(&self) -> bool {
         match self {
             Self::Json(patch) => patch.0.iter().any(|operation| {
                 let target = operation.path().as_str();
@@ -297,7 +302,7 @@ fn strict_failure(quoted: &dyn Fn() -> String, context: &Context, problems: &[St
 /// A result of a patch that is no object of its kind is the patch's fault.
 ///
 /// `typed` is the result of a strategic patch, of which it is said in other words.
-fn unreadable_result(
+pub(super) fn unreadable_result(
     failure: Failure,
     quoted: &dyn Fn() -> String,
     context: &Context,

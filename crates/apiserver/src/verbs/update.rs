@@ -34,7 +34,7 @@ async fn put(context: Context, mut conformed: Conformed, query: WriteQuery) -> R
     check_place(&context, &mut object, &name)?;
     for _ in 0..TRIES {
         let Some(current) = context.find(&name).await? else {
-            if context.kind().create_on_update() && !context.target.status {
+            if context.kind().create_on_update() && !context.target.is_status() {
                 metadata::of(&mut object).remove("resourceVersion");
                 let written = context.create(object, Owners::Sent(conformed.sent), &query).await?;
                 return context.written(StatusCode::CREATED, &written, &conformed.problems);
@@ -87,7 +87,7 @@ pub(super) fn check_place(context: &Context, object: &mut Map<String, Value>, na
 }
 
 /// A body with a UID is about that incarnation of the object only.
-fn check_uid(
+pub(super) fn check_uid(
     context: &Context,
     name: &str,
     old: &Map<String, Value>,

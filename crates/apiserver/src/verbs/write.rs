@@ -179,7 +179,7 @@ impl Context {
         let renderer = Renderer::new(&self.inner, &self.target.served, self.accept()?, &self.query)?;
         let mut response = renderer.response(status, &written.plain, written.revision);
         failure::warn(&mut response, warnings);
-        if self.kind().builtin == Some(Builtin::Definition) && !self.target.status {
+        if self.kind().builtin == Some(Builtin::Definition) && !self.target.is_status() {
             failure::warn(&mut response, &self.definition_warnings(&written.plain));
         }
         Ok(response)
@@ -202,8 +202,8 @@ impl Context {
         let owners_before = stored_owners(&before);
         let mut owners = owners;
         // What is not stored is a change that a real server counts.
-        let lost = !self.target.status && matches!(&owners, Owners::Sent(sent) if sent.whole.is_some());
-        if self.target.status {
+        let lost = !self.target.is_status() && matches!(&owners, Owners::Sent(sent) if sent.whole.is_some());
+        if self.target.is_status() {
             owners = Owners::Known(self.owners_of_changed(old, &new, &owners_before, owners, query));
             new = status_of(old, &new);
         } else if separate_status {
@@ -213,7 +213,7 @@ impl Context {
         let secrets = admission::take_secrets(kind, &mut new, Some(old))?;
         let owners = self.owners_of_changed(old, &new, &owners_before, owners, query);
         let guard = self.neighbours(kind).await;
-        if !self.target.status {
+        if !self.target.is_status() {
             self.admit(Some(old), &mut new)?;
         }
         let with_status = !separate_status;
@@ -227,7 +227,7 @@ impl Context {
         // What was wrong before and did not change is let through; core kinds have rules of their own.
         let schema = &kind.stored().schema;
         errors.extend(match kind.builtin {
-            None if self.target.status => schema.validate_status(old, &new),
+            None if self.target.is_status() => schema.validate_status(old, &new),
             None => {
                 let mut errors = schema.validate_change(old, &new);
                 errors.extend(schema.validate_embedded(&new));
@@ -238,7 +238,7 @@ impl Context {
         errors.extend(admission::validate_core(kind, &new, Some(old)));
         self.check_rules(Some(old), &new, &mut errors);
         self.fail_on(errors, current.key.name())?;
-        if !self.target.status {
+        if !self.target.is_status() {
             self.validate(Some(old), &new).await?;
         }
         let mut extra = secrets.store(&self.inner, kind, &mut new, Some(old)).await?;

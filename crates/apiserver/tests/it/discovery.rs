@@ -23,7 +23,9 @@ async fn groups_versions_and_resources_are_found() {
     let core = get(&server, "/api/v1").await.expect(200);
     let names: Vec<&str> =
         core["resources"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["configmaps", "events", "namespaces", "namespaces/status", "secrets"]);
+    let expected =
+        ["configmaps", "events", "namespaces", "namespaces/finalize", "namespaces/status", "secrets"];
+    assert_eq!(names, expected);
     get(&server, "/apis/nothing.dev").await.expect(404);
     get(&server, "/apis/example.dev/v7").await.expect(404);
     raw(Method::POST, "/apis").send(&server).await.expect(405);

@@ -261,6 +261,26 @@ async fn a_namespace_goes_after_all_that_is_in_it() {
 }
 
 #[tokio::test]
+async fn a_namespace_stays_until_its_last_finalizer_is_taken_off() {
+    let server = server();
+    create(&server, NAMESPACES, &json!({ "metadata": { "name": "team" } })).await;
+    let path = format!("{NAMESPACES}/team");
+    let finalize = async |finalizers: Value| {
+        let body = json!({ "metadata": { "name": "team" }, "spec": { "finalizers": finalizers } });
+        raw(Method::PUT, &format!("{path}/finalize")).json(&body).send(&server).await.expect(200)
+    };
+    let held = finalize(json!(["kubernetes", "example.dev/hold"])).await;
+    assert_eq!(held["spec"], json!({ "finalizers": ["kubernetes", "example.dev/hold"] }));
+    assert_eq!(held["status"]["phase"], "Active");
+    delete(&server, &path).await.expect(200);
+    let emptied = json!({ "finalizers": ["example.dev/hold"] });
+    until(&server, &path, |namespace| namespace["spec"] == emptied).await;
+    let last = finalize(json!([])).await;
+    assert_eq!(last["status"]["phase"], "Terminating");
+    gone(&server, &path).await;
+}
+
+#[tokio::test]
 async fn an_emptying_namespace_is_emptied_after_a_restart() {
     let store = memory();
     let server = server_over(store.clone());

@@ -18,6 +18,7 @@ mod managed_fields;
 mod openapi;
 mod patches;
 mod restart;
+mod reviews;
 mod store;
 mod tables;
 mod validation;

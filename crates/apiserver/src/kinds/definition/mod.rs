@@ -56,9 +56,28 @@ fn typed<T: DeserializeOwned + Serialize>(
     let value: T = T::deserialize(&given).map_err(|error| failed(&error))?;
     let mut value = serde_json::to_value(value).map_err(|error| failed(&error))?;
     drop_empty_lists(&mut value);
+    make_whole(&mut value);
     note_unknown(&given, &value, &mut field.to_owned(), unknown);
     object.insert(field.to_owned(), value);
     Ok(())
+}
+
+/// Numbers without a fraction are written without one, as a real server does.
+fn make_whole(value: &mut Value) {
+    /// Larger ones are not exact.
+    const MAX: f64 = 9e15;
+    match value {
+        Value::Number(number) => {
+            let float =
+                number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < MAX);
+            if let Some(whole) = float.and_then(|float| format!("{float:.0}").parse::<i64>().ok()) {
+                *value = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(make_whole),
+        Value::Object(fields) => fields.values_mut().for_each(make_whole),
+        _ => {}
+    }
 }
 
 /// Lists without entries are left out of the lists that definitions leave out when empty.
