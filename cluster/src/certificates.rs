@@ -56,13 +56,24 @@ fn make_authority(folder: &Folder) -> Result<()> {
     Ok(())
 }
 
-/// Ends so long from now, or ended so long ago; it began two days ago.
-fn make_serving(folder: &Folder, remaining: SignedDuration) -> Result<()> {
+/// A client certificate of the authority and its key, in PEM.
+pub(crate) fn client(folder: &Folder, name: &str, remaining: SignedDuration) -> Result<(String, String)> {
+    let issuer = cluster_authority(folder)?;
+    let (certificate, key) = issue(&issuer, name, &[], ExtendedKeyUsagePurpose::ClientAuth, remaining)?;
+    Ok((certificate.pem(), key.serialize_pem()))
+}
+
+fn cluster_authority(folder: &Folder) -> Result<Issuer<'static, KeyPair>> {
     let read = |file: &Path| {
         std::fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))
     };
-    let issuer =
-        Issuer::from_ca_cert_pem(&read(&folder.ca())?, KeyPair::from_pem(&read(&folder.ca_key())?)?)?;
+    let key = KeyPair::from_pem(&read(&folder.ca_key())?)?;
+    Ok(Issuer::from_ca_cert_pem(&read(&folder.ca())?, key)?)
+}
+
+/// Ends so long from now, or ended so long ago; it began two days ago.
+fn make_serving(folder: &Folder, remaining: SignedDuration) -> Result<()> {
+    let issuer = cluster_authority(folder)?;
     let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"];
     let purpose = ExtendedKeyUsagePurpose::ServerAuth;
     let (certificate, key) = issue(&issuer, "kube-apiserver", &names, purpose, remaining)?;

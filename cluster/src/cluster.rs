@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use jiff::SignedDuration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::OnceCell;
@@ -16,7 +17,7 @@ use crate::namespace::Namespace;
 use crate::own::OwnCluster;
 use crate::programs::Programs;
 use crate::state::{Folder, State};
-use crate::{VARIABLE, definitions};
+use crate::{VARIABLE, certificates, definitions};
 
 /// A running control plane.
 #[derive(Clone)]
@@ -92,6 +93,12 @@ impl Cluster {
     /// The token of somebody who may do everything.
     pub fn admin_token(&self) -> &str {
         &self.0.state.admin_token
+    }
+
+    /// A client certificate of whoever has this name, and its key, both in PEM. The account `a` of the namespace `n` is
+    /// `system:serviceaccount:n:a`. It is good for `remaining`, or for that long no more.
+    pub fn client_certificate(&self, name: &str, remaining: SignedDuration) -> Result<(String, String)> {
+        certificates::client(&self.0.folder, name, remaining)
     }
 
     /// The cluster's folder: logs of each program, keys and kubeconfigs.

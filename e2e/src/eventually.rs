@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// How long anything may take before a test gives up on it.
-pub const DEADLINE: Duration = Duration::from_mins(1);
+/// How long anything may take before a test gives up on it: a watch connection lasts a minute, and machines are busy.
+pub const DEADLINE: Duration = Duration::from_mins(3);
 /// How often is looked.
 const LOOK: Duration = Duration::from_millis(50);
 

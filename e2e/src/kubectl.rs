@@ -92,7 +92,7 @@ impl Kubectl {
 
     /// Waits until a repository is healthy.
     pub async fn healthy(&self, name: &str) -> Result<()> {
-        self.kubectl(&["wait", "--for=condition=Ready", &format!("repository/{name}"), "--timeout=60s"])
+        self.kubectl(&["wait", "--for=condition=Ready", &format!("repository/{name}"), "--timeout=180s"])
             .await?;
         Ok(())
     }

@@ -120,7 +120,7 @@ async fn a_leader_that_was_paused_past_its_lease_changes_nothing() {
     })
     .await
     .unwrap();
-    scene.kubectl(&["delete", "repository", "removed", "--timeout=60s"]).await.unwrap();
+    scene.kubectl(&["delete", "repository", "removed", "--timeout=180s"]).await.unwrap();
     assert_eq!(titles(&scene).await, expect(&[]));
     let before = written(&scene).await;
 

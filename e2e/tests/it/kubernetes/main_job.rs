@@ -110,7 +110,7 @@ async fn a_deleted_repository_takes_along_or_releases_what_it_made() {
     }
     let finalizers = r#"{"metadata":{"finalizers":["remove-pending-jobs","release-orphan-resources"]}}"#;
     scene.kubectl(&["patch", "repository", "release", "--type=merge", "-p", finalizers]).await.unwrap();
-    scene.kubectl(&["delete", "repository", "remove", "release", "--timeout=60s"]).await.unwrap();
+    scene.kubectl(&["delete", "repository", "remove", "release", "--timeout=180s"]).await.unwrap();
     assert_eq!(titles(&scene).await, expect(&[("keep-x", "X"), ("keep-y", "Y")]));
     for item in scene.items(&["dashboards"]).await.unwrap() {
         assert!(item["metadata"]["annotations"]["grafana.app/managerId"].is_null(), "{item:#}");
@@ -201,7 +201,7 @@ async fn a_kind_that_the_settings_allow_is_followed_like_a_dashboard() {
     remote.commit(vec![("limits.yaml".into(), Some(map("20")))]).await.unwrap();
     assert_eq!(pulled(&scene, "further", true).await["status"]["state"], "success");
     assert_eq!(scene.get(&["configmap", "limits"]).await.unwrap()["data"]["most"], "20");
-    scene.kubectl(&["delete", "repository", "further", "--timeout=60s"]).await.unwrap();
+    scene.kubectl(&["delete", "repository", "further", "--timeout=180s"]).await.unwrap();
     let left = scene.names("configmaps").await.unwrap();
     assert!(!left.contains(&"limits".to_owned()), "{left:?}");
 }
