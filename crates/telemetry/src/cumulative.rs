@@ -39,6 +39,10 @@ pub trait CumulativeView: Send + Sync + 'static {
     /// What one of the family's series says, a histogram with buckets of this form; none where it says nothing yet.
     /// A point of another kind than the family's is left out.
     fn point(&self, family: usize, series: usize, buckets: Buckets) -> Option<CumulativePoint>;
+
+    /// All of it was pushed, and taken: what was only there to be told once more need not be any longer. Not called where
+    /// nothing is pushed: who reads `/metrics`, and how often, is not known.
+    fn taken(&self) {}
 }
 
 /// One thing that is measured.

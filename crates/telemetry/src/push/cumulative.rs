@@ -142,6 +142,9 @@ impl Pusher {
                     // Others want their turn.
                     tokio::task::yield_now().await;
                 }
+                if self.otlp.is_none() {
+                    view.taken();
+                }
             }
         }
         let Some(otlp) = &self.otlp else { return Ok(()) };
@@ -152,7 +155,9 @@ impl Pusher {
             }
             let Some(view) = source.view() else { continue };
             let resource = self.resource.of_source(view.identity());
-            otlp.send(&*source, &view, Timestamp::now(), &resource, &mut pass).await;
+            if otlp.send(&*source, &view, Timestamp::now(), &resource, &mut pass).await {
+                view.taken();
+            }
         }
         if pass.asked {
             otlp.client.fate().tell(pass.failed.as_ref());
@@ -179,7 +184,7 @@ impl Otlp {
         Self { client, delta_to_be_refused: AtomicBool::new(asked != Temporality::Cumulative) }
     }
 
-    /// Sends what a view says, until all was asked for or the pass is over.
+    /// Sends what a view says, until all was asked for or the pass is over. Answers whether all of it was taken.
     async fn send(
         &self,
         source: &dyn CumulativeSource,
@@ -187,7 +192,7 @@ impl Otlp {
         time: Timestamp,
         resource: &[KeyValue],
         pass: &mut Pass,
-    ) {
+    ) -> bool {
         if self.delta_to_be_refused.swap(false, Ordering::Relaxed) {
             tracing::warn!(
                 target: TARGET,
@@ -197,19 +202,22 @@ impl Otlp {
                  as asked",
             );
         }
+        let mut is_taken = true;
         let mut chunks = Chunks::new(Arc::clone(view));
         while !pass.is_over()
             && let Some(parts) = chunks.next()
         {
             if !source.is_current() {
-                return;
+                return false;
             }
             let result = self.client.request(wire::request(resource.to_vec(), &**view, time, parts)).await;
             pass.asked = true;
             if let Err(failed) = result {
                 self.client.fate().count(&failed);
                 pass.fail(failed);
+                is_taken = false;
             }
         }
+        is_taken
     }
 }

@@ -120,6 +120,7 @@ async fn a_leader_that_lost_its_term_between_two_requests_sends_no_more() {
     pusher.flush(DEADLINE).await.unwrap();
     let requests = collector.look(|received| received.metric_requests.len());
     assert_eq!(requests, 1);
+    assert_eq!(ledger.taken.load(Ordering::SeqCst), 0, "the rest is for somebody else to tell");
     assert!(ledger.copied() < 4 * 2_000, "{}", ledger.copied());
 }
 
@@ -127,14 +128,15 @@ async fn a_leader_that_lost_its_term_between_two_requests_sends_no_more() {
 async fn a_large_view_is_sent_in_requests_that_a_collector_takes() {
     const THINGS: usize = 3_000;
     let collector = Receiver::start().unwrap();
-    let (pusher, outcomes) = pusher(&Ledger::of(THINGS), &collector.url(), &[]);
+    let ledger = Ledger::of(THINGS);
+    let (pusher, outcomes) = pusher(&ledger, &collector.url(), &[]);
     // The collector refuses what is larger than 4 MiB.
     pusher.flush(DEADLINE).await.unwrap();
     collector.look(|received| {
         assert_eq!(received.series.len(), 4 * THINGS);
         assert!(received.metric_requests.len() > 3, "{} requests", received.metric_requests.len());
     });
-    assert_eq!(outcomes.failures(), 0);
+    assert_eq!((outcomes.failures(), ledger.taken.load(Ordering::SeqCst)), (0, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -232,10 +234,11 @@ async fn a_flush_does_not_wait_for_what_a_slow_collector_was_told_before() {
 async fn a_flush_gives_up_when_the_collector_does_not_want_it() {
     let collector = Receiver::start().unwrap();
     collector.behave(Behaviour::Refuse(Code::Unauthenticated));
-    let (pusher, outcomes) = pusher(&Ledger::of(2), &collector.url(), &[]);
+    let ledger = Ledger::of(2);
+    let (pusher, outcomes) = pusher(&ledger, &collector.url(), &[]);
     let error = pusher.flush(DEADLINE).await.unwrap_err();
     assert!(matches!(error, FlushError::Refused(_)), "{error:?}");
-    assert_eq!(outcomes.failures(), 1);
+    assert_eq!((outcomes.failures(), ledger.taken.load(Ordering::SeqCst)), (1, 0));
 
     collector.behave(Behaviour::Refuse(Code::Unavailable));
     let mut deadline = Duration::from_millis(100);

@@ -85,6 +85,8 @@ pub(super) struct Ledger {
     pub(super) leading: AtomicBool,
     /// Points that were put together.
     pub(super) copied: Arc<AtomicUsize>,
+    /// Views that were taken.
+    pub(super) taken: Arc<AtomicUsize>,
     /// How many requests may be sent before the leadership is lost.
     pub(super) checks_left: AtomicUsize,
 }
@@ -100,6 +102,7 @@ impl Ledger {
             things,
             leading: AtomicBool::new(true),
             copied: Arc::default(),
+            taken: Arc::default(),
             checks_left: AtomicUsize::new(usize::MAX),
         })
     }
@@ -126,8 +129,8 @@ impl CumulativeSource for Ledger {
             family("ledger.commits", "", FamilyKind::Counter),
             family("ledger.age", "s", FamilyKind::Gauge),
         ];
-        let (things, copied) = (self.things, Arc::clone(&self.copied));
-        Some(Arc::new(View { families, things, copied }))
+        let (copied, taken) = (Arc::clone(&self.copied), Arc::clone(&self.taken));
+        Some(Arc::new(View { families, things: self.things, copied, taken }))
     }
 
     fn is_current(&self) -> bool {
@@ -140,9 +143,14 @@ struct View {
     families: Vec<Family>,
     things: usize,
     copied: Arc<AtomicUsize>,
+    taken: Arc<AtomicUsize>,
 }
 
 impl CumulativeView for View {
+    fn taken(&self) {
+        self.taken.fetch_add(1, Ordering::SeqCst);
+    }
+
     fn identity(&self) -> &'static str {
         "the-ledger"
     }
