@@ -11,7 +11,7 @@ use windlass_runtime::Clock;
 use windlass_settings::{CommitTrackerSettings, HistogramForm, MetricNames};
 use windlass_telemetry::{Buckets, CumulativeSource, CumulativeView, Family, FamilyKind};
 
-use self::view::{LedgerView, Now};
+use self::view::{LedgerView, Now, Shown};
 use crate::metrics::{Kind, METRICS, Spelling};
 use crate::tracker::Leading;
 
@@ -42,10 +42,13 @@ impl CumulativeSource for LedgerSource {
         let led = self.leading.current()?;
         let entries = led.ledger.entries().into_iter().map(|(uid, entry)| {
             let now = Now { oldest: led.unapplied.oldest(&uid), suspended: led.unapplied.is_suspended(&uid) };
-            (entry, now)
+            Shown { entry, now: Some(now), leaving: None }
         });
+        let leaving = led.ledger.leaving().into_iter();
+        let leaving = leaving.map(|(uid, entry)| Shown { entry, now: None, leaving: Some(uid) });
         let families = Arc::clone(&self.families);
-        Some(Arc::new(LedgerView::new(led.ledger.identity(), families, entries, self.clock.now())))
+        let (entries, now) = (entries.chain(leaving).collect(), self.clock.now());
+        Some(Arc::new(LedgerView::new(led.ledger.identity(), families, entries, now).of(led.ledger.clone())))
     }
 
     fn is_current(&self) -> bool {

@@ -6,11 +6,12 @@ use async_trait::async_trait;
 use windlass_github::{App, Credentials, Github, Options};
 use windlass_launch::Context;
 use windlass_runtime::BoxError;
-use windlass_settings::{CommitTrackerSettings, ExporterInfoSource, GithubCredentials};
+use windlass_settings::{CommitTrackerSettings, ExporterInfoSource, GithubCredentials, SkippedArtifacts};
 
 use crate::changes::{
     Changes, ChangesError, ClusterSecrets, FindChanges, Finders, GitChanges, GithubChanges, GithubConfig,
-    MetadataChanges, NoSecrets, OciChanges, OciConfig, PayloadWanted, Problem, Question, Secrets,
+    LookForSkipped, MetadataChanges, NoSecrets, OciChanges, OciConfig, PayloadWanted, Problem, Question,
+    Secrets,
 };
 
 /// Those who answer for this process.
@@ -44,6 +45,11 @@ pub(crate) fn finders(process: &Context) -> Result<Finders, BoxError> {
         media_type: settings.exporter_info_media_type.clone(),
         max_payload_bytes: settings.max_payload_bytes,
         max_commits: settings.max_commits,
+        skipped: match settings.skipped_artifacts {
+            SkippedArtifacts::Auto => LookForSkipped::WhenUnsure,
+            SkippedArtifacts::Always => LookForSkipped::Always,
+            SkippedArtifacts::Never => LookForSkipped::Never,
+        },
         ..OciConfig::default()
     };
     // An artifact's author says which repository it is of: that one is asked as nobody.

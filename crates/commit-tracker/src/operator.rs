@@ -60,6 +60,7 @@ impl Operator<Context> for CommitTracker {
         let ask = Ask::new(finders(&process)?, settings.questions_at_a_time, Arc::new(metrics.clone()));
         let ledger = LedgerConfig {
             name: format!("{}-ledger", settings.state_name),
+            show_deleted_for: settings.show_deleted_for,
             ..LedgerConfig::new(Arc::clone(&process.clock))
         };
         let leading = Leading::default();

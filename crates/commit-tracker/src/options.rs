@@ -53,6 +53,10 @@ pub struct TrackerArgs {
     /// The media type of the exporter's layer in an artifact.
     #[arg(long, value_name = "TYPE")]
     pub exporter_info_media_type: Option<String>,
+    /// Whether artifacts that Flux skipped are looked for by the registry's tags, or else in Git: auto, always or never.
+    /// [default: auto]
+    #[arg(long, value_name = "WHEN")]
+    pub skipped_artifacts: Option<String>,
     /// How histograms are pushed: exponential or classic. [default: exponential]
     #[arg(long, value_name = "FORM")]
     pub histograms: Option<String>,
@@ -94,6 +98,7 @@ impl From<TrackerArgs> for Start {
             own("exporter_info_file", args.exporter_info_file),
             own("exporter_info_repository", args.exporter_info_repository),
             own("exporter_info_media_type", args.exporter_info_media_type),
+            own("skipped_artifacts", args.skipped_artifacts),
             own("histograms", args.histograms),
             own("metric_names", args.metric_names),
             own("source_secrets", set(args.source_secrets)),

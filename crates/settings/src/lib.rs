@@ -27,6 +27,6 @@ pub use crate::{
     print::reference_markdown,
     typed::{
         AuthSettings, CommitTrackerSettings, ExporterInfoSource, GithubCredentials, HistogramForm, LogFormat,
-        MetricNames, OperatorSettings, ProvisioningSettings, Selection,
+        MetricNames, OperatorSettings, ProvisioningSettings, Selection, SkippedArtifacts,
     },
 };

@@ -9,6 +9,7 @@ use windlass_api::{GroupResource, RepositoryType, SyncTarget};
 
 pub use self::commit_tracker::{
     CommitTrackerSettings, ExporterInfoSource, GithubCredentials, HistogramForm, MetricNames, Selection,
+    SkippedArtifacts,
 };
 use crate::{load::Values, value};
 

@@ -189,13 +189,14 @@ impl<'de> Visitor<'de> for CommitVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let (mut id, mut merged, mut summary, mut author) = (None, None, None, None);
+        let (mut id, mut merged, mut summary, mut author, mut traceparent) = (None, None, None, None, None);
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             match key.to_ascii_lowercase().as_str() {
                 "hash" => id = hash::<A::Error>(map.next_value()?)?,
                 "time" => merged = time::<A::Error>(map.next_value()?)?,
                 "summary" | "message" => summary = text(map.next_value()?),
                 "author" => author = text(map.next_value()?),
+                "traceparent" => traceparent = text(map.next_value()?),
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -206,6 +207,7 @@ impl<'de> Visitor<'de> for CommitVisitor {
             merged: merged.ok_or_else(|| de::Error::missing_field("time"))?,
             summary: summary.unwrap_or_default(),
             author: author.unwrap_or_default(),
+            traceparent: traceparent.map(Into::into),
             exported: None,
         })
     }

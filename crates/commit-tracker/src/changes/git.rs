@@ -83,6 +83,7 @@ fn changes(history: History) -> Changes {
         merged: timestamp(commit.merged),
         summary: commit.subject,
         author: commit.author,
+        traceparent: commit.traceparent,
         exported: None,
     });
     Changes {

@@ -79,6 +79,8 @@ pub struct Commit {
     pub summary: String,
     /// Its author's name; empty where the source does not say.
     pub author: String,
+    /// The W3C `traceparent` of what made it, as it says itself: for Git in a trailer of that name.
+    pub traceparent: Option<Box<str>>,
     /// When the exporter made the commit that it was exported with, where that is another than
     /// [`Changes::exported_as`]: revisions that Flux skipped had exports of their own.
     pub exported: Option<Timestamp>,
@@ -87,7 +89,8 @@ pub struct Commit {
 impl Commit {
     /// One of which no more is known.
     pub fn new(id: impl Into<String>, merged: Timestamp) -> Self {
-        Self { id: id.into(), merged, summary: String::new(), author: String::new(), exported: None }
+        let (id, summary, author) = (id.into(), String::new(), String::new());
+        Self { id, merged, summary, author, traceparent: None, exported: None }
     }
 }
 

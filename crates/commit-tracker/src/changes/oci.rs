@@ -4,8 +4,8 @@
 //! none where no payload is wanted and Flux told the annotations. A registry that wants to see a token has it fetched
 //! once.
 //!
-//! What Flux skipped between two revisions is found without a request where this process saw it, and in the registry by
-//! its tags where something says that there may be more: see [`LookForSkipped`].
+//! What Flux skipped between two revisions is found without a request where this process saw it, and otherwise by the
+//! registry's tags, or else in Git, unless something says that there is no more: see [`LookForSkipped`].
 
 mod memory;
 mod skipped;
@@ -23,6 +23,7 @@ use windlass_oci::{
 };
 
 use self::memory::{Artifact, Memory};
+use self::skipped::Ids;
 use super::{
     Changes, ChangesError, ExporterInfo, FindChanges, Problem, Question, Secrets, metadata::annotated,
     secrets,
@@ -53,19 +54,21 @@ pub enum PayloadWanted {
     Never,
 }
 
-/// When the registry's tags are read for artifacts that Flux skipped.
+/// When the registry's tags, or else Git, are asked for artifacts that Flux skipped.
 ///
-/// What this process was asked about is known anyway. The rest can only be found where it has a tag of its own.
+/// What this process was asked about is known anyway. The rest can only be found where it has a tag of its own, or the
+/// artifacts name the commits of a repository that they were built from. Tags cost a request for the list, another one for
+/// each tag that is new, and two for each artifact that was skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LookForSkipped {
-    /// When something says that there may be one: the payload names another predecessor (`previous_commit`); the
-    /// revisions' tags are different and not neighbours (`1.4.2` and `1.4.3` are); or the artifact was built before this
-    /// process began, which was not asked about its predecessor.
+    /// Unless something says that there is none: the payload names what was known as its predecessor
+    /// (`previous_commit`), or the revisions' tags are neighbours as `1.4.2` and `1.4.3` are, and this process is older
+    /// than the artifact or was asked about its predecessor.
     #[default]
     WhenUnsure,
-    /// For every artifact, which costs a request each: for a tag that moves more often than Flux looks at it.
+    /// Also between tags that are neighbours.
     Always,
-    /// Never.
+    /// Never: what may have been skipped makes the answer incomplete.
     Never,
 }
 
@@ -339,10 +342,17 @@ impl OciChanges {
                 }
             }
         }
+        // When these were exported, before they were replaced, nobody knows.
+        let found = Ids::of(remembered.iter().flat_map(|known| &known.info).flat_map(|info| &info.commits));
+        let own = Ids::of(&changes.commits);
+        changes.commits.extend(
+            skipped.walked.into_iter().filter(|commit| !found.holds(&commit.id) && !own.holds(&commit.id)),
+        );
         changes.commits.sort_by_key(|commit| commit.merged);
         let surplus = changes.commits.len().saturating_sub(self.config.max_commits);
         changes.commits.drain(..surplus);
-        changes.truncated |= surplus > 0 || skipped.may_lack;
+        changes.truncated |= surplus > 0;
+        changes.incomplete |= skipped.incomplete;
         Ok(changes)
     }
 

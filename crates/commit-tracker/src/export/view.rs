@@ -11,7 +11,7 @@ use windlass_telemetry::{
 
 use crate::Instrument;
 use crate::histogram::Histogram;
-use crate::ledger::{Entry, Outcome};
+use crate::ledger::{Entry, Ledger, Outcome};
 use crate::metrics::{
     CLASSIC_BOUNDS, COMMIT_OUTCOMES, COMMITS, LAST_APPLIED, METRICS, Metric, OLDEST_UNAPPLIED, OUTCOME,
     RESOURCE_NAME, RESOURCE_NAMESPACE, REVISIONS, SOURCE_KIND, SUSPENDED,
@@ -28,38 +28,64 @@ pub(super) struct Now {
     pub(super) suspended: bool,
 }
 
+/// Of a Kustomization that was deleted nothing waits.
+static GONE: Now = Now { oldest: None, suspended: false };
+
 /// A state of the ledger, and what was not applied then.
 pub(super) struct LedgerView {
     identity: String,
     families: Arc<[Family]>,
     /// One a Kustomization.
-    entries: Vec<(Arc<Entry>, Now)>,
+    entries: Vec<Shown>,
     /// Outcomes of revisions, in the order of their series.
     outcomes: Vec<Outcome>,
     now: Timestamp,
+    /// Who is told that somebody took it.
+    ledger: Option<Ledger>,
+}
+
+/// What is told of a Kustomization.
+pub(super) struct Shown {
+    pub(super) entry: Arc<Entry>,
+    /// What is known of it now; nothing where it was deleted.
+    pub(super) now: Option<Now>,
+    /// Its UID where it was deleted, and is told until somebody took it.
+    pub(super) leaving: Option<Box<str>>,
 }
 
 impl LedgerView {
     pub(super) fn new(
         identity: &str,
         families: Arc<[Family]>,
-        entries: impl Iterator<Item = (Arc<Entry>, Now)>,
+        mut entries: Vec<Shown>,
         now: Timestamp,
     ) -> Self {
-        let mut entries: Vec<_> = entries.collect();
-        // One that was deleted and made again is remembered twice until the first is forgotten: the newer one speaks, for
-        // a series is told once.
-        entries.sort_by(|(one, _), (other, _)| {
-            (&one.namespace, &one.name, Reverse(one.began)).cmp(&(
-                &other.namespace,
-                &other.name,
-                Reverse(other.began),
-            ))
+        // A series is told once. Of one that was deleted and made again, the last figures of the first are told until
+        // somebody took them, and then those of the second, which begin anew. Before it is known that the first is gone,
+        // the newer one speaks.
+        let order = |shown: &Shown| {
+            let began = shown.entry.began;
+            let first = shown.leaving.as_ref().map(|_| began);
+            (first.is_none(), first, Reverse(began))
+        };
+        let name = |shown: &Shown| (shown.entry.namespace.clone(), shown.entry.name.clone());
+        entries.sort_by_cached_key(|shown| (name(shown), order(shown)));
+        entries.dedup_by(|later, kept| {
+            let is_same =
+                later.entry.namespace == kept.entry.namespace && later.entry.name == kept.entry.name;
+            if is_same && kept.leaving.is_some() {
+                // What waits, waits for the one that is there.
+                kept.now = kept.now.take().or(later.now.take());
+            }
+            is_same
         });
-        entries.dedup_by(|(later, _), (kept, _)| {
-            (&later.namespace, &later.name) == (&kept.namespace, &kept.name)
-        });
-        Self { identity: identity.to_owned(), families, entries, outcomes: Outcome::all().collect(), now }
+        let outcomes = Outcome::all().collect();
+        Self { identity: identity.to_owned(), families, entries, outcomes, now, ledger: None }
+    }
+
+    /// The same, of this ledger.
+    pub(super) fn of(self, ledger: Ledger) -> Self {
+        Self { ledger: Some(ledger), ..self }
     }
 }
 
@@ -89,7 +115,8 @@ impl CumulativeView for LedgerView {
     fn point(&self, family: usize, series: usize, buckets: Buckets) -> Option<CumulativePoint> {
         let metric = METRICS.get(family)?;
         let each = self.series(family) / self.entries.len().max(1);
-        let (entry, Now { oldest, suspended }) = self.entries.get(series.checked_div(each)?)?;
+        let Shown { entry, now, .. } = self.entries.get(series.checked_div(each)?)?;
+        let Now { oldest, suspended } = now.as_ref().unwrap_or(&GONE);
         let mut attributes = vec![
             KeyValue::new(RESOURCE_NAME, entry.name.to_string()),
             KeyValue::new(RESOURCE_NAMESPACE, entry.namespace.to_string()),
@@ -122,6 +149,13 @@ impl CumulativeView for LedgerView {
             }
         };
         Some(CumulativePoint { attributes, start: entry.began, value })
+    }
+
+    fn taken(&self) {
+        let leaving: Vec<_> = self.entries.iter().filter_map(|shown| shown.leaving.clone()).collect();
+        if let Some(ledger) = self.ledger.as_ref().filter(|_| !leaving.is_empty()) {
+            ledger.taken(&leaving);
+        }
     }
 }
 
@@ -187,10 +221,11 @@ mod tests {
     }
 
     fn view(entries: Vec<(Entry, Option<Timestamp>)>, buckets: Buckets) -> LedgerView {
-        let entries = entries
-            .into_iter()
-            .map(|(entry, oldest)| (Arc::new(entry), Now { oldest, suspended: oldest.is_some() }));
-        LedgerView::new("ledger", families(Spelling::Dashes, buckets), entries, NOW)
+        let entries = entries.into_iter().map(|(entry, oldest)| {
+            let now = Some(Now { oldest, suspended: oldest.is_some() });
+            Shown { entry: Arc::new(entry), now, leaving: None }
+        });
+        LedgerView::new("ledger", families(Spelling::Dashes, buckets), entries.collect(), NOW)
     }
 
     /// Every point, by the family's name and its attributes without those of the Kustomization.
@@ -296,6 +331,34 @@ mod tests {
         let points = points(&view, Buckets::Exponential);
         assert_eq!(points["apps: e2e.export-time"].start, NOW);
         assert_eq!(points["other: e2e.export-time"].start, BEGAN);
+    }
+
+    #[test]
+    fn of_one_that_was_deleted_and_made_again_the_first_is_told_until_it_was_taken() {
+        let mut again = entry("apps");
+        (again.began, again.commits.counted) = (NOW, 9);
+        let mut before = entry("apps");
+        before.commits.counted = 4;
+        let shown = |entry: &Entry, oldest, leaving: Option<&str>| Shown {
+            entry: Arc::new(entry.clone()),
+            now: leaving.is_none().then_some(Now { oldest, suspended: false }),
+            leaving: leaving.map(Into::into),
+        };
+        let told = |entries: Vec<Shown>| {
+            let families = families(Spelling::Dashes, Buckets::Exponential);
+            let view = LedgerView::new("ledger", families, entries, NOW);
+            let points = points(&view, Buckets::Exponential);
+            let value = |name: &str| points[&format!("apps: {name}")].value.clone();
+            (value("commits counted"), value("oldest-unapplied-commit.age"))
+        };
+        let new = || shown(&again, Some(BEGAN), None);
+        let age = CumulativeValue::Gauge(600.0);
+        let both = vec![new(), shown(&before, None, Some("1"))];
+        assert_eq!(told(both), (CumulativeValue::Counter(4), age.clone()));
+        // Of two that nobody took, too, the first comes first.
+        let three = vec![shown(&again, None, Some("2")), new(), shown(&before, None, Some("1"))];
+        assert_eq!(told(three), (CumulativeValue::Counter(4), age.clone()));
+        assert_eq!(told(vec![new()]), (CumulativeValue::Counter(9), age));
     }
 
     #[test]

@@ -16,11 +16,12 @@
 mod entry;
 mod error;
 mod format;
+mod leaving;
 mod open;
 mod shard;
 mod write;
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -32,6 +33,7 @@ use windlass_runtime::Clock;
 pub use self::entry::{Accounted, CommitCounts, Entry, FRONTIER, LastApplied, Outcome, Record, Stuck};
 pub use self::error::{LedgerError, Refusal};
 use self::format::Head;
+use self::leaving::Leaving;
 use self::shard::{Ask, Shard};
 
 /// How many shards are written at a time.
@@ -48,8 +50,10 @@ pub struct LedgerConfig {
     pub patience: Duration,
     /// How long a write waits for further records. The only delay of a record when there is no other.
     pub gather: Duration,
-    /// How long what is forgotten may stay in the cluster, when nothing else is written.
+    /// How long what is forgotten may stay in the cluster, once it is not shown any more and nothing else is written.
     pub tidy: Duration,
+    /// How long what is forgotten is shown when nobody takes it. Prometheus looks back as long for a series that ended.
+    pub show_deleted_for: Duration,
     /// Tells when the ledger and its entries begin.
     pub clock: Arc<dyn Clock>,
 }
@@ -63,6 +67,7 @@ impl LedgerConfig {
             patience: Duration::from_secs(30),
             gather: Duration::from_millis(10),
             tidy: Duration::from_secs(30),
+            show_deleted_for: Duration::from_mins(5),
             clock,
         }
     }
@@ -81,6 +86,7 @@ struct Inner {
     config: LedgerConfig,
     head: Head,
     shards: Box<[Shard]>,
+    leaving: Mutex<Leaving>,
     writes: Semaphore,
     lost: watch::Sender<Option<Arc<str>>>,
 }
@@ -96,8 +102,8 @@ impl Ledger {
         let (head, shards) = open::open(&api, namespace, &config).await?;
         let (lost, _) = watch::channel(None);
         let writes = Semaphore::new(WRITES);
-        let namespace = namespace.to_owned();
-        Ok(Self { inner: Arc::new(Inner { api, namespace, config, head, shards, writes, lost }) })
+        let (namespace, leaving) = (namespace.to_owned(), Mutex::default());
+        Ok(Self { inner: Arc::new(Inner { api, namespace, config, head, shards, leaving, writes, lost }) })
     }
 
     /// When the ledger was begun: commits from before are baseline.
@@ -139,14 +145,6 @@ impl Ledger {
             Ok(answer) => answer,
             // The task that writes is gone, and what it did is not known.
             Err(_) => Err(self.inner.lose("the task that writes it ended")),
-        }
-    }
-
-    /// Forgets a Kustomization that was deleted: at once here, and with the shard's next write in the cluster.
-    pub fn forget(&self, uid: &str) {
-        let shard = format::shard_of(uid);
-        if self.inner.shard(uid).lock().remove(uid) {
-            self.inner.ask(shard, Ask::Forget(uid.into()));
         }
     }
 

@@ -94,8 +94,8 @@ impl State {
         self.slots.insert(uid.into(), Slot { entry, bytes });
     }
 
-    pub(super) fn remove(&mut self, uid: &str) -> bool {
-        self.slots.remove(uid).is_some()
+    pub(super) fn remove(&mut self, uid: &str) -> Option<Arc<Entry>> {
+        self.slots.remove(uid).map(|slot| slot.entry)
     }
 
     pub(super) fn set_version(&mut self, version: Option<String>) {

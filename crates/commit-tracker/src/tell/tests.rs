@@ -94,6 +94,33 @@ fn commit(id: &str, merged: &str) -> Commit {
     Commit::new(id, at(merged))
 }
 
+#[test]
+fn the_way_is_linked_to_the_traces_that_its_counted_commits_name() {
+    let named = |digit: &str| TRACEPARENT.replace("0af7", digit);
+    let with = |id: &str, merged: &str, traceparent: &str| Commit {
+        traceparent: Some(traceparent.into()),
+        ..commit(id, merged)
+    };
+    let changes = Changes {
+        commits: vec![
+            with("aa", "09:00:00", &named("1111")),
+            with("bb", "09:00:30", "nonsense"),
+            commit("cc", "09:00:40"),
+            with("dd", "09:01:00", &named("2222")),
+            with("skewed", "11:00:00", &named("3333")),
+        ],
+        ..Changes::default()
+    };
+    let spans = Fixture::new(changes).spans();
+    let way = spans.iter().find(|span| span.name == way::ROOT).unwrap();
+    let links = way.links.iter().filter_map(|link| {
+        let hash = link.attributes.iter().find(|own| own.key.as_str() == "repo.deployment_tools.hash")?;
+        Some((hash.value.to_string(), link.span_context.trace_id().to_string()[..4].to_owned()))
+    });
+    let expected = [("aa", "1111"), ("dd", "2222")].map(|(id, trace)| (id.to_owned(), trace.to_owned()));
+    assert_eq!(links.collect::<Vec<_>>(), expected);
+}
+
 fn exported() -> Changes {
     Changes {
         commits: vec![commit("aa", "09:00:00"), commit("bb", "09:01:00")],

@@ -39,6 +39,12 @@ pub(super) fn spans(of: &Measurement<'_>, ids: Ids, work: Ids) -> Vec<FinishedSp
         })
         .collect();
     root.links.extend(changes.traceparent.as_deref().and_then(linked));
+    let newest = counted.iter().skip(counted.len().saturating_sub(MAX_EVENTS));
+    root.links.extend(newest.filter_map(|commit| {
+        let mut link = linked(commit.traceparent.as_deref()?)?;
+        link.attributes.push(KeyValue::new("repo.deployment_tools.hash", commit.id.clone()));
+        Some(link)
+    }));
     root.links.push(work.link(super::work::ROOT));
 
     let healthy = Some(ready).filter(|_| step.health_checked);

@@ -1,5 +1,8 @@
 //! One look at one Kustomization.
 
+#[cfg(test)]
+pub(super) mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +50,7 @@ enum Unfinished {
 pub(super) struct View {
     pub(super) kustomization: Arc<Kustomization>,
     pub(super) standing: Standing,
-    source: Option<Box<SourceFacts>>,
+    pub(super) source: Option<Box<SourceFacts>>,
     pub(super) source_version: Option<Version>,
 }
 

@@ -29,8 +29,8 @@ pub(crate) enum Known {
 /// Tells one specification of a source from another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {
-    uid: Box<str>,
-    generation: u64,
+    pub(super) uid: Box<str>,
+    pub(super) generation: u64,
 }
 
 /// What is watched, and who wants to know.

@@ -1,5 +1,8 @@
 //! What was tried in vain, and which sources are missing: what keeps a look from asking again before something changed.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -9,8 +9,12 @@ use windlass_http_client::printable;
 const MAX_SUBJECT: usize = 200;
 /// Characters of an author's name that are kept.
 const MAX_AUTHOR: usize = 100;
-/// Bytes of a message that the subject is looked for in.
+/// Bytes of a message that the subject is looked for in, from its beginning, and trailers, from its end.
 const MAX_MESSAGE: usize = 4 << 10;
+/// The trailer that names the trace which the commit came of, in any case (W3C Trace Context).
+const TRACEPARENT: &str = "traceparent";
+/// Characters of a `traceparent`: those of its first version, and more for later ones.
+const MAX_TRACEPARENT: usize = 128;
 
 /// What is kept of a commit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,6 +25,8 @@ pub(super) struct Commit {
     pub(super) committed: i64,
     pub(super) author: String,
     pub(super) subject: String,
+    /// What the trailer `traceparent` says.
+    pub(super) traceparent: Option<Box<str>>,
 }
 
 impl Commit {
@@ -32,8 +38,14 @@ impl Commit {
 
     /// Reads the raw commit `data` (Git: `git-cat-file commit`), whose id is `id`.
     pub(super) fn read(id: ObjectId, data: &[u8]) -> Self {
-        let mut commit =
-            Self { id, parents: Vec::new(), committed: 0, author: String::new(), subject: String::new() };
+        let mut commit = Self {
+            id,
+            parents: Vec::new(),
+            committed: 0,
+            author: String::new(),
+            subject: String::new(),
+            traceparent: None,
+        };
         let (mut author, mut committer, mut latin1) = (&[][..], &[][..], false);
         let mut rest = data;
         let message = loop {
@@ -59,6 +71,8 @@ impl Commit {
         commit.committed = seconds(committer).or_else(|| seconds(author)).unwrap_or_default();
         commit.author = printable(&decode(name, latin1), MAX_AUTHOR);
         commit.subject = subject(&decode(&message[..message.len().min(MAX_MESSAGE)], latin1));
+        let end = &message[message.len().saturating_sub(MAX_MESSAGE)..];
+        commit.traceparent = traceparent(&decode(end, latin1), end.len() < message.len());
         commit
     }
 }
@@ -86,6 +100,25 @@ fn decode(bytes: &[u8], latin1: bool) -> Cow<'_, str> {
 fn subject(message: &str) -> String {
     let lines = message.trim_start().lines().map(str::trim).take_while(|line| !line.is_empty());
     printable(&lines.collect::<Vec<_>>().join(" "), MAX_SUBJECT)
+}
+
+/// What the last trailer `traceparent` says, in the last paragraph of a message, which is not its first one
+/// (Git: `git-interpret-trailers`). `is_cut` when the message begins before this.
+fn traceparent(message: &str, is_cut: bool) -> Option<Box<str>> {
+    let mut paragraph: Vec<&str> =
+        message.trim().lines().rev().map(str::trim_end).take_while(|line| !line.is_empty()).collect();
+    let is_first = !is_cut && paragraph.len() == message.trim().lines().count();
+    if is_first {
+        paragraph.clear();
+    }
+    let values = paragraph.iter().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.trim_end().eq_ignore_ascii_case(TRACEPARENT).then(|| value.trim())
+    });
+    let mut plain = values.filter(|value| {
+        (1..=MAX_TRACEPARENT).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic())
+    });
+    plain.next().map(Into::into)
 }
 
 #[cfg(test)]
@@ -124,6 +157,32 @@ mod tests {
             assert_eq!(at(unreadable), 77, "{unreadable}");
         }
         assert_eq!(read("").committed, 0);
+    }
+
+    #[test]
+    fn the_trace_that_a_commit_came_of_is_named_by_a_trailer() {
+        const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let of = |message: &str| read(format!("author A <a@b> 1 +0000\n\n{message}")).traceparent;
+        for message in [
+            format!("subject\n\ntraceparent: {TRACE}\n"),
+            format!("subject\r\n\r\nbody\r\n\r\nSigned-off-by: A <a@b>\r\nTraceparent:{TRACE}\r\n\r\n"),
+            format!("subject\n\nTRACEPARENT: 00-older\nTRACEPARENT: {TRACE}\nCo-authored-by: B <b@c>"),
+            format!("subject\n\n{}\n\ntraceparent: {TRACE}", "long ".repeat(4_000)),
+            format!("subject\n\n{}\ntraceparent: {TRACE}", "trailer: x\n".repeat(1_000).trim_end()),
+        ] {
+            assert_eq!(of(&message).as_deref(), Some(TRACE), "{message:.60}");
+        }
+        for message in [
+            String::new(),
+            format!("traceparent: {TRACE}"),
+            format!("subject\n\ntraceparent: {TRACE}\n\nanother paragraph"),
+            "subject\n\ntraceparent:".to_owned(),
+            "subject\n\ntraceparent: a b".to_owned(),
+            format!("subject\n\ntraceparent: {}", "0".repeat(129)),
+            format!("subject\n\nthe traceparent: {TRACE}"),
+        ] {
+            assert_eq!(of(&message), None, "{message:.60}");
+        }
     }
 
     #[test]

@@ -300,6 +300,7 @@ impl Graph {
             merged: self.node(by).commit.committed,
             author: commit.author,
             subject: commit.subject,
+            traceparent: commit.traceparent,
         }
     }
 

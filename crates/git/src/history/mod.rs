@@ -60,4 +60,6 @@ pub struct HistoryCommit {
     pub author: String,
     /// The first paragraph of its message in one line, shortened, without control characters.
     pub subject: String,
+    /// What its trailer `traceparent` says, as it is: at most 128 printable characters of ASCII.
+    pub traceparent: Option<Box<str>>,
 }

@@ -43,6 +43,13 @@ pub(super) const KEYS: &[Key] = &[
         "flux-commit-tracker",
         "Name of the Lease, and beginning of the names of those ConfigMaps. Replicas need the same one, trackers of other Kustomizations another one.",
     ),
+    key(
+        CT,
+        "show_deleted_for",
+        Kind::PositiveDuration,
+        "5m",
+        "How long the figures of a Kustomization that was deleted stay on `/metrics`. Pushed ones end once the collector took them, and after this time if it does not.",
+    ),
     // How commits are found.
     key(
         CT,
@@ -71,6 +78,13 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Text,
         "application/vnd.grafana.exporter-info.v1+json",
         "Media type of the exporter's layer in an OCI artifact.",
+    ),
+    key(
+        CT,
+        "skipped_artifacts",
+        Kind::Choice(&["auto", "always", "never"]),
+        "auto",
+        "Whether artifacts that Flux skipped are looked for by the tags of the registry, or else in the Git repository that artifacts name. `auto`: unless the payload's `previous_commit`, or tags that are neighbours (`1.4.2`, `1.4.3`), say that there are none; a tag that moves costs one request for the list with each revision, and one for each new tag. `always`: between neighbours, too. `never`: two requests for each revision, and what was skipped may be missing.",
     ),
     key(
         CT,

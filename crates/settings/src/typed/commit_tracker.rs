@@ -1,5 +1,7 @@
 //! The section `[commit_tracker]`.
 
+use std::time::Duration;
+
 use secrecy::SecretString;
 
 use crate::{load::Values, value};
@@ -31,6 +33,17 @@ pub enum ExporterInfoSource {
     Oci,
     /// In a file of the repository, read at GitHub.
     Github,
+}
+
+/// Whether artifacts that Flux skipped are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkippedArtifacts {
+    /// Unless something says that there are none.
+    Auto,
+    /// Whatever says so.
+    Always,
+    /// Never.
+    Never,
 }
 
 /// Form in which histograms are pushed.
@@ -76,6 +89,8 @@ pub struct CommitTrackerSettings {
     pub state_namespace: Option<String>,
     /// Name of the Lease, and beginning of the names of the state.
     pub state_name: String,
+    /// How long figures of deleted Kustomizations are shown.
+    pub show_deleted_for: Duration,
     /// Where an exporter says which commits it exported.
     pub exporter_info: ExporterInfoSource,
     /// Path of the exporter's file in the repository.
@@ -84,6 +99,8 @@ pub struct CommitTrackerSettings {
     pub exporter_info_repository: Option<String>,
     /// Media type of the exporter's layer.
     pub exporter_info_media_type: String,
+    /// Whether artifacts that Flux skipped are looked for.
+    pub skipped_artifacts: SkippedArtifacts,
     /// Whether the Secrets of sources are read.
     pub source_secrets: bool,
     /// Registries that may be plain http, private or loopback.
@@ -133,10 +150,16 @@ impl CommitTrackerSettings {
             selection: selection(values, at_github),
             state_namespace: some("state_namespace"),
             state_name: string("state_name"),
+            show_deleted_for: value::duration(text("show_deleted_for")),
             exporter_info,
             exporter_info_file: string("exporter_info_file"),
             exporter_info_repository: some("exporter_info_repository"),
             exporter_info_media_type: string("exporter_info_media_type"),
+            skipped_artifacts: match text("skipped_artifacts") {
+                "always" => SkippedArtifacts::Always,
+                "never" => SkippedArtifacts::Never,
+                _ => SkippedArtifacts::Auto,
+            },
             source_secrets: boolean("source_secrets"),
             allowed_registries: value::list(text("allowed_registries")),
             max_commits: usize::try_from(number("max_commits")).unwrap_or(1),

@@ -44,7 +44,8 @@ impl FindChanges for Oracle {
         self.gate.acquire().await.unwrap().forget();
         self.at_once.fetch_sub(1, Ordering::SeqCst);
         if let Some((problem, retry_after)) = *self.problem.lock().unwrap() {
-            return Err(ChangesError { retry_after, ..ChangesError::new(problem, "it did not work") });
+            let text = format!("it did not work: {}", problem.name());
+            return Err(ChangesError { retry_after, ..ChangesError::new(problem, text) });
         }
         let commit = Commit::new(question.to.as_str(), jiff::Timestamp::UNIX_EPOCH);
         Ok(Changes { commits: vec![commit], ..Changes::default() })
@@ -195,4 +196,101 @@ async fn an_asker_that_went_away_holds_up_nobody() {
         .await
         .expect("its lane is free")
         .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_news_once_until_it_is_another_one() {
+    let oracle = Oracle::new(100);
+    let ask = ask(&oracle);
+    let question = question("s", &["a"], "b");
+    let failed = async |problem: Problem| {
+        oracle.fails(Some((problem, None)));
+        let failed = ask.ask(&question, None).await.unwrap_err();
+        tokio::time::sleep(failed.again).await;
+        (failed.is_new, failed.error.problem)
+    };
+    assert_eq!(failed(Problem::Unavailable).await, (true, Problem::Unavailable));
+    assert_eq!(failed(Problem::Unavailable).await, (false, Problem::Unavailable));
+    assert_eq!(failed(Problem::RateLimited).await, (true, Problem::RateLimited));
+    assert_eq!(failed(Problem::Unavailable).await, (true, Problem::Unavailable));
+    assert_eq!(oracle.asked(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lasts_is_believed_for_half_a_minute_and_then_asked_again() {
+    let oracle = Oracle::new(100);
+    let ask = ask(&oracle);
+    let question = question("s", &["a"], "b");
+    oracle.fails(Some((Problem::NotFound, Some(Duration::from_hours(1)))));
+    let failed = ask.ask(&question, None).await.unwrap_err();
+    assert_eq!(failed.again, Duration::from_secs(30), "whatever the server says");
+    oracle.fails(None);
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    ask.ask(&question, None).await.unwrap_err();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    ask.ask(&question, None).await.unwrap();
+    assert_eq!(oracle.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_may_change_the_answer_makes_another_question() {
+    let oracle = Oracle::new(100);
+    let ask = ask(&oracle);
+    let plain = question("s", &["a"], "b");
+    let known_origins = vec![Some("main@sha1:1".to_owned())];
+    let with_secret = |namespace: &str| {
+        let mut asked = question("s", &["a"], "b");
+        asked.source.namespace = namespace.to_owned();
+        Question { secret: Some("login".to_owned()), ..asked }
+    };
+    let without_url = |name: &str| Question { url: String::new(), ..question(name, &["a"], "b") };
+    let mut oci = plain.clone();
+    oci.source.kind = SourceKind::OciRepository;
+    let others = [
+        Question { insecure: true, ..plain.clone() },
+        Question { url: "https://git.example.org/other".to_owned(), ..plain.clone() },
+        Question { origin: Some("main@sha1:2".to_owned()), ..plain.clone() },
+        Question { known_origins, ..plain.clone() },
+        question("s", &["a", "c"], "b"),
+        question("s", &["a"], "c"),
+        with_secret("apps"),
+        with_secret("other"),
+        without_url("s"),
+        without_url("t"),
+        oci,
+    ];
+    ask.ask(&plain, None).await.unwrap();
+    for (place, other) in others.iter().enumerate() {
+        ask.ask(other, None).await.unwrap();
+        assert_eq!(oracle.asked(), place + 2, "{other:?}");
+    }
+    // What only says when, or which object, does not.
+    let same = Question { seen: Some(jiff::Timestamp::UNIX_EPOCH), ..question("t", &["a"], "b") };
+    ask.ask(&same, None).await.unwrap();
+    assert_eq!(oracle.asked(), others.len() + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_and_failures_are_forgotten_the_oldest_first() {
+    const MANY: usize = 1_200;
+    let oracle = Oracle::new(10 * MANY);
+    let ask = ask(&oracle);
+    // Sixteen that are known make eighteen of the twenty thousand that are remembered.
+    let known: Vec<String> = (0..16).map(|number| format!("k{number}")).collect();
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let asked_again = async |number: usize| {
+        let before = oracle.asked();
+        let _ = ask.ask(&question("s", &known, &format!("r{number}")), None).await;
+        oracle.asked() > before
+    };
+    for fails in [None, Some((Problem::RateLimited, Some(Duration::from_hours(1))))] {
+        oracle.fails(fails);
+        let first = if fails.is_none() { 0 } else { MANY };
+        for number in first..first + MANY {
+            assert!(asked_again(number).await);
+        }
+        assert!(!asked_again(first + MANY - 1).await, "the newest is remembered: {fails:?}");
+        assert!(!asked_again(first + MANY - 900).await, "and many before it: {fails:?}");
+        assert!(asked_again(first).await, "the oldest is not: {fails:?}");
+    }
 }

@@ -20,6 +20,7 @@ fn commit(id: &str, merged: &str, summary: &str, author: &str) -> Commit {
         summary: summary.into(),
         author: author.into(),
         exported: None,
+        traceparent: None,
     }
 }
 

@@ -16,6 +16,8 @@ const MAX_ARTIFACTS: usize = 4_096;
 const MAX_COMMITS: usize = 40_000;
 /// Repositories whose tags are remembered.
 const MAX_LISTED: usize = 256;
+/// Tags of a repository of which it is remembered what they stood for, the newest.
+const MAX_LOOKED: usize = 256;
 
 /// One artifact.
 #[derive(Debug)]
@@ -75,6 +77,34 @@ pub(super) fn is_of_stream(one: &BTreeMap<String, String>, other: &BTreeMap<Stri
     agrees(source(one), source(other)) && agrees(branch(one), branch(other))
 }
 
+/// What a tag stood for when it was looked at.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) digest: Digest,
+    /// When it was built, as it says.
+    pub(super) created: Option<Timestamp>,
+    /// Those that say where it is from.
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+impl Looked {
+    pub(super) fn new(digest: Digest, annotations: &BTreeMap<String, String>) -> Self {
+        let created = annotations.get(CREATED).and_then(|created| created.trim().parse().ok());
+        let kept = annotations.iter().filter(|(key, _)| *key == SOURCE || *key == REVISION);
+        Self { digest, created, annotations: kept.map(|(key, value)| (key.clone(), value.clone())).collect() }
+    }
+}
+
+/// The tags of a repository.
+#[derive(Default)]
+struct Tags {
+    /// Those that need not be looked at again.
+    seen: HashSet<String>,
+    looked: VecDeque<Arc<Looked>>,
+    /// The artifacts that tags were listed for, with whether the list told all.
+    listed: VecDeque<(Digest, bool)>,
+}
+
 type Key = (Repository, Digest);
 
 /// The newest of what was read.
@@ -88,8 +118,7 @@ struct Inner {
     artifacts: HashMap<Key, Arc<Artifact>>,
     order: VecDeque<Key>,
     commits: usize,
-    /// Tags that were looked at, or were there when the repository was first listed.
-    tags: HashMap<Repository, HashSet<String>>,
+    tags: HashMap<Repository, Tags>,
 }
 
 impl Memory {
@@ -120,23 +149,50 @@ impl Memory {
         }
     }
 
-    /// The tags of this list that were not in an earlier one, and whether there was an earlier one.
-    pub(super) fn new_tags(&self, repository: &Repository, tags: Vec<String>) -> (Vec<String>, bool) {
+    /// The tags of this list that were not seen yet.
+    pub(super) fn new_tags(&self, repository: &Repository, tags: Vec<String>) -> Vec<String> {
+        let inner = self.lock();
+        match inner.tags.get(repository) {
+            None => tags,
+            Some(known) => tags.into_iter().filter(|tag| !known.seen.contains(tag)).collect(),
+        }
+    }
+
+    /// These were seen, and this is what those stood for that were looked at: once all of it is known, so that whoever
+    /// could not finish begins again.
+    pub(super) fn saw(&self, repository: &Repository, seen: Vec<String>, looked: Vec<Looked>) {
         let mut inner = self.lock();
         if inner.tags.len() >= MAX_LISTED && !inner.tags.contains_key(repository) {
             inner.tags.clear();
         }
-        match inner.tags.get_mut(repository) {
-            None => {
-                inner.tags.insert(repository.clone(), tags.iter().cloned().collect());
-                (tags, false)
-            }
-            Some(seen) => {
-                let new = tags.iter().filter(|tag| !seen.contains(*tag)).cloned().collect();
-                *seen = tags.into_iter().collect();
-                (new, true)
-            }
+        let tags = inner.tags.entry(repository.clone()).or_default();
+        tags.seen.extend(seen);
+        tags.looked.extend(looked.into_iter().map(Arc::new));
+        let surplus = tags.looked.len().saturating_sub(MAX_LOOKED);
+        tags.looked.drain(..surplus);
+    }
+
+    /// The tags were listed for this artifact: what is made later is built later, and no news to whoever asks again.
+    pub(super) fn listed(&self, repository: &Repository, digest: &Digest, is_told: bool) {
+        let mut inner = self.lock();
+        if let Some(tags) = inner.tags.get_mut(repository) {
+            tags.listed.push_back((digest.clone(), is_told));
+            let surplus = tags.listed.len().saturating_sub(MAX_LOOKED);
+            tags.listed.drain(..surplus);
         }
+    }
+
+    /// Whether the list of tags told all, where they were listed for this artifact.
+    pub(super) fn was_listed(&self, repository: &Repository, digest: &Digest) -> Option<bool> {
+        let inner = self.lock();
+        let (_, is_told) = inner.tags.get(repository)?.listed.iter().find(|(known, _)| known == digest)?;
+        Some(*is_told)
+    }
+
+    /// What tags of a repository stood for when they were looked at.
+    pub(super) fn looked(&self, repository: &Repository) -> Vec<Arc<Looked>> {
+        let inner = self.lock();
+        inner.tags.get(repository).map(|tags| tags.looked.iter().cloned().collect()).unwrap_or_default()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {

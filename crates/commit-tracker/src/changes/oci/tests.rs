@@ -95,7 +95,7 @@ async fn a_payload_costs_two_requests_however_many_ask() {
     let Some(registry) = registry().await else { return };
     let first = export(&registry, 1, &["latest"]).await;
     let second = export(&registry, 2, &["latest"]).await;
-    let finder = finder(config());
+    let finder = finder(OciConfig { skipped: LookForSkipped::Never, ..config() });
 
     let changes = finder.find(&question(&registry, &first, &[])).await.unwrap();
     assert_eq!(finder.request_count(), 2);
@@ -106,6 +106,7 @@ async fn a_payload_costs_two_requests_however_many_ask() {
             summary: "a change".into(),
             author: "A".into(),
             exported: None,
+            traceparent: None,
         }],
         exported_as: Some("export-1".into()),
         exported: Some("2026-03-04T10:01:00Z".parse().unwrap()),
@@ -129,7 +130,7 @@ async fn what_was_asked_about_and_never_applied_is_counted_without_a_request() {
     for number in 1..=4 {
         revisions.push(export(&registry, number, &["latest"]).await);
     }
-    let finder = finder(config());
+    let finder = finder(OciConfig { skipped: LookForSkipped::Never, ..config() });
     for (number, revision) in revisions.iter().enumerate() {
         let known: Vec<&str> = revisions[..number.min(1)].iter().map(String::as_str).collect();
         finder.find(&question(&registry, revision, &known)).await.unwrap();
@@ -166,11 +167,60 @@ async fn after_a_restart_the_tags_tell_what_was_skipped() {
     let asked = question(&registry, &revisions[4], &[&revisions[1]]);
     let changes = finder.find(&asked).await.unwrap();
     assert_eq!(ids(&changes), ["c3", "c4", "c5"]);
-    assert!(!changes.truncated);
+    assert!(!changes.truncated && !changes.incomplete);
     // The artifact (2), the known one (2), the tags, six of them, two skipped payloads.
     assert_eq!(finder.request_count(), 13);
     assert_eq!(finder.find(&asked).await.unwrap(), changes);
     assert_eq!(finder.request_count(), 13);
+}
+
+#[tokio::test]
+async fn behind_a_tag_that_moves_what_has_a_tag_of_its_own_is_found() {
+    let Some(registry) = registry().await else { return };
+    let push = async |number: usize| {
+        let own = format!("main-{number}-abc");
+        export(&registry, number, &["latest", &own]).await
+    };
+    let finder = finder(config());
+    let cost = async |to: &str, known: &[&str]| {
+        let before = finder.request_count();
+        let changes = finder.find(&question(&registry, to, known)).await.unwrap();
+        assert!(!changes.incomplete && !changes.truncated, "{to}");
+        (ids(&changes).join(" "), finder.request_count() - before)
+    };
+    let first = push(1).await;
+    assert_eq!(cost(&first, &[]).await, ("c1".to_owned(), 2));
+    push(2).await;
+    push(3).await;
+    let fourth = push(4).await;
+    // The artifact (2), the tags, four of them, two skipped payloads.
+    assert_eq!(cost(&fourth, &[&first]).await, ("c2 c3 c4".to_owned(), 9));
+    assert_eq!(cost(&fourth, &[&first]).await, ("c2 c3 c4".to_owned(), 0));
+    // As it is where nothing is skipped: the artifact (2), the tags, its own.
+    let fifth = push(5).await;
+    assert_eq!(cost(&fifth, &[&fourth]).await, ("c5".to_owned(), 4));
+    // What is there before it is asked about is somebody's next question.
+    let sixth = push(6).await;
+    push(7).await;
+    assert_eq!(cost(&sixth, &[&fifth]).await.0, "c6");
+    let eighth = push(8).await;
+    assert_eq!(cost(&eighth, &[&sixth]).await.0, "c7 c8");
+}
+
+#[tokio::test]
+async fn where_nothing_tells_what_was_skipped_the_answer_says_so() {
+    let Some(registry) = registry().await else { return };
+    let first = export(&registry, 1, &["latest"]).await;
+    export(&registry, 2, &["latest"]).await;
+    let third = export(&registry, 3, &["latest"]).await;
+    for skipped in [LookForSkipped::WhenUnsure, LookForSkipped::Always, LookForSkipped::Never] {
+        let finder = finder(OciConfig { skipped, ..config() });
+        finder.find(&question(&registry, &first, &[])).await.unwrap();
+        let changes = finder.find(&question(&registry, &third, &[&first])).await.unwrap();
+        assert_eq!((ids(&changes), changes.incomplete), (vec!["c3"], true), "{skipped:?}");
+        // Whoever knows nothing misses nothing.
+        assert!(!finder.find(&question(&registry, &third, &[])).await.unwrap().incomplete);
+    }
 }
 
 #[tokio::test]
@@ -242,7 +292,7 @@ async fn looking_is_bounded_and_says_when_it_may_lack_something() {
     let before = finder.request_count();
     let changes = finder.find(&question(&registry, &last, &[&first])).await.unwrap();
     assert_eq!(ids(&changes), ["c2", "c3"]);
-    assert!(changes.truncated);
+    assert!(changes.incomplete);
     // The artifact (2), the tags, five of them, one payload.
     assert_eq!(finder.request_count() - before, 9);
     // What was listed once is not looked at again.
@@ -250,6 +300,7 @@ async fn looking_is_bounded_and_says_when_it_may_lack_something() {
     let before = finder.request_count();
     let changes = finder.find(&question(&registry, &next, &[&last])).await.unwrap();
     assert_eq!((ids(&changes), changes.truncated), (vec!["c4"], false));
+    assert!(changes.incomplete, "it has no tag of its own");
     assert_eq!(finder.request_count() - before, 3);
 }
 
@@ -468,6 +519,49 @@ async fn without_a_payload_the_repository_that_annotations_name_is_walked() {
     let finder = finder.with_git(origin.git());
     assert_eq!(finder.find(&asked).await.unwrap(), changes);
     assert_eq!(finder.request_count(), 0);
+}
+
+#[tokio::test]
+async fn where_tags_do_not_tell_git_says_which_commits_were_skipped() {
+    let Some(registry) = registry().await else { return };
+    let origin = Origin::new().await;
+    let push = async |number: usize, id: &str| {
+        let mut payload = payload(number);
+        payload["commits_since_last_export"][0]["hash"] = json!(id);
+        payload["commits_since_last_export"][0]["time"] = json!("2026-03-04T09:00:00Z");
+        export_of(&registry, &payload, &origin.annotations(number), &["latest"]).await
+    };
+    let first = push(1, &origin.commits[1]).await;
+    push(2, &origin.commits[2]).await;
+    // Exporters write ids short, too.
+    let short = &origin.commits[3][..10];
+    let third = push(3, short).await;
+    let elsewhere = push(3, "0123456789abcdef").await;
+    let gone = format!("latest@sha256:{}", "0".repeat(64));
+    let told = async |to: &str, known: &str, known_origin: Option<String>, with_git: bool| {
+        let mut finder = finder(config());
+        if with_git {
+            finder = finder.with_git(origin.git());
+        }
+        let mut asked = question(&registry, to, &[known]);
+        asked.known_origins = vec![known_origin];
+        let changes = finder.find(&asked).await.unwrap();
+        let mut found: Vec<String> = ids(&changes).into_iter().map(str::to_owned).collect();
+        found.sort();
+        (found, changes.incomplete)
+    };
+    let mut all = vec![origin.commits[2].clone(), short.to_owned()];
+    all.sort();
+    let alone = vec![short.to_owned()];
+    assert_eq!(told(&third, &first, None, true).await, (all.clone(), false));
+    assert_eq!(told(&third, &first, Some(origin.revision(1)), true).await, (all.clone(), false));
+    assert_eq!(told(&third, &first, None, false).await, (alone.clone(), true));
+    // The registry does not have any more what Flux applied before: where it came from, Flux says.
+    assert_eq!(told(&third, &gone, Some(origin.revision(1)), true).await, (all, false));
+    assert_eq!(told(&third, &gone, None, true).await, (alone, true));
+    // The payload is about another repository than the artifact: that one's history says nothing of it.
+    let other = vec!["0123456789abcdef".to_owned()];
+    assert_eq!(told(&elsewhere, &first, None, true).await, (other, true));
 }
 
 #[tokio::test]

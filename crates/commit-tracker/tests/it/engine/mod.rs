@@ -242,12 +242,18 @@ async fn a_deleted_kustomization_is_forgotten_and_one_that_is_not_selected_any_m
     let other = world.kustomization("other", "apps").await;
     world.applied("other", &[(&first, long_ago())]).await;
     let world = world.set("commit_tracker.all", "false").set("commit_tracker.selector", "app");
-    let _tracker = world.tracker();
+    let world = world.set("commit_tracker.show_deleted_for", "1s");
+    let tracker = world.tracker();
     world.accounted(&uid, &first).await;
     world.accounted(&other, &first).await;
     world.change("Kustomization", "shop", json!({"metadata": {"labels": {"app": null}}})).await;
     world.delete("Kustomization", "other").await;
-    // What is forgotten leaves the cluster with the next write.
+    // What is forgotten and not shown any more leaves the cluster with the next write.
+    eventually("it is not shown any more", || async {
+        let shown = tracker.context.metrics.render().unwrap();
+        if shown.contains("k8s_resource_name=\"other\"") { Err(shown) } else { Ok(()) }
+    })
+    .await;
     let third = world.kustomization("third", "apps").await;
     world.applied("third", &[(&first, long_ago())]).await;
     eventually("it is forgotten", || async {
@@ -259,6 +265,39 @@ async fn a_deleted_kustomization_is_forgotten_and_one_that_is_not_selected_any_m
     .await;
     world.accounted(&third, &first).await;
     assert!(world.entry(&uid).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_ages_until_it_is_applied_or_its_kustomization_is_not_selected_any_more() {
+    let (world, uid, first) = settled().await;
+    let world = world.set("commit_tracker.all", "false").set("commit_tracker.selector", "app");
+    let tracker = world.tracker();
+    world.accounted(&uid, &first).await;
+    let age = || {
+        let text = tracker.context.metrics.render().unwrap();
+        let mut lines = text.lines().filter(|line| {
+            line.starts_with("flux_commit_tracker_oldest_unapplied_commit_age_seconds{")
+                && line.contains("k8s_resource_name=\"shop\"")
+        });
+        lines.next().and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+    };
+    let waits = |does: bool| {
+        eventually("the age is as it should be", move || async move {
+            let age = age();
+            if age.is_some_and(|age| (age > 0.0) == does) { Ok(()) } else { Err(age) }
+        })
+    };
+    waits(false).await;
+    let second = world.commit("second");
+    world.publish("apps", &second).await;
+    waits(true).await;
+    world.applied("shop", &[(&first, long_ago()), (&second, Timestamp::now())]).await;
+    waits(false).await;
+    let third = world.commit("third");
+    world.publish("apps", &third).await;
+    waits(true).await;
+    world.change("Kustomization", "shop", json!({"metadata": {"labels": {"app": null}}})).await;
+    waits(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -40,6 +40,7 @@ async fn a_real_cluster_keeps_ten_thousand_kustomizations_and_a_burst_of_a_thous
         answer.unwrap();
     }
     ledger.forget("uid-9999");
+    ledger.taken(&["uid-9999".into()]);
     ledger.record(step("another", 1)).await.unwrap();
 
     let lost = other.record(step("another", 1)).await.unwrap_err();

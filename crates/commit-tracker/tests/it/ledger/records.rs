@@ -7,7 +7,7 @@ use http::Method;
 use tokio::time::timeout;
 use windlass_commit_tracker::changes::Problem;
 use windlass_commit_tracker::histogram::Histogram;
-use windlass_commit_tracker::ledger::{CommitCounts, LedgerError, Outcome, Record, Refusal, Stuck};
+use windlass_commit_tracker::ledger::{CommitCounts, Ledger, LedgerError, Outcome, Record, Refusal, Stuck};
 use windlass_commit_tracker::{Instrument, Revision, SourceKind};
 
 use super::line::Fate;
@@ -161,7 +161,7 @@ async fn being_stuck_is_counted_once_and_ends_with_the_next_revision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_forgotten_is_gone_at_once_here_and_soon_in_the_cluster() {
+async fn what_is_forgotten_is_shown_until_it_was_taken_and_leaves_the_cluster_soon_after() {
     let world = World::new();
     let line = world.line();
     let ledger = world.open_over(&line).await.unwrap();
@@ -171,14 +171,52 @@ async fn what_is_forgotten_is_gone_at_once_here_and_soon_in_the_cluster() {
     ledger.forget(&uids[0]);
     ledger.forget(&uids[1]);
     ledger.forget("never-seen");
-    assert_eq!((ledger.len(), line.writes()), (1, writes));
+    let leaving = |ledger: &Ledger| {
+        let leaving = ledger.leaving().into_iter().map(|(uid, entry)| (uid.into(), entry.commits.counted));
+        leaving.collect::<Vec<(String, u64)>>()
+    };
+    let both = [(uids[0].clone(), 1), (uids[1].clone(), 1)];
+    assert_eq!((ledger.len(), leaving(&ledger)), (1, both.into()));
+    // A write of others does not take along what nobody took: whoever leads next shows it again.
+    ledger.record(step(&uids[2], 2)).await.unwrap();
     tokio::time::sleep(world.config().tidy * 2).await;
-    assert_eq!(line.writes(), writes + 1, "both in one write");
+    assert_eq!((line.writes(), world.open().await.len()), (writes + 1, 3));
+
+    ledger.taken(&[uids[0].as_str().into(), uids[1].as_str().into()]);
+    assert_eq!((leaving(&ledger), line.writes()), (Vec::new(), writes + 1));
+    tokio::time::sleep(world.config().tidy * 2).await;
+    assert_eq!(line.writes(), writes + 2, "both in one write");
     let next = world.open().await;
-    assert_eq!((next.len(), steps(&next, &uids[2])), (1, 1));
+    assert_eq!((next.len(), steps(&next, &uids[2])), (1, 2));
     // Of the same name there may be another one; of the same UID there is none.
     let late = ledger.record(step(&uids[0], 2)).await;
     assert!(matches!(late, Err(LedgerError::Refused { .. })), "{late:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_takes_is_not_shown_for_ever() {
+    let world = World::new();
+    let ledger = world.open().await;
+    let uids = neighbours(2);
+    join_all(uids.iter().map(|uid| ledger.record(step(uid, 1)))).await;
+    ledger.forget(&uids[0]);
+    let config = world.config();
+    tokio::time::sleep(config.show_deleted_for / 2).await;
+    ledger.forget(&uids[1]);
+    let leaving = || ledger.leaving().into_iter().map(|(uid, _)| uid.into()).collect::<Vec<String>>();
+    assert_eq!(leaving(), uids);
+    tokio::time::sleep(config.show_deleted_for / 2 + config.tidy).await;
+    assert_eq!(leaving(), uids[1..]);
+    tokio::time::sleep(config.show_deleted_for / 2 + config.tidy).await;
+    assert_eq!(leaving(), [""; 0]);
+    assert!(world.open().await.is_empty());
+    // It begins again with the next one.
+    ledger.record(step("another", 1)).await.unwrap();
+    ledger.forget("another");
+    assert_eq!(leaving(), ["another"]);
+    tokio::time::sleep(config.show_deleted_for + config.tidy * 2).await;
+    assert_eq!(leaving(), [""; 0]);
+    assert!(world.open().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,6 +227,7 @@ async fn a_record_takes_what_was_forgotten_along() {
     let uids = neighbours(2);
     ledger.record(step(&uids[0], 1)).await.unwrap();
     ledger.forget(&uids[0]);
+    ledger.taken(&[uids[0].as_str().into()]);
     let writes = line.writes();
     timeout(Duration::from_secs(1), ledger.record(step(&uids[1], 1))).await.unwrap().unwrap();
     assert_eq!(line.writes(), writes + 1);

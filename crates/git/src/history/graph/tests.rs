@@ -14,6 +14,7 @@ fn commit(number: usize, parents: &[usize]) -> Commit {
         committed: i64::try_from(number).unwrap(),
         author: String::new(),
         subject: number.to_string(),
+        traceparent: None,
     }
 }
 
