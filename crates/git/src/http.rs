@@ -143,7 +143,7 @@ impl HttpClient {
             let detail = format!("it answers {:?} instead of {}", printable(kind, 80), request.expect);
             return Err(GitError::NotGit { url: call.url.to_string(), detail });
         }
-        Ok(Reply::Answer(Answer { call, answer, cap: request.cap }))
+        Ok(Reply::Answer(Answer { call, inner: answer, cap: request.cap }))
     }
 }
 
@@ -219,7 +219,7 @@ impl Call<'_> {
 /// The body of an answer, in pieces as they arrive.
 pub(crate) struct Answer<'a> {
     pub(crate) call: &'a Call<'a>,
-    answer: windlass_http_client::Answer,
+    inner: windlass_http_client::Answer,
     cap: (&'static str, u64),
 }
 
@@ -227,7 +227,7 @@ impl Answer<'_> {
     /// The next piece; nothing at the end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, GitError> {
         let (limit, max) = self.cap;
-        let piece = self.call.unless_cancelled(self.answer.chunk(max)).await?;
+        let piece = self.call.unless_cancelled(self.inner.chunk(max)).await?;
         piece.map_err(|failure| match failure {
             Failure::TooLarge(max) => {
                 GitError::LimitExceeded { limit, max, what: format!("the answer of {}", self.call.host()) }

@@ -122,9 +122,11 @@ fn hash(parts: &[&[u8]]) -> [u8; 32] {
     hash.finalize().into()
 }
 
+type Make<T> = dyn Fn(&Tls) -> Result<T, reqwest::Error> + Send + Sync;
+
 /// Clients by what they trust and show, so that connections are shared by who brings the same, and by nobody else.
 pub struct PerTls<T> {
-    make: Box<dyn Fn(&Tls) -> Result<T, reqwest::Error> + Send + Sync>,
+    make: Box<Make<T>>,
     tls: Tls,
     usual: Arc<T>,
     own: Mutex<HashMap<[u8; 32], Arc<T>>>,

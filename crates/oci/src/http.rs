@@ -64,7 +64,7 @@ pub(crate) struct Ask<'a> {
 
 /// The head of an answer, whose body was not read yet.
 pub(crate) struct Answer {
-    answer: windlass_http_client::Answer,
+    inner: windlass_http_client::Answer,
     url: Url,
     what: String,
     _permit: OwnedSemaphorePermit,
@@ -127,7 +127,7 @@ impl Http {
                 self.held.hold(&host, wait);
             }
             if !status.is_redirection() || ask.form.is_some() {
-                return Ok(Answer { answer, url, what: what.to_owned(), _permit: permit });
+                return Ok(Answer { inner: answer, url, what: what.to_owned(), _permit: permit });
             }
             let target = answer.location();
             url = target.ok_or_else(|| malformed(&host, what, "a redirect without a target"))?;
@@ -157,16 +157,16 @@ impl Http {
 
 impl Answer {
     pub(crate) fn status(&self) -> StatusCode {
-        self.answer.status()
+        self.inner.status()
     }
 
     pub(crate) fn headers(&self) -> &HeaderMap {
-        self.answer.headers()
+        self.inner.headers()
     }
 
     /// The whole body, if it has at most `max` bytes.
     pub(crate) async fn body(self, max: u64) -> Result<Bytes, OciError> {
-        self.answer.body(max).await.map_err(|failure| failed(&self.url, &self.what, failure))
+        self.inner.body(max).await.map_err(|failure| failed(&self.url, &self.what, failure))
     }
 
     /// The answer, if it is a good one; 401 included, whose meaning is the caller's to know.

@@ -41,7 +41,7 @@ pub struct Definitions {
 struct Kind {
     /// Name of the definition.
     definition: String,
-    kind: String,
+    name: String,
     schema: Value,
 }
 
@@ -76,7 +76,7 @@ impl Definitions {
                     version.schema.as_ref().and_then(|validation| validation.open_api_v3_schema.as_ref());
                 let kind = Kind {
                     definition: format!("{}.{}", spec.names.plural, spec.group),
-                    kind: spec.names.kind.clone(),
+                    name: spec.names.kind.clone(),
                     schema: serde_json::to_value(schema).unwrap_or_default(),
                 };
                 kinds
@@ -138,7 +138,7 @@ impl Definitions {
                 Err(error) => return Err(error),
             };
             for kind in kinds {
-                match document.components.schemas.values().find(|schema| is_of(schema, path, &kind.kind)) {
+                match document.components.schemas.values().find(|schema| is_of(schema, path, &kind.name)) {
                     Some(schema) => problems.extend(kind.problem(schema)),
                     None => is_absent = true,
                 }

@@ -154,7 +154,7 @@ impl<S: Service> Client<S> {
         let endpoint = match uri.scheme_str().filter(|_| !user) {
             Some("http") => endpoint,
             Some("https") => {
-                let tls = collector.tls(S::SIGNAL, variables)?;
+                let tls = S::SIGNAL.tls(variables)?;
                 let failed = |source| CollectorError::Tls { endpoint: shown.clone(), source };
                 endpoint.tls_config(tls).map_err(failed)?
             }

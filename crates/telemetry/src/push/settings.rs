@@ -92,6 +92,27 @@ impl Signal {
     pub(crate) fn gzip(self, variables: Variables<'_>) -> bool {
         self.variable("COMPRESSION", variables).is_some_and(|(_, value)| value.eq_ignore_ascii_case("gzip"))
     }
+
+    /// How the collector's certificate is verified, and who we are to it.
+    pub(crate) fn tls(self, variables: Variables<'_>) -> Result<ClientTlsConfig, CollectorError> {
+        let read = |what: &str| {
+            let Some((variable, path)) = self.variable(what, variables) else { return Ok(None) };
+            match std::fs::read(&path) {
+                Ok(pem) => Ok(Some(pem)),
+                Err(source) => Err(CollectorError::ReadFile { path, variable, source }),
+            }
+        };
+        let config = ClientTlsConfig::new();
+        let config = match read("CERTIFICATE")? {
+            Some(pem) => config.ca_certificate(Certificate::from_pem(pem)),
+            None => config.with_native_roots(),
+        };
+        match (read("CLIENT_CERTIFICATE")?, read("CLIENT_KEY")?) {
+            (Some(certificate), Some(key)) => Ok(config.identity(Identity::from_pem(certificate, key))),
+            (None, None) => Ok(config),
+            _ => Err(CollectorError::HalfIdentity),
+        }
+    }
 }
 
 type Key = tonic::metadata::MetadataKey<tonic::metadata::Ascii>;
@@ -115,31 +136,6 @@ impl Collector {
         match signal.variable("ENDPOINT", variables) {
             Some((_, endpoint)) => with_scheme(endpoint.trim(), insecure),
             None => DEFAULT.to_owned(),
-        }
-    }
-
-    /// How the collector's certificate is verified, and who we are to it.
-    pub(crate) fn tls(
-        &self,
-        signal: Signal,
-        variables: Variables<'_>,
-    ) -> Result<ClientTlsConfig, CollectorError> {
-        let read = |what: &str| {
-            let Some((variable, path)) = signal.variable(what, variables) else { return Ok(None) };
-            match std::fs::read(&path) {
-                Ok(pem) => Ok(Some(pem)),
-                Err(source) => Err(CollectorError::ReadFile { path, variable, source }),
-            }
-        };
-        let config = ClientTlsConfig::new();
-        let config = match read("CERTIFICATE")? {
-            Some(pem) => config.ca_certificate(Certificate::from_pem(pem)),
-            None => config.with_native_roots(),
-        };
-        match (read("CLIENT_CERTIFICATE")?, read("CLIENT_KEY")?) {
-            (Some(certificate), Some(key)) => Ok(config.identity(Identity::from_pem(certificate, key))),
-            (None, None) => Ok(config),
-            _ => Err(CollectorError::HalfIdentity),
         }
     }
 }
