@@ -20,6 +20,8 @@ const CREATED: &str = "org.opencontainers.image.created";
 const BUILD_LINK: &str = "export_build_link";
 /// The W3C trace context of the build.
 const TRACEPARENT: &str = "traceparent";
+/// Those of an artifact that are read here.
+pub(super) const READ: [&str; 4] = [REVISION, CREATED, BUILD_LINK, TRACEPARENT];
 /// Characters of a revision that is no digest.
 const MAX_REVISION: usize = 128;
 

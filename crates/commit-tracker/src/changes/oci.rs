@@ -23,7 +23,7 @@ use windlass_oci::{
 };
 
 use self::memory::{Artifact, Memory};
-use self::skipped::Ids;
+use self::skipped::{Ids, same_commit};
 use super::{
     Changes, ChangesError, ExporterInfo, FindChanges, Problem, Question, Secrets, metadata::annotated,
     secrets,
@@ -317,18 +317,27 @@ impl OciChanges {
         let known: Vec<Digest> =
             place.question.known.iter().filter_map(|known| digest_of(known).ok()).collect();
         let mut changes = info.clone().into_changes(artifact.created);
+        if known.contains(&artifact.digest) {
+            changes.commits.clear();
+            return Ok(changes);
+        }
+        // Its commits are no news, and another process may have read them.
+        let (from, was_seen) = match known.last() {
+            Some(newest) => self.known(place, newest).await?,
+            None => (None, true),
+        };
         let remembered: Vec<_> =
             known.iter().filter_map(|known| self.memory.artifact(&place.repository, known)).collect();
-        let newer = |known: &Arc<Artifact>| known.at() > artifact.at() && known.is_of_stream(artifact);
-        if known.contains(&artifact.digest) || (artifact.at().is_some() && remembered.iter().any(newer)) {
+        if remembered.iter().any(|known| known.is_younger(artifact) && known.is_of_stream(artifact)) {
             // Rolled back: what is older than what was known came with it.
             changes.commits.clear();
             return Ok(changes);
         }
-        let skipped = self.skipped(place, artifact, info, &known).await?;
-        if skipped.is_back {
-            changes.commits.clear();
-            return Ok(changes);
+        let from = (from.as_ref(), was_seen);
+        let skipped = self.skipped(place, artifact, info, &known, from).await?;
+        if !place.question.known.is_empty() && remembered.is_empty() && skipped.walked.is_empty() {
+            changes.unrelated =
+                !continues(&mut changes, info, place.question) && !self.has_any(place, &known).await?;
         }
         let mut held: HashSet<String> =
             remembered.iter().flat_map(|known| known.ids()).map(str::to_owned).collect();
@@ -356,6 +365,34 @@ impl OciChanges {
         Ok(changes)
     }
 
+    /// The known artifact, and whether it was read before; none where it is gone.
+    async fn known(
+        &self,
+        place: &Place<'_>,
+        newest: &Digest,
+    ) -> Result<(Option<Arc<Artifact>>, bool), ChangesError> {
+        if let Some(seen) = self.memory.artifact(&place.repository, newest) {
+            return Ok((Some(seen), true));
+        }
+        match self.artifact(place, newest).await {
+            Ok(from) => Ok((Some(from), false)),
+            Err(error) if !error.problem.is_permanent() => Err(error),
+            Err(_) => Ok((None, false)),
+        }
+    }
+
+    /// Whether the repository has any of these: else they were another one's.
+    async fn has_any(&self, place: &Place<'_>, known: &[Digest]) -> Result<bool, ChangesError> {
+        for digest in known.iter().rev() {
+            match self.manifest(place, &Reference::Digest(digest.clone())).await {
+                Err(error) if !error.problem.is_permanent() => return Err(error),
+                Err(error) if error.problem == Problem::NotFound => {}
+                _ => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
     /// What annotations say: a range of a Git repository where they name one, else one commit.
     async fn annotated(
         &self,
@@ -377,6 +414,22 @@ impl OciChanges {
         }
         annotated(annotations, question)
     }
+}
+
+/// Whether the payload goes on from commits of Git that were known when the source was another one; what they hold of it
+/// is taken out.
+fn continues(changes: &mut Changes, info: &ExporterInfo, question: &Question) -> bool {
+    let known: Vec<Revision> = question.known_commits().collect();
+    let is_known = |id: &str| known.iter().filter_map(Revision::digest).any(|known| same_commit(known, id));
+    if info.commit.as_deref().is_some_and(is_known) {
+        changes.commits.clear();
+        return true;
+    }
+    if let Some(last) = changes.commits.iter().rposition(|commit| is_known(&commit.id)) {
+        changes.commits.drain(..=last);
+        return true;
+    }
+    info.previous_commit.as_deref().is_some_and(is_known)
 }
 
 /// The question to ask of the repository that an artifact was built from.

@@ -9,11 +9,17 @@ use windlass_oci::{Digest, Repository};
 use super::{CREATED, REVISION, SOURCE};
 use crate::Revision;
 use crate::changes::ExporterInfo;
+use crate::changes::metadata::READ;
 
 /// Artifacts that are remembered.
 const MAX_ARTIFACTS: usize = 4_096;
 /// Commits of remembered artifacts, beyond which the oldest are forgotten.
 const MAX_COMMITS: usize = 40_000;
+/// Bytes of an annotation that is kept: what is longer is no commit, time or link.
+const MAX_ANNOTATION: usize = 1 << 10;
+/// Tags that are remembered of all repositories together, each some 100 bytes, and twice that where it is remembered what
+/// they stood for.
+const MAX_TAGS: usize = 100_000;
 /// Repositories whose tags are remembered.
 const MAX_LISTED: usize = 256;
 /// Tags of a repository of which it is remembered what they stood for, the newest.
@@ -38,16 +44,19 @@ impl Artifact {
         info: Option<ExporterInfo>,
     ) -> Self {
         let created = annotations.get(CREATED).and_then(|created| created.trim().parse().ok());
-        if info.is_some() {
-            // The rest is of no more use.
-            annotations.retain(|key, _| key == SOURCE || key == REVISION);
-        }
+        let is_read = |key: &str| is_of_use(key) || (info.is_none() && READ.contains(&key));
+        annotations.retain(|key, value| is_read(key) && value.len() <= MAX_ANNOTATION);
         Self { digest, created, info, annotations }
     }
 
     /// When it was built, or else its newest commit.
     pub(super) fn at(&self) -> Option<Timestamp> {
         self.created.or_else(|| self.info.as_ref()?.commits.last().map(|commit| commit.merged))
+    }
+
+    /// Whether it was built after the other, as both say. Dates of commits do not tell: an old branch is merged late.
+    pub(super) fn is_younger(&self, other: &Self) -> bool {
+        self.created.zip(other.created).is_some_and(|(own, other)| own > other)
     }
 
     /// The exporter's commit.
@@ -64,6 +73,11 @@ impl Artifact {
     pub(super) fn is_of_stream(&self, other: &Self) -> bool {
         is_of_stream(&self.annotations, &other.annotations)
     }
+}
+
+/// Whether it says which series an artifact is of.
+fn is_of_use(key: &str) -> bool {
+    key == SOURCE || key == REVISION
 }
 
 /// Whether annotations speak of the same source and branch, as far as both say.
@@ -90,7 +104,7 @@ pub(super) struct Looked {
 impl Looked {
     pub(super) fn new(digest: Digest, annotations: &BTreeMap<String, String>) -> Self {
         let created = annotations.get(CREATED).and_then(|created| created.trim().parse().ok());
-        let kept = annotations.iter().filter(|(key, _)| *key == SOURCE || *key == REVISION);
+        let kept = annotations.iter().filter(|(key, value)| is_of_use(key) && value.len() <= MAX_ANNOTATION);
         Self { digest, created, annotations: kept.map(|(key, value)| (key.clone(), value.clone())).collect() }
     }
 }
@@ -103,6 +117,12 @@ struct Tags {
     looked: VecDeque<Arc<Looked>>,
     /// The artifacts that tags were listed for, with whether the list told all.
     listed: VecDeque<(Digest, bool)>,
+}
+
+impl Tags {
+    fn size(&self) -> usize {
+        self.seen.len() + 2 * self.looked.len()
+    }
 }
 
 type Key = (Repository, Digest);
@@ -162,8 +182,13 @@ impl Memory {
     /// could not finish begins again.
     pub(super) fn saw(&self, repository: &Repository, seen: Vec<String>, looked: Vec<Looked>) {
         let mut inner = self.lock();
-        if inner.tags.len() >= MAX_LISTED && !inner.tags.contains_key(repository) {
-            inner.tags.clear();
+        let count = |inner: &Inner| inner.tags.values().map(Tags::size).sum::<usize>();
+        // Those of a repository that are forgotten are looked at again, and no more than at a time.
+        let listed = |inner: &Inner| inner.tags.len() + usize::from(!inner.tags.contains_key(repository));
+        while listed(&inner) > MAX_LISTED || count(&inner) + seen.len() > MAX_TAGS {
+            let largest = inner.tags.iter().max_by_key(|(of, tags)| (*of != repository, tags.size()));
+            let Some(largest) = largest.map(|(of, _)| of.clone()) else { break };
+            inner.tags.remove(&largest);
         }
         let tags = inner.tags.entry(repository.clone()).or_default();
         tags.seen.extend(seen);
@@ -197,5 +222,52 @@ impl Memory {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest() -> Digest {
+        format!("sha256:{:064}", 1).parse().unwrap()
+    }
+
+    #[test]
+    fn of_annotations_only_those_are_kept_that_are_read() {
+        let mut annotations: BTreeMap<String, String> =
+            (0..1_000).map(|number| (format!("org.example.{number}"), "x".repeat(4_000))).collect();
+        annotations.insert(SOURCE.into(), "x".repeat(100_000));
+        annotations.insert(REVISION.into(), "main@sha1:1".into());
+        annotations.insert("traceparent".into(), "00-1".into());
+        let keys = |artifact: Artifact| artifact.annotations.into_keys().collect::<Vec<_>>();
+        let bare = Artifact::new(digest(), annotations.clone(), None);
+        assert_eq!(keys(bare), [REVISION, "traceparent"]);
+        let told = Artifact::new(digest(), annotations.clone(), Some(ExporterInfo::default()));
+        assert_eq!(keys(told), [REVISION]);
+        assert_eq!(Looked::new(digest(), &annotations).annotations.len(), 1);
+    }
+
+    #[test]
+    fn tags_are_bounded_over_all_repositories() {
+        let memory = Memory::default();
+        let repository =
+            |number: usize| Repository::parse(&format!("oci://r.example/{number}"), false).unwrap();
+        let tags = || (0..10_000).map(|tag| tag.to_string()).collect::<Vec<_>>();
+        for number in 0..20 {
+            memory.saw(&repository(number), tags(), Vec::new());
+            assert!(memory.new_tags(&repository(number), tags()).is_empty());
+        }
+        // One that tags each push, for years.
+        for push in 0..100 {
+            let names = (0..1_000).map(|tag| format!("{push}-{tag}")).collect();
+            memory.saw(&repository(0), names, Vec::new());
+        }
+        let held: usize = memory.lock().tags.values().map(Tags::size).sum();
+        assert!(held <= MAX_TAGS, "{held}");
+        for number in 100..1_000 {
+            memory.saw(&repository(number), vec!["latest".to_owned()], Vec::new());
+        }
+        assert!(memory.lock().tags.len() <= MAX_LISTED);
     }
 }

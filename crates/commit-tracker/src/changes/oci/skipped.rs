@@ -32,23 +32,25 @@ pub(super) struct Skipped {
     pub(super) walked: Vec<Commit>,
     /// There may be more than these.
     pub(super) incomplete: bool,
-    /// None, because the new one is older than what was known.
-    pub(super) is_back: bool,
 }
 
 impl OciChanges {
-    /// What was skipped between the newest of `known` and `to`.
+    /// What was skipped between the newest of `known` and `to`. With that one, as far as it is there, comes whether this
+    /// process had seen it.
     pub(super) async fn skipped(
         &self,
         place: &Place<'_>,
         to: &Arc<Artifact>,
         info: &ExporterInfo,
         known: &[Digest],
+        (from, was_seen): (Option<&Arc<Artifact>>, bool),
     ) -> Result<Skipped, ChangesError> {
-        let Some(newest) = known.last() else { return Ok(Skipped::default()) };
+        if known.is_empty() {
+            return Ok(Skipped::default());
+        }
+        let from = from.map(|from| &**from);
         let seen = self.memory.artifacts(&place.repository);
-        let from = self.memory.artifact(&place.repository, newest);
-        let known_commits = known_commits(place, from.as_deref());
+        let known_commits = known_commits(place, from);
         let chain = Chain::of(info, &seen, &known_commits);
         if let Chain::Whole(artifacts) = chain {
             return Ok(Skipped { artifacts, ..Skipped::default() });
@@ -56,7 +58,7 @@ impl OciChanges {
         // What it is asked about was there before this process, which does not know what was known: after a restart, or
         // rolled back to something old.
         let built = to.at().or(place.question.seen);
-        let before_us = from.is_none() && built.is_some_and(|built| built < self.began);
+        let before_us = !was_seen && built.is_some_and(|built| built < self.began);
         let is_unsure = matches!(chain, Chain::Broken) || before_us || !are_neighbours(place);
         let wants_look = match self.config.skipped {
             LookForSkipped::Never => false,
@@ -72,16 +74,11 @@ impl OciChanges {
         if candidates.is_empty() && !wants_look && !is_unsure {
             return Ok(skipped);
         }
-        let from = self.known(place, from, newest).await?;
-        let times =
-            from.as_ref().filter(|from| from.is_of_stream(to)).and_then(|from| from.at().zip(to.at()));
+        let times = from.filter(|from| from.is_of_stream(to)).and_then(|from| from.at().zip(to.at()));
         let mut is_told = false;
-        if let Some((after, before)) = times {
+        // Dates of commits may run backwards, and say nothing then.
+        if let Some((after, before)) = times.filter(|(after, before)| after <= before) {
             let between = Between { after, before };
-            if after > before {
-                skipped.is_back = true;
-                return Ok(skipped);
-            }
             skipped.artifacts.extend(candidates.into_iter().filter(|artifact| between.holds(artifact.at())));
             if wants_look {
                 is_told = self.look(place, to, known, &between, &mut skipped).await?;
@@ -96,7 +93,7 @@ impl OciChanges {
         }
         let walked = match self.config.skipped {
             LookForSkipped::Never => None,
-            _ => self.walked(place, to, info, from.as_deref()).await?,
+            _ => self.walked(place, to, info, from).await?,
         };
         match walked {
             Some(walked) => skipped.walked = walked,
@@ -111,23 +108,6 @@ impl OciChanges {
             }
         }
         Ok(skipped)
-    }
-
-    /// The known artifact; none where it is gone.
-    async fn known(
-        &self,
-        place: &Place<'_>,
-        remembered: Option<Arc<Artifact>>,
-        newest: &Digest,
-    ) -> Result<Option<Arc<Artifact>>, ChangesError> {
-        if remembered.is_some() {
-            return Ok(remembered);
-        }
-        match self.artifact(place, newest).await {
-            Ok(from) => Ok(Some(from)),
-            Err(error) if !error.problem.is_permanent() => Err(error),
-            Err(_) => Ok(None),
-        }
     }
 
     /// Looks for artifacts between the two behind the registry's tags. Answers whether tags tell all: the new one has a tag
@@ -300,7 +280,8 @@ impl Between {
 fn known_commits(place: &Place<'_>, from: Option<&Artifact>) -> Vec<String> {
     let origins = place.question.known_origins.iter().flatten();
     let digests = origins.filter_map(|origin| origin.parse::<Revision>().ok()?.digest().map(str::to_owned));
-    digests.chain(from.and_then(Artifact::commit).map(str::to_owned)).collect()
+    let commits = place.question.known_commits().filter_map(|known| known.digest().map(str::to_owned));
+    digests.chain(commits).chain(from.and_then(Artifact::commit).map(str::to_owned)).collect()
 }
 
 /// What `previous_commit`s say.
@@ -332,7 +313,8 @@ impl Chain {
     }
 }
 
-fn same_commit(one: &str, other: &str) -> bool {
+/// Whether two ids name one commit: one of the two may be written short.
+pub(super) fn same_commit(one: &str, other: &str) -> bool {
     let shorter = one.len().min(other.len());
     shorter >= SHORT && one.get(..shorter) == other.get(..shorter) || one == other
 }

@@ -244,7 +244,8 @@ async fn when_nothing_can_have_been_skipped_nothing_is_looked_for() {
     let third = export(&registry, 3, &["1.4.4"]).await;
     let fifth = export(&registry, 5, &["1.5.0"]).await;
     for (known, to, commits, requests) in [
-        (&first, &second, &["c2"][..], 2),
+        // The artifact (2), and the known one (2) for what it had.
+        (&first, &second, &["c2"][..], 4),
         // Not neighbours: also the known one (2), the tags, and the one between (2).
         (&first, &third, &["c2", "c3"], 7),
         (&third, &fifth, &["c5"], 5),
@@ -253,6 +254,84 @@ async fn when_nothing_can_have_been_skipped_nothing_is_looked_for() {
         let changes = finder.find(&question(&registry, to, &[known])).await.unwrap();
         assert_eq!(ids(&changes), commits, "{known} {to}");
         assert_eq!(finder.request_count(), requests, "{known} {to}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_knows_less_finds_more_among_the_same_tags() {
+    let Some(registry) = registry().await else { return };
+    let mut revisions = Vec::new();
+    for number in 1..=5 {
+        revisions.push(export(&registry, number, &["latest", &format!("main-{number}-abc")]).await);
+    }
+    let finder = restarted(config());
+    for (known, expected) in [(3, &["c5"][..]), (1, &["c3", "c4", "c5"]), (0, &["c2", "c3", "c4", "c5"])] {
+        let changes = finder.find(&question(&registry, &revisions[4], &[&revisions[known]])).await.unwrap();
+        assert_eq!((ids(&changes).as_slice(), changes.incomplete), (expected, false));
+    }
+}
+
+#[tokio::test]
+async fn what_the_known_artifact_had_is_not_counted_again_after_a_restart() {
+    let Some(registry) = registry().await else { return };
+    let first = export(&registry, 1, &["1.0.1"]).await;
+    // A build that was run again, and one whose list overlaps.
+    let again = export_of(&registry, &payload(1), &annotations(2), &["1.0.2"]).await;
+    let mut both = payload(3);
+    let old = payload(1)["commits_since_last_export"][0].clone();
+    both["commits_since_last_export"].as_array_mut().unwrap().insert(0, old);
+    let overlapping = export_of(&registry, &both, &annotations(3), &["1.0.2"]).await;
+    for finder in [finder(config()), restarted(config())] {
+        let changes = finder.find(&question(&registry, &again, &[&first])).await.unwrap();
+        assert_eq!(ids(&changes), [""; 0]);
+    }
+    for finder in [finder(config()), restarted(config())] {
+        let changes = finder.find(&question(&registry, &overlapping, &[&first])).await.unwrap();
+        assert_eq!(ids(&changes), ["c3"]);
+    }
+}
+
+#[tokio::test]
+async fn an_old_commit_that_was_merged_late_is_no_roll_back() {
+    let Some(registry) = registry().await else { return };
+    let undated = async |number: usize, tag: &str| {
+        export_of(&registry, &payload(number), &BTreeMap::new(), &[tag]).await
+    };
+    let (first, second) = (undated(30, "1.0.1").await, undated(10, "1.0.2").await);
+    let seen = finder(config());
+    seen.find(&question(&registry, &first, &[])).await.unwrap();
+    for finder in [seen, finder(config()), restarted(config())] {
+        let changes = finder.find(&question(&registry, &second, &[&first])).await.unwrap();
+        assert_eq!(ids(&changes), ["c10"]);
+        let back = finder.find(&question(&registry, &first, &[&first, &second])).await.unwrap();
+        assert_eq!(ids(&back), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn of_another_source_only_what_continues_it_is_told_as_related() {
+    let Some(registry) = registry().await else { return };
+    let mut list = payload(1);
+    let commit = |id: String| json!({"hash": id, "time": "2026-03-04T09:00:00Z"});
+    list["commits_since_last_export"] =
+        json!([commit("0a".repeat(20)), commit("1b".repeat(20)), commit("2c".repeat(20))]);
+    list["previous_commit"] = json!("3d".repeat(20));
+    let artifact = export_of(&registry, &list, &annotations(1), &["latest"]).await;
+    let older = export_of(&registry, &payload(0), &annotations(0), &["older"]).await;
+    let git = |id: &str| format!("main@sha1:{}", id.repeat(20));
+    let gone = format!("latest@sha256:{}", "0".repeat(64));
+    for (known, commits, unrelated) in [
+        (vec![git("1b")], 1, false),
+        (vec![git("3d")], 3, false),
+        (vec![git("4e")], 3, true),
+        (vec![gone.clone()], 3, true),
+        // What was known last is gone, as moving tags leave it behind; the repository is the same.
+        (vec![older, gone], 3, false),
+        (vec![], 3, false),
+    ] {
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let changes = finder(config()).find(&question(&registry, &artifact, &known)).await.unwrap();
+        assert_eq!((changes.commits.len(), changes.unrelated), (commits, unrelated), "{known:?}");
     }
 }
 
