@@ -256,7 +256,7 @@ impl FindChanges for GithubChanges {
             "github.ref" = to,
             github.file = self.config.file,
         );
-        let answer = traced(span, self.answer(&repository, &to, &known)).await?;
+        let answer = Box::pin(traced(span, self.answer(&repository, &to, &known))).await?;
         // What was known may have been another source's: then it names no commit of this repository.
         let unrelated = answer.unrelated || (known.is_empty() && !question.known.is_empty());
         Ok(Changes { unrelated, ..answer })

@@ -96,6 +96,10 @@ impl Commit {
 
 /// The commits that came with a revision, and what else is known of its way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a finding of its own, and any of them go together"
+)]
 pub struct Changes {
     /// Oldest first.
     pub commits: Vec<Commit>,

@@ -10,14 +10,8 @@ use crate::changes::Problem;
 use crate::histogram::{CLASSIC_BUCKETS, Exponential, Histogram, MAX_SCALE};
 use crate::{Instrument, SourceKind};
 
-/// The format that this version writes. Every change that an older version would lose or not understand takes a new
-/// number.
-///
-/// 2: a list in `stuck`, where format 1 has one at most; the outcomes `truncated` and `incomplete`.
-pub(super) const FORMAT: u32 = 2;
-
-/// The oldest format that this version reads.
-const OLDEST: u32 = 1;
+/// The format that this version reads and writes. Every change that an older version would lose takes a new number.
+pub(super) const FORMAT: u32 = 1;
 
 /// The number of shards: part of the format.
 ///
@@ -42,11 +36,6 @@ pub(super) struct Head {
     pub(super) identity: String,
     /// When the ledger was begun.
     pub(super) began: Timestamp,
-}
-
-/// Whether the head is to be written again, for versions that do not know this format.
-pub(super) fn is_older(data: &BTreeMap<String, String>) -> bool {
-    data.get("format").is_some_and(|format| *format != FORMAT.to_string())
 }
 
 /// Why a `ConfigMap` could not be read, with the key that is to blame.
@@ -78,7 +67,7 @@ impl Head {
     pub(super) fn of(data: &BTreeMap<String, String>) -> Result<Self, Unreadable> {
         let value = |key: &str| data.get(key).ok_or_else(|| Unreadable::damaged(key, "it is missing"));
         let format = value("format")?;
-        if !format.parse().is_ok_and(is_read) {
+        if *format != FORMAT.to_string() {
             return Err(other_format("format", format));
         }
         if *value("shards")? != SHARDS.to_string() {
@@ -91,10 +80,6 @@ impl Head {
         let began = value("began")?.parse().map_err(|error| Unreadable::damaged("began", error))?;
         Ok(Self { identity, began })
     }
-}
-
-fn is_read(format: u32) -> bool {
-    (OLDEST..=FORMAT).contains(&format)
 }
 
 /// A later format, or none at all.
@@ -134,7 +119,7 @@ impl Header {
         let text = data.get(HEADER).ok_or_else(|| Unreadable::damaged(HEADER, "it is missing"))?;
         let Format { format } =
             serde_json::from_str(text).map_err(|error| Unreadable::damaged(HEADER, error))?;
-        if !is_read(format) {
+        if format != FORMAT {
             return Err(other_format(HEADER, &format.to_string()));
         }
         serde_json::from_str(text).map_err(|error| Unreadable::damaged(HEADER, error))
@@ -152,8 +137,8 @@ struct EntryText<'a> {
     accounted: Vec<AccountedText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last: Option<LastText>,
-    #[serde(default, skip_serializing_if = "StuckTexts::is_empty")]
-    stuck: StuckTexts,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    stuck: Vec<StuckText>,
     #[serde(default, skip_serializing_if = "CommitsText::is_empty")]
     commits: CommitsText,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -175,26 +160,6 @@ struct LastText {
     commit: Box<str>,
     merged: Timestamp,
     applied: Timestamp,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum StuckTexts {
-    All(Vec<StuckText>),
-    /// As format 1 has it.
-    One(StuckText),
-}
-
-impl Default for StuckTexts {
-    fn default() -> Self {
-        Self::All(Vec::new())
-    }
-}
-
-impl StuckTexts {
-    fn is_empty(&self) -> bool {
-        matches!(self, Self::All(all) if all.is_empty())
-    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -268,7 +233,7 @@ pub(super) fn entry_text(entry: &Entry) -> String {
             merged: last.merged,
             applied: last.applied,
         }),
-        stuck: StuckTexts::All(entry.stuck.iter().map(stuck_text).collect()),
+        stuck: entry.stuck.iter().map(stuck_text).collect(),
         commits: CommitsText { counted, baseline, skewed },
         revisions: entry.revisions.iter().map(|(outcome, n)| (outcome.name().to_owned(), *n)).collect(),
         times: entry
@@ -300,10 +265,6 @@ fn entry_of_text(text: &str) -> Result<Entry, String> {
         };
         Ok(Accounted { revision: revision.parse().map_err(|error| format!("{error}"))?, origin })
     });
-    let stuck = match text.stuck {
-        StuckTexts::All(all) => all,
-        StuckTexts::One(one) => vec![one],
-    };
     let mut revisions = text.revisions.into_iter().map(|(name, count)| {
         let outcome = Outcome::all().find(|outcome| outcome.name() == name);
         Ok((outcome.ok_or_else(|| format!("{name:?} is no outcome"))?, count))
@@ -322,7 +283,7 @@ fn entry_of_text(text: &str) -> Result<Entry, String> {
         source_kind,
         began: text.began,
         accounted: accounted.collect::<Result<_, String>>()?,
-        stuck: stuck.into_iter().map(stuck_of).collect::<Result<_, String>>()?,
+        stuck: text.stuck.into_iter().map(stuck_of).collect::<Result<_, String>>()?,
         last: text
             .last
             .map(|LastText { commit, merged, applied }| Box::new(LastApplied { commit, merged, applied })),

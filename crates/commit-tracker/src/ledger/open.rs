@@ -6,12 +6,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use kube::api::{ListParams, ObjectMeta, Patch, PatchParams, PostParams};
-use serde_json::json;
+use kube::api::{ListParams, ObjectMeta, PostParams};
 use uuid::Uuid;
-use windlass_runtime::{CallError, deadline};
+use windlass_runtime::deadline;
 
-use super::format::{FORMAT, HEADER, Head, Header, SHARDS, Unreadable, entry_of, is_older, shard_of};
+use super::format::{HEADER, Head, Header, SHARDS, Unreadable, entry_of, shard_of};
 use super::shard::Shard;
 use super::{LedgerConfig, LedgerError, format, shard_name};
 
@@ -34,19 +33,7 @@ pub(super) async fn open(
     for _ in 0..ATTEMPTS {
         let found = read(api, namespace, config).await?;
         if let Some(head) = found.head {
-            match found.older_head {
-                None => return Ok((head, found.shards)),
-                Some(version) => match mark(api, config, version).await {
-                    Ok(()) => return Ok((head, found.shards)),
-                    Err(error) => {
-                        failed = Some(LedgerError::Begin {
-                            namespace: namespace.to_owned(),
-                            source: error.into(),
-                        });
-                        continue;
-                    }
-                },
-            }
+            return Ok((head, found.shards));
         }
         // Either it is new, or somebody deleted the head: shards know it too.
         let head = found.known.unwrap_or_else(|| Head {
@@ -72,34 +59,17 @@ fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// Says in the head, as it is in this version, that versions that do not know this format must leave the ledger alone.
-/// Shards follow when they are written.
-async fn mark(api: &Api<ConfigMap>, config: &LedgerConfig, version: Option<String>) -> Result<(), CallError> {
-    let patch = Patch::Merge(json!({
-        "metadata": {"resourceVersion": version}, "data": {"format": FORMAT.to_string()},
-    }));
-    let what = format!("patch ConfigMap {}", config.name);
-    let parameters = PatchParams::default();
-    deadline(config.call_deadline, what, api.patch(&config.name, &parameters, &patch)).await.map(|_| ())
-}
-
 /// What the API server has.
 struct Found {
     head: Option<Head>,
-    /// The version of a head that is of an older format.
-    older_head: Option<Option<String>>,
     /// The head that the shards know.
     known: Option<Head>,
     shards: Box<[Shard]>,
 }
 
 async fn read(api: &Api<ConfigMap>, namespace: &str, config: &LedgerConfig) -> Result<Found, LedgerError> {
-    let mut found = Found {
-        head: None,
-        older_head: None,
-        known: None,
-        shards: (0..SHARDS).map(|_| Shard::default()).collect(),
-    };
+    let mut found =
+        Found { head: None, known: None, shards: (0..SHARDS).map(|_| Shard::default()).collect() };
     let mut page = ListParams::default().labels(&format!("{LABEL}={}", config.name)).limit(PAGE);
     loop {
         let what = format!("list ConfigMaps in namespace {namespace}");
@@ -126,7 +96,6 @@ impl Found {
         if name == config.name {
             let head = Head::of(&data)?;
             self.belongs(&head, "identity")?;
-            self.older_head = is_older(&data).then_some(map.metadata.resource_version);
             self.head = Some(head);
             return Ok(());
         }

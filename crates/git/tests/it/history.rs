@@ -484,7 +484,9 @@ async fn what_an_earlier_process_left_is_not_read() {
     let left = scene.fixture.folder.path().join(format!("cache/{}-0.incoming/pack", std::process::id()));
     std::fs::create_dir_all(&left).unwrap();
     let mut pack = scene.repository.packbuilder().unwrap();
-    line.iter().for_each(|commit| pack.insert_object(*commit, None).unwrap());
+    for commit in &line {
+        pack.insert_object(*commit, None).unwrap();
+    }
     pack.write(&left, 0).unwrap();
     assert_eq!(ids(&scene.ask(line[39], &[line[30]]).await), names(&line[31..]));
     assert!(left.exists(), "it may be another process's that still runs");

@@ -102,7 +102,7 @@ fn example() -> Entry {
     }
 }
 
-/// Format 2 as it is in clusters: this text must be readable for as long as the number is 2.
+/// Format 1 as it is in clusters: this text must be readable for as long as the number is 1.
 const EXAMPLE: &str = concat!(
     r#"{"namespace":"flux-system","name":"apps","source":"GitRepository","began":"2026-11-21T16:00:00Z","#,
     r#""accounted":["main@sha1:1f6c",["main@sha1:77ab","main@sha1:c0de"]],"#,
@@ -114,24 +114,9 @@ const EXAMPLE: &str = concat!(
 );
 
 #[test]
-fn format_2_stays_as_it_is() {
+fn format_1_stays_as_it_is() {
     assert_eq!(entry_text(&example()), EXAMPLE);
     assert_eq!(entry_of("uid", EXAMPLE), Ok(example()));
-}
-
-#[test]
-fn format_1_is_read_with_the_one_revision_that_it_is_stuck_at() {
-    let older =
-        EXAMPLE.replace("[{\"revision\"", "{\"revision\"").replace("\"not_found\"}]", "\"not_found\"}");
-    assert_ne!(older, EXAMPLE);
-    assert_eq!(entry_of("uid", &older), Ok(example()));
-    let not_stuck = Entry { stuck: Vec::new(), ..example() };
-    assert!(!entry_text(&not_stuck).contains("stuck"));
-    let head = Head { identity: "a".to_owned(), began: Timestamp::UNIX_EPOCH };
-    let mut data = head.data();
-    assert!(!is_older(&data));
-    data.insert("format".to_owned(), "1".to_owned());
-    assert_eq!((Head::of(&data), is_older(&data)), (Ok(head), true));
 }
 
 #[test]
@@ -172,13 +157,13 @@ fn a_later_format_is_told_apart_from_damage() {
         Head::of(&data)
     };
     assert_eq!(with("further", "key"), Ok(head.clone()));
-    assert_eq!(with("format", "3"), Err(Unreadable::Later("3".to_owned())));
+    assert_eq!(with("format", "2"), Err(Unreadable::Later("2".to_owned())));
     assert!(matches!(with("format", "one"), Err(Unreadable::Damaged(..))));
     assert!(matches!(with("format", "0"), Err(Unreadable::Damaged(..))));
     assert!(matches!(with("shards", "64"), Err(Unreadable::Damaged(..))));
     assert!(matches!(with("began", "yesterday"), Err(Unreadable::Damaged(..))));
     let shard = |text: &str| Header::of(&[(HEADER.to_owned(), text.to_owned())].into());
-    assert_eq!(shard(r#"{"format":3,"anything":1}"#), Err(Unreadable::Later("3".to_owned())));
+    assert_eq!(shard(r#"{"format":2,"anything":1}"#), Err(Unreadable::Later("2".to_owned())));
     assert!(matches!(shard("{"), Err(Unreadable::Damaged(..))));
     let header = Header::new(&head, "w".to_owned());
     assert_eq!(shard(&header.text()), Ok(header));

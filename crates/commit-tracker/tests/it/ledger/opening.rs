@@ -32,7 +32,7 @@ async fn a_first_start_writes_one_small_head() {
     assert_eq!(line.requests(), 2, "a list and a create");
     let data = world.data().await;
     let expected = json!({
-        "format": "2", "identity": ledger.identity(), "began": "2026-11-21T16:00:00Z", "shards": "128",
+        "format": "1", "identity": ledger.identity(), "began": "2026-11-21T16:00:00Z", "shards": "128",
     });
     assert_eq!(json!(data), json!({ HEAD: expected }));
     assert!(ledger.is_empty());
@@ -41,37 +41,20 @@ async fn a_first_start_writes_one_small_head() {
 #[tokio::test(start_paused = true)]
 async fn a_later_format_is_named_and_left_alone() {
     let (world, shard) = begun().await;
-    world.patch(HEAD, json!({"data": {"format": "3", "shards": "4096"}})).await;
+    world.patch(HEAD, json!({"data": {"format": "2", "shards": "4096"}})).await;
     let error = refused(&world).await;
     assert_eq!(
         error.to_string(),
-        "failed to read the ledger: ConfigMap default/flux-commit-tracker-ledger has format 3, and this version reads 2; \
+        "failed to read the ledger: ConfigMap default/flux-commit-tracker-ledger has format 2, and this version reads 1; \
          run the version that wrote it, or a later one"
     );
-    world.patch(HEAD, json!({"data": {"format": "2", "shards": "128"}})).await;
+    world.patch(HEAD, json!({"data": {"format": "1", "shards": "128"}})).await;
     world.patch(&shard, json!({"data": {"ledger": "{\"format\":7,\"all\":\"new\"}"}})).await;
     let error = refused(&world).await;
     assert!(
         matches!(&error, LedgerError::LaterFormat { config_map, .. } if config_map.ends_with(&shard)),
         "{error}"
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_ledger_of_the_format_before_goes_on_and_older_versions_leave_it_alone_from_then_on() {
-    let (world, shard) = begun().await;
-    let older = |text: &String| text.replace("\"format\":2", "\"format\":1");
-    world.patch(HEAD, json!({"data": {"format": "1"}})).await;
-    world.patch(&shard, json!({"data": {"ledger": older(&world.data().await[&shard]["ledger"])}})).await;
-    let ledger = world.open().await;
-    assert_eq!(steps(&ledger, "a"), 1);
-    assert_eq!(world.data().await[HEAD]["format"], "2");
-    let line = world.line();
-    world.open_over(&line).await.unwrap();
-    assert_eq!(line.writes(), 0, "it is marked once");
-    ledger.record(step("a", 2)).await.unwrap();
-    assert!(world.data().await[&shard]["ledger"].contains("\"format\":2"));
-    assert_eq!(steps(&world.open().await, "a"), 2);
 }
 
 #[tokio::test(start_paused = true)]
