@@ -190,6 +190,18 @@ impl Delivery {
         Ok(sum)
     }
 
+    /// Waits until trackers have told of every commit, and holds it against the test's own clock: a line comes a moment
+    /// after its commit is counted.
+    pub(super) async fn all_told(&self, trackers: &[&Tracker]) {
+        let told = eventually("every commit is told", || async {
+            match &self.check_told(trackers)?[..] {
+                [] => Ok(Some(())),
+                untold => bail!("{untold:?} are not"),
+            }
+        });
+        told.await.unwrap();
+    }
+
     /// Waits until a tracker's `/metrics` has counted so many commits.
     pub(super) async fn counted(&self, tracker: &Tracker, commits: usize) {
         let counted = eventually(&format!("{commits} commits are counted"), || async {

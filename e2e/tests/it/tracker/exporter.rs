@@ -39,7 +39,14 @@ fn payload(number: usize, commits: &[(&str, i64)]) -> (Vec<u8>, Vec<(String, Tim
 
 /// Holds what was told of commits against the test's own clock: they were applied after they were published, and before
 /// that was seen.
-fn check(tracker: &Tracker, merged: &[(String, Timestamp)], published: &Published, seen: Timestamp) {
+async fn check(tracker: &Tracker, merged: &[(String, Timestamp)], published: &Published, seen: Timestamp) {
+    // A line comes a moment after its commit is counted.
+    let lines = windlass_e2e::eventually("the commits are told", || async {
+        let told = tracker.told();
+        let is_told = |(commit, _): &(String, Timestamp)| told.iter().any(|told| told.commit == *commit);
+        Ok(merged.iter().all(is_told).then_some(()))
+    });
+    lines.await.unwrap_or_else(|error| panic!("{error:#}; it said:\n{}", tracker.process.output()));
     for (commit, merged) in merged {
         let told: Vec<_> = tracker.told().into_iter().filter(|told| &told.commit == commit).collect();
         let since = |time: Timestamp| time.duration_since(*merged).as_secs_f64();
@@ -103,7 +110,7 @@ async fn commits_of_an_artifact_are_those_of_its_exporter_skipped_artifacts_incl
     let (second, merged, annotations) = push(2, &[("one", 50), ("two", 40)]).await;
     let (published, seen) = apply(&scene, &source, &fleet, &second, &annotations).await;
     until(&tracker, super::END_TO_END_COUNT, 2.0).await;
-    check(&tracker, &merged, &published, seen);
+    check(&tracker, &merged, &published, seen).await;
 
     // One artifact is never applied: its successor's payload does not list its commits.
     let (_, mut skipped, _) = push(3, &[("three", 33)]).await;
@@ -111,7 +118,7 @@ async fn commits_of_an_artifact_are_those_of_its_exporter_skipped_artifacts_incl
     let (published, seen) = apply(&scene, &source, &fleet, &fourth, &annotations).await;
     until(&tracker, super::END_TO_END_COUNT, 4.0).await;
     skipped.extend(merged);
-    check(&tracker, &skipped, &published, seen);
+    check(&tracker, &skipped, &published, seen).await;
 }
 
 #[tokio::test]
@@ -149,7 +156,7 @@ async fn the_readmes_start_line_with_a_github_token_counts_what_the_exporter_wro
     until(&tracker, super::END_TO_END_COUNT, 2.0).await;
     until(&tracker, EXPORT_COUNT, 2.0).await;
     until(&tracker, RECONCILE_COUNT, 1.0).await;
-    check(&tracker, &merged, &published, seen);
+    check(&tracker, &merged, &published, seen).await;
     let lines: Vec<Value> = tracker.process.lines("calculated deployment times");
     for (line, age) in lines.iter().zip([45.0, 35.0]) {
         // The exporter's commit is five seconds old, so its part of the way is known to the second.
@@ -163,6 +170,6 @@ async fn the_readmes_start_line_with_a_github_token_counts_what_the_exporter_wro
     let (published, seen) = apply(&scene, &source, &fleet, &fourth, &nothing).await;
     until(&tracker, super::END_TO_END_COUNT, 4.0).await;
     skipped.extend(merged);
-    check(&tracker, &skipped, &published, seen);
+    check(&tracker, &skipped, &published, seen).await;
     assert!(!tracker.process.output().contains("a-token-of-github"), "the token is readable in the log");
 }

@@ -46,7 +46,7 @@ async fn a_failing_apply_ages_and_is_counted_once_it_is_mended() {
     })
     .await
     .unwrap();
-    assert!(fleet.check_told(&[&tracker]).unwrap().is_empty());
+    fleet.all_told(&[&tracker]).await;
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn a_revision_that_waits_for_health_is_counted_when_it_is_healthy() {
     fleet.kubectl(&patch).await.unwrap();
     fleet.kustomization.applied(&revision).await.unwrap();
     fleet.counted(&tracker, 1).await;
-    assert!(fleet.check_told(&[&tracker]).unwrap().is_empty());
+    fleet.all_told(&[&tracker]).await;
     let health = tracker.metric(&format!("{HEALTH}_count"), &[]).await.unwrap();
     assert!((health - 1.0).abs() < 0.1, "{health} revisions became healthy");
 }

@@ -93,5 +93,5 @@ async fn one_of_many_operators_spells_names_as_the_readme_does_with_classic_buck
         ]
     );
     tracker.stop().await.unwrap();
-    assert!(fleet.check_told(&[&tracker]).unwrap().is_empty());
+    fleet.all_told(&[&tracker]).await;
 }

@@ -42,7 +42,7 @@ async fn of_two_replicas_one_exports_what_was_measured() {
     };
     assert_eq!(identities(&receivers[0]), identities(&receivers[1]));
     other.stop().await.unwrap();
-    assert!(fleet.check_told(&[&leader, &other]).unwrap().is_empty());
+    fleet.all_told(&[&leader, &other]).await;
 }
 
 #[tokio::test]
