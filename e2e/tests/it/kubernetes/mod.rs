@@ -1,11 +1,11 @@
 //! A real kube-apiserver, with our operators under exactly the Roles of `deploy/`.
 
+mod crashes;
 mod faults;
 mod guide;
 mod jobs;
 mod leader;
 mod main_job;
-mod many_jobs;
 mod refused;
 mod repository_api;
 mod rules;

@@ -1,4 +1,4 @@
-//! Many jobs, several controllers, and a kill every few seconds.
+//! Many jobs, several controllers, and a kill every few seconds. It takes longest, so its name comes first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
