@@ -53,6 +53,13 @@ pub(super) struct Shown {
     pub(super) leaving: Option<Box<str>>,
 }
 
+impl Shown {
+    /// Its namespace and name, which every series of it has.
+    fn name(&self) -> (&str, &str) {
+        (&self.entry.namespace, &self.entry.name)
+    }
+}
+
 impl LedgerView {
     pub(super) fn new(
         identity: &str,
@@ -68,11 +75,10 @@ impl LedgerView {
             let first = shown.leaving.as_ref().map(|_| began);
             (first.is_none(), first, Reverse(began))
         };
-        let name = |shown: &Shown| (shown.entry.namespace.clone(), shown.entry.name.clone());
-        entries.sort_by_cached_key(|shown| (name(shown), order(shown)));
+        entries
+            .sort_by(|one, other| one.name().cmp(&other.name()).then_with(|| order(one).cmp(&order(other))));
         entries.dedup_by(|later, kept| {
-            let is_same =
-                later.entry.namespace == kept.entry.namespace && later.entry.name == kept.entry.name;
+            let is_same = later.name() == kept.name();
             if is_same && kept.leaving.is_some() {
                 // What waits, waits for the one that is there.
                 kept.now = kept.now.take().or(later.now.take());
