@@ -221,9 +221,5 @@ async fn expect(answer: reqwest::Response, status: StatusCode) -> Result<reqwest
 
 /// The digest that content is addressed by.
 fn digest(content: &[u8]) -> String {
-    use std::fmt::Write as _;
-    Sha256::digest(content).iter().fold("sha256:".to_owned(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("sha256:{}", hex::encode(Sha256::digest(content)))
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use windlass_git::http_backend::{HttpBackend, Running};
+use windlass_git_server::{HttpBackend, Running};
 
 /// A repository that is served over smart HTTP until it is dropped.
 pub struct GitServer {
@@ -26,6 +26,13 @@ impl GitServer {
     /// The URL to clone from.
     pub fn url(&self) -> String {
         format!("{}/{}", self.origin(), self.name)
+    }
+
+    /// Another URL of the same repository, for a second one of the API: two of one URL are in each other's way.
+    pub fn another_url(&self, name: &str) -> Result<String> {
+        let name = format!("{name}.git");
+        std::os::unix::fs::symlink(self.path(), self.folder.path().join(&name))?;
+        Ok(format!("{}/{name}", self.origin()))
     }
 
     /// Scheme, host and port of the URL.

@@ -3,7 +3,8 @@
 //! [`Peers`] finds the foreign programs, [`Programs`] our own; [`Process`] runs one and ends it when dropped; [`Server`]
 //! is `windlass serve`, [`Scene`] a namespace of a real API server with the Roles of `deploy/`, and both are talked to by
 //! [`Kubectl`]; [`Operator`] is a controller beside either; [`Remote`] is a Git repository behind Git's own
-//! `http-backend` ([`GitServer`]); [`flux`] is Flux on a real API server; [`eventually()`] waits for a condition with a deadline and says what was seen last.
+//! `http-backend` ([`GitServer`]); [`flux`] is Flux on a real API server; [`page`] follows the project's own
+//! pages; [`eventually()`] waits for a condition with a deadline and says what was seen last.
 
 mod eventually;
 pub mod flux;
@@ -11,6 +12,7 @@ mod gate;
 mod git_server;
 mod kubectl;
 mod operator;
+pub mod page;
 mod peers;
 mod process;
 mod remote;

@@ -55,6 +55,7 @@ impl Operator {
             ("GF_OPERATOR_METRICS_ADDRESS", address.as_str()),
             ("GF_OPERATOR_GIT_CACHE_DIR", cache.as_str()),
             ("GF_OPERATOR_ALLOWED_GIT_ORIGINS", origins.as_str()),
+            ("GF_OPERATOR_ENABLE_TEST_JOBS", "true"),
         ];
         all.extend(environment);
         let process = Process::start(program, arguments, &all, &folder.join("log"))?;

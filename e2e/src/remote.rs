@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use serde_json::json;
-use windlass_git::http_backend::HttpBackend;
-use windlass_git::seed::{self, Edit};
+use windlass_git_server::HttpBackend;
+use windlass_git_server::seed::{self, Edit};
 
 use crate::GitServer;
 

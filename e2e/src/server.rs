@@ -125,8 +125,10 @@ async fn spawn(folder: &Path, api: u16, exchange: u16, origins: &[String]) -> Re
     for origin in origins {
         arguments.extend(["--allow-git-origin", origin]);
     }
+    // As the operators of the tests have it.
+    let environment = [("GF_OPERATOR_ENABLE_TEST_JOBS", "true")];
     let mut process =
-        Process::start(&Programs::path("windlass")?, &arguments, &[], &folder.join("serve.log"))?;
+        Process::start(&Programs::path("windlass")?, &arguments, &environment, &folder.join("serve.log"))?;
     process.says("kubeconfig").await?;
     Ok(process)
 }

@@ -2,8 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
+use crate::description::Description;
 use crate::objects::{self, Commit, PERSON};
 use crate::state::Limit;
 
@@ -124,6 +126,23 @@ pub(crate) fn limits(limit: Limit) -> Value {
     json!({ "resources": { "core": core, "search": core }, "rate": core })
 }
 
+/// A user.
+pub(crate) fn user(description: &Description, login: &str) -> Value {
+    let mut user = description.least_schema("simple-user");
+    user["login"] = json!(login);
+    user
+}
+
+/// What is said of a repository, put into `body`.
+pub(crate) fn describe_repository(body: &mut Value, name: &str, id: u64, private: bool, can_push: bool) {
+    body["id"] = json!(id);
+    body["name"] = json!(name.rsplit('/').next());
+    body["full_name"] = json!(name);
+    body["private"] = json!(private);
+    body["default_branch"] = json!("main");
+    body["permissions"] = json!({ "admin": false, "push": can_push, "pull": true });
+}
+
 /// A refusal or a failure.
 pub(crate) fn error(status: u16, message: &str) -> Value {
     json!({ "message": message, "documentation_url": "https://docs.github.com/rest", "status": status.to_string() })
@@ -131,10 +150,9 @@ pub(crate) fn error(status: u16, message: &str) -> Value {
 
 /// A path as URLs have it.
 fn encode(path: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'/');
-    path.bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
+    const RESERVED: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+    utf8_percent_encode(path, RESERVED).to_string()
 }
 
 /// Base64 in lines, as GitHub gives it.

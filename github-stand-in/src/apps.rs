@@ -1,6 +1,6 @@
 //! Apps: their keys, the check of their claims, the tokens of their installations.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -53,11 +53,43 @@ struct Claims {
     exp: i64,
 }
 
+/// What installations are granted, unless told otherwise: what a writing operator needs.
+const GRANTED: [(&str, &str); 4] =
+    [("contents", "write"), ("metadata", "read"), ("pull_requests", "write"), ("repository_hooks", "write")];
+
+/// Permissions by name.
+pub(crate) type Grants = BTreeMap<String, String>;
+
+/// An installation.
+pub(crate) struct Installed {
+    pub(crate) app: String,
+    pub(crate) grants: Grants,
+    pub(crate) suspended: bool,
+}
+
+/// What a token may do.
+#[derive(Clone)]
+pub(crate) struct Token {
+    until: Timestamp,
+    pub(crate) grants: Grants,
+    /// Names of repositories, without owner; all if there are none.
+    pub(crate) repositories: Vec<String>,
+}
+
+/// What an App wants a token for.
+#[derive(Default, Deserialize)]
+pub(crate) struct Wanted {
+    #[serde(default)]
+    permissions: Grants,
+    #[serde(default)]
+    repositories: Vec<String>,
+}
+
 /// All Apps, and the tokens that they were given.
 #[derive(Default)]
 pub(crate) struct Apps {
-    installed: HashMap<u64, String>,
-    tokens: HashMap<String, Timestamp>,
+    installed: HashMap<u64, Installed>,
+    tokens: HashMap<String, Token>,
     /// How many tokens were given.
     pub(crate) minted: usize,
     /// How long the next ones live; an hour unless told otherwise.
@@ -70,11 +102,17 @@ pub(crate) enum NoToken {
     Claim(&'static str),
     /// There is no such installation of the App.
     Installation,
+    /// It was suspended.
+    Suspended,
+    /// More is wanted than was granted.
+    Permissions,
 }
 
 impl Apps {
     pub(crate) fn install(&mut self, id: &str, installation: u64) -> InstalledApp {
-        self.installed.insert(installation, id.to_owned());
+        let grants = GRANTED.map(|(name, extent)| (name.to_owned(), extent.to_owned())).into();
+        let installed = Installed { app: id.to_owned(), grants, suspended: false };
+        self.installed.insert(installation, installed);
         InstalledApp { id: id.to_owned(), installation, private_key: private_key() }
     }
 
@@ -82,9 +120,14 @@ impl Apps {
         !self.installed.is_empty()
     }
 
-    /// Whether a token was given and lives.
-    pub(crate) fn knows(&self, token: &str) -> bool {
-        self.tokens.get(token).is_some_and(|until| Timestamp::now() < *until)
+    /// An installation, to change what it may.
+    pub(crate) fn installation(&mut self, id: u64) -> Option<&mut Installed> {
+        self.installed.get_mut(&id)
+    }
+
+    /// What a token that was given may do, as long as it lives.
+    pub(crate) fn token(&self, token: &str) -> Option<&Token> {
+        self.tokens.get(token).filter(|token| Timestamp::now() < token.until)
     }
 
     /// All tokens end now.
@@ -92,12 +135,8 @@ impl Apps {
         self.tokens.clear();
     }
 
-    /// A token for an installation, and when it ends, if `claim` is the App's.
-    pub(crate) fn mint(
-        &mut self,
-        claim: Option<&str>,
-        installation: u64,
-    ) -> Result<(String, Timestamp), NoToken> {
+    /// The App's ID, if `claim` is the App's.
+    pub(crate) fn claimed(&self, claim: Option<&str>) -> Result<String, NoToken> {
         let claim = claim.ok_or(NoToken::Claim("A JSON web token could not be decoded"))?;
         let mut validation = Validation::new(Algorithm::RS256);
         validation.validate_aud = false;
@@ -114,17 +153,48 @@ impl Apps {
         if claims.exp > now + 600 {
             return Err(NoToken::Claim("'Expiration time' claim ('exp') is too far in the future"));
         }
-        if !self.installed.values().any(|id| *id == claims.iss) {
+        if !self.installed.values().any(|installed| installed.app == claims.iss) {
             return Err(NoToken::Claim("Integration not found"));
         }
-        if self.installed.get(&installation) != Some(&claims.iss) {
-            return Err(NoToken::Installation);
+        Ok(claims.iss)
+    }
+
+    /// The installation, if `claim` is its App's.
+    pub(crate) fn installed(&self, claim: Option<&str>, id: u64) -> Result<&Installed, NoToken> {
+        let app = self.claimed(claim)?;
+        self.installed.get(&id).filter(|installed| installed.app == app).ok_or(NoToken::Installation)
+    }
+
+    /// A token for an installation, when it ends and what it may do, if `claim` is its App's.
+    pub(crate) fn mint(
+        &mut self,
+        claim: Option<&str>,
+        installation: u64,
+        wanted: Wanted,
+    ) -> Result<(String, Timestamp, Grants), NoToken> {
+        let installed = self.installed(claim, installation)?;
+        if installed.suspended {
+            return Err(NoToken::Suspended);
         }
+        let rank = |extent: Option<&String>| match extent.map(String::as_str) {
+            Some("read") => 1,
+            Some("write") => 2,
+            Some("admin") => 3,
+            _ => 0,
+        };
+        let more = |(name, extent): (&String, &String)| rank(Some(extent)) > rank(installed.grants.get(name));
+        if wanted.permissions.iter().any(more) {
+            return Err(NoToken::Permissions);
+        }
+        let mut grants =
+            if wanted.permissions.is_empty() { installed.grants.clone() } else { wanted.permissions };
+        grants.entry("metadata".to_owned()).or_insert_with(|| "read".to_owned());
         self.minted += 1;
         let until = Timestamp::now() + self.lifetime.unwrap_or(Duration::from_hours(1));
         // GitHub's tokens look like this, so that scanners find them.
-        let token = format!("ghs_{:036}", self.minted);
-        self.tokens.insert(token.clone(), until);
-        Ok((token, until))
+        let text = format!("ghs_{:036}", self.minted);
+        let token = Token { until, grants: grants.clone(), repositories: wanted.repositories };
+        self.tokens.insert(text.clone(), token);
+        Ok((text, until, grants))
     }
 }

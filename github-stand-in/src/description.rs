@@ -1,4 +1,4 @@
-//! Holds requests and answers to GitHub's published description of its API.
+//! Holds requests and answers to GitHub's published description of its API, and makes the least answer that it allows.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -23,17 +23,87 @@ impl Description {
         Self { cut, made: Mutex::default() }
     }
 
+    /// The operation that a request is of, and its parameters.
+    pub(crate) fn operation_of<'a>(
+        &'a self,
+        method: &str,
+        path: &[&str],
+    ) -> Option<(&'a str, Vec<(&'a str, String)>)> {
+        let operations = self.cut["operations"].as_object()?;
+        operations.keys().find_map(|operation| {
+            let template = operation.strip_prefix(method)?.strip_prefix(" /")?;
+            Some((operation.as_str(), parameters(template, path)?))
+        })
+    }
+
+    /// The least that a successful answer of `operation` has to hold: what is required, and `null` where that is allowed.
+    pub(crate) fn least(&self, operation: &str) -> Value {
+        self.least_of(self.success(operation), 0)
+    }
+
+    /// The same of one element, where the answer is a list.
+    pub(crate) fn least_element(&self, operation: &str) -> Value {
+        self.least_of(&self.success(operation)["items"], 0)
+    }
+
+    /// The least that the schema `name` allows.
+    pub(crate) fn least_schema(&self, name: &str) -> Value {
+        self.least_of(&self.cut["$defs"][name], 0)
+    }
+
+    fn success(&self, operation: &str) -> &Value {
+        let responses = self.cut["operations"][operation]["responses"].as_object();
+        let success = responses.into_iter().flatten().find(|(status, _)| status.starts_with('2'));
+        success.map_or(&Value::Null, |(_, response)| &response["content"]["application/json"])
+    }
+
+    fn least_of(&self, schema: &Value, depth: usize) -> Value {
+        if let Some(name) = schema["$ref"].as_str().and_then(|target| target.strip_prefix("#/$defs/")) {
+            return self.least_of(&self.cut["$defs"][name], depth);
+        }
+        let any = schema["anyOf"].as_array().or(schema["oneOf"].as_array());
+        if let Some(any) = any {
+            // An answer as a whole is something.
+            let is_null = depth > 0 && any.iter().any(|one| one["type"] == "null");
+            return if is_null || depth > 30 { Value::Null } else { self.least_of(&any[0], depth + 1) };
+        }
+        if let Some(all) = schema["allOf"].as_array() {
+            let parts = all.iter().filter_map(|part| self.least_of(part, depth + 1).as_object().cloned());
+            return Value::Object(parts.flatten().collect());
+        }
+        if let Some(first) = schema["enum"].as_array().and_then(|values| values.first()) {
+            return first.clone();
+        }
+        match schema["type"].as_str() {
+            Some("array") => json!([]),
+            Some("boolean") => json!(false),
+            Some("integer" | "number") => json!(1),
+            Some("string") => json!(match schema["format"].as_str() {
+                Some("uri") => "https://example.org/",
+                Some("date-time") => "2026-03-04T09:15:00Z",
+                Some("email") => "a.writer@example.org",
+                _ => "x",
+            }),
+            _ => {
+                let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                let made = required
+                    .map(|name| (name.to_owned(), self.least_of(&schema["properties"][name], depth + 1)));
+                Value::Object(made.collect())
+            }
+        }
+    }
+
     /// What is wrong with a request: parameters that GitHub does not know or takes otherwise, a wrong body.
     pub(crate) fn request(
         &self,
         operation: &str,
-        path: &[(&str, &str)],
+        path: &[(&str, String)],
         query: &[(String, String)],
         body: Option<&Value>,
     ) -> Result<(), String> {
         let described = self.operation(operation)?;
         let query = query.iter().map(|(name, value)| ("query", name.as_str(), value.as_str()));
-        let path = path.iter().map(|(name, value)| ("path", *name, *value));
+        let path = path.iter().map(|(name, value)| ("path", *name, value.as_str()));
         for (place, name, value) in path.chain(query) {
             let known = described["parameters"].as_array().into_iter().flatten();
             let parameter = known
@@ -142,6 +212,26 @@ impl Description {
     }
 }
 
+/// What stands in `path` where `template` has names in braces; the last may be many segments.
+fn parameters<'a>(template: &'a str, path: &[&str]) -> Option<Vec<(&'a str, String)>> {
+    let mut found = Vec::new();
+    let mut segments = path.iter();
+    let mut parts = template.split('/').peekable();
+    while let Some(part) = parts.next() {
+        let segment = segments.next()?;
+        match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
+            Some("path") if parts.peek().is_none() => {
+                let rest: Vec<_> = std::iter::once(*segment).chain(segments.by_ref().copied()).collect();
+                found.push(("path", rest.join("/")));
+            }
+            Some(name) => found.push((name, (*segment).to_owned())),
+            None if part == *segment => {}
+            None => return None,
+        }
+    }
+    segments.next().is_none().then_some(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,11 +259,42 @@ mod tests {
     fn a_question_that_github_does_not_know_is_refused() {
         let check = |name: &str, value: &str| {
             let query = [(name.to_owned(), value.to_owned())];
-            Description::new().request(LIST, &[("owner", "a"), ("repo", "b")], &query, None)
+            let path = [("owner", "a".to_owned()), ("repo", "b".to_owned())];
+            Description::new().request(LIST, &path, &query, None)
         };
         assert_eq!(check("per_page", "10"), Ok(()));
         assert_eq!(check("path", "a/b"), Ok(()));
         assert!(check("per_page", "many").is_err());
         assert!(check("file", "a/b").is_err_and(|it| it.contains("no parameter file")));
+    }
+
+    #[test]
+    fn the_least_answer_to_each_operation_is_as_github_describes_it() {
+        let description = Description::new();
+        for operation in description.cut["operations"].as_object().expect("operations").keys() {
+            let schema = description.success(operation);
+            if schema.is_null() {
+                continue;
+            }
+            let least = description.least(operation);
+            assert_eq!(description.check(operation, schema, &least), Ok(()), "{operation}: {least}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_of_the_operation_that_has_its_shape() {
+        let description = Description::new();
+        let of = |method: &str, path: &str| {
+            let segments: Vec<&str> = path.split('/').collect();
+            description
+                .operation_of(method, &segments)
+                .map(|(operation, found)| (operation.to_owned(), found))
+        };
+        let (operation, found) = of("GET", "repos/o/r/contents/a/b").expect("an operation");
+        assert_eq!(operation, "GET /repos/{owner}/{repo}/contents/{path}");
+        assert_eq!(found.last(), Some(&("path", "a/b".to_owned())));
+        assert!(of("GET", "repos/o/r").is_some());
+        assert!(of("DELETE", "repos/o/r").is_none());
+        assert!(of("GET", "repos/o/r/hooks/1/2").is_none());
     }
 }

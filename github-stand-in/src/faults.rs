@@ -25,8 +25,10 @@ pub enum Fault {
     NoJson,
     /// Nothing is answered.
     Silent,
-    /// A redirect to this URL.
+    /// A redirect to this URL (301).
     Redirect(String),
+    /// A redirect to this URL that is to be followed with the same method and body (307).
+    RedirectVerbatim(String),
 }
 
 /// A fault that waits for its requests.

@@ -27,7 +27,7 @@ impl Commit {
         message: &str,
         files: BTreeMap<String, String>,
     ) -> Self {
-        let tree = hex(&tree(&files, ""));
+        let tree = hex::encode(tree(&files, ""));
         let mut text = format!("tree {tree}\n");
         for parent in &parents {
             text = text + "parent " + parent + "\n";
@@ -36,14 +36,14 @@ impl Commit {
         let at = committed.as_second();
         let person = format!("{name} <{email}> {at} +0000");
         text = text + "author " + &person + "\ncommitter " + &person + "\n\n" + message + "\n";
-        let sha = hex(&hash("commit", text.as_bytes()));
+        let sha = hex::encode(hash("commit", text.as_bytes()));
         Self { sha, tree, parents, committed, message: message.to_owned(), files }
     }
 }
 
 /// The name of a file's content.
 pub(crate) fn blob(bytes: &[u8]) -> String {
-    hex(&hash("blob", bytes))
+    hex::encode(hash("blob", bytes))
 }
 
 fn hash(kind: &str, bytes: &[u8]) -> [u8; 20] {
@@ -75,17 +75,10 @@ fn tree(files: &BTreeMap<String, String>, folder: &str) -> [u8; 20] {
     hash("tree", &bytes)
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let nibbles = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    nibbles.map(|nibble| char::from(DIGITS[usize::from(nibble)])).collect()
-}
-
+/// The bytes of a hash that this module made.
 fn unhex(text: &str) -> [u8; 20] {
     let mut bytes = [0; 20];
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = text.get(2 * at..2 * at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok()).unwrap_or(0);
-    }
+    let _ = hex::decode_to_slice(text, &mut bytes);
     bytes
 }
 

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use crate::hooks::StoredHook;
 use crate::objects::{self, Commit};
+use crate::pulls::StoredPull;
 
 /// A repository of the stand-in. Clones are the same repository.
 #[derive(Clone)]
@@ -16,11 +18,22 @@ pub struct Repository {
 }
 
 #[derive(Default)]
-struct Content {
+pub(crate) struct Content {
     commits: HashMap<String, Arc<Commit>>,
     blobs: HashMap<String, Bytes>,
     branches: HashMap<String, String>,
     private: bool,
+    pub(crate) hooks: Vec<StoredHook>,
+    pub(crate) pulls: BTreeMap<u64, StoredPull>,
+    numbers: u64,
+}
+
+impl Content {
+    /// A number that nothing has yet.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
 }
 
 impl Repository {
@@ -133,7 +146,7 @@ impl Repository {
         listed
     }
 
-    fn content(&self) -> MutexGuard<'_, Content> {
+    pub(crate) fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! The server: routing, authentication, the rate limit, entity tags, faults, and the check of all it says.
+//! The server: authentication, the rate limit, entity tags, faults, and the check of all it says.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,26 +6,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::State as Extract;
-use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use secrecy::{ExposeSecret as _, SecretString};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::answers::{self, Place};
-use crate::apps::{InstalledApp, NoToken};
+use crate::answers;
+use crate::apps::InstalledApp;
 use crate::description::Description;
 use crate::faults::{Fault, Planned};
 use crate::objects;
+use crate::operations::{self, LIMITS, TOKENS};
 use crate::repository::Repository;
-use crate::state::{Limit, State};
-
-/// Bytes of a request's body that are read.
-const MAX_REQUEST: usize = 64 << 10;
+use crate::request::{Incoming, Reply};
+use crate::state::State;
 
 /// GitHub's API on a free port of 127.0.0.1, until it is dropped.
 ///
@@ -96,6 +95,21 @@ impl StandIn {
         self.state().apps.install(id, installation)
     }
 
+    /// Grants an installation these permissions, and no others.
+    pub fn grant(&self, installation: u64, permissions: &[(&str, &str)]) {
+        let grants = permissions.iter().map(|(name, extent)| ((*name).to_owned(), (*extent).to_owned()));
+        if let Some(installed) = self.state().apps.installation(installation) {
+            installed.grants = grants.collect();
+        }
+    }
+
+    /// Suspends an installation, as its owner may.
+    pub fn suspend(&self, installation: u64) {
+        if let Some(installed) = self.state().apps.installation(installation) {
+            installed.suspended = true;
+        }
+    }
+
     /// How long the tokens of Apps live from now on.
     pub fn let_tokens_live(&self, lifetime: Duration) {
         self.state().apps.lifetime = Some(lifetime);
@@ -150,75 +164,16 @@ impl Drop for StandIn {
     }
 }
 
-/// A request, taken apart.
-struct Ask {
-    method: Method,
-    /// With its query.
-    target: String,
-    path: Vec<String>,
-    query: Vec<(String, String)>,
-    headers: HeaderMap,
-    body: Bytes,
-}
-
-/// An answer, before headers of all answers are put on it.
-struct Say {
-    operation: &'static str,
-    status: StatusCode,
-    body: Value,
-    link: Option<String>,
-    retry_after: Option<Duration>,
-}
-
-impl Say {
-    fn ok(operation: &'static str, body: Value) -> Self {
-        Self { operation, status: StatusCode::OK, body, link: None, retry_after: None }
-    }
-
-    fn refuse(operation: &'static str, status: u16, message: &str) -> Self {
-        let body = answers::error(status, message);
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Self { operation, status, body, link: None, retry_after: None }
-    }
-}
-
-const LIMITS: &str = "GET /rate_limit";
-const COMMITS: &str = "GET /repos/{owner}/{repo}/commits";
-const CONTENTS: &str = "GET /repos/{owner}/{repo}/contents/{path}";
-const BLOB: &str = "GET /repos/{owner}/{repo}/git/blobs/{file_sha}";
-const TOKENS: &str = "POST /app/installations/{installation_id}/access_tokens";
-
 async fn serve(Extract(shared): Extract<Arc<Shared>>, request: Request<Body>) -> Response<Body> {
-    let (parts, body) = request.into_parts();
-    let decode = |text: &str| {
-        let encoded = format!("x={}", text.replace('+', "%2B"));
-        let mut pairs = serde_pairs(&encoded);
-        pairs.pop().map(|(_, value)| value).unwrap_or_default()
-    };
-    let ask = Ask {
-        target: parts.uri.to_string(),
-        path: parts.uri.path().split('/').skip(1).map(decode).collect(),
-        query: serde_pairs(parts.uri.query().unwrap_or_default()),
-        method: parts.method,
-        headers: parts.headers,
-        body: to_bytes(body, MAX_REQUEST).await.unwrap_or_default(),
-    };
-    let fault = shared.state().fault(&ask.target);
+    let incoming = Incoming::read(request).await;
+    let fault = shared.state().fault(&incoming.target);
     if let Some(Fault::Silent) = fault {
-        shared.state().requests.push(format!("{} {} -", ask.method, ask.target));
+        shared.state().requests.push(format!("{} {} -", incoming.method, incoming.target));
         std::future::pending::<()>().await;
     }
-    let (status, response) = shared.answer(&ask, fault);
-    shared.state().requests.push(format!("{} {} {status}", ask.method, ask.target));
+    let (status, response) = shared.answer(&incoming, fault);
+    shared.state().requests.push(format!("{} {} {status}", incoming.method, incoming.target));
     response
-}
-
-fn serde_pairs(query: &str) -> Vec<(String, String)> {
-    axum::extract::Query::try_from_uri(
-        &http::Uri::builder().path_and_query(format!("/?{query}")).build().unwrap_or_default(),
-    )
-    .map(|axum::extract::Query(pairs)| pairs)
-    .unwrap_or_default()
 }
 
 impl Shared {
@@ -226,125 +181,60 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answer(&self, ask: &Ask, fault: Option<Fault>) -> (u16, Response<Body>) {
+    fn answer(&self, incoming: &Incoming, fault: Option<Fault>) -> (u16, Response<Body>) {
         let mut state = self.state();
-        if let Some(Fault::LimitUsedUp(reset)) = &fault {
-            state.use_up(*reset);
+        if let Some(Fault::LimitUsedUp(reset)) = fault {
+            state.use_up(reset);
         }
-        let mut say = match self.judge(&mut state, ask) {
-            Ok(say) => say,
-            Err(violation) => {
-                state.violations.push(violation.clone());
-                return raw(StatusCode::INTERNAL_SERVER_ERROR, answers::error(500, &violation).to_string());
-            }
-        };
+        let (operation, mut reply) =
+            match operations::respond(&mut state, &self.description, &self.api, incoming) {
+                Ok(found) => found,
+                Err(violation) => return violated(&mut state, violation),
+            };
         match &fault {
-            Some(Fault::Status(status)) => say = Say::refuse(say.operation, *status, "on demand"),
+            Some(Fault::Status(status)) => reply = Reply::refuse(*status, "on demand"),
             Some(Fault::StatusRetryAfter(status, wait)) => {
-                say = Say { retry_after: Some(*wait), ..Say::refuse(say.operation, *status, "on demand") };
+                reply = Reply { retry_after: Some(*wait), ..Reply::refuse(*status, "on demand") };
             }
             Some(Fault::SecondaryLimit(wait)) => {
                 let message = "You have exceeded a secondary rate limit. Please wait a few minutes.";
-                say = Say { retry_after: *wait, ..Say::refuse(say.operation, 403, message) };
+                reply = Reply { retry_after: *wait, ..Reply::refuse(403, message) };
             }
-            Some(Fault::WrongBase64) => say.body["content"] = json!("bm8g*YmFzZTY0\n"),
-            Some(Fault::OtherContent) => say.body["content"] = json!(answers::encoded(b"something else")),
-            Some(Fault::Redirect(target)) => {
-                let mut response = raw(StatusCode::MOVED_PERMANENTLY, String::new());
-                if let Ok(target) = HeaderValue::from_str(target) {
-                    response.1.headers_mut().insert(header::LOCATION, target);
-                }
-                return response;
-            }
+            Some(Fault::WrongBase64) => set_content(&mut reply, "bm8g*YmFzZTY0\n"),
+            Some(Fault::OtherContent) => set_content(&mut reply, &answers::encoded(b"something else")),
+            Some(Fault::Redirect(target)) => return redirect(StatusCode::MOVED_PERMANENTLY, target),
+            Some(Fault::RedirectVerbatim(target)) => return redirect(StatusCode::TEMPORARY_REDIRECT, target),
             Some(Fault::NoJson) => return raw(StatusCode::OK, "<html>no JSON</html>".to_owned()),
             Some(Fault::Huge(bytes)) => return huge(*bytes),
             _ => {}
         }
-        self.finish(&mut state, ask, say, matches!(fault, Some(Fault::Truncated)))
-    }
-
-    /// Who asks, whether they may, and what they are told.
-    fn judge(&self, state: &mut State, ask: &Ask) -> Result<Say, String> {
-        let path: Vec<&str> = ask.path.iter().map(String::as_str).collect();
-        let token = ask
-            .headers
-            .get(header::AUTHORIZATION)
-            .and_then(|value| value.to_str().ok())
-            .and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("token ")));
-        if !ask.headers.contains_key(header::USER_AGENT) {
-            return Err("a request without User-Agent: GitHub refuses it".to_owned());
-        }
-        if let ("POST", ["app", "installations", id, "access_tokens"]) = (ask.method.as_str(), &path[..]) {
-            return self.mint(state, ask, token, id);
-        }
-        let operation = operation(&path).filter(|_| ask.method == Method::GET);
-        let Some((operation, parameters)) = operation else {
-            return Err(format!("{} {} is not one of the operations", ask.method, ask.target));
-        };
-        self.description.request(operation, &parameters, &ask.query, None)?;
-        let known = match token {
-            None => false,
-            Some(token) => {
-                if !state.tokens.contains(token) && !state.apps.knows(token) {
-                    return Ok(Say::refuse(operation, 401, "Bad credentials"));
-                }
-                true
-            }
-        };
-        if operation == LIMITS {
-            return Ok(Say::ok(operation, answers::limits(state.limit())));
-        }
-        if state.is_used_up() {
-            return Ok(Say::refuse(operation, 403, "API rate limit exceeded for user ID 1."));
-        }
-        let name = format!("{}/{}", path[1], path[2]);
-        let repository = state.repositories.get(&name).filter(|it| known || !it.is_private()).cloned();
-        Ok(match repository {
-            None => Say::refuse(operation, 404, "Not Found"),
-            Some(repository) => {
-                let place = Place { api: self.api.clone(), repository: name };
-                read(operation, &place, &repository, &path[3..], ask)
-            }
-        })
-    }
-
-    fn mint(&self, state: &mut State, ask: &Ask, claim: Option<&str>, id: &str) -> Result<Say, String> {
-        let body: Option<Value> = match ask.body.len() {
-            0 => None,
-            _ => Some(serde_json::from_slice(&ask.body).map_err(|error| format!("a body: {error}"))?),
-        };
-        self.description.request(TOKENS, &[("installation_id", id)], &ask.query, body.as_ref())?;
-        if !state.apps.any() {
-            return Ok(Say::refuse(TOKENS, 401, "Integration not found"));
-        }
-        Ok(match state.apps.mint(claim, id.parse().unwrap_or_default()) {
-            Ok((token, until)) => {
-                let until = until.round(jiff::Unit::Second).unwrap_or(until);
-                let body = json!({ "token": token, "expires_at": until.to_string(),
-                    "permissions": body.map_or(json!({}), |body| body["permissions"].clone()),
-                    "repository_selection": "selected" });
-                Say { status: StatusCode::CREATED, ..Say::ok(TOKENS, body) }
-            }
-            Err(NoToken::Claim(message)) => Say::refuse(TOKENS, 401, message),
-            Err(NoToken::Installation) => Say::refuse(TOKENS, 404, "Not Found"),
-        })
+        self.finish(&mut state, operation, incoming, reply, matches!(fault, Some(Fault::Truncated)))
     }
 
     /// Headers, the entity tag, the count, and the check against the description.
-    fn finish(&self, state: &mut State, ask: &Ask, say: Say, truncated: bool) -> (u16, Response<Body>) {
-        let mut body = say.body.to_string().into_bytes();
+    fn finish(
+        &self,
+        state: &mut State,
+        operation: &str,
+        incoming: &Incoming,
+        reply: Reply,
+        truncated: bool,
+    ) -> (u16, Response<Body>) {
+        let mut body = reply.body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
         let mut headers = HeaderMap::new();
-        let mut status = say.status;
+        let mut status = reply.status;
         let mut put = |name: &'static str, value: String| {
             if let Ok(value) = HeaderValue::from_str(&value) {
                 headers.insert(name, value);
             }
         };
-        put("content-type", "application/json; charset=utf-8".to_owned());
-        if status == StatusCode::OK {
+        if !body.is_empty() {
+            put("content-type", "application/json; charset=utf-8".to_owned());
+        }
+        if status == StatusCode::OK && incoming.method == "GET" {
             let tag = format!("W/\"{}\"", objects::blob(&body));
-            let same =
-                ask.headers.get(header::IF_NONE_MATCH).is_some_and(|sent| sent.as_bytes() == tag.as_bytes());
+            let sent = incoming.headers.get(header::IF_NONE_MATCH);
+            let same = sent.is_some_and(|sent| sent.as_bytes() == tag.as_bytes());
             put("etag", tag);
             put("cache-control", format!("private, max-age={0}, s-maxage={0}", state.max_age.as_secs()));
             put("vary", "Accept, Authorization, Cookie, X-GitHub-OTP".to_owned());
@@ -353,25 +243,27 @@ impl Shared {
                 body.clear();
             }
         }
-        if let Some(link) = say.link {
-            put("link", link);
+        if let Some(page) = reply.next_page {
+            put("link", format!("<{}/next?page={page}>; rel=\"next\"", self.api));
         }
-        if let Some(wait) = say.retry_after {
+        if let Some(wait) = reply.retry_after {
             put("retry-after", wait.as_secs().to_string());
         }
-        if status != StatusCode::NOT_MODIFIED && !matches!(say.operation, LIMITS | TOKENS) {
+        if let Some(needs) = reply.needs {
+            put("x-accepted-github-permissions", needs);
+        }
+        if status != StatusCode::NOT_MODIFIED && !matches!(operation, LIMITS | TOKENS) {
             state.used += 1;
         }
-        let limit: Limit = state.limit();
+        let limit = state.limit();
         put("x-ratelimit-limit", limit.most.to_string());
         put("x-ratelimit-used", limit.used.to_string());
         put("x-ratelimit-remaining", limit.remaining().to_string());
         put("x-ratelimit-reset", limit.reset.to_string());
         put("x-ratelimit-resource", "core".to_owned());
-        let accept = ask.headers.get(header::ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or_default();
-        if let Err(violation) = self.description.answer(say.operation, accept, status, &headers, &body) {
-            state.violations.push(violation.clone());
-            return raw(StatusCode::INTERNAL_SERVER_ERROR, answers::error(500, &violation).to_string());
+        let accept = incoming.headers.get(header::ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or_default();
+        if let Err(violation) = self.description.answer(operation, accept, status, &headers, &body) {
+            return violated(state, violation);
         }
         let body = if truncated {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
@@ -388,78 +280,24 @@ impl Shared {
     }
 }
 
-/// The operation of a path, and its parameters.
-fn operation<'a>(path: &[&'a str]) -> Option<(&'static str, Vec<(&'static str, &'a str)>)> {
-    let (owner, name, below) = match path {
-        ["rate_limit"] => return Some((LIMITS, Vec::new())),
-        ["repos", owner, name, below @ ..] => (*owner, *name, below),
-        _ => return None,
-    };
-    let mut parameters = vec![("owner", owner), ("repo", name)];
-    let operation = match below {
-        ["commits"] => COMMITS,
-        ["git", "blobs", sha] => {
-            parameters.push(("file_sha", sha));
-            BLOB
-        }
-        ["contents", first, ..] => {
-            parameters.push(("path", first));
-            CONTENTS
-        }
-        _ => return None,
-    };
-    Some((operation, parameters))
+fn violated(state: &mut State, violation: String) -> (u16, Response<Body>) {
+    let body = answers::error(500, &violation).to_string();
+    state.violations.push(violation);
+    raw(StatusCode::INTERNAL_SERVER_ERROR, body)
 }
 
-/// The answer about a repository; `below` is the path after its name.
-fn read(operation: &'static str, place: &Place, repository: &Repository, below: &[&str], ask: &Ask) -> Say {
-    let query = |name: &str| ask.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-    if repository.is_empty() {
-        return Say::refuse(operation, 409, "Git Repository is empty.");
+fn set_content(reply: &mut Reply, content: &str) {
+    if let Some(body) = &mut reply.body {
+        body["content"] = json!(content);
     }
-    match (operation, below) {
-        (COMMITS, _) => {
-            let number =
-                |name: &str, default: usize| query(name).and_then(|it| it.parse().ok()).unwrap_or(default);
-            let Some(head) = repository.commit(query("sha").unwrap_or("main")) else {
-                return Say::refuse(operation, 404, "Not Found");
-            };
-            let listed = repository.history(&head, query("path"));
-            let (size, page) = (number("per_page", 30).clamp(1, 100), number("page", 1).max(1));
-            let from = (size * (page - 1)).min(listed.len());
-            let to = (from + size).min(listed.len());
-            let body = listed[from..to].iter().map(|commit| answers::listed_commit(place, commit)).collect();
-            let next = format!("<{}/next?page={}>; rel=\"next\"", place.api, page + 1);
-            Say { link: (to < listed.len()).then_some(next), ..Say::ok(operation, body) }
-        }
-        (BLOB, [.., sha]) => match repository.blob(sha) {
-            Some(bytes) => Say::ok(operation, answers::blob(place, sha, &bytes)),
-            None => Say::refuse(operation, 404, "Not Found"),
-        },
-        (CONTENTS, [_, path @ ..]) => {
-            let reference = query("ref").unwrap_or("main");
-            let path = path.join("/");
-            let Some(commit) = repository.commit(reference) else {
-                return Say::refuse(operation, 404, &format!("No commit found for the ref {reference}"));
-            };
-            if let Some(bytes) = commit.files.get(&path).and_then(|sha| repository.blob(sha)) {
-                return Say::ok(operation, answers::file(place, &path, reference, &bytes));
-            }
-            let folder = format!("{path}/");
-            let files: Vec<_> = commit
-                .files
-                .iter()
-                .filter_map(|(file, sha)| Some((file.strip_prefix(&folder)?.to_owned(), sha.clone())))
-                .filter(|(name, _)| !name.contains('/'))
-                .map(|(name, sha)| (name, sha.clone(), repository.blob(&sha).map_or(0, |bytes| bytes.len())))
-                .collect();
-            if files.is_empty() {
-                return Say::refuse(operation, 404, "Not Found");
-            }
-            Say::ok(operation, answers::folder(place, &path, reference, &files))
-        }
-        _ => Say::refuse(operation, 404, "Not Found"),
+}
+
+fn redirect(status: StatusCode, target: &str) -> (u16, Response<Body>) {
+    let mut response = raw(status, String::new());
+    if let Ok(target) = HeaderValue::from_str(target) {
+        response.1.headers_mut().insert(header::LOCATION, target);
     }
+    response
 }
 
 fn raw(status: StatusCode, body: String) -> (u16, Response<Body>) {

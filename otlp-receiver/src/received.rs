@@ -7,7 +7,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 
 use crate::series::{self, Temporality};
-use crate::{Attributes, Log, Sample, Series, Span, decode};
+use crate::{Attributes, Log, Sample, Series, Signal, Span, decode};
 
 /// Everything that was taken so far; of metrics, what each series said last.
 #[derive(Clone, Debug, Default)]
@@ -22,9 +22,14 @@ pub struct Received {
     pub points: Vec<(Series, Sample)>,
     /// The requests that brought metrics, in the order they came.
     pub metric_requests: Vec<MetricRequest>,
+    /// The headers of every request whose values are text, in the order they came.
+    pub headers: Vec<(Signal, Headers)>,
     /// What no cumulative series may do: values that went down under one start.
     pub contradictions: Vec<String>,
 }
+
+/// Headers by name.
+pub type Headers = BTreeMap<String, String>;
 
 /// A request that brought metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +37,7 @@ pub struct MetricRequest {
     /// How many points it carried.
     pub points: usize,
     /// What was sent beside it: the headers whose values are text.
-    pub headers: BTreeMap<String, String>,
+    pub headers: Headers,
     /// Who sent it: each resource's attributes.
     pub resources: Vec<Attributes>,
 }
@@ -83,11 +88,7 @@ impl Received {
         }
     }
 
-    pub(crate) fn take_metrics(
-        &mut self,
-        request: ExportMetricsServiceRequest,
-        headers: BTreeMap<String, String>,
-    ) {
+    pub(crate) fn take_metrics(&mut self, request: ExportMetricsServiceRequest, headers: Headers) {
         let mut taken = MetricRequest { points: 0, headers, resources: Vec::new() };
         for part in request.resource_metrics {
             let resource = decode::resource(part.resource);

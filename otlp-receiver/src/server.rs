@@ -1,37 +1,15 @@
-//! The server: three services on one port, on a thread of its own.
+//! The server: gRPC and HTTP on one port, on a thread of its own.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use opentelemetry_proto::tonic::collector::logs::v1::logs_service_server::{LogsService, LogsServiceServer};
-use opentelemetry_proto::tonic::collector::logs::v1::{
-    ExportLogsPartialSuccess, ExportLogsServiceRequest, ExportLogsServiceResponse,
-};
-use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
-    MetricsService, MetricsServiceServer,
-};
-use opentelemetry_proto::tonic::collector::metrics::v1::{
-    ExportMetricsPartialSuccess, ExportMetricsServiceRequest, ExportMetricsServiceResponse,
-};
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
-    TraceService, TraceServiceServer,
-};
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
 use tokio::sync::{oneshot, watch};
-use tonic::codec::CompressionEncoding;
-use tonic::metadata::{KeyAndValueRef, MetadataMap};
-use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Identity, Server, ServerTlsConfig};
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Status};
 
-use crate::Received;
-
-/// Why something was rejected.
-const SAID: &str = "too many, as it was told to say";
+use crate::services::router;
+use crate::tls::{Certificates, TlsListener};
+use crate::{Headers, Received};
 
 /// How a collector answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +21,7 @@ pub enum Behaviour {
     Dawdle(Duration),
     /// Not at all, until it is told to behave otherwise; then it goes on with what it was asked meanwhile.
     Hang,
-    /// With this status; nothing is kept.
+    /// With this status, or the one of HTTP that means the same; nothing is kept.
     Refuse(Code),
     /// At once, and it keeps what came; but it says that it rejected so many of the spans, records or points in it.
     Reject(i64),
@@ -82,21 +60,21 @@ pub enum StartError {
     Certificate(#[source] rcgen::Error),
     /// TLS could not be set up.
     #[error("failed to set up TLS")]
-    Tls(#[source] tonic::transport::Error),
+    Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// A collector on `127.0.0.1`. Dropped, it closes every connection and its port.
 #[derive(Debug)]
 pub struct Receiver {
     address: SocketAddr,
-    authority: Option<String>,
+    certificates: Option<Certificates>,
     state: Arc<State>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct State {
+pub(crate) struct State {
     received: Mutex<Received>,
     /// Counts what was taken, for those who wait.
     taken: watch::Sender<u64>,
@@ -122,15 +100,15 @@ impl Receiver {
 
     /// A collector on a free port that speaks TLS as `127.0.0.1` and `localhost`; [`Receiver::authority`] vouches for it.
     pub fn start_with_tls() -> Result<Self, StartError> {
-        let names = [Ipv4Addr::LOCALHOST.to_string(), "localhost".to_owned()];
-        let pair = rcgen::generate_simple_self_signed(names).map_err(StartError::Certificate)?;
-        Self::serve(listen(0)?, Some(pair))
+        Self::serve(listen(0)?, Some(Certificates::new(false)?))
     }
 
-    fn serve(
-        listener: TcpListener,
-        certificate: Option<rcgen::CertifiedKey<rcgen::KeyPair>>,
-    ) -> Result<Self, StartError> {
+    /// The same, for nobody who does not show [`Receiver::identity`].
+    pub fn start_with_mutual_tls() -> Result<Self, StartError> {
+        Self::serve(listen(0)?, Some(Certificates::new(true)?))
+    }
+
+    fn serve(listener: TcpListener, certificates: Option<Certificates>) -> Result<Self, StartError> {
         let failed = |source| StartError::Listen { port: 0, source };
         let address = listener.local_addr().map_err(failed)?;
         let failed = |source| StartError::Listen { port: address.port(), source };
@@ -140,32 +118,27 @@ impl Receiver {
             taken: watch::Sender::new(0),
             behaviour: Signal::ALL.map(|_| watch::Sender::new(Behaviour::default())),
         });
-        let mut server = Server::builder();
-        let authority = certificate.as_ref().map(|pair| pair.cert.pem());
-        if let Some(pair) = certificate {
-            let identity = Identity::from_pem(pair.cert.pem(), pair.signing_key.serialize_pem());
-            server = server.tls_config(ServerTlsConfig::new().identity(identity)).map_err(StartError::Tls)?;
-        }
-        let service = Service(Arc::clone(&state));
-        let router = server
-            .add_service(
-                TraceServiceServer::new(service.clone()).accept_compressed(CompressionEncoding::Gzip),
-            )
-            .add_service(LogsServiceServer::new(service.clone()).accept_compressed(CompressionEncoding::Gzip))
-            .add_service(MetricsServiceServer::new(service).accept_compressed(CompressionEncoding::Gzip));
+        let router = router(&state);
+        let acceptor = certificates.as_ref().map(Certificates::acceptor).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (stop, stopped) = oneshot::channel();
         // A runtime of its own: when it goes, so does every connection, as when a collector is killed.
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
                 let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+                let serving = async {
+                    match acceptor {
+                        Some(acceptor) => axum::serve(TlsListener::new(listener, acceptor), router).await,
+                        None => axum::serve(listener, router).await,
+                    }
+                };
                 tokio::select! {
-                    _ = router.serve_with_incoming(TcpIncoming::from(listener)) => {}
+                    _ = serving => {}
                     _ = stopped => {}
                 }
             });
         });
-        Ok(Self { address, authority, state, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { address, certificates, state, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -175,13 +148,18 @@ impl Receiver {
 
     /// Its URL, as `--telemetry-endpoint` and `OTEL_EXPORTER_OTLP_ENDPOINT` take it.
     pub fn url(&self) -> String {
-        let scheme = if self.authority.is_some() { "https" } else { "http" };
+        let scheme = if self.certificates.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
     /// The authority of its certificate, PEM, where it speaks TLS.
     pub fn authority(&self) -> Option<&str> {
-        self.authority.as_deref()
+        self.certificates.as_ref().map(|all| all.authority.as_str())
+    }
+
+    /// A client's certificate that it trusts and its key, PEM, where it speaks TLS.
+    pub fn identity(&self) -> Option<(&str, &str)> {
+        self.certificates.as_ref().map(|all| (all.client.0.as_str(), all.client.1.as_str()))
     }
 
     /// Answers like this from now on, what is waiting included.
@@ -241,7 +219,12 @@ impl State {
     }
 
     /// Answers a request once the behaviour says so, with how much of it was rejected.
-    async fn take(&self, signal: Signal, keep: impl FnOnce(&mut Received)) -> Result<i64, Status> {
+    pub(crate) async fn take(
+        &self,
+        signal: Signal,
+        headers: Headers,
+        keep: impl FnOnce(&mut Received),
+    ) -> Result<i64, Status> {
         let mut behaviour = self.behaviour[signal as usize].subscribe();
         let awake = |behaviour: &Behaviour| *behaviour != Behaviour::Hang;
         let now = behaviour.wait_for(awake).await.map_or(Behaviour::Answer, |now| *now);
@@ -254,7 +237,10 @@ impl State {
             Behaviour::Refuse(code) => return Err(Status::new(code, "refused, as it was told to")),
             Behaviour::Reject(items) => items,
         };
-        keep(&mut self.lock());
+        let mut received = self.lock();
+        keep(&mut received);
+        received.headers.push((signal, headers));
+        drop(received);
         self.taken.send_modify(|taken| *taken += 1);
         Ok(rejected)
     }
@@ -262,60 +248,4 @@ impl State {
 
 fn listen(port: u16) -> Result<TcpListener, StartError> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|source| StartError::Listen { port, source })
-}
-
-#[derive(Clone)]
-struct Service(Arc<State>);
-
-#[tonic::async_trait]
-impl TraceService for Service {
-    async fn export(
-        &self,
-        request: Request<ExportTraceServiceRequest>,
-    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        let keep = |received: &mut Received| received.take_traces(request.into_inner());
-        let rejected_spans = self.0.take(Signal::Traces, keep).await?;
-        let partial_success = (rejected_spans > 0)
-            .then(|| ExportTracePartialSuccess { rejected_spans, error_message: SAID.to_owned() });
-        Ok(Response::new(ExportTraceServiceResponse { partial_success }))
-    }
-}
-
-#[tonic::async_trait]
-impl LogsService for Service {
-    async fn export(
-        &self,
-        request: Request<ExportLogsServiceRequest>,
-    ) -> Result<Response<ExportLogsServiceResponse>, Status> {
-        let keep = |received: &mut Received| received.take_logs(request.into_inner());
-        let rejected_log_records = self.0.take(Signal::Logs, keep).await?;
-        let partial_success = (rejected_log_records > 0)
-            .then(|| ExportLogsPartialSuccess { rejected_log_records, error_message: SAID.to_owned() });
-        Ok(Response::new(ExportLogsServiceResponse { partial_success }))
-    }
-}
-
-#[tonic::async_trait]
-impl MetricsService for Service {
-    async fn export(
-        &self,
-        request: Request<ExportMetricsServiceRequest>,
-    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
-        let headers = headers(request.metadata());
-        let keep = |received: &mut Received| received.take_metrics(request.into_inner(), headers);
-        let rejected_data_points = self.0.take(Signal::Metrics, keep).await?;
-        let partial_success = (rejected_data_points > 0)
-            .then(|| ExportMetricsPartialSuccess { rejected_data_points, error_message: SAID.to_owned() });
-        Ok(Response::new(ExportMetricsServiceResponse { partial_success }))
-    }
-}
-
-fn headers(metadata: &MetadataMap) -> BTreeMap<String, String> {
-    metadata
-        .iter()
-        .filter_map(|entry| match entry {
-            KeyAndValueRef::Ascii(key, value) => Some((key.to_string(), value.to_str().ok()?.to_owned())),
-            KeyAndValueRef::Binary(..) => None,
-        })
-        .collect()
 }

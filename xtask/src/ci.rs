@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use tokio::runtime::Runtime;
@@ -20,25 +20,51 @@ pub(crate) struct Args {
     tests_only: bool,
 }
 
-/// Runs every step; the first that fails ends the run.
-pub(crate) fn run_step(name: &str, step: impl FnOnce() -> Result<()>) -> Result<()> {
-    println!("==> {name}");
-    let started = Instant::now();
-    step().with_context(|| format!("step '{name}' failed"))?;
-    println!("    {name}: {:.0} s", started.elapsed().as_secs_f64());
-    Ok(())
+/// The steps of a run, with the time that each took.
+struct Steps {
+    started: Instant,
+    done: Vec<(String, Duration)>,
+}
+
+impl Steps {
+    fn start() -> Self {
+        Self { started: Instant::now(), done: Vec::new() }
+    }
+
+    /// Runs a step, says so before and after; one that fails ends the run.
+    fn run<T>(&mut self, name: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
+        println!("==> {name}");
+        let started = Instant::now();
+        let result = step().with_context(|| format!("step '{name}' failed"))?;
+        let took = started.elapsed();
+        println!("    {name}: {:.0} s", took.as_secs_f64());
+        self.done.push((name.to_owned(), took));
+        Ok(result)
+    }
+
+    /// Where the time went, in the order of the steps.
+    fn print(&self) {
+        println!("==> time");
+        for (name, took) in &self.done {
+            println!("    {:>5.0} s  {name}", took.as_secs_f64());
+        }
+        println!("    {:>5.0} s  in all", self.started.elapsed().as_secs_f64());
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    run_step("peers", peers::install)?;
+    let mut steps = Steps::start();
+    // Go waits for downloads and links on one processor while cargo does the same: together they take less time.
+    println!("==> peers, beside the steps that need none");
+    let peers = std::thread::spawn(peers::install);
     if !args.tests_only {
-        run_step("format", || run_cargo(&["fmt", "--all", "--check"]))?;
-        run_step("generated files", || codegen::run(&codegen::Args { check: true }))?;
-        run_step("tidy", tidy::run)?;
-        run_step("lints", || {
+        steps.run("format", || run_cargo(&["fmt", "--all", "--check"]))?;
+        steps.run("generated files", || codegen::run(&codegen::Args { check: true }))?;
+        steps.run("tidy", tidy::run)?;
+        steps.run("lints", || {
             run_cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"])
         })?;
-        run_step("documentation", || {
+        steps.run("documentation", || {
             run_command(
                 cargo()
                     .args(["doc", "--locked", "--workspace", "--no-deps"])
@@ -46,14 +72,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             )
         })?;
     }
-    run_step("examples in documentation", || {
+    steps.run("examples in documentation", || {
         run_cargo(&["test", "--locked", "--workspace", "--doc", "--quiet"])
     })?;
-    run_step("binaries", || run_cargo(&["build", "--locked", "--workspace", "--bins"]))?;
-    let cluster = RunningCluster::start()?;
-    println!("==> tests");
-    let totals = tests(cluster.folder.as_deref())?;
+    steps.run("binaries", || run_cargo(&["build", "--locked", "--workspace", "--bins"]))?;
+    steps.run("test binaries", || {
+        run_cargo(&["test", "--locked", "--workspace", "--all-targets", "--no-run"])
+    })?;
+    steps.run("peers, what is left of them", || match peers.join() {
+        Ok(installed) => installed,
+        Err(_panic) => bail!("the thread that installs them panicked"),
+    })?;
+    let cluster = RunningCluster::start(&mut steps)?;
+    let totals = steps.run("tests", || tests(cluster.folder.as_deref()))?;
     drop(cluster);
+    steps.print();
     println!("{} passed, {} failed", totals.passed, totals.failed);
     if totals.failed > 0 || !totals.succeeded {
         bail!("tests failed");
@@ -84,17 +117,13 @@ struct RunningCluster {
 
 impl RunningCluster {
     /// Starts one, unless the caller named another.
-    fn start() -> Result<Self> {
+    fn start(steps: &mut Steps) -> Result<Self> {
         if std::env::var_os(VARIABLE).is_some() {
             println!("    the tests use the cluster that {VARIABLE} names");
             return Ok(Self { folder: None, _own: None, _runtime: None });
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let mut started = None;
-        run_step("cluster", || {
-            started = runtime.block_on(Box::pin(Cluster::own()))?;
-            Ok(())
-        })?;
+        let started = steps.run("cluster", || runtime.block_on(Box::pin(Cluster::own())))?;
         let folder = started.as_ref().map(|cluster| cluster.folder().to_owned());
         Ok(Self { folder, _own: started, _runtime: Some(runtime) })
     }

@@ -19,9 +19,25 @@ const TARGET: &str = "github-stand-in/openapi.json";
 /// What the stand-in answers.
 const OPERATIONS: &[(&str, &str)] = &[
     ("get", "/rate_limit"),
+    ("get", "/app"),
+    ("get", "/app/installations/{installation_id}"),
+    ("get", "/installation/repositories"),
+    ("get", "/repos/{owner}/{repo}"),
     ("get", "/repos/{owner}/{repo}/commits"),
     ("get", "/repos/{owner}/{repo}/contents/{path}"),
     ("get", "/repos/{owner}/{repo}/git/blobs/{file_sha}"),
+    ("get", "/repos/{owner}/{repo}/hooks"),
+    ("post", "/repos/{owner}/{repo}/hooks"),
+    ("get", "/repos/{owner}/{repo}/hooks/{hook_id}"),
+    ("patch", "/repos/{owner}/{repo}/hooks/{hook_id}"),
+    ("delete", "/repos/{owner}/{repo}/hooks/{hook_id}"),
+    ("get", "/repos/{owner}/{repo}/hooks/{hook_id}/deliveries"),
+    ("post", "/repos/{owner}/{repo}/hooks/{hook_id}/deliveries/{delivery_id}/attempts"),
+    ("get", "/repos/{owner}/{repo}/pulls/{pull_number}"),
+    ("get", "/repos/{owner}/{repo}/pulls/{pull_number}/files"),
+    ("get", "/repos/{owner}/{repo}/issues/{issue_number}/comments"),
+    ("post", "/repos/{owner}/{repo}/issues/{issue_number}/comments"),
+    ("patch", "/repos/{owner}/{repo}/issues/comments/{comment_id}"),
     ("post", "/app/installations/{installation_id}/access_tokens"),
 ];
 

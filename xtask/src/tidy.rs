@@ -1,5 +1,6 @@
 //! Checks that no compiler makes: layers, file headers, one place for versions, links in documents.
 
+mod deny;
 mod unused;
 
 use std::collections::BTreeMap;
@@ -19,11 +20,13 @@ const LAYERS: &[(&str, u8)] = &[
     ("windlass-telemetry", 0),
     ("windlass-auth", 1),
     ("windlass-git", 1),
+    ("windlass-git-server", 1),
     ("windlass-github", 1),
     ("windlass-lease-queue", 1),
     ("windlass-oci", 1),
     ("windlass-runtime", 1),
     ("windlass-apiserver", 2),
+    ("windlass-repository", 2),
     ("windlass-resources", 2),
     ("windlass-launch", 3),
     ("windlass-repository-api", 3),
@@ -50,10 +53,17 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("windlass-lease-queue", "windlass-runtime", "the queue is driven, it drives nothing"),
     ("windlass-settings", "tokio", "settings do no input or output but reading files"),
     ("windlass-api", "tokio", "wire types do no input or output"),
+    ("windlass-git-server", "windlass-git", "it is the other side, which Git's own programs speak for"),
 ];
 
 /// Crates that only one package may name, with that package.
-const OWNED: &[(&str, &str)] = &[("git2", "windlass-git"), ("redb", "windlass-apiserver")];
+const OWNED: &[(&str, &str)] = &[
+    ("config", "windlass-settings"),
+    ("git2", "windlass-git"),
+    ("octocrab", "windlass-github"),
+    ("opentelemetry-otlp", "windlass-telemetry"),
+    ("redb", "windlass-apiserver"),
+];
 
 /// Lines after which a source file wants to be two.
 const MAX_LINES: usize = 700;
@@ -65,6 +75,7 @@ pub(crate) fn run() -> Result<()> {
     findings.extend(unused::dependencies(&metadata()?.packages)?);
     findings.extend(sources()?);
     findings.extend(links()?);
+    findings.extend(deny::findings()?);
     if findings.is_empty() {
         return Ok(());
     }

@@ -11,7 +11,7 @@ use windlass_runtime::Registry;
 
 /// Tells how long each commit took from merge to applied by Flux, counted once.
 #[derive(Parser)]
-#[command(name = "flux-commit-tracker", version)]
+#[command(name = "flux-commit-tracker", version = env!("WINDLASS_VERSION"))]
 struct Args {
     #[command(flatten)]
     tracker: TrackerArgs,
@@ -21,7 +21,8 @@ fn main() -> ExitCode {
     let args = Args::parse();
     match process_setup() {
         Ok(runtime) => {
-            let launch = Launch::new(register(Registry::new())).or_else(FLUX_COMMIT_TRACKER);
+            let launch =
+                Launch::new(register(Registry::new()), env!("WINDLASS_VERSION")).or_else(FLUX_COMMIT_TRACKER);
             configure(launch).run(&runtime, args.tracker)
         }
         Err(error) => {

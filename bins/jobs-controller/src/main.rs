@@ -10,7 +10,7 @@ use windlass_runtime::Registry;
 
 /// Runs provisioning jobs from the queue of an API server.
 #[derive(Parser)]
-#[command(name = "jobs-controller", version)]
+#[command(name = "jobs-controller", version = env!("WINDLASS_VERSION"))]
 struct Args {
     #[command(flatten)]
     operator: OperatorArgs,
@@ -19,9 +19,12 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     match process_setup() {
-        Ok(runtime) => Launch::new(register(Registry::new().elsewhere(&["provisioning-repo"])))
-            .or_else(PROVISIONING_JOBS)
-            .run(&runtime, args.operator),
+        Ok(runtime) => {
+            let registry = register(Registry::new().elsewhere(&["provisioning-repo"]));
+            Launch::new(registry, env!("WINDLASS_VERSION"))
+                .or_else(PROVISIONING_JOBS)
+                .run(&runtime, args.operator)
+        }
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE

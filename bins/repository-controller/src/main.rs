@@ -10,7 +10,7 @@ use windlass_runtime::Registry;
 
 /// Looks after the repositories of an API server: health, syncs, clean-up.
 #[derive(Parser)]
-#[command(name = "repository-controller", version)]
+#[command(name = "repository-controller", version = env!("WINDLASS_VERSION"))]
 struct Args {
     #[command(flatten)]
     operator: OperatorArgs,
@@ -20,7 +20,9 @@ fn main() -> ExitCode {
     let args = Args::parse();
     match process_setup() {
         Ok(runtime) => {
-            Launch::new(register(Registry::new().elsewhere(&["provisioning-jobs", "provisioning-jobqueue"])))
+            let registry =
+                register(Registry::new().elsewhere(&["provisioning-jobs", "provisioning-jobqueue"]));
+            Launch::new(registry, env!("WINDLASS_VERSION"))
                 .or_else(PROVISIONING_REPO)
                 .run(&runtime, args.operator)
         }

@@ -12,7 +12,7 @@ use crate::{demo, operators, serve};
 
 /// Keeps Git and Kubernetes-style APIs in step.
 #[derive(Parser)]
-#[command(name = "windlass", version, arg_required_else_help = true)]
+#[command(name = "windlass", version = env!("WINDLASS_VERSION"), arg_required_else_help = true)]
 struct Args {
     #[command(subcommand)]
     command: Command,

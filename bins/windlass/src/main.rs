@@ -1,4 +1,5 @@
 //! `windlass`: the API server, every operator, and the demo, in one program.
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed test may panic"))]
 
 use std::process::ExitCode;
 

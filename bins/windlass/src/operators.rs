@@ -11,5 +11,5 @@ pub(crate) fn registry() -> Registry<Context> {
 
 /// How `windlass server target` starts one.
 pub(crate) fn launch() -> Launch {
-    windlass_commit_tracker::configure(Launch::new(registry()))
+    windlass_commit_tracker::configure(Launch::new(registry(), env!("WINDLASS_VERSION")))
 }

@@ -1,19 +1,19 @@
 //! `windlass serve`: the API server and the token exchange alone.
 #![expect(clippy::print_stdout, reason = "it says where it listens")]
 
-use std::net::SocketAddr;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use secrecy::SecretString;
-use windlass_api::repositories::RepositoryRules;
-use windlass_api::{GroupResource, ParseGroupResourceError};
-use windlass_git::{Git, GitConfig, UrlPolicy};
-use windlass_resources::repository::Sources;
+use windlass_apiserver::AdmissionRules;
+use windlass_launch::{SettingsFlags, environment, job_rules, log_format, open_git, repository_rules};
+use windlass_repository::Opener;
 use windlass_runtime::{Supervisor, signals};
-use windlass_telemetry::{Health, LogFormat, LogOutput};
+use windlass_settings::listen_address;
+use windlass_telemetry::{Health, LogOutput};
 
 use crate::server::{Server, ServerOptions};
 
@@ -24,11 +24,11 @@ const GRACE: Duration = Duration::from_secs(10);
 #[derive(clap::Args)]
 pub(crate) struct ServeArgs {
     /// Where the API listens (https).
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6446")]
-    api_address: SocketAddr,
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6446", value_parser = listen_address)]
+    api_address: String,
     /// Where the token exchange listens (http).
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6481")]
-    exchange_address: SocketAddr,
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6481", value_parser = listen_address)]
+    exchange_address: String,
     /// The folder for the store, the keys and the Git cache.
     #[arg(long, value_name = "DIR", default_value = "windlass-data")]
     data_dir: PathBuf,
@@ -42,36 +42,59 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     tls_name: Vec<String>,
     /// An origin (`scheme://host:port`) that repositories may use although it is plain http, private or local.
+    /// `allowed_git_origins` of the settings; may be given again.
     #[arg(long, value_name = "ORIGIN")]
     allow_git_origin: Vec<String>,
-    /// A folder that `local` repositories may lie in, as `…/test` checks them; may be given again.
+    /// Certificates that Git servers' are checked against beside the system's, PEM: `git_ca_file` of the settings.
+    #[arg(long, value_name = "FILE")]
+    git_ca_file: Option<String>,
+    /// A folder that `local` repositories may lie in, as `…/test` checks them: `local_permitted_prefixes` of the settings;
+    /// may be given again.
     #[arg(long, value_name = "DIR")]
-    local_permitted_prefix: Vec<PathBuf>,
-    /// A kind that repositories may write beside folders and dashboards, such as `widgets.example.com`, as operators have
-    /// it in `resource_kinds`; may be given again.
-    #[arg(long, value_name = "PLURAL.GROUP", value_parser = allowed)]
-    resource_kind: Vec<GroupResource>,
+    local_permitted_prefix: Vec<String>,
+    /// A kind that repositories may write beside folders and dashboards, such as `widgets.example.com`: `resource_kinds` of
+    /// the settings; may be given again.
+    #[arg(long, value_name = "PLURAL.GROUP")]
+    resource_kind: Vec<String>,
     /// The level of the log, or directives such as `info,windlass_apiserver=debug`.
-    #[arg(long, value_name = "FILTER", default_value = "info")]
-    log_level: String,
-    /// `json` or `pretty`.
-    #[arg(long, value_name = "FORMAT", default_value = "json")]
-    log_format: LogFormat,
+    #[arg(long, value_name = "FILTER")]
+    log_level: Option<String>,
+    /// `json`, `pretty`, or `auto`: `pretty` on a terminal.
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// Settings: repositories are checked and read with the ones that the operators have.
+    #[command(flatten)]
+    settings: SettingsFlags,
 }
 
 /// Serves until a signal.
 pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
-    windlass_telemetry::init(args.log_format, &args.log_level, LogOutput::Stderr)?;
+    let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join("|"));
+    let start = args.settings.start([
+        ("operator", "allowed_git_origins", list(args.allow_git_origin)),
+        ("operator", "git_ca_file", args.git_ca_file),
+        ("operator", "local_permitted_prefixes", list(args.local_permitted_prefix)),
+        ("provisioning", "resource_kinds", list(args.resource_kind)),
+        ("operator", "log_level", args.log_level),
+        ("operator", "log_format", args.log_format),
+    ]);
+    let settings = match start.settings(environment(), None) {
+        Ok(settings) => settings,
+        Err(code) => return Ok(code),
+    };
+    let operator = settings.operator();
+    let format = log_format(&settings, std::io::stderr().is_terminal());
+    windlass_telemetry::init(format, &operator.log_level, LogOutput::Stderr)?;
+    for notice in settings.notices() {
+        tracing::info!(notice, "settings");
+    }
     let kubeconfig = args.kubeconfig.unwrap_or_else(|| args.data_dir.join("kubeconfig"));
     let system_tokens = match &args.system_token_file {
         None => Vec::new(),
         Some(file) => vec![("system".to_owned(), read_secret(file)?)],
     };
-    let mut policy = UrlPolicy::default();
-    for origin in &args.allow_git_origin {
-        policy = policy.allow_origin(origin).context("failed to read --allow-git-origin")?;
-    }
-    let git = Git::new(GitConfig { policy, ..GitConfig::new(args.data_dir.join("git")) })?;
+    let git = open_git(&settings, &args.data_dir.join("git")).context("failed to set up Git access")?;
+    let opener = Opener::new(git, operator.home_path.clone(), operator.local_permitted_prefixes.clone());
     let server = Server::open(ServerOptions {
         api: args.api_address,
         exchange: args.exchange_address,
@@ -79,8 +102,8 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         kubeconfig: kubeconfig.clone(),
         system_tokens,
         names: args.tls_name,
-        rules: RepositoryRules::default(),
-        resource_kinds: args.resource_kind,
+        rules: AdmissionRules { repositories: repository_rules(&settings), jobs: job_rules(&settings) },
+        resource_kinds: settings.provisioning().resource_kinds.clone(),
     })
     .await?;
     let supervisor = Supervisor::new();
@@ -93,18 +116,9 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     if !server.well_known_token && args.system_token_file.is_none() {
         println!("no system token is accepted on this address: name one with --system-token-file");
     }
-    server.start(Sources::new(git, None, args.local_permitted_prefix), &supervisor)?;
+    server.start(opener, &supervisor)?;
     supervisor.run(signals()?, &Health::new(), GRACE).await?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A kind that repositories may write.
-fn allowed(text: &str) -> Result<GroupResource, String> {
-    let kind: GroupResource = text.parse().map_err(|error: ParseGroupResourceError| error.to_string())?;
-    match kind.refusal() {
-        None => Ok(kind),
-        Some(why) => Err(why.to_owned()),
-    }
 }
 
 /// A secret from a file, without the line's end.

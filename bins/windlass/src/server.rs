@@ -9,25 +9,23 @@ use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use windlass_api::GroupResource;
-use windlass_api::jobs::JobRules;
-use windlass_api::repositories::RepositoryRules;
 use windlass_apiserver::store::{self, Store, StoreOptions};
 use windlass_apiserver::{AdmissionRules, ApiServer};
 use windlass_auth::{
     ApiClients, Authenticator, Caller, CallerAccess, Issuer, IssuerOptions, Keys, SystemToken,
     exchange_router, kubeconfig, plain, tls,
 };
+use windlass_repository::Opener;
 use windlass_repository_api::RepositoryApi;
-use windlass_resources::repository::Sources;
 use windlass_resources::{Clients, FurtherKinds};
 use windlass_runtime::Supervisor;
 
 /// Where to listen, and where things are kept.
 pub(crate) struct ServerOptions {
-    /// Address of the API, https.
-    pub(crate) api: SocketAddr,
-    /// Address of the token exchange, http.
-    pub(crate) exchange: SocketAddr,
+    /// Address of the API, https: `host:port`, where the host may be a name.
+    pub(crate) api: String,
+    /// Address of the token exchange, http, likewise.
+    pub(crate) exchange: String,
     /// The folder for the store and the keys.
     pub(crate) data: PathBuf,
     /// Where the kubeconfig is written.
@@ -36,8 +34,8 @@ pub(crate) struct ServerOptions {
     pub(crate) system_tokens: Vec<(String, SecretString)>,
     /// Names and addresses that the server's certificate carries beside this machine's own.
     pub(crate) names: Vec<String>,
-    /// What repositories may say.
-    pub(crate) rules: RepositoryRules,
+    /// What repositories may say, and jobs ask for.
+    pub(crate) rules: AdmissionRules,
     /// Kinds that repositories may write beside folders and dashboards.
     pub(crate) resource_kinds: Vec<GroupResource>,
 }
@@ -57,7 +55,7 @@ pub(crate) struct Server {
     keys: Keys,
     issuer: Issuer,
     router: axum::Router,
-    rules: RepositoryRules,
+    rules: AdmissionRules,
     resource_kinds: Vec<GroupResource>,
     listeners: (TcpListener, TcpListener),
 }
@@ -65,8 +63,8 @@ pub(crate) struct Server {
 impl Server {
     /// Binds, opens and assembles. Nothing is served before [`Server::start`].
     pub(crate) async fn open(options: ServerOptions) -> Result<Self> {
-        let api = bind(options.api, "--api-address").await?;
-        let exchange = bind(options.exchange, "--exchange-address").await?;
+        let api = bind(&options.api, "--api-address").await?;
+        let exchange = bind(&options.exchange, "--exchange-address").await?;
         let (api_address, exchange_address) = (api.local_addr()?, exchange.local_addr()?);
         std::fs::create_dir_all(&options.data)
             .with_context(|| format!("failed to make the data folder {}", options.data.display()))?;
@@ -83,7 +81,7 @@ impl Server {
         let server = ApiServer::builder(store)
             .crds(windlass_api::crds::all())
             .sealing_key(keys.sealing_key())
-            .rules(AdmissionRules { repositories: options.rules.clone(), jobs: JobRules::default() })
+            .rules(options.rules.clone())
             .build()?;
         server.start().await?;
         let clients = ApiClients::same(server.client(Caller::system("windlass")));
@@ -109,9 +107,9 @@ impl Server {
         })
     }
 
-    /// Serves until the supervisor shuts down. `sources` is how the sub-resources of repositories read files.
-    pub(crate) fn start(self, sources: Sources, supervisor: &Supervisor) -> Result<()> {
-        let sub_resources = windlass_repository_api::router(RepositoryApi {
+    /// Serves until the supervisor shuts down. `opener` is how the sub-resources of repositories read them.
+    pub(crate) fn start(self, opener: Opener, supervisor: &Supervisor) -> Result<()> {
+        let state = RepositoryApi {
             provisioning: self.clients.provisioning.clone(),
             core: self.clients.core.clone(),
             resources: Clients {
@@ -119,13 +117,13 @@ impl Server {
                 dashboards: self.clients.dashboards.clone(),
                 further: FurtherKinds::new(self.clients.further.clone(), self.resource_kinds),
             },
-            sources,
-            repository_rules: self.rules,
-            job_rules: JobRules::default(),
+            opener,
+            repository_rules: self.rules.repositories,
+            job_rules: self.rules.jobs,
             access: Arc::new(CallerAccess),
             namespace: None,
-        });
-        let router = sub_resources.fallback_service(self.router);
+        };
+        let router = windlass_repository_api::router_over(state, self.router);
         let router = Authenticator::new(self.issuer.verifier()).protect(router);
         let config = tls::config(&self.keys)?;
         let (api, exchange) = self.listeners;
@@ -136,10 +134,15 @@ impl Server {
     }
 }
 
-/// Binds an address; a taken port gets an error that says what to do.
-async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let what = format!("failed to listen on {address}");
+/// Binds an address: of the addresses of a name the first that can be bound, those of IPv4 before the others, as Go does. A
+/// taken port gets an error that says what to do.
+async fn bind(address: &str, flag: &str) -> Result<TcpListener> {
+    let what = format!("failed to listen on {address}");
+    let resolved = tokio::net::lookup_host(address).await;
+    let advice = || format!("{what}: the host has no address; name another with {flag} HOST:PORT");
+    let mut addresses: Vec<SocketAddr> = resolved.with_context(advice)?.collect();
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    TcpListener::bind(&addresses[..]).await.map_err(|error| {
         if error.kind() == std::io::ErrorKind::AddrInUse {
             let advice = format!("{what}: the port is taken; choose another with {flag} HOST:PORT");
             return anyhow::anyhow!(advice);
@@ -151,4 +154,43 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
 fn open_store(path: &Path) -> Result<Arc<dyn Store>> {
     store::open_file(path, &StoreOptions::default())
         .with_context(|| format!("failed to open the store {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn open(exchange: &str) -> Server {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ServerOptions {
+            api: "localhost:0".to_owned(),
+            exchange: exchange.to_owned(),
+            data: folder.path().to_owned(),
+            kubeconfig: folder.path().join("kubeconfig"),
+            system_tokens: Vec::new(),
+            names: Vec::new(),
+            rules: AdmissionRules::default(),
+            resource_kinds: Vec::new(),
+        };
+        Server::open(options).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn names_are_resolved_and_the_default_token_is_accepted_on_loopback_addresses_alone() {
+        let every = windlass_settings::listen_address(":0").unwrap();
+        for (address, accepted) in [("localhost:0", true), ("127.0.0.1:0", true), (every.as_str(), false)] {
+            let server = open(address).await;
+            assert!(server.api.ip().is_loopback(), "{}", server.api);
+            assert_eq!(server.exchange.ip().is_loopback(), accepted, "{address} is {}", server.exchange);
+            assert_eq!(server.well_known_token, accepted, "{address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_taken_address_is_named_with_the_flag_that_sets_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let taken = listener.local_addr().unwrap().to_string();
+        let error = bind(&taken, "--api-address").await.unwrap_err().to_string();
+        assert!(error.contains(&taken) && error.contains("--api-address HOST:PORT"), "{error}");
+    }
 }

@@ -42,9 +42,9 @@ root_object!(Connection {
 
 /// What is asked of a connection by both servers.
 pub(crate) const RULES: &[&[Rule<Connection>]] = &[&secure_rules!(
-    "privateKey" "raw-private-key" "private-key-twice" private_key,
-    "clientSecret" "raw-client-secret" "client-secret-twice" client_secret,
-    "token" "raw-token" "token-twice" token,
+    "privateKey" "raw-private-key" "private-key-twice" "private-key-name" private_key,
+    "clientSecret" "raw-client-secret" "client-secret-twice" "client-secret-name" client_secret,
+    "token" "raw-token" "token-twice" "token-name" token,
 )];
 
 /// What a connection should be.

@@ -25,6 +25,8 @@ pub mod labels {
     pub const ATTEMPT: &str = "windlass.dev/attempt";
     /// On a managed resource: the name of the repository that manages it, so that one selector lists them.
     pub const MANAGED_BY_ID: &str = "windlass.dev/managed-by";
+    /// On a Secret that people made: the name of the one repository of its namespace that may use it.
+    pub const SECRET_REPOSITORY: &str = "windlass.dev/repository";
 }
 
 /// Annotations that we read or write.
@@ -48,6 +50,9 @@ pub mod annotations {
     /// Labels and annotations that the source file set, so that those which it drops are taken off: `labels/KEY` and
     /// `annotations/KEY`, separated by spaces.
     pub const FILE_METADATA: &str = "windlass.dev/file-metadata";
+    /// `metadata.generation` that the object had after its repository's last write, so that a change of its spec by
+    /// somebody else is noticed. On kinds that count generations and are not written by server-side apply.
+    pub const WRITTEN_GENERATION: &str = "windlass.dev/written-generation";
     /// Name of the folder that holds the resource.
     pub const FOLDER: &str = "grafana.app/folder";
     /// Message of the last change, used as the commit's.
@@ -64,6 +69,13 @@ pub mod annotations {
     pub const AUTHOR_ORIGIN: &str = "provisioning.grafana.app/authorOrigin";
     /// The four author annotations, which only the server sets.
     pub const AUTHORS: [&str; 4] = [AUTHOR, AUTHOR_EMAIL, AUTHOR_ID, AUTHOR_ORIGIN];
+    /// On a historic job: the revision that the job worked on, such as the commit that a pull brought.
+    pub const REVISION: &str = "windlass.dev/revision";
+    /// On a Secret that people made: where its value may be sent, as URLs with commas between them. Each is an origin,
+    /// such as `https://git.example.com`, or the beginning of a repository's URL.
+    pub const SECRET_URLS: &str = "windlass.dev/urls";
+    /// On a historic job: about how many bytes it has, decimal.
+    pub const BYTES: &str = "windlass.dev/bytes";
     /// `"true"` on a repository: deletion goes on although the repository cannot be opened.
     pub const FORCE_DELETE: &str = "provisioning.grafana.app/force-delete";
 }

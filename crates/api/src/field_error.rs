@@ -93,6 +93,13 @@ impl FieldError {
         Self::new(field, FieldErrorReason::NotSupported, message, Some(value.into()))
     }
 
+    /// This error, which a setting of the operators and of the API server decides.
+    #[must_use]
+    pub fn set_by(mut self, setting: &str) -> Self {
+        self.message = format!("{}; {setting} decides which", self.message);
+        self
+    }
+
     /// A field that may not be set or changed.
     pub fn forbidden(field: &str, message: impl Into<String>) -> Self {
         Self::new(field, FieldErrorReason::Forbidden, message, None)

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     consts::{GROUP, VERSION},
+    file_outcome::FileOutcome,
     job_options::{
         DeleteOptions, FixFolderMetadataOptions, MigrateOptions, MoveOptions, PullOptions,
         PullRequestJobOptions, PushOptions, TestOptions,
@@ -309,6 +310,13 @@ pub struct JobStatus {
     /// What was done, by kind.
     #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
     pub summary: Vec<JobResourceSummary>,
+    /// Every file that was left out or repaired, by path. An addition to the original's status, written once, when the
+    /// job has ended.
+    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
+    pub files: Vec<FileOutcome>,
+    /// How many more there were than `files` has room for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub files_omitted: i64,
     /// Links into the provider. The key is singular on the wire.
     #[serde(rename = "url", default, skip_serializing_if = "Option::is_none")]
     pub urls: Option<RepositoryUrls>,
@@ -339,6 +347,9 @@ pub struct JobResourceSummary {
     /// How many were created or updated.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub write: i64,
+    /// How many had been changed or deleted by hand, and were set back; they count as updated or created as well.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repaired: i64,
     /// How many failed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub error: i64,

@@ -28,12 +28,14 @@ pub const DEFAULT_TEST_UPDATES: i64 = 10;
 pub struct JobRules {
     /// Kinds that jobs may name, as (group, kind).
     pub kinds: Vec<(String, String)>,
+    /// Whether jobs with the action `test` are taken.
+    pub test_jobs: bool,
 }
 
 impl Default for JobRules {
-    /// Dashboards only.
+    /// Dashboards only, and test jobs.
     fn default() -> Self {
-        Self { kinds: vec![(DASHBOARD_GROUP.to_owned(), "Dashboard".to_owned())] }
+        Self { kinds: vec![(DASHBOARD_GROUP.to_owned(), "Dashboard".to_owned())], test_jobs: true }
     }
 }
 
@@ -124,6 +126,10 @@ pub fn broken_rules(spec: &JobSpec, old: Option<&JobSpec>) -> Vec<FieldError> {
 /// What a job names that this server does not offer.
 pub fn offered(spec: &JobSpec, rules: &JobRules) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    if spec.action == JobAction::Test && !rules.test_jobs {
+        let message = "test jobs are switched off; enable_test_jobs of [operator] switches them on";
+        errors.push(FieldError::forbidden("spec.action", message));
+    }
     let lists: [(&str, &[ResourceRef], bool); 4] = [
         ("spec.push.resources", spec.push.as_ref().map_or(&[], |push| &push.resources), true),
         ("spec.migrate.resources", spec.migrate.as_ref().map_or(&[], |migrate| &migrate.resources), true),

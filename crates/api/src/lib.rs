@@ -29,6 +29,7 @@ mod consts;
 mod dashboard;
 mod duration;
 mod field_error;
+mod file_outcome;
 mod folder;
 mod group_resource;
 mod health;
@@ -49,6 +50,7 @@ pub mod patch;
 pub mod paths;
 pub mod repositories;
 pub mod rules;
+pub mod secret_use;
 pub mod status;
 pub mod yaml;
 
@@ -62,6 +64,7 @@ pub use crate::{
     dashboard::Dashboard,
     duration::{GoDuration, ParseDurationError},
     field_error::{FieldError, FieldErrorReason},
+    file_outcome::FileOutcome,
     folder::{Folder, FolderSpec},
     group_resource::{GroupResource, ParseGroupResourceError},
     health::{ErrorDetails, HealthErrorKind, HealthStatus, TokenStatus},
@@ -80,14 +83,14 @@ pub use crate::{
     },
     repository_status::{
         DeletionError, DeletionStatus, DeletionTarget, QuotaStatus, RepositoryStatus, ResourceCount,
-        SyncStatus, WebhookStatus,
+        SyncStatus, UnsyncedStatus, WebhookStatus,
     },
     secure::{InlineSecureValue, ONE_OF as ONE_SECRET, SecureValues},
     views::{
         AvailableResource, FileItem, FileList, HistoryAuthor, HistoryItem, HistoryList, ManagedStats,
         RefItem, RefList, RepositoryUrls, RepositoryView, RepositoryViewList, ResourceAction, ResourceList,
         ResourceListItem, ResourceObjects, ResourceRepositoryInfo, ResourceStats, ResourceType,
-        ResourceWrapper, TestResults, WebhookResponse,
+        ResourceWrapper, TestResults, UnsyncedList, WebhookResponse,
     },
 };
 

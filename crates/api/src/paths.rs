@@ -5,9 +5,9 @@ pub const MAX_PATH_LENGTH: usize = 1024;
 /// Most segments of a file's path that is synced.
 pub const MAX_PATH_DEPTH: usize = 8;
 
-/// What is wrong with a path that [`safe_path`] refuses, or that begins with a slash, in one sentence for every case.
-pub(crate) const PATH_MESSAGE: &str = "expected a relative path inside the repository: letters, digits, spaces and \
-    / _ . - only, at most 1024 of them, no leading slash, no empty part and none that begins with a dot";
+/// What is wrong with a path that [`folder_path`] refuses, in one sentence for every case.
+pub(crate) const FOLDER_MESSAGE: &str = "expected a folder inside the repository: no leading slash, no empty part and \
+    none that begins with a dot, no control characters, backslashes and percent signs";
 /// What is wrong with a path that [`safe_path`] refuses.
 pub(crate) const SAFE_PATH_MESSAGE: &str = "expected a path inside the repository: letters, digits, spaces and \
     / _ . - only, at most 1024 of them, no empty part and none that begins with a dot";
@@ -23,6 +23,14 @@ macro_rules! path_cel {
     };
 }
 pub(crate) use path_cel;
+
+/// [`folder_path`] in CEL.
+macro_rules! folder_cel {
+    ($path:literal) => {
+        concat!("!", $path, ".matches(r'[\\p{Cc}%\\\\]|^/|//|(^|/)[.]')")
+    };
+}
+pub(crate) use folder_cel;
 
 /// [`branch_name`] in CEL, for a name that is not empty.
 macro_rules! branch_cel {
@@ -58,6 +66,25 @@ pub fn safe_path(path: &str) -> Result<(), &'static str> {
             _ if segment.starts_with('.') => return Err("hidden files and folders are not allowed"),
             _ => {}
         }
+    }
+    Ok(())
+}
+
+/// Checks the folder of a repository: whatever the paths of files in it may be, and a slash at its end. The schema
+/// bounds its length.
+pub(crate) fn folder_path(path: &str) -> Result<(), &'static str> {
+    let unusual = |c: char| c.is_control() || matches!(c, '%' | '\\');
+    if path.starts_with('/') {
+        return Err("path starts with a slash");
+    }
+    if path.contains(unusual) {
+        return Err("path contains a control character, a backslash or a percent sign");
+    }
+    if path.contains("//") {
+        return Err("path contains an empty segment (//)");
+    }
+    if path.split('/').any(|segment| segment.starts_with('.')) {
+        return Err("path leads out, or to something hidden");
     }
     Ok(())
 }
@@ -128,6 +155,20 @@ mod tests {
             &long,
         ] {
             assert!(safe_path(path).is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_repositorys_folder_may_be_what_its_files_paths_may_be() {
+        for path in ["", "a", "a/", "grafana/dashboards/", "Größe & Co/(prod)+1", "日本/ü.d", "a b'c\"d"]
+        {
+            assert_eq!(folder_path(path), Ok(()), "{path:?}");
+        }
+        for path in [
+            "/a", "/", "a//b", "a//", "../a", "a/..", "./a", ".git", "a/.b", "a%2fb", "a\\b", "a\nb",
+            "a\u{85}",
+        ] {
+            assert!(folder_path(path).is_err(), "{path:?}");
         }
     }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
+    file_outcome::FileOutcome,
     health::{ErrorDetails, HealthStatus, TokenStatus},
     job::{JobState, JobStatus},
     patch::merge_diff,
@@ -35,6 +36,9 @@ pub struct RepositoryStatus {
     /// How many resources the repository manages, by kind.
     #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
     pub stats: Vec<ResourceCount>,
+    /// What is not in the API as the repository has it, until it is. An addition to the original's status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsynced: Option<UnsyncedStatus>,
     /// The provider's webhook. Always written, `null` when there is none.
     #[serde(default)]
     pub webhook: Option<WebhookStatus>,
@@ -95,11 +99,17 @@ pub struct SyncStatus {
     /// Whether the last pull looked only at what had changed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub incremental: bool,
+    /// When the source was last found to be at `lastRef`, so that there was nothing to pull, in Unix milliseconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub checked: i64,
+    /// When the last pull that compared everything ended, in Unix milliseconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub last_full: i64,
 }
 
 impl SyncStatus {
-    /// What a job's status says about its repository's pull. `scheduled`, `last_ref` and `incremental`
-    /// are left empty: the job does not know them.
+    /// What a job's status says about its repository's pull. `scheduled`, `last_ref`, `incremental`, `checked` and
+    /// `last_full` are left empty: the job does not know them.
     pub fn of_job(name: &str, status: &JobStatus) -> Self {
         let message = if !status.errors.is_empty() {
             Some(status.errors.clone())
@@ -118,6 +128,29 @@ impl SyncStatus {
             message,
             ..Self::default()
         }
+    }
+}
+
+/// Files and folders that are not in the API as the repository has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UnsyncedStatus {
+    /// How many there are.
+    #[serde(default)]
+    pub count: i64,
+    /// The first of them, by path; `repositories/{name}/unsynced` has all.
+    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
+    pub items: Vec<FileOutcome>,
+    /// Name of the historic job that has all of them, where there are more than are listed here.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub record: String,
+}
+
+impl UnsyncedStatus {
+    /// Whether nothing but a change of the files can resolve them: all are listed here, and a pull of the same revision
+    /// would try none of them again.
+    pub fn awaits_changes(&self) -> bool {
+        usize::try_from(self.count) == Ok(self.items.len()) && self.items.iter().all(|file| !file.retry)
     }
 }
 

@@ -84,9 +84,9 @@ fn conceal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretSt
 /// Refuses a secret that is given in more than one way.
 pub const ONE_OF: &str = "only one of create, name and remove may be set";
 
-/// The rules of secret values: the field under `secure`, the names of its two rules, and the member.
+/// The rules of secret values: the field under `secure`, the names of its three rules, and the member.
 macro_rules! secure_rules {
-    ($($field:literal $raw:literal $twice:literal $member:ident),* $(,)?) => {
+    ($($field:literal $raw:literal $twice:literal $name:literal $member:ident),* $(,)?) => {
         [$(
             // On the secret's own object, and as a refusal that prints no value: no server repeats the secret.
             $crate::rules::Rule::forbidden(
@@ -108,6 +108,16 @@ macro_rules! secure_rules {
                     given.into_iter().filter(|given| *given).count() > 1
                 }),
             ),
+            $crate::rules::Rule::invalid(
+                ($name, concat!("secure.", $field), "name"),
+                "expected the name of a Secret: lower-case letters, digits, dashes and dots",
+                "!has(self.name) || self.name == '' || \
+                 self.name.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')",
+                $crate::rules::Check::Object(|new| {
+                    let name = &new.secure.$member.name;
+                    !name.is_empty() && !$crate::secret_use::is_secret_name(name)
+                }),
+            ),
         )*]
     };
 }
@@ -126,4 +136,15 @@ pub struct SecureValues {
     /// Private key that signs commits.
     #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
     pub commit_signing_key: InlineSecureValue,
+}
+
+impl SecureValues {
+    /// Each field with the name of the Secret that it refers to, empty when it refers to none.
+    pub fn named(&self) -> [(&'static str, &str); 3] {
+        [
+            ("token", &self.token.name),
+            ("webhookSecret", &self.webhook_secret.name),
+            ("commitSigningKey", &self.commit_signing_key.name),
+        ]
+    }
 }

@@ -1,10 +1,12 @@
 //! Documents that are answered but not stored.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
+    file_outcome::FileOutcome,
     health::ErrorDetails,
     job::JobSpec,
     repository::RepositoryType,
@@ -91,6 +93,17 @@ pub struct ResourceListItem {
     /// Name of the folder that holds it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub folder: String,
+}
+
+/// Answer of `…/unsynced`: what is not in the API as the repository has it. Paged as lists of objects are.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub struct UnsyncedList {
+    /// Where the next page begins, and how many files follow.
+    #[serde(default)]
+    pub metadata: ListMeta,
+    /// Files and folders, by path.
+    #[serde(default, deserialize_with = "crate::wire::null_as_zero")]
+    pub items: Vec<FileOutcome>,
 }
 
 /// Answer of `/stats`: who manages how many resources.

@@ -20,6 +20,7 @@ mod client;
 pub mod kubeconfig;
 mod listen;
 mod provider;
+mod reloaded;
 mod server;
 
 pub use client::{

@@ -76,7 +76,7 @@ pub(crate) fn finders(process: &Context) -> Result<Finders, BoxError> {
 
 /// GitHub, as whom the settings say; none where they say nobody.
 fn github(settings: &CommitTrackerSettings) -> Result<Option<Github>, BoxError> {
-    let credentials = match &settings.github {
+    let credentials = match &settings.github() {
         None => return Ok(None),
         Some(GithubCredentials::Token(token)) => Credentials::Token(token.clone()),
         Some(GithubCredentials::App { id, private_key, installation }) => {

@@ -8,7 +8,7 @@
 //! - [`objects`] are Flux's, as far as they are read; [`standing`] says what they say: which revision was applied when.
 //! - [`changes`] answers which commits a revision brought: from Git, from a registry, from GitHub, from metadata.
 //! - [`measure`] turns the two into observations.
-//! - [`Teller`] tells of it: log lines, and traces with the times at which things happened.
+//! - [`Reporter`] reports it: as log lines, and as traces with the times at which things happened.
 //! - [`ledger`] is the memory of what was counted, in `ConfigMap`s; [`histogram`] what it keeps durations in.
 //! - [`export`] shows what is remembered as series, while this process leads.
 //! - [`tracker`] is the engine that does all this for each change; [`CommitTracker`] is the operator.
@@ -28,16 +28,16 @@ pub mod metrics;
 pub mod objects;
 mod operator;
 pub mod options;
+mod report;
 mod revision;
 mod select;
 mod source;
-mod tell;
 pub mod tracker;
 
 pub use facts::{SourceFacts, Standing, Step, source_of, standing};
 pub use measure::{CommitOutcome, Measured, MeasuredCommit, measure};
 pub use metrics::Instrument;
 pub use operator::{CommitTracker, FLUX_COMMIT_TRACKER, configure, register};
+pub use report::{Failure, Measurement, Reporter, Worked};
 pub use revision::{Algorithm, ParseRevisionError, Revision};
 pub use source::{SourceKey, SourceKind};
-pub use tell::{Failure, Measurement, Teller, Worked};

@@ -13,8 +13,8 @@ use crate::finders::finders;
 use crate::ledger::LedgerConfig;
 use crate::objects::Kustomization;
 use crate::options::needs;
+use crate::report::Reporter;
 use crate::select::Selected;
-use crate::tell::Teller;
 use crate::tracker::{Current, Leading, ProcessMetrics, Sources, Tracker};
 
 /// How long each commit took from merge to applied.
@@ -47,8 +47,8 @@ impl Operator<Context> for CommitTracker {
         let election = process.election_for(namespace, &settings.state_name)?;
         let leadership = election.leadership();
 
-        let selected =
-            Selected::new(settings.selection.clone(), process.settings.operator().namespace.clone());
+        let watched = process.settings.operator().namespace.clone();
+        let selected = Selected::new(settings.selection(watched.as_deref()), watched);
         let (api, config) = selected.watched(client.clone());
         let watch = Watch::<Kustomization>::reading(api, config);
         let current = Current::default();
@@ -79,7 +79,7 @@ impl Operator<Context> for CommitTracker {
             health: process.health.clone(),
             metrics,
             exported: process.metrics.clone(),
-            teller: Teller::new(process.spans.clone()),
+            reporter: Reporter::new(process.spans.clone()),
             clock: Arc::clone(&process.clock),
             selected,
             client,

@@ -22,7 +22,7 @@ pub struct TrackerArgs {
     /// [default: stdout-logs]
     #[arg(long, value_name = "MODE")]
     pub telemetry_mode: Option<String>,
-    /// The collector, OTLP over gRPC. [env: TELEMETRY_ENDPOINT] [default: localhost:4317]
+    /// The collector, which speaks OTLP. [env: TELEMETRY_ENDPOINT] [default: localhost:4317]
     #[arg(long, value_name = "HOST:PORT")]
     pub telemetry_endpoint: Option<String>,
     /// Speak to the collector without TLS. [env: TELEMETRY_INSECURE] [default: true]
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn every_kustomization_of_a_namespace_can_be_asked_for() {
         let settings = settings(&["--all", "--namespace=apps", "--allow-registry=a:1", "--allow-registry=b"]);
-        assert_eq!(settings.commit_tracker().selection, Selection::All);
+        assert_eq!(settings.commit_tracker().selection(Some("apps")), Selection::All);
         assert_eq!(settings.operator().namespace.as_deref(), Some("apps"));
         assert_eq!(settings.commit_tracker().allowed_registries, ["a:1", "b"]);
     }

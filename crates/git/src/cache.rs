@@ -1,34 +1,37 @@
-//! Object caches on disk: one bare repository for each (URL, credentials), with whatever was fetched and no refs.
+//! Object caches on disk: one bare repository for each (URL, cache identity), with whatever was fetched and no refs.
 //!
+//! - Only the process's user can read them. Who may read a repository is not asked here: a cache that credentials of
+//!   one identity share is opened to each of them when the server answered it (`remote.rs`).
 //! - Beside `<key>.git` stands `<key>.lock`, held (by `flock`, so that a crash releases it) while a process
 //!   changes the cache. Readers hold nothing: a pack that is removed under them stays readable until they let go,
 //!   and one that cannot find an object any more has the cache rebuilt.
 //! - `tips` in it lists the commits that were fetched whole, the last used last. They are what the next transfer
-//!   builds on.
+//!   builds on. It also lists the commits that were made here and are not known to be pushed.
 //! - Every transfer leaves a pack. When there are more than [`MAX_PACKS`], what the last [`MAX_TIPS`] tips need
 //!   is written as one pack, and the others are removed. This happens beside transfers and readings, since it
 //!   takes seconds for a large repository: it removes only packs that it saw at its start, and whatever a later
 //!   transfer builds on is in the new one.
 //! - A cache is disposable: one that cannot be opened, is of another format, or lacks an object is removed and
-//!   fetched again; one that nobody used for [`MAX_IDLE`] is removed when another one is made.
+//!   fetched again, but not again and again for one tip; one that nobody used for [`MAX_IDLE`] is removed when another one is made.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{File, TryLockError};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use git2::{ObjectType, Repository, RepositoryInitOptions, RepositoryOpenFlags};
-use secrecy::ExposeSecret as _;
+use git2::{Repository, RepositoryInitOptions, RepositoryOpenFlags};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use windlass_http_client::Tls;
 
+use crate::commit::NewCommit;
 use crate::pack::Scratch;
-use crate::tree::{header, oid};
-use crate::{Credentials, GitError, ObjectId};
+use crate::tree::{self, oid};
+use crate::{Credentials, GitError, Limits, ObjectId, private};
 
 /// Packs beyond which a cache is consolidated.
 pub(crate) const MAX_PACKS: usize = 32;
@@ -41,29 +44,37 @@ const SCRATCH: &str = "incoming";
 /// How often use is noted on disk.
 const TOUCH_EVERY: Duration = Duration::from_mins(30);
 /// First line of `tips`; a cache that says something else is made anew.
-const FORMAT: &str = "windlass git cache 1";
+const FORMAT: &str = "windlass git cache 2";
+/// What stands before a commit in `tips` that was made here.
+const UNPUSHED: &str = "unpushed ";
+/// Commits that were made here and not pushed, of a cache.
+const MAX_UNPUSHED: usize = 1_000;
+/// How long a cache is not thrown away again for the same tip: what is wrong is then not the cache.
+const REBUILD_EVERY: Duration = Duration::from_hours(1);
+/// Tips whose rebuilding is remembered.
+const MAX_REBUILDS: usize = 64;
 
-/// What tells one cache from another. Credentials are part of it, and who is trusted to be the server: who may not
-/// read a repository must not find it in a cache that somebody else filled.
+/// What tells one cache from another: the URL, who asks, and who is trusted to be the server.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key(String);
 
 impl Key {
-    pub(crate) fn new(url: &str, credentials: Option<&Credentials>, tls: &Tls) -> Self {
+    /// Who asks is `identity` if there is one, whose secrets change; else the credentials themselves.
+    pub(crate) fn new(
+        url: &str,
+        credentials: Option<&Credentials>,
+        identity: Option<&str>,
+        tls: &Tls,
+    ) -> Self {
         let mut hash = Sha256::new();
         hash.update(url.as_bytes());
-        match credentials {
-            Some(Credentials::Basic { user, token }) => {
-                hash.update(b"\0");
-                hash.update(user.as_bytes());
-                hash.update(b"\0");
-                hash.update(token.expose_secret().as_bytes());
+        match (identity, credentials) {
+            (Some(identity), _) => {
+                hash.update(b"\0\0identity\0");
+                hash.update(identity.as_bytes());
             }
-            Some(Credentials::Bearer(token)) => {
-                hash.update(b"\0\0bearer\0");
-                hash.update(token.expose_secret().as_bytes());
-            }
-            None => {}
+            (None, Some(credentials)) => hash.update(credentials.fingerprint()),
+            (None, None) => {}
         }
         if let Some(fingerprint) = tls.fingerprint() {
             hash.update(b"\0\0tls\0");
@@ -87,17 +98,17 @@ pub(crate) struct Caches {
 pub(crate) struct Cache {
     /// The bare repository.
     pub(crate) store: PathBuf,
-    lock: PathBuf,
+    lock_path: PathBuf,
     state: Mutex<State>,
     /// Readers share it; whoever removes files takes it alone.
     files: Arc<RwLock<()>>,
-    tidying: Mutex<()>,
+    consolidating: Mutex<()>,
     /// One transfer at a time; the second finds what the first one brought.
-    pub(crate) transfer: tokio::sync::Mutex<()>,
+    transfer: tokio::sync::Mutex<()>,
 }
 
 /// Packs to replace by one, and the commits that it must hold.
-pub(crate) struct Many {
+pub(crate) struct Consolidation {
     packs: Vec<PathBuf>,
     tips: Vec<ObjectId>,
 }
@@ -107,6 +118,10 @@ struct State {
     /// Opened repositories that nobody uses; opening one again costs its pack indexes.
     idle: Vec<Repository>,
     tips: Vec<ObjectId>,
+    /// Commits that were made here, whole, and that the server is not known to have.
+    unpushed: Vec<ObjectId>,
+    /// When the cache was thrown away for want of what these tips need, the last last.
+    rebuilds: Vec<(ObjectId, Instant)>,
     /// Counts rebuilds, so that a failure seen by many is repaired once.
     generation: u64,
     touched: Option<SystemTime>,
@@ -114,7 +129,7 @@ struct State {
 
 impl Caches {
     pub(crate) fn new(folder: &Path) -> Result<Self, GitError> {
-        std::fs::create_dir_all(folder)
+        private::create_dir_all(folder)
             .map_err(|error| GitError::cache("make the folder", format!("{}: {error}", folder.display())))?;
         let caches = Self { folder: folder.to_owned(), open: Mutex::default() };
         caches.prune_scratches();
@@ -147,10 +162,10 @@ impl Caches {
         }
         let cache = Cache {
             store: self.folder.join(format!("{}.git", key.0)),
-            lock: self.folder.join(format!("{}.lock", key.0)),
+            lock_path: self.folder.join(format!("{}.lock", key.0)),
             state: Mutex::default(),
             files: Arc::default(),
-            tidying: Mutex::default(),
+            consolidating: Mutex::default(),
             transfer: tokio::sync::Mutex::default(),
         };
         if !cache.store.exists() {
@@ -185,15 +200,22 @@ impl Cache {
     }
 
     fn lock_file(&self) -> Result<File, GitError> {
-        File::options().create(true).append(true).open(&self.lock).map_err(|error| self.unlocked(error))
+        private::open(File::options().create(true).append(true), &self.lock_path)
+            .map_err(|error| self.unlocked(error))
     }
 
     fn unlocked(&self, error: std::io::Error) -> GitError {
-        GitError::cache("lock it", format!("{}: {error}", self.lock.display()))
+        GitError::cache("lock it", format!("{}: {error}", self.lock_path.display()))
+    }
+
+    /// Waits for the turn to change the cache, among this process's users and other processes.
+    pub(crate) async fn turn(&self) -> Result<(tokio::sync::MutexGuard<'_, ()>, File), GitError> {
+        let turn = self.transfer.lock().await;
+        Ok((turn, self.lock().await?))
     }
 
     /// Takes the lock file without blocking a thread: other processes' transfers can be long.
-    pub(crate) async fn hold(&self) -> Result<File, GitError> {
+    async fn lock(&self) -> Result<File, GitError> {
         let file = self.lock_file()?;
         loop {
             match file.try_lock() {
@@ -215,6 +237,14 @@ impl Cache {
             Err(TryLockError::WouldBlock) => false,
             Err(TryLockError::Error(error)) => return Err(self.unlocked(error)),
         };
+        for path in [&self.lock_path, &self.store] {
+            match private::tighten(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(GitError::cache("make it private", format!("{}: {error}", path.display())));
+                }
+                _ => {}
+            }
+        }
         match self.take_over() {
             Ok(()) => Ok(()),
             Err(_) if alone => self.make(),
@@ -228,14 +258,18 @@ impl Cache {
     }
 
     fn take_over(&self) -> Result<(), GitError> {
-        let tips = self.read_tips().ok_or_else(|| GitError::cache("read its tips", "they are damaged"))?;
-        if tips == self.tips() && !tips.is_empty() {
+        let listed = self.read_tips().ok_or_else(|| GitError::cache("read its tips", "they are damaged"))?;
+        let known = {
+            let state = self.state();
+            (state.tips.clone(), state.unpushed.clone())
+        };
+        if listed == known && !known.0.is_empty() {
             return Ok(());
         }
         let repository = open(&self.store)?;
-        let tips = existing(&repository, tips);
+        let (tips, unpushed) = (existing(&repository, listed.0), existing(&repository, listed.1));
         let mut state = self.state();
-        state.tips = tips;
+        (state.tips, state.unpushed) = (tips, unpushed);
         state.idle = vec![repository];
         Ok(())
     }
@@ -258,31 +292,42 @@ impl Cache {
                 Ok(repository)
             })
             .map_err(|error| GitError::cache("make it", error.message()))?;
+        private::tighten(&self.store).map_err(failed)?;
         let mut state = self.state();
         state.idle = vec![repository];
         state.tips.clear();
+        state.unpushed.clear();
         state.generation += 1;
-        drop(state);
-        self.write_tips(&[])
+        self.write_tips(&state)
     }
 
-    fn read_tips(&self) -> Option<Vec<ObjectId>> {
+    fn read_tips(&self) -> Option<(Vec<ObjectId>, Vec<ObjectId>)> {
         let text = std::fs::read_to_string(self.store.join("tips")).ok()?;
         let mut lines = text.lines();
         if lines.next() != Some(FORMAT) {
             return None;
         }
-        lines.map(|line| line.parse().ok()).collect()
+        let (mut tips, mut unpushed) = (Vec::new(), Vec::new());
+        for line in lines {
+            match line.strip_prefix(UNPUSHED) {
+                Some(id) => unpushed.push(id.parse().ok()?),
+                None => tips.push(line.parse().ok()?),
+            }
+        }
+        Some((tips, unpushed))
     }
 
-    fn write_tips(&self, tips: &[ObjectId]) -> Result<(), GitError> {
+    fn write_tips(&self, state: &State) -> Result<(), GitError> {
         let mut text = FORMAT.to_owned();
-        for tip in tips {
-            text.push('\n');
-            text.push_str(&tip.to_string());
+        for tip in &state.tips {
+            let _ = write!(text, "\n{tip}");
+        }
+        for commit in &state.unpushed {
+            let _ = write!(text, "\n{UNPUSHED}{commit}");
         }
         let new = self.store.join("tips.new");
-        std::fs::write(&new, text)
+        private::create(&new)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
             .and_then(|()| std::fs::rename(&new, self.store.join("tips")))
             .map_err(|error| GitError::cache("note what was fetched", error))
     }
@@ -300,7 +345,7 @@ impl Cache {
     pub(crate) fn has(&self, tip: ObjectId) -> bool {
         let mut state = self.state();
         let Some(position) = state.tips.iter().position(|known| *known == tip) else {
-            return false;
+            return state.unpushed.contains(&tip);
         };
         let tip = state.tips.remove(position);
         state.tips.push(tip);
@@ -309,25 +354,67 @@ impl Cache {
 
     /// Notes that `fetched` are here, and returns what there is to consolidate if there are many packs. Call it
     /// with the lock file held: a pack whose tip is not noted yet must not be taken for an old one. Blocking.
-    pub(crate) fn add_tips(&self, fetched: &[ObjectId]) -> Result<Option<Many>, GitError> {
+    pub(crate) fn add_tips(&self, fetched: &[ObjectId]) -> Result<Option<Consolidation>, GitError> {
         let mut state = self.state();
-        state.tips.retain(|tip| !fetched.contains(tip));
-        state.tips.extend(fetched);
+        let State { tips, unpushed, .. } = &mut *state;
+        for list in [&mut *tips, unpushed] {
+            list.retain(|tip| !fetched.contains(tip));
+        }
+        tips.extend(fetched);
         let excess = state.tips.len().saturating_sub(MAX_TIPS);
         state.tips.drain(..excess);
-        let tips = state.tips.clone();
-        drop(state);
-        self.write_tips(&tips)?;
+        self.write_tips(&state)?;
+        self.crowded(&state)
+    }
+
+    fn crowded(&self, state: &State) -> Result<Option<Consolidation>, GitError> {
         let packs = self.packs()?;
-        Ok((packs.len() > MAX_PACKS).then_some(Many { packs, tips }))
+        let tips = state.tips.iter().chain(&state.unpushed).copied().collect();
+        Ok((packs.len() > MAX_PACKS).then_some(Consolidation { packs, tips }))
+    }
+
+    /// Takes over a commit that was made here, with its pack. Call it with the lock file held. Blocking.
+    pub(crate) fn adopt(&self, commit: &NewCommit) -> Result<Option<Consolidation>, GitError> {
+        let failed = |error: std::io::Error| GitError::cache("take over a commit", error);
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(commit.scratch.objects().join("pack")).map_err(failed)? {
+            files.push(entry.map_err(failed)?.path());
+        }
+        // The index last: with it the pack is seen.
+        files.sort_by_key(|file| file.extension().is_some_and(|it| it == "idx"));
+        for file in files {
+            let name = file.file_name().unwrap_or_default();
+            std::fs::rename(&file, self.store.join("objects/pack").join(name)).map_err(failed)?;
+        }
+        let mut state = self.state();
+        if !state.tips.contains(&commit.id) && !state.unpushed.contains(&commit.id) {
+            state.unpushed.push(commit.id);
+            let excess = state.unpushed.len().saturating_sub(MAX_UNPUSHED);
+            state.unpushed.drain(..excess);
+        }
+        self.write_tips(&state)?;
+        self.crowded(&state)
+    }
+
+    /// Whether the commit was made here and is not known to be pushed.
+    pub(crate) fn is_unpushed(&self, commit: ObjectId) -> bool {
+        self.state().unpushed.contains(&commit)
+    }
+
+    /// Notes that the server has the commits of `chain`, the first of which is a tip. Call it with the lock file held.
+    /// Blocking.
+    pub(crate) fn pushed(&self, chain: &[ObjectId]) -> Result<(), GitError> {
+        let Some(tip) = chain.first() else { return Ok(()) };
+        self.state().unpushed.retain(|commit| !chain.contains(commit));
+        self.add_tips(&[*tip]).map(drop)
     }
 
     /// Consolidates, unless somebody does it already. Blocking.
-    pub(crate) fn tidy(&self, many: &Many) -> Result<(), GitError> {
-        let Ok(_turn) = self.tidying.try_lock() else {
+    pub(crate) fn consolidate(&self, consolidation: &Consolidation) -> Result<(), GitError> {
+        let Ok(_turn) = self.consolidating.try_lock() else {
             return Ok(());
         };
-        self.consolidate(many)
+        self.repack(consolidation)
     }
 
     fn packs(&self) -> Result<Vec<PathBuf>, GitError> {
@@ -342,18 +429,24 @@ impl Cache {
         Ok(packs)
     }
 
-    fn consolidate(&self, Many { packs: old, tips }: &Many) -> Result<(), GitError> {
+    fn repack(&self, Consolidation { packs: old, tips }: &Consolidation) -> Result<(), GitError> {
         let failed = |error: git2::Error| GitError::cache("consolidate the packs", error.message());
         let repository = open(&self.store)?;
+        let odb = repository.odb().map_err(failed)?;
+        let limits = &Limits { tree_bytes: u64::MAX, ..Limits::default() };
         let mut builder = repository.packbuilder().map_err(failed)?;
         builder.set_threads(1);
         for tip in tips {
-            let tip = oid(*tip)?;
-            builder.insert_object(tip, None).map_err(failed)?;
-            let tree = repository.find_commit(tip).map_err(failed)?.tree_id();
-            builder.insert_tree(tree).map_err(failed)?;
+            builder.insert_object(oid(*tip)?, None).map_err(failed)?;
+            let commit = tree::commit(&odb, *tip)?;
+            builder.insert_object(oid(commit.id)?, None).map_err(failed)?;
+            let never = CancellationToken::new();
+            // What is no tree or file where one should be is kept as it is, and rejected when it is read.
+            tree::changed(&odb, commit.tree, None, limits, &never, |_, id, _| {
+                builder.insert_object(oid(id)?, None).map_err(failed)
+            })?;
         }
-        builder.write(&self.store.join("objects/pack"), 0).map_err(failed)?;
+        builder.write(&self.store.join("objects/pack"), private::FILE).map_err(failed)?;
         let new = builder.name().ok().flatten().map(|name| format!("pack-{name}.pack")).unwrap_or_default();
         let _alone = self.files.blocking_write();
         self.state().idle.clear();
@@ -364,6 +457,22 @@ impl Cache {
         }
         tracing::debug!(store = %self.store.display(), packs = old.len(), "consolidated a git cache");
         Ok(())
+    }
+
+    /// Whether the cache may be thrown away for want of what `tips` need, and notes that it is. Once it was, and they are
+    /// fetched again, what is missing still is not the cache's fault.
+    pub(crate) fn may_rebuild(&self, tips: &[ObjectId]) -> bool {
+        let mut state = self.state();
+        state.rebuilds.retain(|(_, at)| at.elapsed() < REBUILD_EVERY);
+        let was = |tip: &ObjectId| state.rebuilds.iter().any(|(rebuilt, _)| rebuilt == tip);
+        if !tips.is_empty() && tips.iter().all(was) {
+            return false;
+        }
+        let now = Instant::now();
+        state.rebuilds.extend(tips.iter().map(|tip| (*tip, now)));
+        let excess = state.rebuilds.len().saturating_sub(MAX_REBUILDS);
+        state.rebuilds.drain(..excess);
+        true
     }
 
     /// Throws everything away, unless somebody did since `generation` was read. Call it with the lock file held.
@@ -421,7 +530,7 @@ impl Cache {
         }
         state.touched = Some(now);
         drop(state);
-        let _ = File::open(&self.lock).and_then(|file| file.set_modified(now));
+        let _ = File::open(&self.lock_path).and_then(|file| file.set_modified(now));
     }
 }
 
@@ -434,8 +543,27 @@ pub(crate) fn open(store: &Path) -> Result<Repository, GitError> {
 
 fn existing(repository: &Repository, mut tips: Vec<ObjectId>) -> Vec<ObjectId> {
     match repository.odb() {
-        Ok(odb) => tips.retain(|tip| header(&odb, *tip, ObjectType::Commit).is_ok()),
+        Ok(odb) => tips.retain(|tip| tree::header(&odb, *tip).is_ok()),
         Err(_) => tips.clear(),
     }
     tips
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_is_thrown_away_once_for_a_tip() {
+        crate::init_process().unwrap();
+        let folder = std::env::temp_dir().join(format!("windlass-git-{}", uuid::Uuid::new_v4()));
+        let caches = Caches::new(&folder).unwrap();
+        let cache = caches.get(&Key("a".to_owned())).unwrap();
+        let tip = |n: u8| ObjectId::from_bytes([n; 20]);
+        assert!(cache.may_rebuild(&[tip(1)]));
+        assert!(!cache.may_rebuild(&[tip(1)]));
+        assert!(cache.may_rebuild(&[tip(1), tip(2)]));
+        assert!(!cache.may_rebuild(&[tip(2)]));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -20,8 +20,8 @@ pub(crate) fn diff(
     let odb = repository.odb().map_err(|error| GitError::cache("open the object store", error))?;
     let mut before = Walk::new(&odb, limits, stop);
     let mut after = Walk::new(&odb, limits, stop);
-    let old = tree::locate(repository, &mut before, old, prefix)?;
-    let new = tree::locate(repository, &mut after, new, prefix)?;
+    let old = tree::locate(&mut before, old, prefix)?;
+    let new = tree::locate(&mut after, new, prefix)?;
     let mut compare = Compare { before, after, changes: Vec::new() };
     compare.directories(old, new, "", 0)?;
     let Compare { after, mut changes, .. } = compare;
@@ -82,14 +82,20 @@ impl Compare<'_> {
             Some(Node { kind: NodeKind::Leaf(kind), id, .. }) => Some((id, kind)),
             _ => None,
         };
-        let (old, new) = (leaf(old), leaf(new));
+        let (old, mut new, mut size) = (leaf(old), leaf(new), 0);
+        if let Some((id, kind)) = new {
+            // What is no file is rejected, and so gone if it was one.
+            match self.after.size(id, kind, &path)? {
+                Some(bytes) => size = bytes,
+                None => new = None,
+            }
+        }
         let (kind, entry) = match (old, new) {
             (None, Some((_, entry))) => (ChangeKind::Added, entry),
             (Some((_, entry)), None) => (ChangeKind::Deleted, entry),
             (Some(_), Some((_, entry))) => (ChangeKind::Modified, entry),
             (None, None) => return Ok(()),
         };
-        let size = new.map_or(Ok(0), |(id, kind)| self.after.size(id, kind))?;
         let (id, previous_id) = (new.map(|(id, _)| id), old.map(|(id, _)| id));
         self.changes.push(Change { path, previous_path: None, kind, id, previous_id, entry, size });
         Ok(())

@@ -1,19 +1,20 @@
 //! What can go wrong, in words that a user can act on.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_http_client::printable;
 
 use crate::ObjectId;
 
-/// Why a repository could not be read. Messages name the host or the object, never a secret, and never contain
-/// a control character from the other side.
+/// Why a repository could not be read or written. Messages name the host or the object, never a secret (what a server
+/// echoes of one is left out), and never contain a control character from the other side.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GitError {
     /// No connection: name not found, refused, TLS not trusted.
-    #[error("failed to reach {host}: {detail}; check the URL, the network and the server's certificate")]
+    #[error(
+        "failed to reach {host}: {detail}; check the URL, the network and the server's certificate, whose authority git_ca_file may name"
+    )]
     Unreachable {
         /// Host and port.
         host: String,
@@ -21,7 +22,9 @@ pub enum GitError {
         detail: String,
     },
     /// Something took longer than its deadline.
-    #[error("failed to {what} {host} within {after:?}; the server is slow, or the deadline too short")]
+    #[error(
+        "failed to {what} {host} within {after:?}; the server is slow, or the deadline too short (git_timeout, git_fetch_timeout)"
+    )]
     Timeout {
         /// Host and port.
         host: String,
@@ -43,6 +46,95 @@ pub enum GitError {
     Forbidden {
         /// Host and port.
         host: String,
+    },
+    /// 403 to a push: who asks is known and may not write.
+    #[error("permission denied by {host}; the token needs write access to the repository's contents")]
+    PushDenied {
+        /// Host and port.
+        host: String,
+    },
+    /// A ref is not where the caller expected it: somebody else was faster.
+    #[error(
+        "failed to push to {reference} of {url}: it is at {}, not at {}; build on what is there now and push again",
+        at(*.actual),
+        at(*.expected)
+    )]
+    RefMoved {
+        /// The repository's URL.
+        url: String,
+        /// The ref's full name.
+        reference: String,
+        /// Where it was expected; nothing if it was expected not to exist.
+        expected: Option<ObjectId>,
+        /// Where it is; nothing if it does not exist.
+        actual: Option<ObjectId>,
+    },
+    /// The server did not take a push: a hook, a protected branch, a quota.
+    #[error(
+        "{host} refused to update {reference}: {reason}{}{messages}",
+        if .messages.is_empty() { "" } else { "; it says: " }
+    )]
+    PushRefused {
+        /// Host and port.
+        host: String,
+        /// The ref's full name.
+        reference: String,
+        /// The server's reason, such as `pre-receive hook declined`.
+        reason: String,
+        /// What the server and its hooks wrote besides, the end of it, in one line.
+        messages: String,
+    },
+    /// A push was sent, and neither its answer nor the ref tells whether it was taken. Pushing the same commit again is
+    /// safe.
+    #[error("failed to learn whether {host} updated {reference}: {detail}; push the same commit again")]
+    PushUnanswered {
+        /// Host and port.
+        host: String,
+        /// The ref's full name.
+        reference: String,
+        /// What became of the answer.
+        detail: String,
+    },
+    /// A change that cannot be made to a tree, or a ref or a commit that cannot be.
+    #[error("failed to change {path:?}: {detail}")]
+    InvalidChange {
+        /// The path, or the ref.
+        path: String,
+        /// What is wrong.
+        detail: String,
+    },
+    /// A file that is to be changed is not there.
+    #[error("file not found: {path:?}")]
+    FileNotFound {
+        /// The path.
+        path: String,
+    },
+    /// The answer comes, but too slowly to wait for.
+    #[error(
+        "failed to {what} {host}: it moves less than {least} bytes a second; the connection is slow, or \
+         git_min_throughput too high"
+    )]
+    TooSlow {
+        /// Host and port.
+        host: String,
+        /// What was being done.
+        what: &'static str,
+        /// The least bytes a second.
+        least: u64,
+    },
+    /// All requests that may be sent to a host at a time are under way.
+    #[error(
+        "too many requests to {host} are under way; it is slow, or git_max_requests_per_host too low; try again later"
+    )]
+    HostBusy {
+        /// Host and port.
+        host: String,
+    },
+    /// A commit or a tree names something that it must not.
+    #[error("the repository's contents are damaged: {detail}; look at them with git fsck")]
+    Damaged {
+        /// Which object, and what is wrong with it.
+        detail: String,
     },
     /// 404: no such repository, or it is hidden from this token.
     #[error("repository not found at {url}; check the URL, and whether the token may read it")]
@@ -113,7 +205,7 @@ pub enum GitError {
         detail: String,
     },
     /// More than [`Limits`](crate::Limits) accepts.
-    #[error("{what} exceeds the limit {limit} = {max}")]
+    #[error("{what} exceeds the limit {limit} = {max}{}", raised_by(.limit))]
     LimitExceeded {
         /// The field of [`Limits`](crate::Limits).
         limit: &'static str,
@@ -159,27 +251,6 @@ pub enum GitError {
         /// What the disk or libgit2 said.
         detail: String,
     },
-    /// A local folder could not be read.
-    #[error("failed to read {path}")]
-    ReadLocal {
-        /// The file or folder.
-        path: String,
-        /// What the file system said.
-        #[source]
-        source: Arc<std::io::Error>,
-    },
-    /// A local folder is not there.
-    #[error("directory not found: {path}")]
-    DirectoryNotFound {
-        /// The folder.
-        path: String,
-    },
-    /// A local file changed between listing and reading.
-    #[error("local file {path} changed while it was read; run the sync again")]
-    ChangedMeanwhile {
-        /// The file.
-        path: String,
-    },
     /// Setting up libgit2 or the HTTP client failed.
     #[error("failed to {action}: {detail}")]
     SetUp {
@@ -190,22 +261,35 @@ pub enum GitError {
     },
 }
 
+/// Which setting raises a limit, for those that have one.
+fn raised_by(limit: &str) -> &'static str {
+    match limit {
+        "blob_bytes" => "; git_max_file_bytes raises it",
+        "pack_bytes" => "; git_max_pack_bytes raises it",
+        "entries" => "; git_max_files raises it",
+        _ => "",
+    }
+}
+
 impl GitError {
     /// The condition reason that tells a reader what to do about it: `AuthenticationFailed`, `RateLimited`,
     /// `ServiceUnavailable` (try again) or `InvalidSpec` (change the repository's settings or contents).
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Unauthorized { .. } | Self::Forbidden { .. } => "AuthenticationFailed",
+            Self::Unauthorized { .. } | Self::Forbidden { .. } | Self::PushDenied { .. } => {
+                "AuthenticationFailed"
+            }
             Self::RateLimited { .. } => "RateLimited",
             Self::Unreachable { .. }
             | Self::Timeout { .. }
+            | Self::TooSlow { .. }
+            | Self::HostBusy { .. }
             | Self::Unavailable { .. }
             | Self::Protocol { .. }
             | Self::Remote { .. }
+            | Self::PushUnanswered { .. }
             | Self::Cancelled
             | Self::Cache { .. }
-            | Self::ReadLocal { .. }
-            | Self::ChangedMeanwhile { .. }
             | Self::ObjectMissing { .. }
             | Self::SetUp { .. } => "ServiceUnavailable",
             Self::NotFound { .. }
@@ -216,7 +300,11 @@ impl GitError {
             | Self::PolicyRefused { .. }
             | Self::LimitExceeded { .. }
             | Self::Unsupported { .. }
-            | Self::DirectoryNotFound { .. } => "InvalidSpec",
+            | Self::RefMoved { .. }
+            | Self::PushRefused { .. }
+            | Self::InvalidChange { .. }
+            | Self::FileNotFound { .. }
+            | Self::Damaged { .. } => "InvalidSpec",
         }
     }
 
@@ -224,8 +312,11 @@ impl GitError {
     pub fn http_code(&self) -> u16 {
         match self {
             Self::Unauthorized { .. } => 401,
-            Self::Forbidden { .. } => 403,
-            Self::NotFound { .. } | Self::RevisionMissing { .. } | Self::ObjectMissing { .. } => 404,
+            Self::Forbidden { .. } | Self::PushDenied { .. } | Self::PushRefused { .. } => 403,
+            Self::NotFound { .. }
+            | Self::RevisionMissing { .. }
+            | Self::ObjectMissing { .. }
+            | Self::FileNotFound { .. } => 404,
             Self::LimitExceeded { .. } => 413,
             Self::RateLimited { .. } => 429,
             Self::NotGit { .. }
@@ -233,12 +324,15 @@ impl GitError {
             | Self::NotADirectory { .. }
             | Self::PolicyRefused { .. }
             | Self::Unsupported { .. }
-            | Self::DirectoryNotFound { .. } => 400,
-            Self::ChangedMeanwhile { .. } => 409,
-            Self::Cache { .. } | Self::ReadLocal { .. } | Self::SetUp { .. } => 500,
+            | Self::InvalidChange { .. }
+            | Self::Damaged { .. } => 400,
+            Self::RefMoved { .. } => 409,
+            Self::Cache { .. } | Self::SetUp { .. } => 500,
             Self::Protocol { .. } | Self::Remote { .. } => 502,
-            Self::Unreachable { .. } | Self::Unavailable { .. } | Self::Cancelled => 503,
-            Self::Timeout { .. } => 504,
+            Self::Unreachable { .. } | Self::Unavailable { .. } | Self::HostBusy { .. } | Self::Cancelled => {
+                503
+            }
+            Self::Timeout { .. } | Self::TooSlow { .. } | Self::PushUnanswered { .. } => 504,
         }
     }
 
@@ -247,7 +341,33 @@ impl GitError {
         matches!(self.reason(), "ServiceUnavailable" | "RateLimited")
     }
 
+    /// What the same refusal means to a push.
+    pub(crate) fn of_push(self) -> Self {
+        match self {
+            Self::Forbidden { host } => Self::PushDenied { host },
+            other => other,
+        }
+    }
+
+    /// Whether the server may have acted on a request although its answer is not known.
+    pub(crate) fn is_lost_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable { .. }
+                | Self::Timeout { .. }
+                | Self::TooSlow { .. }
+                | Self::Unavailable { .. }
+                | Self::Protocol { .. }
+                | Self::NotGit { .. }
+                | Self::LimitExceeded { .. }
+        )
+    }
+
     pub(crate) fn cache(action: &'static str, error: impl std::fmt::Display) -> Self {
         Self::Cache { action, detail: printable(&error.to_string(), 300) }
     }
+}
+
+fn at(id: Option<ObjectId>) -> String {
+    id.map_or_else(|| "no commit".to_owned(), |id| id.to_string())
 }

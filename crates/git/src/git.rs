@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use url::Url;
 use windlass_http_client::Tls;
@@ -14,9 +15,8 @@ use windlass_http_client::Tls;
 use crate::cache::{self, Caches};
 use crate::history::Histories;
 use crate::http::HttpClient;
-use crate::local::LocalSource;
-use crate::remote::{RemoteSource, RemoteState};
-use crate::{Deadlines, GitError, Limits, Source, UrlPolicy};
+use crate::remote::{RemoteRepository, RemoteState};
+use crate::{Deadlines, GitError, Limits, UrlPolicy};
 
 /// Remotes that are remembered although nobody holds them.
 const MAX_REMOTES: usize = 1_024;
@@ -34,12 +34,14 @@ pub struct GitConfig {
     pub deadlines: Deadlines,
     /// Blocking calls at a time: as many transfers, and beside them as many readings.
     pub concurrency: usize,
+    /// Requests to one host (scheme, name and port) at a time: a slow one cannot take all transfers.
+    pub requests_per_host: usize,
     /// PEM certificates that are trusted beside the system's.
     pub ca_bundle: Option<PathBuf>,
 }
 
 impl GitConfig {
-    /// The defaults: public https only, 4 at a time.
+    /// The defaults: public https only, 4 transfers at a time and as many requests to a host.
     pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
         Self {
             cache_dir: cache_dir.into(),
@@ -47,6 +49,7 @@ impl GitConfig {
             limits: Limits::default(),
             deadlines: Deadlines::default(),
             concurrency: 4,
+            requests_per_host: 4,
             ca_bundle: None,
         }
     }
@@ -66,6 +69,22 @@ pub enum Credentials {
     Bearer(SecretString),
 }
 
+impl Credentials {
+    /// What tells them from others; no part of the secret can be had from it.
+    pub(crate) fn fingerprint(&self) -> [u8; 32] {
+        let (scheme, user, token) = match self {
+            Self::Basic { user, token } => ("basic", user.as_str(), token),
+            Self::Bearer(token) => ("bearer", "", token),
+        };
+        let mut hash = Sha256::new();
+        for part in [scheme, user, token.expose_secret()] {
+            hash.update(part.len().to_le_bytes());
+            hash.update(part);
+        }
+        hash.finalize().into()
+    }
+}
+
 /// A repository on a server.
 #[derive(Clone, Debug, Default)]
 pub struct Remote {
@@ -73,6 +92,10 @@ pub struct Remote {
     pub url: String,
     /// Who asks, if the repository is not public.
     pub credentials: Option<Credentials>,
+    /// Whose credentials they are, where those change: a Secret's uid, an App's installation. Credentials of one identity
+    /// share an object cache; what is in it is given only to those that the server has answered. Without one, each
+    /// credentials have a cache of their own.
+    pub cache_identity: Option<String>,
     /// Who is trusted for this repository, beside those who are for every one, and what its server is shown.
     pub tls: Tls,
 }
@@ -108,9 +131,10 @@ impl Git {
     }
 
     /// A repository on a server. Nothing is sent yet; a URL that the policy refuses is an error here.
-    pub fn remote(&self, remote: Remote) -> Result<Arc<dyn Source>, GitError> {
+    pub fn remote(&self, remote: Remote) -> Result<Arc<RemoteRepository>, GitError> {
         let url = self.normalise(&remote.url)?;
-        let key = cache::Key::new(url.as_str(), remote.credentials.as_ref(), &remote.tls);
+        let Remote { credentials, cache_identity, tls, .. } = remote;
+        let key = cache::Key::new(url.as_str(), credentials.as_ref(), cache_identity.as_deref(), &tls);
         let mut remotes = self.shared.remotes.lock().unwrap_or_else(PoisonError::into_inner);
         if remotes.len() >= MAX_REMOTES && !remotes.contains_key(&key) {
             // Tokens that were rotated away leave their remotes behind.
@@ -119,18 +143,19 @@ impl Git {
         let state = match remotes.entry(key.clone()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(free) => {
-                let clients = self.shared.http.clients(&remote.tls)?;
-                free.insert(Arc::new(RemoteState::new(url, key, remote.credentials, clients)))
+                let clients = self.shared.http.clients(&tls)?;
+                let host_slots = self.shared.http.host_slots(&url, self.shared.config.requests_per_host);
+                free.insert(Arc::new(RemoteState::new(url, key, clients, host_slots)))
             }
         };
         let (shared, state) = (Arc::clone(&self.shared), Arc::clone(state));
-        Ok(Arc::new(RemoteSource { shared, state, listed: Mutex::default() }))
+        let has_identity = cache_identity.is_some();
+        Ok(Arc::new(RemoteRepository::new(shared, state, credentials, has_identity)))
     }
 
-    /// A folder on this machine. Links in `path` are followed; where they lead must lie under one of `permitted`.
-    pub fn local(&self, path: &Path, permitted: &[PathBuf]) -> Result<Arc<dyn Source>, GitError> {
-        let limits = self.shared.config.limits.clone();
-        Ok(Arc::new(LocalSource::new(path, permitted, limits, Arc::clone(&self.shared.readings))?))
+    /// How much is accepted of every remote.
+    pub fn limits(&self) -> &Limits {
+        &self.shared.config.limits
     }
 
     /// HTTP requests sent so far, to every remote.

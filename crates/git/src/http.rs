@@ -1,14 +1,18 @@
 //! The HTTP client under the protocol: policy, credentials and cancellation of every request.
 
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use base64::Engine as _;
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use secrecy::ExposeSecret as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 use windlass_http_client::{
@@ -16,6 +20,9 @@ use windlass_http_client::{
 };
 
 use crate::policy::{self, Origin, UrlPolicy};
+use crate::protocol::Service;
+use crate::redact::redact;
+use crate::upload::{Progress, Upload};
 use crate::{Credentials, Deadlines, GitError};
 
 /// Some servers show their web pages to anything that does not begin with `git/`.
@@ -26,6 +33,7 @@ pub(crate) struct HttpClient {
     clients: PerTls<Clients>,
     policy: UrlPolicy,
     sent: AtomicU64,
+    hosts: Mutex<HashMap<Option<Origin>, Weak<Semaphore>>>,
 }
 
 /// One keep-alive client for public addresses, and one for origins that settings allow to be anything. Proxy
@@ -50,17 +58,45 @@ pub(crate) struct Call<'a> {
     pub(crate) what: &'static str,
     /// How long it may take.
     pub(crate) deadline: Deadline,
-    /// The caller's wish to stop.
+    /// How slow it may be.
+    pub(crate) pace: Pace,
+    /// The caller's signal to stop.
     pub(crate) cancel: &'a CancellationToken,
     /// Requests sent to this remote.
     pub(crate) counter: &'a AtomicU64,
+    /// How far the body of the request is that is under way, if it has a large one.
+    pub(crate) upload: Option<Arc<Progress>>,
+}
+
+/// The least that has to come, or go, in a time of waiting.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Bytes a second; 0 for none.
+    pub(crate) least: u64,
+    pub(crate) window: Duration,
+    /// How long nothing may happen at all.
+    pub(crate) silence: Duration,
+}
+
+impl Pace {
+    fn is_too_slow(&self, bytes: u64, waited: Duration) -> bool {
+        waited >= self.window && (bytes as f64) < self.least as f64 * waited.as_secs_f64()
+    }
+}
+
+/// What a request brings along.
+pub(crate) enum Payload {
+    /// Nothing: a `GET`.
+    Nothing,
+    Bytes(Bytes),
+    Upload(Upload),
 }
 
 /// A request to Git's smart HTTP.
 pub(crate) struct Request {
-    pub(crate) method: Method,
+    pub(crate) service: Service,
     pub(crate) url: Url,
-    pub(crate) body: Bytes,
+    pub(crate) payload: Payload,
     /// Whether to ask for protocol v2.
     pub(crate) v2: bool,
     /// The content type that the answer must have.
@@ -92,12 +128,25 @@ impl HttpClient {
             Ok(Clients { public: public.build()?, lifted: builder().build()? })
         });
         let clients = clients.map_err(|error| set_up(CLIENT, &error))?;
-        Ok(Self { clients, policy, sent: AtomicU64::new(0) })
+        Ok(Self { clients, policy, sent: AtomicU64::new(0), hosts: Mutex::default() })
     }
 
     /// The clients that trust and show `tls`, too; the same ones for everybody who brings the same.
     pub(crate) fn clients(&self, tls: &Tls) -> Result<Arc<Clients>, GitError> {
         self.clients.of(tls).map_err(|error| set_up(CLIENT, &error))
+    }
+
+    /// The places for requests to the origin of `url`, of which there are `max`, shared by everybody who asks.
+    pub(crate) fn host_slots(&self, url: &Url, max: usize) -> Arc<Semaphore> {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let origin = Origin::of(url);
+        if let Some(slots) = hosts.get(&origin).and_then(Weak::upgrade) {
+            return slots;
+        }
+        hosts.retain(|_, slots| slots.strong_count() > 0);
+        let slots = Arc::new(Semaphore::new(max.max(1)));
+        hosts.insert(origin, Arc::downgrade(&slots));
+        slots
     }
 
     /// Requests sent, to every remote.
@@ -115,35 +164,44 @@ impl HttpClient {
         let origin = Origin::of(&request.url);
         let lifted = origin.as_ref().is_some_and(|origin| self.policy.lifted(origin));
         let client = if lifted { &call.clients.lifted } else { &call.clients.public };
-        let mut builder =
-            client.request(request.method.clone(), request.url.clone()).header(ACCEPT, request.expect);
+        let method = if matches!(request.payload, Payload::Nothing) { Method::GET } else { Method::POST };
+        let mut builder = client.request(method, request.url).header(ACCEPT, request.expect);
         if request.v2 {
             builder = builder.header(HeaderName::from_static("git-protocol"), "version=2");
         }
-        if request.method == Method::POST {
-            builder = builder
-                .header(CONTENT_TYPE, "application/x-git-upload-pack-request")
-                .body(request.body.clone());
-        }
+        builder = match request.payload {
+            Payload::Nothing => builder,
+            Payload::Bytes(bytes) => builder.header(CONTENT_TYPE, request.service.request()).body(bytes),
+            Payload::Upload(upload) => builder
+                .header(CONTENT_TYPE, request.service.request())
+                .header(CONTENT_LENGTH, upload.length())
+                .body(upload.into_body(call.cancel.clone())),
+        };
         let credentials = call.credentials.filter(|_| origin == Origin::of(call.url));
         if let Some(credentials) = credentials {
             builder = builder.header(AUTHORIZATION, authorization(credentials)?);
         }
         self.sent.fetch_add(1, Ordering::Relaxed);
         call.counter.fetch_add(1, Ordering::Relaxed);
-        let sent = call.unless_cancelled(windlass_http_client::send(builder, &call.deadline)).await?;
+        let sent = call.waiting(windlass_http_client::send(builder, &call.deadline)).await?;
         let answer = sent.map_err(|failure| call.failed(failure))?;
-        tracing::debug!(url = %request.url, status = answer.status().as_u16(), "git request");
+        tracing::debug!(url = %call.url, status = answer.status().as_u16(), "git request");
         if answer.status().is_redirection() {
             return Ok(Reply::Redirect(call.redirect(answer.location())?));
         }
         call.judge(answer.status(), answer.headers(), credentials.is_some())?;
         let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.split(';').next().map(str::trim) != Some(request.expect) {
-            let detail = format!("it answers {:?} instead of {}", printable(kind, 80), request.expect);
+            let detail = format!("it answers {:?} instead of {}", call.printable(kind, 80), request.expect);
             return Err(GitError::NotGit { url: call.url.to_string(), detail });
         }
-        Ok(Reply::Answer(Answer { call, inner: answer, cap: request.cap }))
+        Ok(Reply::Answer(Answer {
+            call,
+            inner: answer,
+            cap: request.cap,
+            received: 0,
+            waited: Duration::ZERO,
+        }))
     }
 }
 
@@ -155,10 +213,34 @@ impl Call<'_> {
 
     /// A protocol error of this call.
     pub(crate) fn protocol(&self, detail: impl Into<String>) -> GitError {
-        GitError::Protocol { host: self.host(), detail: printable(&detail.into(), 200) }
+        GitError::Protocol { host: self.host(), detail: self.printable(&detail.into(), 200) }
     }
 
-    /// Waits for `future`, but no longer than the whole operation's deadline, or the caller's patience.
+    /// A server's words without the secrets of this call, for a message.
+    pub(crate) fn printable(&self, text: &str, max: usize) -> String {
+        printable(&self.redact(text), max)
+    }
+
+    /// `text` without the secrets of this call.
+    pub(crate) fn redact(&self, text: &str) -> String {
+        redact(self.credentials, text)
+    }
+
+    /// One of the places for requests to the host, for as long as the answer is kept. It is not waited for longer than
+    /// `limit`.
+    pub(crate) async fn host_slot(
+        &self,
+        slots: &Arc<Semaphore>,
+        limit: Duration,
+    ) -> Result<OwnedSemaphorePermit, GitError> {
+        let turn = timeout(limit, Arc::clone(slots).acquire_owned());
+        match self.unless_cancelled(turn).await? {
+            Ok(permit) => permit.map_err(|_closed| GitError::Cancelled),
+            Err(_elapsed) => Err(GitError::HostBusy { host: self.host() }),
+        }
+    }
+
+    /// Waits for `future`, but no longer than the whole operation's deadline, and not when the caller gives up.
     pub(crate) async fn within<T>(&self, future: impl Future<Output = T>) -> Result<T, GitError> {
         let done = self.unless_cancelled(self.deadline.by_the_end(future)).await?;
         done.map_err(|failure| self.failed(failure))
@@ -172,11 +254,47 @@ impl Call<'_> {
         }
     }
 
+    /// Waits for the network. While a body is sent, an answer is not expected as long as that goes on; once all of it
+    /// is sent the server may act on it, and the answer is waited for whether the caller gives up or not.
+    async fn waiting<T>(&self, future: impl Future<Output = T>) -> Result<T, GitError> {
+        let Some(progress) = &self.upload else {
+            return self.unless_cancelled(future).await;
+        };
+        let mut future = std::pin::pin!(future);
+        let mut before = progress.sent();
+        loop {
+            let step = timeout(self.pace.silence, &mut future);
+            let done =
+                if progress.is_complete() { Ok(step.await) } else { self.unless_cancelled(step).await };
+            match done {
+                Ok(Ok(value)) => return Ok(value),
+                Err(error) if !progress.is_complete() => return Err(error),
+                Err(_) => continue,
+                Ok(Err(_elapsed)) => {}
+            }
+            let sent = progress.sent();
+            if sent == before {
+                return Err(self.failed(Failure::Timeout(self.pace.silence)));
+            }
+            let pace = Pace { window: self.pace.silence, ..self.pace };
+            if !progress.is_complete() && pace.is_too_slow(sent - before, self.pace.silence) {
+                return Err(self.too_slow());
+            }
+            before = sent;
+        }
+    }
+
+    fn too_slow(&self) -> GitError {
+        GitError::TooSlow { host: self.host(), what: self.what, least: self.pace.least }
+    }
+
     fn failed(&self, failure: Failure) -> GitError {
         match failure {
             Failure::Refused(detail) => GitError::PolicyRefused { url: self.url.to_string(), detail },
             Failure::Timeout(after) => GitError::Timeout { host: self.host(), what: self.what, after },
-            Failure::Broken(detail) => GitError::Unreachable { host: self.host(), detail },
+            Failure::Broken(detail) => {
+                GitError::Unreachable { host: self.host(), detail: self.redact(&detail) }
+            }
             Failure::TooLarge(max) => self.protocol(format!("it has more than {max} bytes")),
         }
     }
@@ -190,7 +308,10 @@ impl Call<'_> {
         let elsewhere = Origin::of(&target).map_or_else(|| target.scheme().to_owned(), |it| it.to_string());
         Err(GitError::PolicyRefused {
             url: self.url.to_string(),
-            detail: format!("it redirects to another origin, {elsewhere}; use that URL if you trust it"),
+            detail: format!(
+                "it redirects to another origin, {}; use that URL if you trust it",
+                self.printable(&elsewhere, 200)
+            ),
         })
     }
 
@@ -221,20 +342,33 @@ pub(crate) struct Answer<'a> {
     pub(crate) call: &'a Call<'a>,
     inner: windlass_http_client::Answer,
     cap: (&'static str, u64),
+    /// Bytes that came, and how long they were waited for, since the pace was judged last.
+    received: u64,
+    waited: Duration,
 }
 
 impl Answer<'_> {
     /// The next piece; nothing at the end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, GitError> {
         let (limit, max) = self.cap;
-        let piece = self.call.unless_cancelled(self.inner.chunk(max)).await?;
-        piece.map_err(|failure| match failure {
+        let begin = Instant::now();
+        let piece = self.call.waiting(self.inner.chunk(max)).await?;
+        let piece = piece.map_err(|failure| match failure {
             Failure::TooLarge(max) => {
                 GitError::LimitExceeded { limit, max, what: format!("the answer of {}", self.call.host()) }
             }
             Failure::Broken(detail) => self.call.protocol(detail),
             failure => self.call.failed(failure),
-        })
+        })?;
+        self.waited += begin.elapsed();
+        self.received += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        if self.call.upload.is_none() && self.call.pace.is_too_slow(self.received, self.waited) {
+            return Err(self.call.too_slow());
+        }
+        if self.waited >= self.call.pace.window {
+            (self.received, self.waited) = (0, Duration::ZERO);
+        }
+        Ok(piece)
     }
 }
 

@@ -1,26 +1,26 @@
-//! Reading Git repositories: refs, trees, differences and file contents of a remote (or of a local folder),
-//! behind one trait, [`Source`].
+//! Git repositories: refs, trees, differences and file contents of a remote, behind one trait, [`Source`]; and commits
+//! and pushes to it ([`RemoteRepository::commit`], [`RemoteRepository::push`]).
 //!
 //! This is the only crate that names `git2`, and it uses libgit2 for what it is good at: object database, pack
 //! index and pack building. The wire is our own, protocol v2 over one HTTP client with rustls, so that every
 //! address is checked when it is connected to, every byte is counted, every wait has a deadline and a sync
 //! costs two requests (one, when nothing moved). There is never a checkout: files are read from the object
-//! store, and every name in a tree is judged by Git's own rules before anybody sees it.
+//! store, commits are made in it, and every name in a tree is judged by Git's own rules before anybody sees it.
 //!
 //! What it refuses to know: Kubernetes, dashboards, jobs. It maps failures to [`GitError`], whose
 //! [`reason`](GitError::reason) and [`http_code`](GitError::http_code) are all that callers need to report one.
 //!
 //! Start reading at [`Git`]; then `remote.rs` (what a sync does), `protocol/` (the wire), `cache.rs` (the object
-//! store on disk), `tree.rs` and `names.rs` (what is accepted from a stranger).
+//! store on disk), `tree.rs` and `names.rs` (what is accepted from a stranger), `edit.rs` and `commit.rs` (what is written).
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), windlass_git::GitError> {
 //! use tokio_util::sync::CancellationToken;
-//! use windlass_git::{Git, GitConfig, Remote};
+//! use windlass_git::{Git, GitConfig, Remote, Source as _};
 //!
 //! windlass_git::init_process()?; // first thing in `main`
 //! let git = Git::new(GitConfig::new("/var/cache/windlass/git"))?;
-//! let source = git.remote(Remote { url: "https://example.com/dashboards.git".into(), credentials: None, ..Remote::default() })?;
+//! let source = git.remote(Remote { url: "https://example.com/dashboards.git".into(), ..Remote::default() })?;
 //! let cancel = CancellationToken::new();
 //! let tip = source.resolve("main", &cancel).await?;
 //! for file in source.tree(&tip, "grafana", &cancel).await?.entries {
@@ -31,32 +31,38 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod cache;
+mod commit;
 mod diff;
+mod edit;
 mod error;
 mod git;
 mod history;
 mod http;
-pub mod http_backend;
 mod inspect;
 mod limits;
-mod local;
 mod names;
 mod pack;
 mod pktline;
 mod policy;
+mod private;
 mod process;
 mod protocol;
+mod redact;
 mod remote;
-pub mod seed;
 mod source;
 mod tree;
+mod upload;
 
+pub use self::commit::{CommitMeta, Signature};
+pub use self::edit::TreeChange;
 pub use self::error::GitError;
 pub use self::git::{Credentials, Git, GitConfig, Remote};
 pub use self::history::{History, HistoryCommit, HistoryQuery};
 pub use self::limits::{Deadlines, Limits};
+pub use self::names::{refuse as refuse_name, shown as printable_path};
 pub use self::policy::{Origin, UrlPolicy};
 pub use self::process::init_process;
+pub use self::remote::RemoteRepository;
 pub use self::source::{
     Change, ChangeKind, Diff, Entry, EntryKind, ObjectId, Ref, Rejected, Revision, Source, Tree, batches,
 };

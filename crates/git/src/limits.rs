@@ -17,7 +17,7 @@ pub struct Limits {
     pub delta_bytes: u64,
     /// Bytes that a transfer may unfold to as a whole; bounds the time that a small malicious pack can take. 16 GiB.
     pub unpacked_bytes: u64,
-    /// Bytes of one file that is read. 10 MiB.
+    /// Bytes of one file that is read or written, all of which are in memory at a time. 10 MiB.
     pub blob_bytes: u64,
     /// Bytes of one directory's listing. 16 MiB.
     pub tree_bytes: u64,
@@ -74,8 +74,14 @@ pub struct Deadlines {
     pub read: Duration,
     /// A listing of refs as a whole. 30 s.
     pub refs: Duration,
-    /// A transfer of objects as a whole. 10 min.
+    /// A transfer of objects as a whole, a push too. 10 min.
     pub fetch: Duration,
+    /// Bytes a second that a transfer must make, on average over each [`window`](Self::window) of waiting; 0 for none.
+    /// Less is [`GitError::TooSlow`](crate::GitError::TooSlow). 1,024.
+    pub min_throughput: u64,
+    /// How long the throughput may be low before it is judged. A server that prepares a large transfer is silent but for
+    /// a few bytes. 30 s.
+    pub window: Duration,
 }
 
 impl Default for Deadlines {
@@ -85,6 +91,8 @@ impl Default for Deadlines {
             read: Duration::from_secs(30),
             refs: Duration::from_secs(30),
             fetch: Duration::from_mins(10),
+            min_throughput: 1_024,
+            window: Duration::from_secs(30),
         }
     }
 }

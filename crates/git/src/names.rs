@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 /// Says why a name of one path segment is refused; nothing if it is fine.
-pub(crate) fn refuse(name: &[u8]) -> Option<&'static str> {
+pub fn refuse(name: &[u8]) -> Option<&'static str> {
     let Ok(name) = std::str::from_utf8(name) else {
         return Some("its name is not UTF-8");
     };
@@ -44,7 +44,7 @@ fn is_ntfs_dot_git(name: &str) -> bool {
 }
 
 /// A path as it may be shown and logged: control characters and broken UTF-8 escaped.
-pub(crate) fn shown(path: &[u8]) -> String {
+pub fn shown(path: &[u8]) -> String {
     let mut text = String::new();
     for chunk in path.utf8_chunks() {
         for c in chunk.valid().chars() {

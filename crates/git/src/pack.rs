@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use windlass_http_client::printable;
 
 use crate::inspect::{Inspector, Refused};
-use crate::{GitError, Limits};
+use crate::{GitError, Limits, private};
 
 /// Pieces on their way at a time; each is at most one side-band frame.
 const PIECES: usize = 32;
@@ -54,10 +54,10 @@ impl Scratch {
         &self.0
     }
 
-    fn make(&self) -> Result<(), GitError> {
+    pub(crate) fn make(&self) -> Result<(), GitError> {
         // What is there already is not this transfer's, and must not be read as if it were.
-        std::fs::create_dir(&self.0)
-            .and_then(|()| std::fs::create_dir(self.0.join("pack")))
+        private::create_dir(&self.0)
+            .and_then(|()| private::create_dir(&self.0.join("pack")))
             .map_err(|error| GitError::cache("make a folder", format!("{}: {error}", self.0.display())))
     }
 }
@@ -138,7 +138,7 @@ fn index(
     };
     let odb = repository.as_ref().map(git2::Repository::odb).transpose();
     let odb = odb.map_err(|error| GitError::cache("open the object store", error))?;
-    let mut indexer = git2::Indexer::new(odb.as_ref(), &target.packs(), 0, false)
+    let mut indexer = git2::Indexer::new(odb.as_ref(), &target.packs(), private::FILE, false)
         .map_err(|error| GitError::cache("index a pack", error))?;
     let stopped = stop.clone();
     indexer.progress(move |_| !stopped.is_cancelled());

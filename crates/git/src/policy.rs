@@ -103,7 +103,9 @@ impl UrlPolicy {
             return Ok(());
         }
         if url.scheme() != "https" {
-            return Err(refuse(format!("only https: is allowed; {origin} is not among the allowed origins")));
+            return Err(refuse(format!(
+                "only https: is used; add {origin} to allowed_git_origins to allow it"
+            )));
         }
         let address = match url.host() {
             Some(Host::Ipv4(address)) => IpAddr::V4(address),
@@ -114,7 +116,7 @@ impl UrlPolicy {
             return Ok(());
         }
         Err(refuse(format!(
-            "{address} is not a public address and {origin} is not among the allowed origins"
+            "{address} is not a public address; add {origin} to allowed_git_origins to allow it"
         )))
     }
 }
@@ -172,7 +174,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 
 /// Why `address` is not connected to where no exception is made.
 pub(crate) fn refused(address: IpAddr) -> Option<&'static str> {
-    let why = "it is not a public address, and its origin is not among the allowed ones";
+    let why = "it is not a public address; add the server's origin to allowed_git_origins to allow it";
     (!is_public(address)).then_some(why)
 }
 

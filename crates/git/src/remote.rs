@@ -1,76 +1,137 @@
-//! A repository on a server, read through its cache.
+//! A repository on a server, read and written through its cache.
 
+mod source;
+mod write;
+
+use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::Bytes;
 use git2::ObjectType;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 use windlass_http_client::Deadlines;
 
-use crate::cache::{Cache, Key, Many};
+use crate::cache::{Cache, Consolidation, Key};
 use crate::git::Shared;
-use crate::history::Ask;
-use crate::http::{Call, Clients};
+use crate::http::{Call, Clients, Pace};
 use crate::pack::{PackSink, Target};
-use crate::protocol::{Endpoint, Reach, Wish};
-use crate::{
-    Credentials, Diff, GitError, History, HistoryQuery, Limits, ObjectId, Ref, Revision, Source, Tree, diff,
-    tree,
-};
+use crate::protocol::{Endpoint, FetchRequest, FetchScope};
+use crate::{Credentials, GitError, ObjectId, Ref, Revision, Source as _, tree};
 
-/// What all sources of one URL and credentials share.
+/// Credentials of one identity that are remembered to have been answered by the server.
+const MAX_PROVEN: usize = 16;
+
+/// What all who use one cache share.
 pub(crate) struct RemoteState {
     pub(crate) url: Url,
     pub(crate) key: Key,
-    credentials: Option<Credentials>,
     pub(crate) endpoint: Endpoint,
     clients: Arc<Clients>,
+    pub(crate) host_slots: Arc<Semaphore>,
     pub(crate) requests: AtomicU64,
     cache: OnceCell<Arc<Cache>>,
+    /// Fingerprints of the credentials that the server has answered, the last last.
+    proven: Mutex<VecDeque<[u8; 32]>>,
 }
 
 impl RemoteState {
-    pub(crate) fn new(url: Url, key: Key, credentials: Option<Credentials>, clients: Arc<Clients>) -> Self {
+    pub(crate) fn new(url: Url, key: Key, clients: Arc<Clients>, host_slots: Arc<Semaphore>) -> Self {
         let endpoint = Endpoint::new(url.clone());
-        let requests = AtomicU64::new(0);
-        Self { url, key, credentials, endpoint, clients, requests, cache: OnceCell::new() }
+        let (requests, proven) = (AtomicU64::new(0), Mutex::default());
+        Self { url, key, endpoint, clients, host_slots, requests, cache: OnceCell::new(), proven }
     }
 }
 
-pub(crate) struct RemoteSource {
+/// A repository on a server: a [`Source`](crate::Source) that can also be written to.
+pub struct RemoteRepository {
     pub(crate) shared: Arc<Shared>,
     pub(crate) state: Arc<RemoteState>,
+    credentials: Option<Credentials>,
+    /// What tells the credentials from others that use the same cache; nothing if there are no others.
+    fingerprint: Option<[u8; 32]>,
     /// The commit that was listed last: contents are asked for by id, and must stay at hand while others fetch.
-    pub(crate) listed: Mutex<Option<ObjectId>>,
+    listed: Mutex<Option<ObjectId>>,
 }
 
-impl RemoteSource {
+impl RemoteRepository {
+    /// With an identity, other credentials may use the same cache.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        state: Arc<RemoteState>,
+        credentials: Option<Credentials>,
+        has_identity: bool,
+    ) -> Self {
+        let fingerprint =
+            has_identity.then(|| credentials.as_ref().map_or([0; 32], Credentials::fingerprint));
+        Self { shared, state, credentials, fingerprint, listed: Mutex::default() }
+    }
+
     pub(crate) fn call<'a>(
         &'a self,
         what: &'static str,
         limit: Duration,
         cancel: &'a CancellationToken,
     ) -> Call<'a> {
-        let crate::Deadlines { connect, read, .. } = self.shared.config.deadlines;
+        let crate::Deadlines { connect, read, min_throughput, window, .. } = self.shared.config.deadlines;
         Call {
             url: &self.state.url,
-            credentials: self.state.credentials.as_ref(),
+            credentials: self.credentials.as_ref(),
             clients: &self.state.clients,
             what,
             deadline: Deadlines { connect, read, total: limit }.begin(),
+            pace: Pace { least: min_throughput, window, silence: read },
             cancel,
             counter: &self.state.requests,
+            upload: None,
         }
+    }
+
+    /// A place among the requests to the host. Whoever waits for one longer than a listing of refs may take gives up:
+    /// the host is slow, and what waits for it keeps others from theirs.
+    pub(crate) async fn host_slot(
+        &self,
+        call: &Call<'_>,
+    ) -> Result<tokio::sync::OwnedSemaphorePermit, GitError> {
+        call.host_slot(&self.state.host_slots, self.shared.config.deadlines.refs).await
     }
 
     async fn list(&self, prefixes: &[String], cancel: &CancellationToken) -> Result<Vec<Ref>, GitError> {
         let call = self.call("read the refs of", self.shared.config.deadlines.refs, cancel);
-        self.state.endpoint.refs(&self.shared.http, &call, prefixes, self.limits()).await
+        let _slot = self.host_slot(&call).await?;
+        let refs = self.state.endpoint.refs(&self.shared.http, &call, prefixes, self.limits()).await?;
+        self.set_proven();
+        Ok(refs)
+    }
+
+    /// Where the ref `name` points, annotated tags not followed.
+    async fn ref_id(&self, name: &str, cancel: &CancellationToken) -> Result<Option<ObjectId>, GitError> {
+        let refs = self.list(&[source::single_line(name)], cancel).await?;
+        Ok(refs.into_iter().find(|found| found.name == name).map(|found| found.id))
+    }
+
+    fn set_proven(&self) {
+        let Some(fingerprint) = self.fingerprint else { return };
+        let mut proven = self.state.proven.lock().unwrap_or_else(PoisonError::into_inner);
+        proven.retain(|known| *known != fingerprint);
+        proven.push_back(fingerprint);
+        if proven.len() > MAX_PROVEN {
+            proven.pop_front();
+        }
+    }
+
+    /// Asks the server whether these credentials may read what others of the same identity brought here, unless it
+    /// has answered them before: one request at most.
+    pub(crate) async fn prove_access(&self, cancel: &CancellationToken) -> Result<(), GitError> {
+        let Some(fingerprint) = self.fingerprint else { return Ok(()) };
+        let is_proven =
+            self.state.proven.lock().unwrap_or_else(PoisonError::into_inner).contains(&fingerprint);
+        if !is_proven {
+            self.list(&["HEAD".to_owned()], cancel).await?;
+        }
+        Ok(())
     }
 
     async fn cache(&self) -> Result<&Arc<Cache>, GitError> {
@@ -83,7 +144,7 @@ impl RemoteSource {
         self.state.cache.get_or_try_init(open).await
     }
 
-    /// Sees to it that `wanted` are in the cache: one request if any is not.
+    /// Sees to it that `wanted` are in the cache, and may be read: one request if any is not.
     async fn ensure(
         &self,
         cache: &Arc<Cache>,
@@ -94,20 +155,19 @@ impl RemoteSource {
             wanted.iter().copied().filter(|id| !cache.has(*id)).collect()
         };
         if missing(cache).is_empty() {
-            return Ok(());
+            return self.prove_access(cancel).await;
         }
         let call = self.call("fetch from", self.shared.config.deadlines.fetch, cancel);
-        let turn = async {
-            let turn = cache.transfer.lock().await;
-            Ok::<_, GitError>((turn, cache.hold().await?))
-        };
-        let _turn = call.within(turn).await??;
+        let turn = call.within(cache.turn()).await??;
         cache.reload()?;
         let wants = missing(cache);
         if wants.is_empty() {
-            return Ok(());
+            drop(turn);
+            return self.prove_access(cancel).await;
         }
-        self.transfer(cache, &call, &wants).await
+        self.transfer(cache, &call, &wants).await?;
+        self.set_proven();
+        Ok(())
     }
 
     async fn transfer(
@@ -116,15 +176,23 @@ impl RemoteSource {
         call: &Call<'_>,
         wants: &[ObjectId],
     ) -> Result<(), GitError> {
-        let haves = cache.tips();
+        // A tag among them would be refused as the end of a history.
+        let tips = cache.tips();
+        let haves = cache.read(&self.shared.readings, call.cancel, move |repository, _| {
+            let odb = repository.odb().map_err(|error| GitError::cache("open the object store", error))?;
+            let is_commit = |tip: &ObjectId| matches!(tree::header(&odb, *tip), Ok((_, ObjectType::Commit)));
+            Ok(tips.into_iter().filter(is_commit).collect::<Vec<_>>())
+        });
+        let haves = haves.await?;
+        let _slot = self.host_slot(call).await?;
         let permit = call
             .within(Arc::clone(&self.shared.transfers).acquire_owned())
             .await?
             .map_err(|_| GitError::Cancelled)?;
         let target = Target::Store(cache.store.clone());
         let mut sink = PackSink::open(target, call.host(), self.limits(), Arc::new(permit));
-        let wish = Wish { wants, haves: &haves, reach: Reach::Tips };
-        self.state.endpoint.fetch(&self.shared.http, call, &wish, self.limits(), &mut sink).await?;
+        let request = FetchRequest { wants, haves: &haves, scope: FetchScope::Tips };
+        self.state.endpoint.fetch(&self.shared.http, call, &request, self.limits(), &mut sink).await?;
         call.within(sink.finish()).await??;
         let (limits, host) = (self.limits().clone(), call.host());
         let (wants, near) = (wants.to_vec(), haves.last().copied());
@@ -141,31 +209,31 @@ impl RemoteSource {
             }
             other => other,
         })?;
-        let many = tokio::task::spawn_blocking(move || noting.add_tips(&wants))
+        let crowded = tokio::task::spawn_blocking(move || noting.add_tips(&wants))
             .await
             .map_err(|error| GitError::cache("note what was fetched", error))??;
-        if let Some(many) = many {
-            self.tidy(cache, many);
-        }
+        self.consolidate(cache, crowded);
         Ok(())
     }
 
     /// Consolidates the cache in the background; nobody waits for it, and nothing is lost if it is cut off.
-    fn tidy(&self, cache: &Arc<Cache>, many: Many) {
+    fn consolidate(&self, cache: &Arc<Cache>, consolidation: Option<Consolidation>) {
+        let Some(consolidation) = consolidation else { return };
         let (cache, readings) = (Arc::clone(cache), Arc::clone(&self.shared.readings));
         tokio::spawn(async move {
             let Ok(permit) = readings.acquire_owned().await else { return };
-            let tidied = tokio::task::spawn_blocking(move || {
+            let task = tokio::task::spawn_blocking(move || {
                 let _permit = permit;
-                cache.tidy(&many)
+                cache.consolidate(&consolidation)
             });
-            if let Ok(Err(error)) = tidied.await {
+            if let Ok(Err(error)) = task.await {
                 tracing::warn!(%error, "failed to consolidate a git cache");
             }
         });
     }
 
-    /// Reads with `revisions` in the cache. Damage that shows is repaired once, by fetching again.
+    /// Reads from the object store with `revisions` in it. A cache that turns out to be damaged is fetched again, once
+    /// for the same revisions.
     async fn read<T: Send + 'static>(
         &self,
         revisions: &[ObjectId],
@@ -179,13 +247,15 @@ impl RemoteSource {
         let cache = self.cache().await?;
         let generation = cache.generation();
         self.ensure(cache, revisions, cancel).await?;
-        match cache.read(&self.shared.readings, cancel, work.clone()).await {
-            Err(error @ (GitError::ObjectMissing { .. } | GitError::Cache { .. })) => {
-                tracing::warn!(url = %self.state.url, %error, "failed to read from the git cache");
-            }
+        let error = match cache.read(&self.shared.readings, cancel, work.clone()).await {
+            Err(error @ (GitError::ObjectMissing { .. } | GitError::Cache { .. })) => error,
             result => return result,
-        }
+        };
         let wanted = if revisions.is_empty() { cache.tips() } else { revisions.to_vec() };
+        if cache.generation() == generation && !cache.may_rebuild(&wanted) {
+            return Err(error);
+        }
+        tracing::warn!(url = %self.state.url, %error, "failed to read from the git cache");
         self.rebuild(cache, generation, cancel).await?;
         self.ensure(cache, &wanted, cancel).await?;
         cache.read(&self.shared.readings, cancel, work).await
@@ -198,119 +268,21 @@ impl RemoteSource {
         cancel: &CancellationToken,
     ) -> Result<(), GitError> {
         let call = self.call("rebuild the cache of", self.shared.config.deadlines.fetch, cancel);
-        let turn = async {
-            let turn = cache.transfer.lock().await;
-            let lock = cache.hold().await?;
+        let rebuild = async {
+            let turn = cache.turn().await?;
             let cache = Arc::clone(cache);
             let rebuilt = tokio::task::spawn_blocking(move || cache.rebuild(generation)).await;
-            drop((turn, lock));
+            drop(turn);
             rebuilt.map_err(|error| GitError::cache("rebuild it", error))?
         };
-        call.within(turn).await?
+        call.within(rebuild).await?
     }
 
-    fn note(&self, commit: ObjectId) {
+    fn set_listed(&self, commit: ObjectId) {
         *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(commit);
     }
 
-    fn commit(&self, revision: &Revision) -> Result<ObjectId, GitError> {
+    fn commit_id(&self, revision: &Revision) -> Result<ObjectId, GitError> {
         tree::commit_id(revision, self.state.url.as_str())
     }
-}
-
-#[async_trait]
-impl Source for RemoteSource {
-    fn versioned(&self) -> bool {
-        true
-    }
-
-    fn name(&self) -> &str {
-        self.state.url.as_str()
-    }
-
-    fn limits(&self) -> &Limits {
-        &self.shared.config.limits
-    }
-
-    async fn refs(&self, prefix: &str, cancel: &CancellationToken) -> Result<Vec<Ref>, GitError> {
-        let prefixes = if prefix.is_empty() { vec![] } else { vec![single_line(prefix)] };
-        let mut refs = self.list(&prefixes, cancel).await?;
-        refs.retain(|found| found.name.starts_with(prefix));
-        Ok(refs)
-    }
-
-    async fn resolve(&self, branch: &str, cancel: &CancellationToken) -> Result<Revision, GitError> {
-        let name = match branch {
-            "" => "HEAD".to_owned(),
-            full if full.starts_with("refs/") => full.to_owned(),
-            short => format!("refs/heads/{short}"),
-        };
-        let refs = self.list(&[single_line(&name)], cancel).await?;
-        let found =
-            refs.into_iter().find(|found| found.name == name).ok_or_else(|| GitError::BranchNotFound {
-                url: self.state.url.to_string(),
-                branch: if branch.is_empty() { "HEAD".to_owned() } else { branch.to_owned() },
-            })?;
-        Ok(found.peeled.unwrap_or(found.id).into())
-    }
-
-    async fn tree(
-        &self,
-        revision: &Revision,
-        prefix: &str,
-        cancel: &CancellationToken,
-    ) -> Result<Tree, GitError> {
-        let commit = self.commit(revision)?;
-        self.note(commit);
-        let (prefix, limits) = (prefix.to_owned(), self.limits().clone());
-        self.read(&[commit], cancel, move |repository, stop| {
-            tree::list(repository, commit, &prefix, &limits, stop)
-        })
-        .await
-    }
-
-    async fn diff(
-        &self,
-        old: &Revision,
-        new: &Revision,
-        prefix: &str,
-        cancel: &CancellationToken,
-    ) -> Result<Diff, GitError> {
-        let (old, new) = (self.commit(old)?, self.commit(new)?);
-        self.note(new);
-        let (prefix, limits) = (prefix.to_owned(), self.limits().clone());
-        self.read(&[old, new], cancel, move |repository, stop| {
-            diff::diff(repository, old, new, &prefix, &limits, stop)
-        })
-        .await
-    }
-
-    async fn history(&self, query: &HistoryQuery, cancel: &CancellationToken) -> Result<History, GitError> {
-        let new = self.commit(&query.new)?;
-        // What is no id of a commit holds none.
-        let known = query.known.iter().filter_map(|known| known.as_str().parse().ok()).collect();
-        self.shared.histories.ask(self, Ask::new(new, known, query.max), cancel).await
-    }
-
-    async fn blobs(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {
-        let (ids, max): (Arc<[ObjectId]>, _) = (ids.into(), self.limits().blob_bytes);
-        let listed = *self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-        self.read(listed.as_slice(), cancel, move |repository, stop| {
-            let odb = repository.odb().map_err(|error| GitError::cache("open the object store", error))?;
-            let read = |id: &ObjectId| {
-                if stop.is_cancelled() {
-                    return Err(GitError::Cancelled);
-                }
-                let blob = tree::read(&odb, *id, ObjectType::Blob, ("blob_bytes", max))?;
-                Ok(Bytes::copy_from_slice(blob.data()))
-            };
-            ids.iter().map(read).collect()
-        })
-        .await
-    }
-}
-
-/// A line feed in a ref's name would be another line of the request.
-fn single_line(name: &str) -> String {
-    name.chars().filter(|c| !c.is_control()).collect()
 }

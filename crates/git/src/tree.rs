@@ -25,11 +25,23 @@ pub(crate) enum NodeKind {
 }
 
 /// One entry of a tree as it is stored.
-struct Raw<'a> {
-    mode: u32,
-    name: &'a [u8],
-    id: ObjectId,
+pub(crate) struct Raw<'a> {
+    pub(crate) mode: u32,
+    pub(crate) name: &'a [u8],
+    pub(crate) id: ObjectId,
 }
+
+/// A commit, as far as reading files needs it.
+pub(crate) struct Commit {
+    pub(crate) id: ObjectId,
+    pub(crate) tree: ObjectId,
+    pub(crate) parents: Vec<ObjectId>,
+}
+
+/// Tags of tags that are followed.
+const MAX_TAGS: usize = 8;
+/// Bytes of a commit or a tag, its message included.
+const MAX_COMMIT: u64 = 16 << 20;
 
 /// What a walk carries along: where it reads, what it may spend, and whether anyone still wants the answer.
 pub(crate) struct Walk<'a> {
@@ -54,6 +66,11 @@ impl<'a> Walk<'a> {
         if depth > self.limits.depth {
             let what = format!("the nesting of {:?}", printable(path, 80));
             return Err(GitError::LimitExceeded { limit: "depth", max: self.limits.depth as u64, what });
+        }
+        let (_, found) = header(self.odb, id)?;
+        if found != ObjectType::Tree {
+            self.reject(path.trim_end_matches('/').to_owned(), &format!("it is a {found}, not a directory"));
+            return Ok(Vec::new());
         }
         let data = read(self.odb, id, ObjectType::Tree, ("tree_bytes", self.limits.tree_bytes))?;
         let mut names: HashMap<&[u8], usize> = HashMap::new();
@@ -105,12 +122,24 @@ impl<'a> Walk<'a> {
         self.rejected.push(Rejected { path, reason: reason.to_owned() });
     }
 
-    /// Bytes of a file or link; 0 for a submodule, which is not here.
-    pub(crate) fn size(&self, id: ObjectId, kind: EntryKind) -> Result<u64, GitError> {
+    /// Bytes of a file or link; 0 for a submodule, which is not here. Nothing, and the path is rejected, if the object
+    /// is no file.
+    pub(crate) fn size(
+        &mut self,
+        id: ObjectId,
+        kind: EntryKind,
+        path: &str,
+    ) -> Result<Option<u64>, GitError> {
         if kind == EntryKind::Submodule {
-            return Ok(0);
+            return Ok(Some(0));
         }
-        Ok(header(self.odb, id, ObjectType::Blob)? as u64)
+        match header(self.odb, id)? {
+            (size, ObjectType::Blob) => Ok(Some(size)),
+            (_, found) => {
+                self.reject(path.to_owned(), &format!("it is a {found}, not a file"));
+                Ok(None)
+            }
+        }
     }
 
     /// Calls `found` for every file under the tree `id`, depth first.
@@ -119,7 +148,7 @@ impl<'a> Walk<'a> {
         id: ObjectId,
         path: &str,
         depth: usize,
-        found: &mut impl FnMut(&Self, String, ObjectId, EntryKind) -> Result<(), GitError>,
+        found: &mut impl FnMut(&mut Self, String, ObjectId, EntryKind) -> Result<(), GitError>,
     ) -> Result<(), GitError> {
         for node in self.entries(id, path, depth)? {
             match node.kind {
@@ -145,7 +174,7 @@ fn kind(mode: u32) -> Option<NodeKind> {
 }
 
 /// `<octal mode> SP <name> NUL <20 bytes>`, repeated.
-fn parse(mut data: &[u8]) -> Result<Vec<Raw<'_>>, &'static str> {
+pub(crate) fn parse(mut data: &[u8]) -> Result<Vec<Raw<'_>>, &'static str> {
     let mut entries = Vec::new();
     while !data.is_empty() {
         let space = data.iter().take(8).position(|byte| *byte == b' ').ok_or("it is not a tree: no mode")?;
@@ -174,27 +203,62 @@ pub(crate) fn object_id(oid: Oid) -> ObjectId {
     ObjectId::from_bytes(bytes)
 }
 
-/// The size of an object, which must be of the right kind.
-pub(crate) fn header(odb: &Odb<'_>, id: ObjectId, expected: ObjectType) -> Result<usize, GitError> {
+/// The size and the kind of an object.
+pub(crate) fn header(odb: &Odb<'_>, id: ObjectId) -> Result<(u64, ObjectType), GitError> {
     let (size, kind) = odb.read_header(oid(id)?).map_err(|error| lost(id, &error))?;
-    if kind == expected {
-        return Ok(size);
-    }
-    Err(GitError::cache("read an object", format!("{id} is a {kind}, not a {expected}")))
+    Ok((size as u64, kind))
 }
 
-/// Reads an object of the right kind that is no larger than `cap` allows.
+/// Reads an object that is no larger than `cap` allows. One of another kind is what the repository says, not damage of
+/// the cache: it was hashed when it was read.
 pub(crate) fn read<'odb>(
     odb: &'odb Odb<'_>,
     id: ObjectId,
     expected: ObjectType,
     (limit, max): (&'static str, u64),
 ) -> Result<git2::OdbObject<'odb>, GitError> {
-    let size = header(odb, id, expected)? as u64;
+    let (size, kind) = header(odb, id)?;
+    if kind != expected {
+        return Err(GitError::Damaged { detail: format!("{id} is a {kind} where a {expected} should be") });
+    }
     if size > max {
         return Err(GitError::LimitExceeded { limit, max, what: format!("{expected} {id} of {size} bytes") });
     }
     odb.read(oid(id)?).map_err(|error| lost(id, &error))
+}
+
+/// The commit `id`, or the one that the tag `id` stands for.
+pub(crate) fn commit(odb: &Odb<'_>, mut id: ObjectId) -> Result<Commit, GitError> {
+    let cap = ("commit_bytes", MAX_COMMIT);
+    for _ in 0..=MAX_TAGS {
+        if header(odb, id)?.1 != ObjectType::Tag {
+            let data = read(odb, id, ObjectType::Commit, cap)?;
+            return parse_commit(id, data.data())
+                .ok_or_else(|| GitError::Damaged { detail: format!("commit {id} names no tree") });
+        }
+        let data = read(odb, id, ObjectType::Tag, cap)?;
+        id = line(data.data(), "object ")
+            .map(|(target, _)| target)
+            .ok_or_else(|| GitError::Damaged { detail: format!("tag {id} names no object") })?;
+    }
+    Err(GitError::Damaged { detail: format!("more than {MAX_TAGS} tags of tags before {id}") })
+}
+
+fn parse_commit(id: ObjectId, data: &[u8]) -> Option<Commit> {
+    let (tree, mut rest) = line(data, "tree ")?;
+    let mut parents = Vec::new();
+    while let Some((parent, next)) = line(rest, "parent ") {
+        parents.push(parent);
+        rest = next;
+    }
+    Some(Commit { id, tree, parents })
+}
+
+/// The id behind `word` at the beginning of `data`, and what follows the line.
+fn line<'a>(data: &'a [u8], word: &str) -> Option<(ObjectId, &'a [u8])> {
+    let rest = data.strip_prefix(word.as_bytes())?;
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    Some((std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?, &rest[end + 1..]))
 }
 
 fn lost(id: ObjectId, error: &git2::Error) -> GitError {
@@ -206,13 +270,11 @@ fn lost(id: ObjectId, error: &git2::Error) -> GitError {
 
 /// The tree of the directory `prefix` at `revision`; nothing when there is no such path.
 pub(crate) fn locate(
-    repository: &Repository,
     walk: &mut Walk<'_>,
     revision: ObjectId,
     prefix: &str,
 ) -> Result<Option<ObjectId>, GitError> {
-    let commit = repository.find_commit(oid(revision)?).map_err(|error| lost(revision, &error))?;
-    let mut id = object_id(commit.tree_id());
+    let mut id = commit(walk.odb, revision)?.tree;
     let mut path = String::new();
     for (depth, segment) in prefix.split('/').filter(|segment| !segment.is_empty()).enumerate() {
         let nodes = walk.entries(id, &path, depth)?;
@@ -243,13 +305,14 @@ pub(crate) fn list(
 ) -> Result<Tree, GitError> {
     let odb = repository.odb().map_err(|error| GitError::cache("open the object store", error))?;
     let mut walk = Walk::new(&odb, limits, stop);
-    let Some(root) = locate(repository, &mut walk, revision, prefix)? else {
+    let Some(root) = locate(&mut walk, revision, prefix)? else {
         return Ok(Tree::default());
     };
     let mut entries = Vec::new();
     walk.files(root, "", 0, &mut |walk, path, id, kind| {
-        let size = walk.size(id, kind)?;
-        entries.push(Entry { path, id, kind, size });
+        if let Some(size) = walk.size(id, kind, &path)? {
+            entries.push(Entry { path, id, kind, size });
+        }
         Ok(())
     })?;
     Ok(Tree { root: Some(root), entries, rejected: walk.rejected })
@@ -265,7 +328,8 @@ pub(crate) fn commit_id(revision: &Revision, url: &str) -> Result<ObjectId, GitE
 }
 
 /// Whether everything that `new` needs is in the store, trees that `old` shares with it taken for granted. A
-/// server that leaves something out is found here, before the commit is believed to be had.
+/// server that leaves something out is found here, before the commit is believed to be had. What is there and is not
+/// what it should be, or larger than the limits, is left to whoever reads it: fetching it again changes nothing.
 pub(crate) fn complete(
     repository: &Repository,
     new: ObjectId,
@@ -274,11 +338,28 @@ pub(crate) fn complete(
     stop: &CancellationToken,
 ) -> Result<(), GitError> {
     let odb = repository.odb().map_err(|error| GitError::cache("open the object store", error))?;
-    let root = |id: ObjectId| -> Result<ObjectId, GitError> {
-        let commit = repository.find_commit(oid(id)?).map_err(|error| lost(id, &error))?;
-        Ok(object_id(commit.tree_id()))
+    let new = match commit(&odb, new) {
+        Err(GitError::Damaged { .. }) => return Ok(()),
+        commit => commit?.tree,
     };
-    let mut pairs = vec![(root(new)?, old.and_then(|old| root(old).ok()))];
+    let old = old.and_then(|old| commit(&odb, old).ok()).map(|old| old.tree);
+    changed(&odb, new, old, limits, stop, |odb, id, _| {
+        if odb.exists(oid(id)?) { Ok(()) } else { Err(GitError::ObjectMissing { id }) }
+    })
+}
+
+/// Calls `found` for every object under the tree `new`, itself included, that is not at the same place under `old`;
+/// trees that are none, or larger than the limits, are not looked into.
+pub(crate) fn changed(
+    odb: &Odb<'_>,
+    new: ObjectId,
+    old: Option<ObjectId>,
+    limits: &Limits,
+    stop: &CancellationToken,
+    mut found: impl FnMut(&Odb<'_>, ObjectId, NodeKind) -> Result<(), GitError>,
+) -> Result<(), GitError> {
+    let cap = ("tree_bytes", limits.tree_bytes);
+    let mut pairs = vec![(new, old)];
     let mut seen = std::collections::HashSet::new();
     while let Some((new, old)) = pairs.pop() {
         if stop.is_cancelled() {
@@ -287,8 +368,8 @@ pub(crate) fn complete(
         if Some(new) == old || !seen.insert(new) {
             continue;
         }
-        let cap = ("tree_bytes", limits.tree_bytes);
-        let before = old.and_then(|old| read(&odb, old, ObjectType::Tree, cap).ok());
+        found(odb, new, NodeKind::Directory)?;
+        let before = old.and_then(|old| read(odb, old, ObjectType::Tree, cap).ok());
         let before: HashMap<&[u8], ObjectId> = before
             .as_ref()
             .and_then(|data| parse(data.data()).ok())
@@ -296,7 +377,10 @@ pub(crate) fn complete(
             .into_iter()
             .map(|entry| (entry.name, entry.id))
             .collect();
-        let data = read(&odb, new, ObjectType::Tree, cap)?;
+        let data = match read(odb, new, ObjectType::Tree, cap) {
+            Err(GitError::Damaged { .. } | GitError::LimitExceeded { .. }) => continue,
+            data => data?,
+        };
         for entry in parse(data.data()).unwrap_or_default() {
             let was = before.get(entry.name).copied();
             if was == Some(entry.id) {
@@ -305,8 +389,7 @@ pub(crate) fn complete(
             match kind(entry.mode) {
                 Some(NodeKind::Directory) => pairs.push((entry.id, was)),
                 Some(NodeKind::Leaf(EntryKind::Submodule)) | None => {}
-                Some(NodeKind::Leaf(_)) if odb.exists(oid(entry.id)?) => {}
-                Some(NodeKind::Leaf(_)) => return Err(GitError::ObjectMissing { id: entry.id }),
+                Some(leaf) => found(odb, entry.id, leaf)?,
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Commits that touched a path.
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use octocrab::Page;
+use serde::{Deserialize, Serialize};
 use windlass_http_client::printable;
 
 use crate::{Github, GithubError, RepositoryName};
@@ -57,6 +58,16 @@ struct Details {
     committer: Option<Person>,
 }
 
+/// The query of `commits`.
+#[derive(Serialize)]
+struct HistoryQuery<'a> {
+    sha: &'a str,
+    path: &'a str,
+    per_page: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page: Option<u32>,
+}
+
 impl ListedCommit {
     fn read(self) -> Result<Commit, String> {
         let Details { message, author, committer } = self.commit;
@@ -88,22 +99,11 @@ impl Github {
     ) -> Result<CommitPage, GithubError> {
         let (shown_head, shown_path) = (printable(head, 64), printable(path, 200));
         let what = format!("list the commits of {repository} at {shown_head} that touched {shown_path}");
-        let mut question = self.question(repository, &["commits"], what);
-        question
-            .url
-            .query_pairs_mut()
-            .append_pair("sha", head)
-            .append_pair("path", path)
-            .append_pair("per_page", &per_page.to_string());
-        if page > 1 {
-            question.url.query_pairs_mut().append_pair("page", &page.to_string());
-        }
-        let (listed, answer) = self.json::<Vec<ListedCommit>>(&question).await?;
-        let commits = listed
-            .into_iter()
-            .map(ListedCommit::read)
-            .collect::<Result<_, _>>()
-            .map_err(|detail| self.malformed(&question.what, detail))?;
-        Ok(CommitPage { commits, more: answer.more })
+        let route = format!("/repos/{repository}/commits");
+        let query = HistoryQuery { sha: head, path, per_page, page: (page > 1).then_some(page) };
+        let listed: Page<ListedCommit> = self.get(&what, route, Some(&query)).await?;
+        let more = listed.next.is_some();
+        let commits = listed.items.into_iter().map(ListedCommit::read).collect::<Result<_, _>>();
+        Ok(CommitPage { commits: commits.map_err(|detail| self.malformed(&what, detail))?, more })
     }
 }

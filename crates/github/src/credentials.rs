@@ -1,10 +1,10 @@
-//! As whom GitHub is asked.
+//! As whom GitHub is called.
 
 use secrecy::SecretString;
 
 use crate::App;
 
-/// As whom GitHub is asked.
+/// As whom GitHub is called.
 #[derive(Clone, Debug, Default)]
 pub enum Credentials {
     /// As nobody: public repositories only, 60 requests an hour.

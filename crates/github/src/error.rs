@@ -1,158 +1,209 @@
-//! What can go wrong when GitHub is asked.
+//! What can go wrong when GitHub is called.
 
+use std::fmt;
 use std::time::Duration;
 
-/// Why GitHub could not be asked, or did not answer what was asked. No message holds a secret.
+use windlass_http_client::{SetUpError, printable};
+
+/// Options that no client can be made of. No message holds a secret.
+#[derive(Debug, thiserror::Error)]
+pub enum OptionsError {
+    /// The API's URL.
+    #[error(
+        "failed to use the URL of GitHub's API: {detail}; write https://api.github.com or https://HOST/api/v3"
+    )]
+    Url {
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The token.
+    #[error("failed to use the token for GitHub: it has characters that no HTTP header can have")]
+    Token,
+    /// TLS or the system's trust.
+    #[error("failed to set up the HTTP client for GitHub")]
+    Client {
+        /// Why.
+        #[source]
+        source: SetUpError,
+    },
+    /// There is no Tokio runtime to call from.
+    #[error("failed to set up the client for GitHub: it has to be made within a Tokio runtime")]
+    Runtime,
+}
+
+/// Why a call of GitHub's API failed. No message holds a secret.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum GithubError {
-    /// The client could not be made.
-    #[error("failed to {action}: {detail}")]
-    SetUp {
-        /// What was being done.
-        action: &'static str,
-        /// What is wrong.
-        detail: String,
-    },
-    /// No connection, or one that broke.
-    #[error("failed to {what}: {host} is not reachable: {detail}")]
-    Unreachable {
-        /// `host:port`.
-        host: String,
-        /// What was being done.
-        what: String,
-        /// What the network said.
-        detail: String,
-    },
-    /// It took too long.
-    #[error("failed to {what}: no answer of {host} within {after:?}")]
-    Timeout {
-        /// `host:port`.
-        host: String,
-        /// What was being done.
-        what: String,
-        /// The deadline.
-        after: Duration,
-    },
+#[error("failed to {action} through {host}: {kind}")]
+pub struct GithubError {
+    /// What was being done; empty until the call that was made is known.
+    action: String,
+    host: String,
+    kind: ErrorKind,
+}
+
+/// What kind of failure it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ErrorKind {
+    /// No connection, or one that broke; and what the network said.
+    #[error("not reachable: {0}")]
+    Unreachable(String),
+    /// It took longer than this.
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
     /// The server failed.
-    #[error("failed to {what}: {host} answers {status}")]
+    #[error("it answers {status}")]
     Unavailable {
-        /// `host:port`.
-        host: String,
-        /// What was being done.
-        what: String,
         /// The status, 5xx.
         status: u16,
         /// When the server said to come back.
         retry_after: Option<Duration>,
     },
-    /// The rate limit is used up, or GitHub asks for patience (a secondary limit).
-    #[error("failed to {what}: the rate limit of {host} is used up for another {} s", retry_after.as_secs())]
+    /// The rate limit is used up (primary), or GitHub wants fewer requests (secondary).
+    #[error("the rate limit is used up for another {} s", retry_after.as_secs())]
     RateLimited {
-        /// `host:port`.
-        host: String,
-        /// What was being done.
-        what: String,
-        /// When to ask again.
+        /// When to call again.
         retry_after: Duration,
     },
     /// Credentials are missing or refused (401).
-    #[error("failed to {what}: {host} refuses {who} ({detail}); {}", renew(who))]
+    #[error("{caller} is refused ({detail}); {}", caller.renewal())]
     Unauthorized {
-        /// `host:port`.
-        host: String,
-        /// What was being done.
-        what: String,
-        /// Who was refused: `the token`, `the App`, …
-        who: &'static str,
+        /// Who was refused.
+        caller: Caller,
         /// What GitHub said.
         detail: String,
     },
     /// The credentials do not suffice (403).
-    #[error(
-        "failed to {what}: {host} forbids it to {who} ({detail}); it needs to read the repository's contents"
-    )]
+    #[error("forbidden to {caller} ({detail}){}", needed(needs.as_deref()))]
     Forbidden {
-        /// `host:port`.
-        host: String,
-        /// What was being done.
-        what: String,
         /// Who was refused.
-        who: &'static str,
+        caller: Caller,
         /// What GitHub said.
         detail: String,
+        /// The permissions that would do, where GitHub names them: `repository_hooks=write`.
+        needs: Option<String>,
     },
     /// It is not there, or hidden from these credentials (404, 410, 451).
-    #[error("failed to {what}: not found on {host}{}", hint(who))]
+    #[error("not found{}", caller.visibility())]
     NotFound {
-        /// `host:port`.
-        host: String,
-        /// What was being done.
-        what: String,
-        /// Who asked.
-        who: &'static str,
+        /// Who called.
+        caller: Caller,
     },
-    /// The repository is there, the commit is not (409, 422).
-    #[error("failed to {what}: {host} knows no such commit ({detail})")]
-    NoSuchCommit {
-        /// `host:port`.
-        host: String,
-        /// What was being done.
-        what: String,
-        /// What GitHub said.
-        detail: String,
-    },
-    /// The answer makes no sense.
-    #[error("failed to {what}: the answer of {host} makes no sense: {detail}")]
-    Malformed {
-        /// `host:port`.
-        host: String,
-        /// What was being done.
-        what: String,
-        /// What is wrong with it.
-        detail: String,
-    },
-    /// The answer is larger than it may be.
-    #[error("failed to {what}: it is larger than {limit} bytes")]
-    TooLarge {
-        /// What was being done.
-        what: String,
-        /// The limit, bytes.
-        limit: u64,
-    },
+    /// What was to be made exists (422).
+    #[error("there is one already ({0})")]
+    AlreadyExists(String),
+    /// GitHub cannot do that with what is there (409, 422): an unknown commit, an empty repository, a bad value.
+    #[error("refused ({0})")]
+    Unprocessable(String),
+    /// The answer makes no sense; and why.
+    #[error("the answer makes no sense: {0}")]
+    Malformed(String),
+    /// It has more than this many bytes.
+    #[error("it is larger than {0} bytes")]
+    TooLarge(u64),
+    /// The claim to be the App cannot be signed.
+    #[error("the App's key cannot sign: {0}")]
+    Sign(String),
 }
 
-fn renew(who: &str) -> &'static str {
-    match who {
-        "nobody" => "give a token or an App",
-        "the App" => "check the App's ID and private key, and this machine's clock",
-        _ => "it may have expired or been revoked",
+/// Who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// Nobody.
+    Anonymous,
+    /// A token's owner.
+    Token,
+    /// An App.
+    App,
+    /// An App's installation.
+    Installation,
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Anonymous => "a request without credentials",
+            Self::Token => "the token",
+            Self::App => "the App",
+            Self::Installation => "the App's installation",
+        })
     }
 }
 
-fn hint(who: &str) -> String {
-    match who {
-        "nobody" => "; if the repository is private, give a token or an App".to_owned(),
-        who => format!("; the repository could be private: may {who} read it?"),
+impl Caller {
+    fn renewal(self) -> &'static str {
+        match self {
+            Self::Anonymous => "give a token or an App",
+            Self::App => "check the App's ID and private key, and this machine's clock",
+            Self::Token | Self::Installation => "it may have expired or been revoked",
+        }
     }
+
+    fn visibility(self) -> &'static str {
+        match self {
+            Self::Anonymous => "; if the repository is private, give a token or an App",
+            Self::Token => "; the repository could be private: may the token read it?",
+            Self::Installation => "; the repository could be private: may the App's installation read it?",
+            Self::App => "; is the App installed there?",
+        }
+    }
+}
+
+fn needed(needs: Option<&str>) -> String {
+    needs.map(|needs| format!("; it needs {needs}")).unwrap_or_default()
 }
 
 impl GithubError {
+    /// A failure at `host` (`host:port`) of a call that is not known yet.
+    pub(crate) fn new(host: &str, kind: ErrorKind) -> Self {
+        Self { action: String::new(), host: host.to_owned(), kind }
+    }
+
+    /// It happened while `action` was being done, unless something within that failed.
+    pub(crate) fn during(mut self, action: &str) -> Self {
+        if self.action.is_empty() {
+            action.clone_into(&mut self.action);
+        }
+        self
+    }
+
+    /// What a call of octocrab's came to: our service's error, or one about an answer of ours.
+    pub(crate) fn of_octocrab(host: &str, error: octocrab::Error) -> Self {
+        let malformed = |detail: String| Self::new(host, ErrorKind::Malformed(printable(&detail, 200)));
+        match error {
+            octocrab::Error::Service { source, .. } => match source.downcast::<Self>() {
+                Ok(error) => *error,
+                // The buffer before our service: its worker went with the runtime that it was made in.
+                Err(error) => Self::new(host, ErrorKind::Unreachable(printable(&error.to_string(), 200))),
+            },
+            octocrab::Error::Json { source, .. } => {
+                malformed(format!("{}: {}", source.path(), source.inner()))
+            }
+            octocrab::Error::Serde { source, .. } => malformed(source.to_string()),
+            error => malformed(error.to_string()),
+        }
+    }
+
+    /// What kind of failure it is.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+
     /// Whether the next attempt may fare better, without anybody's doing.
     pub fn is_transient(&self) -> bool {
         matches!(
-            self,
-            Self::Unreachable { .. }
-                | Self::Timeout { .. }
-                | Self::Unavailable { .. }
-                | Self::RateLimited { .. }
+            self.kind,
+            ErrorKind::Unreachable(_)
+                | ErrorKind::Timeout(_)
+                | ErrorKind::Unavailable { .. }
+                | ErrorKind::RateLimited { .. }
         )
     }
 
-    /// When the server said to ask again.
+    /// When the server said to call again.
     pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::RateLimited { retry_after, .. } => Some(*retry_after),
-            Self::Unavailable { retry_after, .. } => *retry_after,
+        match &self.kind {
+            ErrorKind::RateLimited { retry_after } => Some(*retry_after),
+            ErrorKind::Unavailable { retry_after, .. } => *retry_after,
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header::HeaderValue;
+use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use serde::Deserialize;
 use sha1::{Digest as _, Sha1};
 use sha2::Sha256;
@@ -11,12 +11,11 @@ use tracing::field;
 use windlass_http_client::printable;
 use windlass_telemetry::traced;
 
-use crate::{Github, GithubError, RepositoryName};
+use crate::route::segment;
+use crate::{ErrorKind, Github, GithubError, RepositoryName};
 
 /// Answers with an object for directories, too, and for files over 1 MB, whose content it then leaves out.
 const OBJECT: HeaderValue = HeaderValue::from_static("application/vnd.github.object+json");
-/// What JSON adds to a file's encoded content, at most.
-const AROUND: u64 = 64 << 10;
 
 /// `contents/{path}`, `git/blobs/{sha}`.
 #[derive(Deserialize)]
@@ -67,38 +66,44 @@ impl Github {
         if segments.iter().any(|segment| matches!(*segment, "" | "." | "..")) {
             return Err(self.malformed(&what, "the path is none within a repository"));
         }
-        let below: Vec<&str> = std::iter::once("contents").chain(segments).collect();
-        let mut question = self.question(repository, &below, what);
-        question.accept = OBJECT;
-        question.cap = encoded(self.max_file().min(2 << 20)) + (8 << 20);
-        question.url.query_pairs_mut().append_pair("ref", reference);
-        let (found, _) = self.json::<Content>(&question).await?;
+        // octocrab's own call for content puts the path into the URL as it is.
+        let below: Vec<String> = segments.into_iter().map(|part| segment(part).to_string()).collect();
+        let route = format!("/repos/{repository}/contents/{}", below.join("/"));
+        let accept = HeaderMap::from_iter([(ACCEPT, OBJECT)]);
+        let found = self.octocrab().get_with_headers(route, Some(&[("ref", reference)]), Some(accept)).await;
+        let found: Content = found.map_err(|error| self.of_file(&what, self.error(&what, error)))?;
         if found.kind != "file" {
             let detail = format!("it is a {}, not a file", printable(&found.kind, 20));
-            return Err(self.malformed(&question.what, detail));
+            return Err(self.malformed(&what, detail));
         }
         if found.size.is_some_and(|size| size > self.max_file()) {
-            return Err(GithubError::TooLarge { what: question.what, limit: self.max_file() });
+            return Err(self.too_large(&what));
         }
         if found.encoding == "base64" && (!found.text.is_empty() || found.size == Some(0)) {
-            return self.whole(&question.what, &found, &found.sha);
+            return self.whole(&what, &found, &found.sha);
         }
-        self.blob(repository, &found.sha, question.what).await
+        self.blob(repository, &found.sha, &what).await
     }
 
     /// The content of a Git object.
-    async fn blob(&self, repository: &RepositoryName, sha: &str, what: String) -> Result<Bytes, GithubError> {
-        let mut question = self.question(repository, &["git", "blobs", sha], what);
-        question.cap = encoded(self.max_file());
-        let (found, _) = self.json::<Content>(&question).await.map_err(|error| match error {
-            GithubError::TooLarge { what, .. } => GithubError::TooLarge { what, limit: self.max_file() },
-            error => error,
-        })?;
+    async fn blob(&self, repository: &RepositoryName, sha: &str, what: &str) -> Result<Bytes, GithubError> {
+        let route = format!("/repos/{repository}/git/blobs/{}", segment(sha));
+        let found = self.get(what, route, None::<&()>).await;
+        let found: Content = found.map_err(|error| self.of_file(what, error))?;
         if found.encoding != "base64" {
             let detail = format!("its encoding is {:?}", printable(&found.encoding, 20));
-            return Err(self.malformed(&question.what, detail));
+            return Err(self.malformed(what, detail));
         }
-        self.whole(&question.what, &found, sha)
+        self.whole(what, &found, sha)
+    }
+
+    /// An answer that is too large is a file that is.
+    fn of_file(&self, what: &str, error: GithubError) -> GithubError {
+        if matches!(error.kind(), ErrorKind::TooLarge(_)) { self.too_large(what) } else { error }
+    }
+
+    fn too_large(&self, what: &str) -> GithubError {
+        GithubError::new(self.host(), ErrorKind::TooLarge(self.max_file())).during(what)
     }
 
     /// The decoded content, if it is what `sha` names.
@@ -109,7 +114,7 @@ impl Github {
             .decode(packed)
             .map_err(|error| self.malformed(what, format!("its content is no base64: {error}")))?;
         if bytes.len() as u64 > self.max_file() {
-            return Err(GithubError::TooLarge { what: what.to_owned(), limit: self.max_file() });
+            return Err(self.too_large(what));
         }
         if object_hash(&bytes, sha.len()).eq_ignore_ascii_case(sha) {
             return Ok(bytes.into());
@@ -117,11 +122,6 @@ impl Github {
         let detail = format!("its {} bytes are not object {}", bytes.len(), printable(sha, 64));
         Err(self.malformed(what, detail))
     }
-}
-
-/// Bytes that `size` bytes take in an answer: base64 with line ends, and what is around it.
-fn encoded(size: u64) -> u64 {
-    size / 3 * 4 + size / 30 + AROUND
 }
 
 /// The name that Git gives a file's content; SHA-256 if the name has that length.
@@ -132,11 +132,7 @@ fn object_hash(bytes: &[u8], length: usize) -> String {
     } else {
         Sha1::new().chain_update(head).chain_update(bytes).finalize().to_vec()
     };
-    hash.iter().fold(String::with_capacity(length), |mut text, byte| {
-        use std::fmt::Write as _;
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex::encode(hash)
 }
 
 #[cfg(test)]

@@ -16,18 +16,18 @@ pub fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Why an address is not connected to; nothing if it may be.
-type Judge = fn(IpAddr) -> Option<&'static str>;
+/// Says why an address is not connected to; nothing if it may be.
+pub type AddressPolicy = fn(IpAddr) -> Option<&'static str>;
 
 /// Resolves names and has each address judged by `refused`, which says why one may not be connected to. One refused
 /// address refuses the name: a mixed answer is somebody's trick.
 ///
 /// No resolver is asked for a URL whose host is an address: whoever sends there judges that one.
-pub fn judging_resolver(refused: Judge) -> Arc<impl Resolve> {
+pub fn judging_resolver(refused: AddressPolicy) -> Arc<impl Resolve> {
     Arc::new(JudgingResolver(refused))
 }
 
-struct JudgingResolver(Judge);
+struct JudgingResolver(AddressPolicy);
 
 impl Resolve for JudgingResolver {
     fn resolve(&self, name: Name) -> Resolving {

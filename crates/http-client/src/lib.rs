@@ -17,14 +17,16 @@ mod address;
 mod deadline;
 mod exchange;
 mod held;
+mod pinned;
 mod printable;
 mod retry;
 mod tls;
 
-pub use address::{is_loopback, judging_resolver};
+pub use address::{AddressPolicy, is_loopback, judging_resolver};
 pub use deadline::{Deadline, Deadlines};
 pub use exchange::{Answer, Failure, builder, send};
 pub use held::Held;
+pub use pinned::PinnedVerifier;
 pub use printable::printable;
 pub use retry::{MAX_RETRY_AFTER, Retries, retry_after, server_time};
 pub use tls::{PerTls, SetUpError, Tls};

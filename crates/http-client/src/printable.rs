@@ -1,6 +1,6 @@
-//! Strangers' words.
+//! Other people's text, for messages and log lines.
 
-/// A stranger's text for a message: control characters replaced, at most `max` characters.
+/// Other people's text for a message: control characters replaced, at most `max` characters.
 pub fn printable(text: &str, max: usize) -> String {
     let text = text.trim();
     let mut clean: String = text.chars().take(max).map(|c| if c.is_control() { ' ' } else { c }).collect();

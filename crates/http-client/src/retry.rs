@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use backon::{ExponentialBuilder, Retryable as _};
 use http::HeaderMap;
 use http::header::{AsHeaderName, DATE, RETRY_AFTER};
 use jiff::Timestamp;
@@ -43,36 +44,33 @@ impl Retries {
         &self,
         deadline: &Deadline,
         again: impl Fn(&E) -> Option<Duration>,
-        mut attempt: impl FnMut() -> F,
+        attempt: impl FnMut() -> F,
     ) -> Result<T, E>
     where
         E: Display,
         F: Future<Output = Result<T, E>>,
     {
-        let mut failed = 0;
-        loop {
-            let error = match attempt().await {
-                Ok(value) => return Ok(value),
-                Err(error) => error,
-            };
-            failed += 1;
-            let jitter = rand::rng().random_range(0.9..=1.1);
-            let wait = again(&error).zip(self.wait(failed));
-            let wait = wait.map(|(least, pause)| least.max(pause.mul_f64(jitter)));
-            match wait {
-                Some(wait) if Instant::now() + wait < deadline.until() => {
-                    tracing::debug!(%error, ?wait, "trying again");
-                    tokio::time::sleep(wait).await;
-                }
-                _ => return Err(error),
-            }
-        }
+        let wait = |error: &E, delay: Option<Duration>| {
+            // backon's own jitter only ever lengthens, up to twice.
+            let delay = delay?.mul_f64(rand::rng().random_range(0.9..=1.1));
+            let wait = again(error)?.max(delay);
+            (Instant::now() + wait < deadline.until()).then_some(wait)
+        };
+        attempt
+            .retry(self.delays())
+            .sleep(tokio::time::sleep)
+            .adjust(wait)
+            .notify(|error, wait| tracing::debug!(%error, ?wait, "trying again"))
+            .await
     }
 
-    /// The wait after `failed` tries, or nothing when that was the last.
-    fn wait(&self, failed: u32) -> Option<Duration> {
-        (failed <= self.times)
-            .then(|| self.first.saturating_mul(1 << failed.saturating_sub(1).min(16)).min(self.longest))
+    /// The waits, without the part that is left to chance.
+    fn delays(&self) -> ExponentialBuilder {
+        ExponentialBuilder::new()
+            .with_min_delay(self.first.min(self.longest))
+            .with_max_delay(self.longest)
+            .with_factor(2.0)
+            .with_max_times(self.times as usize)
     }
 }
 
@@ -97,14 +95,18 @@ fn date(headers: &HeaderMap, name: impl AsHeaderName) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use backon::BackoffBuilder as _;
+
     use super::*;
     use crate::Deadlines;
 
     #[test]
     fn waits_double_up_to_the_longest_and_end() {
         let retries = Retries { times: 6, ..Retries::default() };
-        let waits: Vec<_> = (1..=7).map(|failed| retries.wait(failed).map(|wait| wait.as_secs())).collect();
-        assert_eq!(waits, [Some(1), Some(2), Some(4), Some(8), Some(16), Some(30), None]);
+        let waits: Vec<_> = retries.delays().build().map(|wait| wait.as_secs()).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 30]);
+        let hasty = Retries { first: Duration::from_mins(1), longest: Duration::from_secs(2), times: 1 };
+        assert_eq!(hasty.delays().build().collect::<Vec<_>>(), [Duration::from_secs(2)]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use windlass_launch::Context;
+use windlass_lease_queue::HistoryLimits;
 
 use crate::operator::PROVISIONING_JOBS;
 
 /// What the operator runs with; see the configuration reference for the keys.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct JobsConfig {
     /// Tells this replica's claims apart.
     pub replica: String,
@@ -39,8 +41,12 @@ pub struct JobsConfig {
     pub max_attempts: u32,
     /// How often abandoned jobs are looked for.
     pub cleanup_interval: Duration,
-    /// The age at which history is deleted; nothing to keep it.
-    pub history_expiration: Option<Duration>,
+    /// How much history of a repository is kept.
+    pub history: HistoryLimits,
+    /// Drivers that the jobs of one namespace may take.
+    pub max_jobs_per_namespace: usize,
+    /// Whether `test` jobs are run.
+    pub test_jobs: bool,
 }
 
 impl JobsConfig {
@@ -66,8 +72,13 @@ impl JobsConfig {
             lease_renewal: settings.lease_renewal_interval,
             max_attempts: settings.max_attempts,
             cleanup_interval: settings.cleanup_interval,
-            history_expiration: (!settings.history_expiration.is_zero())
-                .then_some(settings.history_expiration),
+            history: HistoryLimits {
+                max_age: Some(settings.history_max_age).filter(|most| !most.is_zero()),
+                max_count: Some(settings.history_max_count).filter(|most| *most > 0),
+                max_bytes: Some(settings.history_max_bytes).filter(|most| *most > 0),
+            },
+            max_jobs_per_namespace: settings.max_jobs_per_namespace,
+            test_jobs: settings.enable_test_jobs,
         }
     }
 }

@@ -1,28 +1,31 @@
 //! One job from claim to history. Grafana: `jobs/driver.go`.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use kube::Api;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{Api, Resource as _};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use windlass_api::conditions::{self, reasons, types};
-use windlass_api::{HealthErrorKind, Job, JobState, Repository, labels};
+use windlass_api::{HealthErrorKind, Job, JobState, JobStatus, Repository, annotations, labels};
 use windlass_lease_queue::progress::{Failure, Progress, Recorder, ResourceAction, ResourceResult, Windows};
-use windlass_lease_queue::{Claimed, Lease, Queue, Record, kube as records};
-use windlass_runtime::{Clock, ObjectKey, deadline};
+use windlass_lease_queue::{Claimed, Lease, LeaseGuard, Queue, Record, kube as records};
+use windlass_runtime::{Clock, EventRecorder, EventType, Note, ObjectKey};
 use windlass_telemetry::ErrorChain;
 
-use crate::departures::Departures;
+use crate::deletion::DeletionSignals;
 use crate::metrics::JobMetrics;
-use crate::patience::while_held;
-use crate::worker::{JobContext, JobError, Workers};
+use crate::worker::{
+    JobContext, JobError, RepositoryNeed, StopReason, StopRequest, Worker, Workers, call_options,
+};
 
-/// How long a worker may take to end by itself once its time is up: it still says in the repository's status what it
-/// came to, under the deadlines of its calls.
-const GRACE: Duration = Duration::from_secs(30);
+/// How long a worker may take to stop once it is asked to: its writes that are under way are awaited, each of which has a
+/// deadline of its own. Less than the time that a process leaves its tasks, so that the job is still given back.
+const GRACE: Duration = Duration::from_secs(25);
 /// How often a running job's progress is written: Grafana waits five seconds between results, which leaves a reader of a
 /// bar guessing; one small write a second for a running job is cheap here.
 const PROGRESS: Windows = Windows { message: Duration::from_millis(500), record: Duration::from_secs(1) };
@@ -37,24 +40,30 @@ pub(crate) struct Driver {
     pub(crate) workers: Workers,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: JobMetrics,
-    pub(crate) departures: Departures,
+    pub(crate) deletions: DeletionSignals,
+    pub(crate) events: EventRecorder,
     /// The most time that one job may take.
     pub(crate) timeout: Duration,
 }
 
-/// How the work on a job came to its end.
-enum End {
-    /// The worker is done; the text says why it failed.
-    Finished(Result<(), String>),
-    /// The lease is lost: somebody else runs the job, or will.
-    LeaseLost,
-    /// It was cut short, and is to be run again from the start; the text says why.
-    GivenBack(&'static str),
+/// What becomes of a job whose worker has ended.
+#[derive(Debug)]
+enum Conclusion {
+    /// It is filed; the text says why it failed.
+    Complete(Result<(), String>),
+    /// It was cut short, and is given back to be run again from the start.
+    Release,
+    /// It is left to whoever claims it next: the lease is lost, or will lapse.
+    Abandon,
 }
 
+/// What a worker, or what precedes it, came to.
+type Work = Result<(), WorkError>;
+
 /// Why the work on a job did not succeed.
+#[derive(Debug)]
 enum WorkError {
-    /// The lease did not hold at the moment of a write.
+    /// The lease did not hold at the moment of a call.
     LeaseLost,
     /// The text for the job's status.
     Failed(String),
@@ -90,26 +99,35 @@ impl Driver {
         tracing::info!("job started");
         let recorder = Recorder::new(started.as_millisecond());
         let progress = Progress::with_windows(recorder, Arc::new(lease.guard()), PROGRESS);
-        let end = self.work(&record, &lease, &progress, shutdown).await;
-        let outcome = match end {
-            End::Finished(outcome) => outcome,
-            End::LeaseLost => {
-                tracing::warn!("the job's lease was lost; whoever claims it next runs it again");
-                return;
-            }
-            End::GivenBack(why) => {
-                match lease.release().await {
-                    Ok(()) => tracing::info!(why, "job given back"),
-                    Err(error) => tracing::warn!(why, error = %ErrorChain(&error), "job not given back"),
+        let repository = OnceLock::new();
+        match self.work(&record, &lease, &progress, &repository, shutdown).await {
+            Conclusion::Complete(outcome) => {
+                let status = progress.finish(outcome, self.clock.now().as_millisecond());
+                self.metrics.finished(record.action(), &status);
+                if let Some(repository) = repository.into_inner().filter(|_| status.state == JobState::Error)
+                {
+                    self.events.record_about(repository, job_failed(&record, &status));
                 }
-                return;
+                let revision = progress.recorder().revision().map(str::to_owned);
+                self.complete(lease, status, revision, started).await;
             }
-        };
-        let status = progress.finish(outcome, self.clock.now().as_millisecond());
-        self.metrics.finished(record.action(), &status);
+            Conclusion::Release => match lease.release().await {
+                Ok(()) => tracing::info!("job given back: the process ends"),
+                Err(error) => tracing::warn!(error = %ErrorChain(&error), "job not given back"),
+            },
+            Conclusion::Abandon => {
+                tracing::warn!(
+                    "the job's lease was lost, or is left to lapse; whoever claims it next runs it again"
+                );
+            }
+        }
+    }
+
+    async fn complete(&self, lease: Lease, status: JobStatus, revision: Option<String>, started: Timestamp) {
         let (state, message) = (status.state, status.message.clone());
         let took = self.clock.now().duration_since(started).as_secs_f64();
-        match lease.complete(status).await {
+        let annotations = revision.map(|revision| (annotations::REVISION.to_owned(), revision));
+        match lease.complete_with(status, annotations.into_iter().collect()).await {
             Ok(()) if state == JobState::Error => {
                 tracing::warn!(state = state.as_str(), message, duration_seconds = took, "job finished");
             }
@@ -122,106 +140,172 @@ impl Driver {
         }
     }
 
-    /// Runs the worker beside everything that may end it. Whichever comes first, the worker is dropped then: it writes
-    /// nothing more.
+    /// Runs the worker beside everything that may stop it. A worker that is asked to stop has [`GRACE`] to do so.
     async fn work(
         &self,
         record: &Record,
         lease: &Lease,
         progress: &Progress,
+        repository: &OnceLock<ObjectReference>,
         shutdown: &CancellationToken,
-    ) -> End {
-        let lost = lease.lost();
-        let cancel = lost.child_token();
-        let _stop = cancel.clone().drop_guard();
-        let departure = self.departures.of(ObjectKey::new(&*record.key.namespace, record.repository()));
-        let work =
-            AssertUnwindSafe(Box::pin(self.dispatch(record, lease, progress, cancel.clone()))).catch_unwind();
-        tokio::select! {
+    ) -> Conclusion {
+        let (job, worker) = match self.worker(record) {
+            Ok(found) => found,
+            Err(text) => return Conclusion::Complete(Err(text)),
+        };
+        let (lost, stop) = (lease.lost(), StopRequest::default());
+        let deletion = (worker.needs() == RepositoryNeed::Present)
+            .then(|| self.deletions.subscribe(ObjectKey::new(&*record.key.namespace, record.repository())));
+        let deleted = async {
+            match &deletion {
+                Some(signal) => signal.received().await,
+                None => std::future::pending().await,
+            }
+        };
+        let work = self.dispatch(job, worker, lease.guard(), progress, repository, stop.clone());
+        let mut work = std::pin::pin!(AssertUnwindSafe(work).catch_unwind());
+        let reason = tokio::select! {
             biased;
-            () = lost.cancelled() => End::LeaseLost,
-            () = shutdown.cancelled() => End::GivenBack("the process ends"),
-            () = departure.seen() => End::Finished(Err("the repository is being deleted".to_owned())),
-            result = in_time(work, self.timeout, &cancel) => match result {
-                _ if lost.is_cancelled() => End::LeaseLost,
-                Err(TimeIsUp) => End::Finished(Err(format!(
-                    "context deadline exceeded: the job took longer than max_job_timeout = {:?}", self.timeout
-                ))),
-                Ok(Err(panic)) => {
-                    tracing::error!(panic = panic_text(&*panic), "a worker panicked");
-                    End::Finished(Err("the worker failed unexpectedly; the log says where".to_owned()))
+            ended = &mut work => return self.conclude(ended, None, lease),
+            () = lost.cancelled() => StopReason::LeaseLost,
+            () = shutdown.cancelled() => StopReason::Shutdown,
+            () = deleted => StopReason::RepositoryDeleted,
+            () = tokio::time::sleep(self.timeout) => StopReason::TimeUp,
+        };
+        tracing::debug!(?reason, "asking the worker to stop");
+        stop.ask(reason);
+        match tokio::time::timeout(GRACE, &mut work).await {
+            Ok(ended) => self.conclude(ended, Some(reason), lease),
+            Err(_elapsed) => {
+                tracing::error!(
+                    worker = worker.name(),
+                    ?reason,
+                    grace_seconds = GRACE.as_secs(),
+                    "a worker did not stop when it was asked to and was aborted"
+                );
+                match reason {
+                    // A write of it may still be under way: nobody else may begin before the lease has lapsed.
+                    StopReason::LeaseLost | StopReason::Shutdown => Conclusion::Abandon,
+                    StopReason::TimeUp | StopReason::RepositoryDeleted => {
+                        Conclusion::Complete(Err(self.stopped_text(reason)))
+                    }
                 }
-                // It stopped because the lease ran late. The lease was renewed after all: nobody else has the job.
-                Ok(Ok(Err(WorkError::LeaseLost))) => End::GivenBack("its lease was renewed too late to go on"),
-                Ok(Ok(Err(WorkError::Failed(why)))) => End::Finished(Err(why)),
-                Ok(Ok(Ok(()))) => End::Finished(Ok(())),
-            },
+            }
         }
     }
 
-    /// Finds the repository and the worker, and runs it.
+    /// What becomes of the job, given what its worker came to and why it was asked to stop.
+    fn conclude(
+        &self,
+        ended: Result<Work, Box<dyn std::any::Any + Send>>,
+        stopped: Option<StopReason>,
+        lease: &Lease,
+    ) -> Conclusion {
+        if let Err(panic) = &ended {
+            tracing::error!(panic = panic_text(&**panic), "a worker panicked");
+        }
+        if !lease.valid() {
+            return Conclusion::Abandon;
+        }
+        match (ended, stopped) {
+            (Err(_panic), _) => {
+                Conclusion::Complete(Err("the worker failed unexpectedly; the log says where".to_owned()))
+            }
+            // It was done before it was asked, or none the less.
+            (Ok(Ok(())), _) => Conclusion::Complete(Ok(())),
+            (Ok(Err(WorkError::LeaseLost)), _) | (_, Some(StopReason::LeaseLost)) => Conclusion::Abandon,
+            (_, Some(StopReason::Shutdown)) => Conclusion::Release,
+            (_, Some(reason)) => Conclusion::Complete(Err(self.stopped_text(reason))),
+            (Ok(Err(WorkError::Failed(why))), None) => Conclusion::Complete(Err(why)),
+        }
+    }
+
+    /// What the status of a job says that was stopped.
+    fn stopped_text(&self, reason: StopReason) -> String {
+        match reason {
+            StopReason::TimeUp => format!(
+                "context deadline exceeded: the job took longer than max_job_timeout = {:?}",
+                self.timeout
+            ),
+            StopReason::RepositoryDeleted => "the repository is being deleted".to_owned(),
+            StopReason::LeaseLost => "job aborted due to lease expiry".to_owned(),
+            StopReason::Shutdown => "the process ended".to_owned(),
+        }
+    }
+
+    /// The job of a record, and who runs it.
+    fn worker(&self, record: &Record) -> Result<(Job, &dyn Worker), String> {
+        let mut job = records::job(record).map_err(|error| format!("the job is not understood: {error}"))?;
+        record.repository().clone_into(&mut job.spec.repository);
+        let worker = self.workers.iter().find(|worker| worker.supports(&job.spec.action));
+        match worker {
+            Some(worker) => Ok((job, &**worker)),
+            None => {
+                let action = record.action();
+                Err(format!("no workers were registered to handle the job (action {action:?})"))
+            }
+        }
+    }
+
+    /// Reads the repository and, if it is as the worker needs it, runs the worker.
     async fn dispatch(
         &self,
-        record: &Record,
-        lease: &Lease,
+        job: Job,
+        worker: &dyn Worker,
+        lease: LeaseGuard,
         progress: &Progress,
-        cancel: CancellationToken,
-    ) -> Result<(), WorkError> {
-        let job: Job = records::job(record).map_err(|error| format!("the job is not understood: {error}"))?;
-        let Some(worker) = self.workers.iter().find(|worker| worker.supports(&job.spec.action)) else {
-            let action = record.action();
-            return Err(format!("no workers were registered to handle the job (action {action:?})").into());
-        };
-        let repository = self.repository(record, lease).await?;
-        if repository.metadata.deletion_timestamp.is_some() {
-            progress.final_message("the repository is being deleted, nothing was done");
-            return Ok(());
+        regarding: &OnceLock<ObjectReference>,
+        stop: StopRequest,
+    ) -> Work {
+        let read = self.repository(&job, &lease);
+        let repository = stop.token().run_until_cancelled(read).await;
+        let repository = repository.unwrap_or_else(|| Err(JobError::Stopped.to_string().into()))?;
+        if let Some(repository) = &repository {
+            let _ = regarding.set(repository.object_ref(&()));
         }
-        if let Some(why) = reason_to_skip(&repository) {
-            let skipped = ResourceResult::new("", "", "", ResourceAction::Ignored);
-            progress.record(&skipped.failed(Failure::warning("Skipped", why)));
-            return Ok(());
+        if worker.needs() == RepositoryNeed::Present {
+            let Some(repository) = &repository else {
+                return Err(JobError::NoRepository { name: job.spec.repository }.to_string().into());
+            };
+            if repository.metadata.deletion_timestamp.is_some() {
+                progress.final_message("the repository is being deleted, nothing was done");
+                return Ok(());
+            }
+            if let Some(why) = reason_to_skip(repository) {
+                let skipped = ResourceResult::new("", "", "", ResourceAction::Ignored);
+                progress.record(&skipped.failed(Failure::warning("Skipped", why)));
+                return Ok(());
+            }
         }
-        let context =
-            JobContext { job, repository, progress: progress.clone(), lease: lease.guard(), cancel };
+        let context = JobContext { job, repository, progress: progress.clone(), lease, stop };
         worker.run(&context).await.map_err(|error| match error {
             JobError::LeaseLost => WorkError::LeaseLost,
             error => WorkError::Failed(ErrorChain(&error).to_string()),
         })
     }
 
-    async fn repository(&self, record: &Record, lease: &Lease) -> Result<Repository, WorkError> {
-        let name = record.repository();
-        let api: Api<Repository> = Api::namespaced(self.client.clone(), &record.key.namespace);
-        let guard = lease.guard();
-        let read = while_held(&guard, || deadline(READ, format!("get repository {name:?}"), api.get(name)));
-        match read.await {
-            Ok(repository) => Ok(repository),
-            Err(error) if error.is_not_found() => {
-                Err(format!("failed to get repository '{name}': it does not exist").into())
-            }
-            Err(_late) if !lease.valid() => Err(WorkError::LeaseLost),
-            Err(error) => Err(ErrorChain(&error).to_string().into()),
-        }
+    /// The job's repository, if there is one.
+    async fn repository(&self, job: &Job, lease: &LeaseGuard) -> Result<Option<Repository>, WorkError> {
+        let name = &*job.spec.repository;
+        let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<Repository> = Api::namespaced(self.client.clone(), namespace);
+        let options = call_options(lease, READ);
+        let read = options.read(format!("get repository {name:?}"), || api.get_opt(name)).await;
+        read.map_err(|error| ErrorChain(&error).to_string().into())
     }
 }
 
-/// The work did not end in its time.
-struct TimeIsUp;
-
-/// Runs `work` for at most `limit`; then tells it to stop, and lets it end for [`GRACE`].
-async fn in_time<T>(
-    work: impl Future<Output = T>,
-    limit: Duration,
-    cancel: &CancellationToken,
-) -> Result<T, TimeIsUp> {
-    let mut work = std::pin::pin!(work);
-    if let Ok(ended) = tokio::time::timeout(limit, &mut work).await {
-        return Ok(ended);
+/// The Event of a repository whose job failed.
+fn job_failed(record: &Record, status: &JobStatus) -> Note {
+    let causes = status.errors.iter().filter(|cause| **cause != status.message);
+    let text =
+        std::iter::once(&status.message).chain(causes).map(String::as_str).collect::<Vec<_>>().join("; ");
+    Note {
+        kind: EventType::Warning,
+        reason: "JobFailed".to_owned(),
+        action: "RunJob".to_owned(),
+        text: format!("job {} ({}) failed: {text}", record.key.name, record.action()),
     }
-    cancel.cancel();
-    let _ = tokio::time::timeout(GRACE, work).await;
-    Err(TimeIsUp)
 }
 
 /// Why a job of this repository is not even tried.
@@ -232,18 +316,29 @@ fn reason_to_skip(repository: &Repository) -> Option<String> {
     }
     let health = &repository.status.health;
     let ready = conditions::find(&repository.status.conditions, types::READY)?;
-    let refused = health.checked != 0
+    let current = health.checked != 0
         && !health.healthy
         && health.error == Some(HealthErrorKind::Health)
-        && ready.reason == reasons::AUTHENTICATION_FAILED
         && ready.observed_generation == repository.metadata.generation;
-    refused.then(|| format!("the repository refuses its token: {}", ready.message))
+    match ready.reason.as_str() {
+        reasons::AUTHENTICATION_FAILED if current => {
+            Some(format!("the repository refuses its token: {}", ready.message))
+        }
+        // Where no admission keeps them apart, the operator of repositories says who has to wait.
+        reasons::PATH_CONFLICT | reasons::QUOTA_EXCEEDED if current => {
+            Some(format!("the repository waits for others: {}", ready.message))
+        }
+        _ => None,
+    }
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("(no text)")
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,16 +15,17 @@
 )]
 
 mod config;
-mod departures;
+mod deletion;
 mod driver;
 mod metrics;
 mod notifications;
 mod operator;
-mod patience;
 mod pull;
 mod sleep;
 mod status;
+mod tasks;
 mod worker;
 
 pub use self::config::JobsConfig;
 pub use self::operator::{Jobs, JobsError, PROVISIONING_JOBQUEUE, PROVISIONING_JOBS, register};
+pub use self::tasks::TaskEnded;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
 use windlass_api::{JobAction, JobState, JobStatus};
-use windlass_lease_queue::{End, Observer};
+use windlass_lease_queue::{End, Observer, PruneReason};
 
 /// Bounds in seconds: Grafana's, with finer ones below, since a claim here is a matter of milliseconds.
 const WAIT: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0];
@@ -24,7 +24,9 @@ pub(crate) struct JobMetrics {
     operations: Counter<u64>,
     in_flight: UpDownCounter<i64>,
     busy: Counter<f64>,
+    yields: Counter<u64>,
     reaped: Counter<u64>,
+    pruned: Counter<u64>,
     drivers: Gauge<u64>,
     events: Counter<u64>,
 }
@@ -50,6 +52,10 @@ impl JobMetrics {
             queue_wait: seconds("jobs_queue_wait_seconds", "From a job's creation to its claim.", &WAIT),
             claimed: counter("jobs_claimed_total", "Claims won, by driver."),
             claim_conflicts: counter("jobs_claim_conflicts_total", "Claims that another replica won."),
+            yields: counter(
+                "jobs_claims_yielded_total",
+                "Claims given back since another job of the repository ran, by driver.",
+            ),
             claim_errors: counter("jobs_claim_errors_total", "Claims that failed otherwise."),
             processed: counter("jobs_processed_total", "Jobs run, by action and outcome."),
             duration: seconds("jobs_duration_seconds", "Time that a job ran.", &DURATION),
@@ -64,6 +70,10 @@ impl JobMetrics {
                 .with_unit("s")
                 .build(),
             reaped: counter("jobs_reaped_total", "Jobs failed because their attempts were used up."),
+            pruned: counter(
+                "jobs_history_pruned_total",
+                "Records of finished jobs that were deleted, by the limit they were over: age, count or bytes.",
+            ),
             drivers: gauge("jobs_concurrent_driver_num_drivers", "Drivers of this process."),
             events: counter("events_processed_total", "Notifications taken in, by source."),
         }
@@ -136,6 +146,10 @@ impl Observer for JobMetrics {
         self.claim_conflicts.add(1, &[driver_id(driver)]);
     }
 
+    fn yielded(&self, driver: usize) {
+        self.yields.add(1, &[driver_id(driver)]);
+    }
+
     fn claim_failed(&self, driver: usize) {
         self.claim_errors.add(1, &[driver_id(driver)]);
     }
@@ -148,6 +162,10 @@ impl Observer for JobMetrics {
         let labels = [driver_id(driver), KeyValue::new("action", known(action))];
         self.in_flight.add(-1, &labels);
         self.busy.add(busy.as_secs_f64(), &labels);
+    }
+
+    fn pruned(&self, why: PruneReason, count: u64) {
+        self.pruned.add(count, &[KeyValue::new("reason", why.as_str())]);
     }
 
     fn reaped(&self, action: &str) {

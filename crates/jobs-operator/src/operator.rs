@@ -1,33 +1,40 @@
 //! Which tasks the operator consists of.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::Api;
-use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_api::{Job, JobState, Repository};
 use windlass_launch::Context;
 use windlass_lease_queue::kube::KubeStore;
-use windlass_lease_queue::{ConfigError, Queue, QueueConfig};
-use windlass_runtime::{BoxError, Operator, Registry, Store, Watch, WatchConfig};
+use windlass_lease_queue::{ConfigError, HistoryLimits, Queue, QueueConfig};
+use windlass_runtime::{BoxError, EventRecorder, Operator, Registry, Store, Watch, WatchConfig};
 use windlass_telemetry::ErrorChain;
 
 use crate::config::JobsConfig;
-use crate::departures::Departures;
+use crate::deletion::DeletionSignals;
 use crate::driver::Driver;
 use crate::metrics::JobMetrics;
 use crate::notifications::Notifications;
 use crate::pull::{Limits, Pull};
 use crate::sleep::Sleep;
+use crate::tasks::{TaskEnded, Tasks};
 use crate::worker::{Worker, Workers};
 
 /// The whole: notifications, drivers, take-over of what was abandoned, pruning of history.
 pub const PROVISIONING_JOBS: &str = "provisioning-jobs";
 /// Claims and runs, nothing else.
 pub const PROVISIONING_JOBQUEUE: &str = "provisioning-jobqueue";
+
+/// The controller that Events name.
+const EVENTS_FROM: &str = "windlass.dev/jobs-controller";
+/// How often history is looked through at least.
+const PRUNE: Duration = Duration::from_mins(5);
 
 /// Adds the operators of this crate to a binary's.
 pub fn register(registry: Registry<Context>) -> Registry<Context> {
@@ -42,6 +49,9 @@ pub enum JobsError {
     /// The lease's times do not fit together.
     #[error("failed to set up the job queue")]
     Configure(#[source] ConfigError),
+    /// One of the operator's tasks panicked or ended unasked.
+    #[error(transparent)]
+    Task(#[from] TaskEnded),
 }
 
 /// The operator under one of its names.
@@ -75,6 +85,7 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
             renewal: config.lease_renewal,
             max_attempts: config.max_attempts,
             cool_down: config.job_interval,
+            max_jobs_per_namespace: config.max_jobs_per_namespace,
             ..QueueConfig::new(config.replica.clone())
         },
         Arc::new(metrics.clone()),
@@ -86,37 +97,50 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
         Watch::new(jobs, WatchConfig { resync: Some(config.job_interval), ..WatchConfig::new("jobs") });
     let store = watch.store();
     let mut notifications = Notifications::new(queue.clone(), metrics.clone(), config.notifications);
-    // Drivers run beside each other on all threads; dropping the set ends whatever is left.
-    let mut tasks = JoinSet::new();
-    tasks
-        .spawn(watch.run(context.health.clone(), shutdown.clone(), move |event| notifications.handle(event)));
-    tasks.spawn(tick(queue.clone(), store, metrics.clone(), config.job_interval, shutdown.clone()));
+    // Drivers run beside each other on all threads. All end at the shutdown, or together when one of them fails.
+    let mut tasks = Tasks::new(shutdown.child_token());
+    let stop = tasks.stop().clone();
+    tasks.spawn(
+        "watch of jobs",
+        watch.run(context.health.clone(), stop.clone(), move |event| notifications.handle(event)),
+    );
+    tasks.spawn(
+        "look at all known jobs",
+        tick(queue.clone(), store, metrics.clone(), config.job_interval, stop.clone()),
+    );
     if config.processing {
         metrics.drivers(config.drivers);
-        let departures = Departures::default();
+        let deletions = DeletionSignals::default();
         let repositories: Api<Repository> = context.scope.api(client.clone());
         let watch = Watch::new(repositories, WatchConfig::new("repositories"));
-        let told = departures.clone();
-        tasks.spawn(watch.run(context.health.clone(), shutdown.clone(), move |event| told.handle(event)));
+        let signals = deletions.clone();
+        tasks.spawn(
+            "watch of repositories",
+            watch.run(context.health.clone(), stop.clone(), move |event| signals.handle(event)),
+        );
+        let (events, writer) =
+            EventRecorder::new(EVENTS_FROM, config.replica.clone(), Arc::clone(&context.clock));
+        tasks.spawn("writer of Events", writer.run(context.clients.core.clone(), stop.clone()));
         let driver = Driver {
             queue: queue.clone(),
             client,
             workers: workers(context, &config),
             clock: Arc::clone(&context.clock),
             metrics,
-            departures,
+            deletions,
+            events,
             timeout: config.max_job_timeout,
         };
         for number in 0..config.drivers {
-            tasks.spawn(driver.clone().run(number, shutdown.clone()));
+            tasks.spawn(format!("driver {number}"), driver.clone().run(number, stop.clone()));
         }
     }
     if config.clean_up {
-        let (reaper, stop, every) = (queue.clone(), shutdown.clone(), config.cleanup_interval);
-        tasks.spawn(async move { reaper.run_reaper(every, &stop).await });
-        if let Some(expiration) = config.history_expiration {
-            tasks.spawn(prune(queue, expiration, shutdown.clone()));
-        }
+        let (reaper, stop, every) = (queue.clone(), stop.clone(), config.cleanup_interval);
+        tasks.spawn("reaper", async move { reaper.run_reaper(every, &stop).await });
+    }
+    if config.clean_up && config.history.any() {
+        tasks.spawn("pruning of history", prune(queue, config.history, config.replica.clone(), stop));
     }
     tracing::info!(
         drivers = if config.processing { config.drivers } else { 0 },
@@ -124,18 +148,7 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
         lease_expiry_seconds = config.lease_expiry.as_secs(),
         "jobs operator started"
     );
-    // One that ends before the shutdown ends the others: the supervisor reports this operator then.
-    while let Some(ended) = tasks.join_next().await {
-        if let Err(error) = ended
-            && error.is_panic()
-        {
-            std::panic::resume_unwind(error.into_panic());
-        }
-        if !shutdown.is_cancelled() {
-            break;
-        }
-    }
-    Ok(())
+    Ok(tasks.join().await?)
 }
 
 fn workers(context: &Context, config: &JobsConfig) -> Workers {
@@ -143,7 +156,7 @@ fn workers(context: &Context, config: &JobsConfig) -> Workers {
         provisioning: context.clients.provisioning.clone(),
         core: context.clients.core.clone(),
         clients: context.resources.clone(),
-        sources: context.sources.clone(),
+        opener: context.opener.clone(),
         clock: Arc::clone(&context.clock),
         workers: config.sync_workers,
         change_timeout: config.change_timeout,
@@ -152,7 +165,10 @@ fn workers(context: &Context, config: &JobsConfig) -> Workers {
             resources: config.max_resources,
         },
     };
-    let workers: Vec<Box<dyn Worker>> = vec![Box::new(pull), Box::new(Sleep)];
+    let mut workers: Vec<Box<dyn Worker>> = vec![Box::new(pull)];
+    if config.test_jobs {
+        workers.push(Box::new(Sleep));
+    }
     workers.into()
 }
 
@@ -174,18 +190,23 @@ async fn tick(
     }
 }
 
-/// Deletes history that is older than `expiration`, a few times in that time.
-async fn prune(queue: Queue, expiration: Duration, shutdown: CancellationToken) {
-    let every = (expiration / 4).clamp(Duration::from_secs(1), Duration::from_mins(5));
-    let mut interval = tokio::time::interval(every);
+/// Deletes the history that there is no room for, now and then, each replica at its own time.
+async fn prune(queue: Queue, limits: HistoryLimits, replica: String, shutdown: CancellationToken) {
+    let every = limits.max_age.map_or(PRUNE, |age| (age / 4).clamp(Duration::from_secs(1), PRUNE));
+    let mut hasher = DefaultHasher::new();
+    replica.hash(&mut hasher);
+    let first = every * u32::try_from(hasher.finish() % 1000).unwrap_or(0) / 1000;
+    let mut interval = tokio::time::interval_at(Instant::now() + first, every);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut failing = HashSet::new();
     while shutdown.run_until_cancelled(interval.tick()).await.is_some() {
-        match queue.prune(expiration, None).await {
-            Ok(0) => failing.clear(),
-            Ok(count) => {
+        let Some(pruned) = shutdown.run_until_cancelled(queue.prune(limits)).await else { return };
+        match pruned {
+            Ok(pruned) => {
                 failing.clear();
-                tracing::info!(count, "old history deleted");
+                if pruned.total() > 0 {
+                    tracing::info!(count = pruned.total(), "old history deleted");
+                }
             }
             // The same words are said once, until it works again.
             Err(error) => {

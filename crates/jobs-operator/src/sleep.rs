@@ -10,6 +10,10 @@ pub(crate) struct Sleep;
 
 #[async_trait]
 impl Worker for Sleep {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+
     fn supports(&self, action: &JobAction) -> bool {
         *action == JobAction::Test
     }
@@ -24,7 +28,8 @@ impl Worker for Sleep {
         let updates = u32::try_from(updates.clamp(1, 1000)).unwrap_or(1);
         let step = options.duration.to_std().unwrap_or_default() / updates;
         for update in 1..=updates {
-            tokio::time::sleep(step).await;
+            let slept = context.cancel().run_until_cancelled(tokio::time::sleep(step)).await;
+            slept.ok_or(JobError::Stopped)?;
             context.progress.message(format!("slept {update} of {updates} steps"));
         }
         context.progress.final_message(format!("performance-test job slept for {}", options.duration));

@@ -5,10 +5,9 @@ use std::time::Duration;
 use kube::{Api, Client};
 use windlass_api::{Repository, RepositoryStatus};
 use windlass_lease_queue::LeaseGuard;
-use windlass_runtime::{CallError, Part, merge_patch};
+use windlass_runtime::{CallError, CallOptions, Part, merge_patch};
 
-use crate::patience::while_held;
-use crate::worker::JobError;
+use crate::worker::{JobError, call_options};
 
 /// How long one write may take.
 const WRITE: Duration = Duration::from_secs(10);
@@ -22,13 +21,17 @@ const TRIES: usize = 5;
 pub(crate) struct StatusWriter {
     api: Api<Repository>,
     current: Repository,
-    lease: LeaseGuard,
+    options: CallOptions,
 }
 
 impl StatusWriter {
-    pub(crate) fn new(client: &Client, repository: Repository, lease: LeaseGuard) -> Self {
+    pub(crate) fn new(client: &Client, repository: Repository, lease: &LeaseGuard) -> Self {
         let namespace = repository.metadata.namespace.clone().unwrap_or_default();
-        Self { api: Api::namespaced(client.clone(), &namespace), current: repository, lease }
+        Self {
+            api: Api::namespaced(client.clone(), &namespace),
+            current: repository,
+            options: call_options(lease, WRITE),
+        }
     }
 
     /// The repository as last read or written.
@@ -42,27 +45,19 @@ impl StatusWriter {
         what: &'static str,
         change: impl Fn(&mut RepositoryStatus, i64),
     ) -> Result<(), JobError> {
-        let failed = |source| JobError::Api { what, source };
         for attempt in 1.. {
-            if !self.lease.valid() {
-                return Err(JobError::LeaseLost);
-            }
             let mut wanted = self.current.status.clone();
             change(&mut wanted, self.current.metadata.generation.unwrap_or_default());
             let Some(patch) = self.current.status.merge_patch(&wanted) else { return Ok(()) };
-            let written = while_held(&self.lease, || {
-                merge_patch(&self.api, &self.current, Part::Status, patch.clone(), WRITE)
-            });
-            match written.await {
+            match merge_patch(&self.api, &self.current, Part::Status, patch, &self.options).await {
                 Ok(written) => {
                     self.current = written;
                     return Ok(());
                 }
                 Err(conflict) if conflict.is_conflict() && attempt < TRIES => {
-                    self.read().await.map_err(failed)?;
+                    self.read().await.map_err(|error| JobError::call(what, error))?;
                 }
-                Err(_late) if !self.lease.valid() => return Err(JobError::LeaseLost),
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(JobError::call(what, error)),
             }
         }
         Ok(())
@@ -71,9 +66,7 @@ impl StatusWriter {
     async fn read(&mut self) -> Result<(), CallError> {
         let name = self.current.metadata.name.clone().unwrap_or_default();
         let what = format!("read repository {name}");
-        let read =
-            while_held(&self.lease, || windlass_runtime::deadline(WRITE, what.clone(), self.api.get(&name)));
-        self.current = read.await?;
+        self.current = self.options.read(what, || self.api.get(&name)).await?;
         Ok(())
     }
 }

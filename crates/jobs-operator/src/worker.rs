@@ -1,25 +1,28 @@
 //! What every worker is given, and what it may answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use windlass_api::{Job, JobAction, Repository};
 use windlass_lease_queue::LeaseGuard;
 use windlass_lease_queue::progress::Progress;
+use windlass_runtime::{CallOptions, Fence, Retry};
 
 /// One job as its worker sees it.
 pub(crate) struct JobContext {
     /// The job as it was claimed.
     pub(crate) job: Job,
-    /// The repository that it is for, alive when the job began.
-    pub(crate) repository: Repository,
+    /// The repository that it is for, as it was when the job began. Always there for a worker that needs it
+    /// ([`RepositoryNeed::Present`]), see [`JobContext::repository`].
+    pub(crate) repository: Option<Repository>,
     /// Where to report.
     pub(crate) progress: Progress,
-    /// The right to run it: asked before each write to something else than the job.
+    /// The right to run it: asked before each try of each write to something else than the job.
     pub(crate) lease: LeaseGuard,
-    /// Cancelled when the job shall stop: the lease is lost, time is up, or the process ends.
-    pub(crate) cancel: CancellationToken,
+    /// Asks the worker to stop.
+    pub(crate) stop: StopRequest,
 }
 
 impl JobContext {
@@ -28,20 +31,97 @@ impl JobContext {
         self.job.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// The namespace of the job, its repository and everything that it touches.
-    pub(crate) fn namespace(&self) -> &str {
-        self.job.metadata.namespace.as_deref().unwrap_or_default()
+    /// The repository, for workers that cannot do without.
+    pub(crate) fn repository(&self) -> Result<&Repository, JobError> {
+        self.repository
+            .as_ref()
+            .ok_or_else(|| JobError::NoRepository { name: self.job.spec.repository.clone() })
     }
+
+    /// Cancelled when the worker shall stop; to be handed to whatever takes long.
+    pub(crate) fn cancel(&self) -> &CancellationToken {
+        self.stop.token()
+    }
+}
+
+/// Calls under a job's lease, which is asked before each try of a write, creates included. They are made until they are
+/// answered, for as long as the lease holds: an API server that is being started again costs a job time, not its life.
+pub(crate) fn call_options(lease: &LeaseGuard, deadline: Duration) -> CallOptions {
+    let guard = lease.clone();
+    let fence = Fence::new("the lease on the job is lost", lease.lost(), move || guard.valid());
+    CallOptions::new(deadline).retried(Retry::WHILE_FENCED).fenced(fence)
+}
+
+/// Why a worker is asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopReason {
+    /// Somebody else runs the job, or will: nothing may be written any more.
+    LeaseLost,
+    /// `max_job_timeout` is over: the job ends as an error.
+    TimeUp,
+    /// The process ends: the job is given back, and run again from the start.
+    Shutdown,
+    /// The repository is being deleted: the job ends as an error.
+    RepositoryDeleted,
+}
+
+/// The driver's request to stop. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StopRequest {
+    token: CancellationToken,
+    reason: Arc<OnceLock<StopReason>>,
+}
+
+impl StopRequest {
+    /// Asks the worker to stop. The first reason stays.
+    pub(crate) fn ask(&self, reason: StopReason) {
+        // A second request adds nothing.
+        let _ = self.reason.set(reason);
+        self.token.cancel();
+    }
+
+    /// Why the worker is asked to stop, if it is.
+    pub(crate) fn reason(&self) -> Option<StopReason> {
+        self.reason.get().copied()
+    }
+
+    /// Cancelled with the request.
+    pub(crate) fn token(&self) -> &CancellationToken {
+        &self.token
+    }
+}
+
+/// What a worker needs of its job's repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RepositoryNeed {
+    /// It is there and is not being deleted. Otherwise the worker is not run, and its deletion stops the worker.
+    Present,
+    /// Nothing: the worker is run whether it is there, on its way out, or gone.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for releaseResources and deleteResources"))]
+    Any,
 }
 
 /// Runs the jobs of one action.
 ///
-/// A worker is dropped when its job shall stop, and may be dropped at every `await`: it keeps nothing that must be
-/// undone. What it has done so far is repeated by whoever runs the job next, so that every step has to be idempotent.
+/// A worker is stopped cooperatively. When [`JobContext::cancel`] is cancelled it begins nothing new, awaits the writes
+/// that are under way, and returns [`JobError::Stopped`], within the driver's grace period; a worker that is done by then
+/// returns `Ok` and its job is complete. Only past the grace period is its future dropped.
+///
+/// Every write to something else than the job asks [`JobContext::lease`] before each try: calls with [`call_options`] do.
+/// A job may be run again from the start, by another process, after a worker was stopped or its process died: every step
+/// has to be idempotent.
 #[async_trait]
 pub(crate) trait Worker: Send + Sync {
+    /// Its name in logs.
+    fn name(&self) -> &'static str;
+
     /// Whether it runs jobs of this action.
     fn supports(&self, action: &JobAction) -> bool;
+
+    /// What it needs of the repository.
+    fn needs(&self) -> RepositoryNeed {
+        RepositoryNeed::Present
+    }
 
     /// Runs one job to its end. Failures of single files go to [`JobContext::progress`]; an error fails the job.
     async fn run(&self, context: &JobContext) -> Result<(), JobError>;
@@ -49,6 +129,13 @@ pub(crate) trait Worker: Send + Sync {
 
 /// The workers of a process, asked in order.
 pub(crate) type Workers = Arc<[Box<dyn Worker>]>;
+
+impl JobError {
+    /// The error of a call that was made at `what`.
+    pub(crate) fn call(what: &'static str, source: windlass_runtime::CallError) -> Self {
+        if source.is_fenced() { Self::LeaseLost } else { Self::Api { what, source } }
+    }
+}
 
 /// Why a job failed as a whole.
 #[derive(Debug, thiserror::Error)]
@@ -59,18 +146,27 @@ pub(crate) enum JobError {
         /// The field.
         field: &'static str,
     },
-    /// A file source could not be opened.
+    /// The worker cannot do without the repository.
+    #[error("failed to get repository '{name}': it does not exist")]
+    NoRepository {
+        /// Its name.
+        name: String,
+    },
+    /// The repository could not be opened.
     #[error("failed to open the repository")]
-    OpenRepository(#[source] windlass_resources::repository::OpenError),
-    /// Git failed.
+    OpenRepository(#[source] windlass_repository::OpenError),
+    /// The repository could not be read.
     #[error("failed to {what}")]
-    Git {
+    Repository {
         /// What was being done.
         what: &'static str,
-        /// What Git said.
+        /// Why.
         #[source]
-        source: windlass_git::GitError,
+        source: windlass_repository::ReadError,
     },
+    /// Which files are ignored cannot be told.
+    #[error(transparent)]
+    IgnoreFile(windlass_resources::ignore_file::IgnoreError),
     /// The folder that is to be pulled is not in the repository.
     #[error(
         "the path {path:?} does not exist at revision {revision}; nothing was changed: correct the repository's path"
@@ -102,7 +198,7 @@ pub(crate) enum JobError {
     /// The lease is lost: nothing may be written any more.
     #[error("job aborted due to lease expiry")]
     LeaseLost,
-    /// The worker was told to stop.
+    /// The worker was asked to stop.
     #[error("the job was stopped")]
     Stopped,
 }

@@ -1,8 +1,19 @@
 //! The flags of operator binaries.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "settings are printed when that was asked for, and what is wrong with them before logs are set up"
+)]
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-/// How an operator is started: its settings file, and what the command line says beside it.
+use windlass_settings::{Settings, Sources};
+
+/// The exit code for settings and flags that make no sense.
+pub(crate) const USAGE: u8 = 2;
+
+/// How a program is started: its settings file, and what the command line says beside it.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
     /// The settings file.
@@ -13,9 +24,43 @@ pub struct Start {
     pub settings: Vec<(String, String, String)>,
 }
 
-/// Flags that every program which runs an operator takes.
+impl Start {
+    /// The settings in force, of an operator if one is started.
+    ///
+    /// # Errors
+    /// The exit code with which the process ends: what is wrong was printed, or, as it was asked for, the settings were.
+    pub fn settings(
+        self,
+        environment: impl IntoIterator<Item = (String, String)>,
+        operator: Option<String>,
+    ) -> Result<Settings, ExitCode> {
+        let sources = Sources { config: self.config, env: environment, flags: self.settings, operator };
+        match Settings::load(sources) {
+            Ok(settings) if self.print_config => {
+                print!("{}", settings.print());
+                Err(ExitCode::SUCCESS)
+            }
+            Ok(settings) => Ok(settings),
+            Err(errors) => {
+                for error in errors {
+                    eprintln!("error: {}", windlass_telemetry::ErrorChain(&error));
+                }
+                Err(ExitCode::from(USAGE))
+            }
+        }
+    }
+}
+
+/// The variables of this process whose names and values are text.
+pub fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// Flags of every program that has settings.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct CommonFlags {
+pub struct SettingsFlags {
     /// The settings file, such as conf/operator.ini.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -25,6 +70,28 @@ pub struct CommonFlags {
     /// Override one setting; may be given again.
     #[arg(long = "set", value_name = "SECTION.KEY=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String, String)>,
+}
+
+impl SettingsFlags {
+    /// These flags together with those that a program has beside them, as section, key and value.
+    pub fn start<'a>(self, others: impl IntoIterator<Item = (&'a str, &'a str, Option<String>)>) -> Start {
+        let flags = others
+            .into_iter()
+            .filter_map(|(section, key, value)| Some((section.to_owned(), key.to_owned(), value?)));
+        Start {
+            config: self.config,
+            print_config: self.print_config,
+            settings: self.set.into_iter().chain(flags).collect(),
+        }
+    }
+}
+
+/// Flags that every program which runs an operator takes.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct CommonFlags {
+    /// Flags of every program that has settings.
+    #[command(flatten)]
+    pub settings: SettingsFlags,
     /// A kubeconfig to reach the API server with, instead of a token exchange.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -38,15 +105,7 @@ impl CommonFlags {
     pub fn start<'a>(self, others: impl IntoIterator<Item = (&'a str, &'a str, Option<String>)>) -> Start {
         let kubeconfig = self.kubeconfig.as_ref().map(|path| path.display().to_string());
         let own = [("operator", "kubeconfig", kubeconfig), ("operator", "namespace", self.namespace)];
-        let flags = others
-            .into_iter()
-            .chain(own)
-            .filter_map(|(section, key, value)| Some((section.to_owned(), key.to_owned(), value?)));
-        Start {
-            config: self.config,
-            print_config: self.print_config,
-            settings: self.set.into_iter().chain(flags).collect(),
-        }
+        self.settings.start(others.into_iter().chain(own))
     }
 }
 

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use windlass_api::jobs::JobRules;
 use windlass_api::repositories::RepositoryRules;
 use windlass_auth::{
     ApiClients, ConnectError, ConnectOptions, ExchangeError, TlsOptions, TokenExchange, TokenExchangeConfig,
 };
 use windlass_git::{Git, GitConfig, GitError, UrlPolicy};
-use windlass_resources::repository::Sources;
+use windlass_repository::Opener;
 use windlass_resources::{Clients, FurtherKinds};
 use windlass_runtime::{Clock, Scope, Supervisor, SystemClock};
 use windlass_settings::Settings;
@@ -27,8 +28,8 @@ pub struct Context {
     pub resources: Clients,
     /// How Git servers are reached.
     pub git: Git,
-    /// Where repositories' files come from.
-    pub sources: Sources,
+    /// Opens repositories.
+    pub opener: Opener,
     /// What a repository may say.
     pub repository_rules: RepositoryRules,
     /// Wall time.
@@ -79,18 +80,10 @@ impl Context {
     ) -> Result<Self, ContextError> {
         let operator = settings.operator();
         let provisioning = settings.provisioning();
-        let cache = operator.git_cache_dir.clone().unwrap_or_else(|| default_cache.to_path_buf());
-        let git =
-            Git::new(git_config(&settings, cache).map_err(ContextError::Git)?).map_err(ContextError::Git)?;
-        let sources =
-            Sources::new(git.clone(), operator.home_path.clone(), operator.local_permitted_prefixes.clone());
-        let repository_rules = RepositoryRules {
-            types: provisioning.repository_types.clone(),
-            max_repositories: provisioning.max_repositories,
-            min_interval_seconds: i64::try_from(provisioning.min_sync_interval.as_secs()).unwrap_or(i64::MAX),
-            targets: provisioning.allowed_targets.clone(),
-            image_rendering: provisioning.allow_image_rendering,
-        };
+        let git = open_git(&settings, default_cache).map_err(ContextError::Git)?;
+        let opener =
+            Opener::new(git.clone(), operator.home_path.clone(), operator.local_permitted_prefixes.clone());
+        let repository_rules = repository_rules(&settings);
         // A little more than Git's own deadline, whose message says more.
         let check_deadline = operator.git_timeout + Duration::from_secs(5);
         let min_sync_interval = provisioning.min_sync_interval;
@@ -105,12 +98,12 @@ impl Context {
             resources,
             scope,
             git,
-            sources,
+            opener,
             repository_rules,
             clock: Arc::new(SystemClock),
             health: Health::new(),
             metrics,
-            spans: Spans::nowhere(),
+            spans: Spans::disabled(),
             supervisor: Supervisor::new(),
             replica: uuid::Uuid::new_v4().simple().to_string(),
             check_deadline,
@@ -188,22 +181,45 @@ pub(crate) async fn connect_cluster(settings: &Settings) -> Result<ApiClients, C
     ApiClients::from_kubeconfig(&path, context).await.map_err(ContextError::Connect)
 }
 
-/// How Git is reached: public https, and the origins that the settings allow.
-fn git_config(settings: &Settings, cache_dir: PathBuf) -> Result<GitConfig, GitError> {
+/// What a repository may say, as the settings have it.
+pub fn repository_rules(settings: &Settings) -> RepositoryRules {
+    let provisioning = settings.provisioning();
+    RepositoryRules {
+        types: provisioning.repository_types.clone(),
+        max_repositories: provisioning.max_repositories,
+        min_interval_seconds: i64::try_from(provisioning.min_sync_interval.as_secs()).unwrap_or(i64::MAX),
+        targets: provisioning.allowed_targets.clone(),
+        image_rendering: provisioning.allow_image_rendering,
+    }
+}
+
+/// What a job may ask for, as the settings have it.
+pub fn job_rules(settings: &Settings) -> JobRules {
+    JobRules { test_jobs: settings.operator().enable_test_jobs, ..JobRules::default() }
+}
+
+/// Access to Git servers as the settings have it: by public https, and to the origins that are allowed.
+///
+/// # Errors
+/// An origin is none, `git_ca_file` cannot be used, or the cache cannot be made.
+pub fn open_git(settings: &Settings, default_cache: &Path) -> Result<Git, GitError> {
     let operator = settings.operator();
+    let cache_dir = operator.git_cache_dir.clone().unwrap_or_else(|| default_cache.to_path_buf());
     let mut policy = UrlPolicy::default();
     for origin in &operator.allowed_git_origins {
         policy = policy.allow_origin(origin)?;
     }
     let mut config = GitConfig { policy, ..GitConfig::new(cache_dir) };
     config.limits.pack_bytes = operator.git_max_pack_bytes;
-    config.limits.blob_bytes = operator.git_max_blob_bytes;
+    config.limits.blob_bytes = operator.git_max_file_bytes;
     config.limits.entries = operator.git_max_files;
     config.ca_bundle.clone_from(&operator.git_ca_file);
     config.concurrency = operator.git_concurrency;
+    config.requests_per_host = operator.git_max_requests_per_host;
+    config.deadlines.min_throughput = operator.git_min_throughput;
     config.deadlines.connect = operator.git_connect_timeout;
     config.deadlines.read = operator.git_read_timeout;
     config.deadlines.refs = operator.git_timeout;
     config.deadlines.fetch = operator.git_fetch_timeout;
-    Ok(config)
+    Git::new(config)
 }

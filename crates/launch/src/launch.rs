@@ -1,9 +1,5 @@
 //! From the command line to a running operator, and to its orderly end.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "before logs are set up, and for what was asked for"
-)]
+#![expect(clippy::print_stderr, reason = "before logs are set up")]
 
 use std::future::poll_fn;
 use std::io::IsTerminal as _;
@@ -16,18 +12,16 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use windlass_runtime::{BoxError, Definitions, Registry, signals};
-use windlass_settings::{SettingError, Settings, Sources};
+use windlass_settings::Settings;
 use windlass_telemetry::{
     Collector, ComponentHandle, ErrorChain, LogFormat, LogOutput, Metrics, Telemetry, TelemetryError,
     TelemetryOptions,
 };
 
-use crate::args::Start;
+use crate::args::{Start, USAGE, environment};
 use crate::context::{self, Context, ContextError};
 use crate::needs::Needs;
 
-/// The exit code for settings and flags that make no sense.
-const USAGE: u8 = 2;
 /// How long tasks may take to end beyond the longest job.
 const GRACE: Duration = Duration::from_secs(30);
 /// How long telemetry that is still waiting may take to reach its collector at the end.
@@ -47,14 +41,15 @@ pub fn process_setup() -> Result<Runtime, BoxError> {
 /// A binary's operators, and how one of them is started.
 pub struct Launch {
     registry: Registry<Context>,
+    version: &'static str,
     default: Option<&'static str>,
     needs: Vec<(&'static str, Needs)>,
 }
 
 impl Launch {
-    /// The operators of a binary that wants to be told which one to run.
-    pub fn new(registry: Registry<Context>) -> Self {
-        Self { registry, default: None, needs: Vec::new() }
+    /// The operators of a binary of this version that wants to be told which one to run.
+    pub fn new(registry: Registry<Context>, version: &'static str) -> Self {
+        Self { registry, version, default: None, needs: Vec::new() }
     }
 
     /// Runs this operator when the environment names none.
@@ -74,24 +69,12 @@ impl Launch {
     /// Runs the operator that `GF_OPERATOR_NAME` names until a signal, and answers the process's exit code.
     pub fn run(self, runtime: &Runtime, start: impl Into<Start>) -> ExitCode {
         let start: Start = start.into();
-        let environment: Vec<(String, String)> = std::env::vars_os()
-            .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
+        let environment = environment();
         let name = self.operator_name(&environment);
-        let settings = Settings::load(Sources {
-            config: start.config,
-            env: environment,
-            flags: start.settings,
-            operator: name.clone().ok(),
-        });
-        let settings = match settings {
+        let settings = match start.settings(environment, name.clone().ok()) {
             Ok(settings) => settings,
-            Err(errors) => return refused_settings(&errors),
+            Err(code) => return code,
         };
-        if start.print_config {
-            print!("{}", settings.print());
-            return ExitCode::SUCCESS;
-        }
         let name = match name {
             Ok(name) => name,
             Err(why) => return refused(&why),
@@ -101,7 +84,8 @@ impl Launch {
             Err(unknown) => return refused(&format!("{unknown}; set GF_OPERATOR_NAME")),
         };
         if let Err(errors) = settings.require_for(&name) {
-            return refused_settings(&errors);
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            return refused(&errors.join("\nerror: "));
         }
         // Connections to a collector live on the runtime.
         let entered = runtime.enter();
@@ -122,14 +106,14 @@ impl Launch {
             let context = Arc::new(Context { spans, ..connect(settings, needs, metrics).await? });
             let starting = context.health.component(name.as_str());
             (needs.listeners)(&context.settings).serve(&context).await?;
-            tracing::info!(operator = name, version = env!("CARGO_PKG_VERSION"), "starting");
+            tracing::info!(operator = name, version = self.version, "starting");
             if !needs.kubernetes && context.is_on_kubernetes() {
                 let definitions =
                     Definitions::new(context.clients.provisioning.clone(), &windlass_api::crds::all());
                 let token = context.supervisor.token().clone();
                 context.supervisor.spawn("definitions", definitions.run(context.health.clone(), token));
             }
-            context.supervisor.spawn(name, begun(operator.run(Arc::clone(&context)), starting));
+            context.supervisor.spawn(name, until_started(operator.run(Arc::clone(&context)), starting));
             context.supervisor.run(stop, &context.health, GRACE).await.map_err(BoxError::from)
         });
         let code = match ended {
@@ -175,9 +159,9 @@ impl Launch {
     }
 }
 
-/// Runs an operator, which is `starting` until its first step: what it consists of says there that it is not ready yet,
-/// and until then nothing would.
-async fn begun<T>(run: impl Future<Output = T>, starting: ComponentHandle) -> T {
+/// Runs an operator, and releases `starting` after its first poll: in it the operator's parts register their own health,
+/// and until then the process would look ready.
+async fn until_started<T>(run: impl Future<Output = T>, starting: ComponentHandle) -> T {
     let mut run = pin!(run);
     let first = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await;
     drop(starting);
@@ -192,25 +176,12 @@ fn refused(why: &str) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-fn refused_settings(errors: &[SettingError]) -> ExitCode {
-    for error in errors {
-        eprintln!("error: {}", ErrorChain(error));
-    }
-    ExitCode::from(USAGE)
-}
-
 fn start_telemetry(settings: &Settings, service: &str) -> Result<Telemetry, TelemetryError> {
     let operator = settings.operator();
-    let ansi = std::io::stdout().is_terminal();
-    let format = match operator.log_format {
-        windlass_settings::LogFormat::Pretty => LogFormat::Pretty { ansi },
-        windlass_settings::LogFormat::Auto if ansi => LogFormat::Pretty { ansi },
-        windlass_settings::LogFormat::Auto | windlass_settings::LogFormat::Json => LogFormat::Json,
-    };
     Telemetry::start(&TelemetryOptions {
         // Settings take the names of the modes only; a test holds that they are the same.
         mode: operator.telemetry_mode.parse().unwrap_or_default(),
-        format,
+        format: log_format(settings, std::io::stdout().is_terminal()),
         filter: operator.log_level.clone(),
         output: LogOutput::Stdout,
         collector: Collector {
@@ -221,6 +192,15 @@ fn start_telemetry(settings: &Settings, service: &str) -> Result<Telemetry, Tele
         version: env!("CARGO_PKG_VERSION"),
         exponential: &[],
     })
+}
+
+/// The form of log lines that go to a terminal or elsewhere.
+pub fn log_format(settings: &Settings, terminal: bool) -> LogFormat {
+    match settings.operator().log_format {
+        windlass_settings::LogFormat::Pretty => LogFormat::Pretty { ansi: terminal },
+        windlass_settings::LogFormat::Auto if terminal => LogFormat::Pretty { ansi: true },
+        windlass_settings::LogFormat::Auto | windlass_settings::LogFormat::Json => LogFormat::Json,
+    }
 }
 
 async fn connect(settings: Settings, needs: Needs, metrics: Metrics) -> Result<Context, BoxError> {

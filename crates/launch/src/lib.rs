@@ -15,8 +15,8 @@ mod election;
 mod launch;
 mod needs;
 
-pub use self::args::{CommonFlags, LegacyFlags, OperatorArgs, Start};
-pub use self::context::{Context, ContextError};
+pub use self::args::{CommonFlags, LegacyFlags, OperatorArgs, SettingsFlags, Start, environment};
+pub use self::context::{Context, ContextError, job_rules, open_git, repository_rules};
 pub use self::election::observe_leadership;
-pub use self::launch::{Launch, process_setup};
+pub use self::launch::{Launch, log_format, process_setup};
 pub use self::needs::{Listener, Listeners, Needs};

@@ -4,14 +4,18 @@
 //! second is told that it exists, and knows that the job has ended. That, and not timing, is why each job ends in history
 //! exactly once.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use tracing::warn;
-use windlass_api::labels;
+use windlass_api::{annotations, labels};
 
 use crate::store::{Key, NewRecord, Record, Store, StoreError};
 
 /// The longest name that a Kubernetes API server takes.
 const LONGEST_NAME: usize = 253;
+/// About what a record's metadata takes.
+const METADATA_BYTES: usize = 1024;
 /// How often the job is read again when its removal meets newer versions.
 const TRIES: usize = 3;
 
@@ -31,19 +35,38 @@ pub(crate) fn history_key(job: &Record) -> Key {
     Key::new(job.key.namespace.clone(), history_name(&job.key.name, &job.uid))
 }
 
-/// Files `job` with its final `status`. That it is there already is as good.
-pub(crate) async fn file(store: &dyn Store, job: &Record, status: Value) -> Result<(), StoreError> {
+/// How a job ends, as its record in history says.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending {
+    /// The whole status.
+    pub(crate) status: Value,
+    /// What is said beside the job's own annotations.
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+impl From<Value> for Ending {
+    fn from(status: Value) -> Self {
+        Self { status, annotations: BTreeMap::new() }
+    }
+}
+
+/// Files `job`. That it is there already is as good.
+pub(crate) async fn file(store: &dyn Store, job: &Record, ending: Ending) -> Result<(), StoreError> {
     let mut labels = job.labels.clone();
     labels.remove(labels::CLAIM);
     labels.remove(labels::CLAIM_OWNER);
     labels.insert(labels::REPOSITORY.to_owned(), job.repository().to_owned());
     labels.insert(labels::ORIGINAL_UID.to_owned(), job.uid.clone());
+    let mut notes = job.annotations.clone();
+    notes.extend(ending.annotations);
+    let bytes = size(&job.spec) + size(&ending.status) + METADATA_BYTES;
+    notes.insert(annotations::BYTES.to_owned(), bytes.to_string());
     let record = NewRecord {
         key: history_key(job),
         labels,
-        annotations: job.annotations.clone(),
+        annotations: notes,
         spec: job.spec.clone(),
-        status,
+        status: ending.status,
     };
     let refused = match create(store, record.clone()).await {
         Err(StoreError::Refused(reason)) => {
@@ -62,6 +85,11 @@ pub(crate) async fn file(store: &dyn Store, job: &Record, status: Value) -> Resu
     Ok(())
 }
 
+/// The length of a document in JSON.
+fn size(document: &Value) -> usize {
+    serde_json::to_vec(document).map_or(0, |json| json.len())
+}
+
 async fn create(store: &dyn Store, record: NewRecord) -> Result<(), StoreError> {
     match store.history_create(record).await {
         Err(StoreError::AlreadyExists) => Ok(()),
@@ -77,7 +105,8 @@ fn without_details(mut record: NewRecord) -> NewRecord {
             *message = crate::progress::cut(message);
         }
     }
-    record.annotations.retain(|name, _| name.starts_with("provisioning.grafana.app/"));
+    let ours = ["provisioning.grafana.app/", "windlass.dev/"];
+    record.annotations.retain(|name, _| ours.iter().any(|prefix| name.starts_with(prefix)));
     record
 }
 

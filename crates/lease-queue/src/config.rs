@@ -23,6 +23,8 @@ pub struct QueueConfig {
     pub widest_window: Duration,
     /// How long to wait for the watch to explain a conflict before the job is read again.
     pub conflict_grace: Duration,
+    /// So many jobs of one namespace this replica runs at a time; 0 for no limit.
+    pub max_jobs_per_namespace: usize,
     /// For how long ending a job is tried again while the store is out of reach and the lease holds.
     pub complete_for: Duration,
 }
@@ -40,6 +42,7 @@ impl QueueConfig {
             claim_tries: 3,
             widest_window: Duration::from_secs(2),
             conflict_grace: Duration::from_millis(500),
+            max_jobs_per_namespace: 0,
             complete_for: Duration::from_mins(5),
         }
     }

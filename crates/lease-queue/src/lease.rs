@@ -5,17 +5,17 @@
 //! the renewal, a little less time than anybody who watches waits for; what is past the fence is lost, even if no request
 //! could be made. The *watch*: a newer version under another owner ends the lease at once.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 use windlass_api::{JobState, JobStatus, labels};
 
-use crate::archive;
+use crate::archive::{self, Ending};
 use crate::observer::End;
 use crate::queue::Inner;
 use crate::status;
@@ -50,6 +50,8 @@ pub struct Lease {
     shared: Arc<Shared>,
     renewal: JoinHandle<()>,
     end: End,
+    /// How long this replica leaves the job alone, unless it has ended.
+    pause: Duration,
 }
 
 /// What a worker needs of a lease. Cheap to clone; outlives the lease without keeping it up.
@@ -114,7 +116,8 @@ impl Lease {
         });
         shared.observed(|shared, driver| shared.queue.observer.started(driver, &shared.action));
         let renewal = tokio::spawn(keep(Arc::clone(&shared)));
-        Self { shared, renewal, end: End::Abandoned }
+        let pause = shared.queue.config.cool_down;
+        Self { shared, renewal, end: End::Abandoned, pause }
     }
 
     /// What a worker, or several, may have of it.
@@ -138,6 +141,10 @@ impl Lease {
         self.shared.hold.attempt
     }
 
+    pub(crate) fn driver(&self) -> usize {
+        self.shared.hold.driver
+    }
+
     /// The job as last written under this lease.
     pub async fn record(&self) -> Arc<Record> {
         Arc::clone(&self.shared.current.lock().await.record)
@@ -154,7 +161,16 @@ impl Lease {
     ///
     /// [`LeaseError::Lost`]: somebody else runs the job, or has ended it. [`LeaseError::Store`]: the claim will lapse, and
     /// whoever takes it over finds out whether the job was filed.
-    pub async fn complete(self, mut status: JobStatus) -> Result<(), LeaseError> {
+    pub async fn complete(self, status: JobStatus) -> Result<(), LeaseError> {
+        self.complete_with(status, BTreeMap::new()).await
+    }
+
+    /// [`Lease::complete`] with annotations for the record in history, beside the job's own.
+    pub async fn complete_with(
+        self,
+        mut status: JobStatus,
+        annotations: BTreeMap<String, String>,
+    ) -> Result<(), LeaseError> {
         let record = self.record().await;
         status.progress_updates = status::progress_updates(&record.status) + 1;
         if status.started == 0 {
@@ -164,16 +180,17 @@ impl Lease {
             status.finished = self.shared.queue.now().as_millisecond();
         }
         let status = status::merged(&record.status, &status);
-        self.complete_as(status).await
+        self.complete_as(Ending { status, annotations }).await
     }
 
     /// [`Lease::complete`] with a status that is already whole.
-    pub(crate) async fn complete_as(mut self, status: Value) -> Result<(), LeaseError> {
+    pub(crate) async fn complete_as(mut self, ending: impl Into<Ending>) -> Result<(), LeaseError> {
+        let ending = ending.into();
         let shared = Arc::clone(&self.shared);
         let until = Instant::now() + shared.queue.config.complete_for;
         let mut pause = FIRST_PAUSE;
         loop {
-            let error = match shared.try_complete(&status).await {
+            let error = match shared.try_complete(&ending).await {
                 Ok(()) => break,
                 Err(LeaseError::Store(error)) if error.transient() => error,
                 Err(error) => return Err(error),
@@ -232,6 +249,12 @@ impl Lease {
         }
     }
 
+    /// [`Lease::release`] with another time for which this replica leaves the job alone.
+    pub(crate) async fn release_for(mut self, pause: Duration) -> Result<(), LeaseError> {
+        self.pause = pause;
+        self.release().await
+    }
+
     fn completed(&mut self) {
         self.end = End::Completed;
         self.shared.queue.schedule().deleted(&self.shared.key, &self.shared.uid);
@@ -243,8 +266,8 @@ impl Drop for Lease {
         self.renewal.abort();
         let shared = &self.shared;
         shared.lost.cancel();
-        let cool_down = self.end != End::Completed;
-        shared.queue.schedule().unhold(&shared.uid, cool_down, Instant::now());
+        let pause = (self.end != End::Completed).then_some(self.pause);
+        shared.queue.schedule().unhold(&shared.uid, pause, Instant::now());
         shared.queue.wake();
         shared.observed(|shared, driver| {
             shared.queue.observer.ended(driver, &shared.action, shared.began.elapsed(), self.end);
@@ -275,12 +298,17 @@ impl Shared {
         *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) + self.queue.config.lease_valid_for()
     }
 
+    /// What is past the fence is lost for good: a renewal that is answered later changes nothing, since others may have
+    /// taken the lease for lapsed.
     fn valid(&self) -> bool {
-        !self.lost.is_cancelled() && Instant::now() < self.fence()
+        if Instant::now() >= self.fence() {
+            self.lose("it was not renewed in time");
+        }
+        !self.lost.is_cancelled()
     }
 
     fn check(&self) -> Result<(), LeaseError> {
-        if self.valid() { Ok(()) } else { Err(self.lose("it was not renewed in time")) }
+        if self.valid() { Ok(()) } else { Err(LeaseError::Lost) }
     }
 
     fn lose(&self, reason: &str) -> LeaseError {
@@ -311,7 +339,10 @@ impl Shared {
             let expected = current.record.precondition();
             match self.queue.store.patch(&self.key, &expected, &change).await {
                 Ok(record) => {
-                    *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = sent;
+                    // An answer that comes past the fence renews nothing.
+                    if self.valid() {
+                        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = sent;
+                    }
                     self.queue.schedule().applied(record.clone(), Instant::now());
                     current.record = Arc::new(record);
                     return Ok(());
@@ -381,13 +412,13 @@ impl Shared {
         .await
     }
 
-    async fn try_complete(&self, status: &Value) -> Result<(), LeaseError> {
+    async fn try_complete(&self, ending: &Ending) -> Result<(), LeaseError> {
         let mut current = self.current.lock().await;
         current.ending = true;
         if !current.filed {
             self.check()?;
             current.filing = true;
-            archive::file(&*self.queue.store, &current.record, status.clone())
+            archive::file(&*self.queue.store, &current.record, ending.clone())
                 .await
                 .map_err(LeaseError::Store)?;
             current.filed = true;

@@ -12,9 +12,13 @@
 //! * That a claim is abandoned is *observed*: it has not changed for the expiry time on our own monotonic clock. Wall
 //!   clocks are written down for people, and never compared.
 //! * A holder stops relying on its lease before anybody can take it over, also when it can reach nobody ([`Lease::valid`]).
+//! * Of the jobs of one repository one runs at a time ([`Record::exclusion`]), in whatever replica. A job is not claimed
+//!   while another one is seen to run; whoever has claimed one reads which others are claimed, and gives it back if
+//!   there is one. (A job that a user deletes while it runs may run on for as long as the watch takes to tell.)
 //! * Each job ends in history exactly once, or is still queued. After [`QueueConfig::max_attempts`] lapsed leases it ends
 //!   with [`LEASE_EXPIRED`].
-//! * No repository and no namespace can keep another's job waiting for more than one round.
+//! * No repository and no namespace can keep another's job waiting for more than one round, and no namespace has more
+//!   drivers of a replica than [`QueueConfig::max_jobs_per_namespace`].
 //!
 //! `tests/it/simulation.rs` runs these against crashes, pauses, lost answers and lost events.
 //!
@@ -26,6 +30,7 @@
 
 mod archive;
 mod config;
+mod history;
 mod lease;
 mod observer;
 mod peers;
@@ -42,8 +47,11 @@ pub mod progress;
 pub use crate::{
     archive::history_name,
     config::{ConfigError, QueueConfig},
+    history::{HistoryLimits, PruneReason, Pruned},
     lease::{Lease, LeaseError, LeaseGuard},
     observer::{End, Observer, Unobserved},
     queue::{Claimed, Event, LEASE_EXPIRED, Queue},
-    store::{Change, Clock, HistoryEntry, Key, NewRecord, Precondition, Record, Store, StoreError},
+    store::{
+        Change, Clock, HistoryEntry, HistoryPage, Key, NewRecord, Precondition, Record, Store, StoreError,
+    },
 };

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::history::PruneReason;
+
 /// Called as things happen, on the task that they happen on: must not block. Every method does nothing by default.
 pub trait Observer: Send + Sync + 'static {
     /// A driver won a claim. `wait` is the time since the job was created.
@@ -11,6 +13,11 @@ pub trait Observer: Send + Sync + 'static {
 
     /// A driver's claim met a newer version of the job: somebody else was quicker.
     fn conflict(&self, driver: usize) {
+        let _ = driver;
+    }
+
+    /// A driver gave a claim back, since another job of the same repository was claimed at the same time.
+    fn yielded(&self, driver: usize) {
         let _ = driver;
     }
 
@@ -27,6 +34,11 @@ pub trait Observer: Send + Sync + 'static {
     /// The driver's hold on the job is over, `busy` after it began.
     fn ended(&self, driver: usize, action: &str, busy: Duration, end: End) {
         let _ = (driver, action, busy, end);
+    }
+
+    /// So many records were deleted from history.
+    fn pruned(&self, why: PruneReason, count: u64) {
+        let _ = (why, count);
     }
 
     /// A job whose attempts were used up was failed and filed.

@@ -3,8 +3,11 @@
 //! A claim's owner token begins with a tag of the replica, so that whoever watches the queue sees who claims. For each
 //! job a hash puts all known replicas, oneself included, in an order that is the same for everybody. The first claims at
 //! once, each next one a step later, by when it has seen whether the one before it did, and when all had their turn it goes
-//! round again. A replica whose claims nobody has seen yet stands behind all others. One that lets its turn pass several times in a row, because it is busy or gone, is
-//! forgotten until it claims again.
+//! round again. A replica whose claims nobody has seen yet stands behind all others. One that lets its turn pass several
+//! times in a row, because it is busy or gone, is forgotten until it claims again.
+//!
+//! Only a claim that was seen to be made counts, of a job that was known before: a job may be created with any labels. A
+//! round is no longer than the widest window, however many peers there seem to be.
 //!
 //! All of it only saves conflicts: two that claim at once are told apart by the store.
 
@@ -15,6 +18,8 @@ use uuid::Uuid;
 
 /// So many turns that were not taken, and a replica is forgotten.
 const MISSES: u32 = 4;
+/// No more peers than that are told apart.
+const MOST: usize = 64;
 /// Digits of a tag.
 const TAG: usize = 16;
 
@@ -56,13 +61,8 @@ impl Peers {
             }
             *misses < MISSES
         });
-        self.known.insert(winner, 0);
-    }
-
-    /// Somebody was seen to hold a job: it is alive.
-    pub(crate) fn seen(&mut self, owner: &str) {
-        if let Some(peer) = tag(owner) {
-            self.known.entry(peer).or_default();
+        if self.known.len() < MOST || self.known.contains_key(&winner) {
+            self.known.insert(winner, 0);
         }
     }
 
@@ -117,19 +117,14 @@ mod tests {
     }
 
     /// Every replica as it is after all have seen a claim of each.
-    fn acquainted(names: &[String]) -> Vec<Peers> {
-        let mut all: Vec<Peers> = names.iter().map(|name| Peers::new(name)).collect();
-        for peers in &mut all {
-            for name in names {
-                peers.seen(&Peers::token(name));
-            }
-        }
-        all
+    fn that_know_each_other(names: &[String]) -> Vec<Peers> {
+        let known: HashMap<u64, u32> = names.iter().map(|name| (hash(name.as_str()), 0)).collect();
+        names.iter().map(|name| Peers { me: hash(name.as_str()), known: known.clone() }).collect()
     }
 
     #[test]
     fn replicas_that_know_each_other_stand_in_one_order_for_each_job() {
-        let all = acquainted(&replicas(10));
+        let all = that_know_each_other(&replicas(10));
         let mut first = HashMap::new();
         for job in 0..1000 {
             let uid = format!("job-{job}");
@@ -147,9 +142,9 @@ mod tests {
     fn who_is_not_known_to_others_stands_behind_them() {
         let mut newcomer = Peers::new("newcomer");
         assert_eq!(newcomer.turn("job"), Turn::Open);
-        newcomer.seen(&Peers::token("one"));
-        newcomer.seen(&Peers::token("two"));
-        newcomer.seen("a token of another kind");
+        newcomer.claimed(&Peers::token("one"), "first");
+        newcomer.claimed(&Peers::token("two"), "second");
+        newcomer.claimed("a token of another kind", "third");
         assert_eq!(newcomer.turn("job"), Turn::Behind(2));
         newcomer.claimed(&Peers::token("newcomer"), "job");
         assert!(matches!(newcomer.turn("job"), Turn::After(_)));
@@ -158,7 +153,7 @@ mod tests {
     #[test]
     fn who_lets_its_turns_pass_is_forgotten_until_it_claims_again() {
         let names = replicas(2);
-        let mut all = acquainted(&names);
+        let mut all = that_know_each_other(&names);
         let one = &mut all[0];
         // The other is gone, and this one takes whatever would have been the other's.
         for job in 0..100 {

@@ -1,6 +1,5 @@
 //! The queue as one replica sees it: what comes in, what is claimed next, what is cleaned up.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use windlass_api::{JobState, JobStatus, labels};
 
 use crate::archive;
 use crate::config::{ConfigError, QueueConfig};
+use crate::history::{self, HistoryLimits, Pruned};
 use crate::lease::{Hold, Lease, LeaseError};
 use crate::observer::{Observer, Unobserved};
 use crate::peers::Peers;
@@ -210,7 +210,8 @@ impl Queue {
                 let wait = inner.now().duration_since(record.created).try_into().unwrap_or(Duration::ZERO);
                 inner.observer.claimed(driver, record.action(), wait);
                 debug!(job = %record.key, uid = %record.uid, attempt = number, driver, "claimed a job");
-                let first = number == 1 || candidate.unanswered;
+                // Whoever claimed it before may have run it, under a claim of ours that was not answered too.
+                let first = record.attempts() == 0;
                 let lease =
                     Lease::start(Arc::clone(inner), Hold { driver, owner, attempt: number }, claimed, sent);
                 drop(attempt);
@@ -261,23 +262,28 @@ impl Queue {
         change.status(status::patch(&record.status, &working))
     }
 
-    /// What has to be looked at before a claimed job may run: whether an earlier attempt has ended it already.
+    /// What has to be looked at before a claimed job may run: whether an earlier attempt has ended it already, and whether
+    /// another job of the same repository runs.
     async fn after_claim(&self, lease: Lease, first: bool) -> Option<Claimed> {
         let record = lease.record().await;
         let outcome = if record.finished() {
             info!(job = %record.key, "filing a job that had ended but was left in the queue");
             lease.complete_as(record.status.clone()).await
-        } else if first {
-            return Some(Claimed { record, lease });
         } else {
-            match self.inner.store.history_contains(&archive::history_key(&record)).await {
-                Ok(false) | Err(StoreError::NotFound) => return Some(Claimed { record, lease }),
-                Ok(true) => {
+            match self.obstacle(&record, first).await {
+                Ok(None) => return Some(Claimed { record, lease }),
+                Ok(Some(Obstacle::Ended)) => {
                     info!(job = %record.key, "removing a job that is in history already");
                     lease.discard().await
                 }
+                Ok(Some(Obstacle::Excluded(other))) => {
+                    debug!(job = %record.key, other = %other.key, "giving a job back since another of its repository runs");
+                    self.inner.observer.yielded(lease.driver());
+                    let pause = self.inner.schedule().yields(&record, &other);
+                    lease.release_for(pause).await
+                }
                 Err(error) => {
-                    warn!(job = %record.key, %error, "failed to look for the job in history");
+                    warn!(job = %record.key, %error, "failed to look whether a job may run");
                     lease.release().await
                 }
             }
@@ -286,6 +292,34 @@ impl Queue {
             warn!(job = %record.key, %error, "failed to settle a job that was claimed again");
         }
         None
+    }
+
+    /// Why a claimed job may not run.
+    async fn obstacle(&self, record: &Record, first: bool) -> Result<Option<Obstacle>, StoreError> {
+        if !first {
+            match self.inner.store.history_contains(&archive::history_key(record)).await {
+                Ok(true) => return Ok(Some(Obstacle::Ended)),
+                // Nothing is kept there.
+                Ok(false) | Err(StoreError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.excluded_by(record).await?.map(|other| Obstacle::Excluded(Box::new(other))))
+    }
+
+    /// Another job of the exclusion key of `record` that may be worked on. To be asked once `record` is claimed: of two
+    /// replicas that claim two such jobs at the same time, the one that reads later sees the other's claim, so that at
+    /// most one of them goes on.
+    async fn excluded_by(&self, record: &Record) -> Result<Option<Record>, StoreError> {
+        let Some(exclusion) = record.exclusion() else { return Ok(None) };
+        let claimed = self.inner.store.list_claimed(&exclusion.namespace).await?;
+        let (schedule, now) = (self.inner.schedule(), Instant::now());
+        let mut others = claimed.into_iter().filter(|other| other.uid != record.uid);
+        Ok(others.find(|other| {
+            other.claimed()
+                && other.exclusion().as_ref() == Some(&exclusion)
+                && !schedule.has_lapsed(other, now)
+        }))
     }
 
     /// Fails and files each job whose attempts are used up and whose last lease has lapsed. Answers how many.
@@ -361,33 +395,23 @@ impl Queue {
         }
     }
 
-    /// Deletes from history what ended longer ago than `expiration` (zero: nothing), and, where `keep` is given, all but
-    /// the newest `keep` of each repository. Answers how many.
-    pub async fn prune(&self, expiration: Duration, keep: Option<usize>) -> Result<usize, StoreError> {
-        if expiration.is_zero() && keep.is_none() {
-            return Ok(0);
+    /// Deletes from history what `limits` leave no room for. Any number of replicas may do so at the same time.
+    pub async fn prune(&self, limits: HistoryLimits) -> Result<Pruned, StoreError> {
+        let queued = self.inner.schedule().uids();
+        let pruned = history::prune(&*self.inner.store, limits, self.inner.now(), &queued).await;
+        for (why, count) in pruned.counts() {
+            self.inner.observer.pruned(why, count);
         }
-        let mut entries = self.inner.store.history_list().await?;
-        entries.sort_by(|a, b| b.created.cmp(&a.created).then_with(|| b.key.cmp(&a.key)));
-        let now = self.inner.now();
-        let mut kept: HashMap<(String, String), usize> = HashMap::new();
-        let mut pruned = 0;
-        for entry in entries {
-            let age = Duration::try_from(now.duration_since(entry.created)).unwrap_or(Duration::ZERO);
-            let count = kept.entry((entry.key.namespace.clone(), entry.repository.clone())).or_default();
-            let expired = !expiration.is_zero() && age > expiration;
-            if !expired && keep.is_none_or(|keep| *count < keep) {
-                *count += 1;
-                continue;
-            }
-            match self.inner.store.history_delete(&entry.key, &entry.uid).await {
-                Ok(()) => pruned += 1,
-                Err(StoreError::NotFound | StoreError::Conflict) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(pruned)
+        pruned.into_result()
     }
+}
+
+/// Why a claimed job may not run.
+enum Obstacle {
+    /// It is in history.
+    Ended,
+    /// Another job of its exclusion key is claimed.
+    Excluded(Box<Record>),
 }
 
 impl std::fmt::Debug for Queue {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::store::{Key, Record};
 
-/// Jobs that can be claimed, handed out in turn: one of each namespace, within it one of each repository, within that the
+/// Jobs that can be claimed, handed out in turn: one of each namespace, within it one of each lane, within that the
 /// oldest. However many jobs one repository has waiting, another's first job is at most one round away.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
@@ -18,53 +18,90 @@ pub(crate) struct Ready {
 
 #[derive(Debug, Default)]
 struct Namespace {
-    repositories: BTreeMap<String, BTreeSet<(Timestamp, String)>>,
-    /// The repository served last.
-    last: Option<String>,
+    lanes: BTreeMap<Lane, BTreeSet<(Timestamp, String)>>,
+    /// The lane served last.
+    last: Option<Lane>,
+}
+
+/// The jobs of one repository that exclude each other, or its others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Lane {
+    repository: String,
+    exclusive: bool,
+}
+
+impl Lane {
+    fn of(job: &Record) -> Self {
+        Self { repository: job.repository().to_owned(), exclusive: job.exclusion().is_some() }
+    }
 }
 
 impl Ready {
     pub(crate) fn insert(&mut self, job: &Record) {
-        self.namespaces
-            .entry(job.key.namespace.clone())
-            .or_default()
-            .repositories
-            .entry(job.repository().to_owned())
-            .or_default()
-            .insert((job.created, job.key.name.clone()));
+        let namespace = self.namespaces.entry(job.key.namespace.clone()).or_default();
+        namespace.lanes.entry(Lane::of(job)).or_default().insert((job.created, job.key.name.clone()));
     }
 
-    /// Takes `job` out. It must be equal to the one that was inserted, as far as repository and creation go.
+    /// Takes `job` out. It must be equal to the one that was inserted, as far as specification and creation go.
     pub(crate) fn remove(&mut self, job: &Record) {
         let Some(namespace) = self.namespaces.get_mut(&job.key.namespace) else { return };
-        if let Some(jobs) = namespace.repositories.get_mut(job.repository()) {
+        let lane = Lane::of(job);
+        if let Some(jobs) = namespace.lanes.get_mut(&lane) {
             jobs.remove(&(job.created, job.key.name.clone()));
             if jobs.is_empty() {
-                namespace.repositories.remove(job.repository());
+                namespace.lanes.remove(&lane);
             }
         }
-        if namespace.repositories.is_empty() {
+        if namespace.lanes.is_empty() {
             self.namespaces.remove(&job.key.namespace);
         }
     }
 
-    /// The job whose turn it is. Advances the turn, but leaves the job in.
-    pub(crate) fn next(&mut self) -> Option<Key> {
-        let (name, namespace) = after(&mut self.namespaces, self.last.as_deref())?;
-        let (repository, jobs) = after(&mut namespace.repositories, namespace.last.as_deref())?;
-        let key = Key::new(name.clone(), jobs.first()?.1.clone());
-        namespace.last = Some(repository);
-        self.last = Some(name);
-        Some(key)
+    pub(crate) fn is_empty(&self) -> bool {
+        self.namespaces.is_empty()
+    }
+
+    /// The job whose turn it is, of those whose namespace is not `full` and whose exclusion key is not `excluded`.
+    /// Advances the turn, but leaves the job in.
+    pub(crate) fn next(
+        &mut self,
+        full: impl Fn(&str) -> bool,
+        excluded: impl Fn(&Key) -> bool,
+    ) -> Option<Key> {
+        let mut name = self.last.clone();
+        for _ in 0..self.namespaces.len() {
+            name = following(&self.namespaces, name.as_ref());
+            let Some(name) = name.clone().filter(|name| !full(name)) else { continue };
+            let Some(namespace) = self.namespaces.get_mut(&name) else { continue };
+            if let Some(job) = namespace.next(|repository| excluded(&Key::new(&*name, repository))) {
+                self.last = Some(name.clone());
+                return Some(Key::new(name, job));
+            }
+        }
+        None
     }
 }
 
-/// The entry that follows `last`, or the first when there is none.
-fn after<'a, V>(map: &'a mut BTreeMap<String, V>, last: Option<&str>) -> Option<(String, &'a mut V)> {
-    let next = last
-        .and_then(|last| map.range::<str, _>((Bound::Excluded(last), Bound::Unbounded)).next())
-        .or_else(|| map.iter().next())
-        .map(|(name, _)| name.clone())?;
-    let value = map.get_mut(&next)?;
-    Some((next, value))
+impl Namespace {
+    /// The name of the job whose turn it is, of those whose repository is not `excluded`.
+    fn next(&mut self, excluded: impl Fn(&str) -> bool) -> Option<String> {
+        let mut lane = self.last.clone();
+        for _ in 0..self.lanes.len() {
+            lane = following(&self.lanes, lane.as_ref());
+            let Some(open) = lane.as_ref().filter(|lane| !lane.exclusive || !excluded(&lane.repository))
+            else {
+                continue;
+            };
+            let job = self.lanes.get(open)?.first()?.1.clone();
+            self.last = lane;
+            return Some(job);
+        }
+        None
+    }
+}
+
+/// The key that follows `last`, or the first when there is none.
+fn following<K: Ord + Clone, V>(map: &BTreeMap<K, V>, last: Option<&K>) -> Option<K> {
+    let after = last.and_then(|last| map.range((Bound::Excluded(last), Bound::Unbounded)).next());
+    after.or_else(|| map.iter().next()).map(|(key, _)| key.clone())
 }

@@ -28,7 +28,9 @@ pub(crate) struct Schedule {
     /// Jobs that this replica runs, by uid, with what tells the worker that the lease is lost.
     held: HashMap<String, Held>,
     /// Candidates that a driver is claiming just now.
-    claiming: HashSet<Key>,
+    claiming: HashMap<Key, Arc<Record>>,
+    /// The jobs that anybody has claimed, live or lapsed, by their exclusion key.
+    claimed: HashMap<Key, HashSet<Key>>,
     /// By job uid, tokens of claims whose answer never came. They may have been granted, and nobody runs under them.
     unanswered: HashMap<String, HashSet<String>>,
     window: Window,
@@ -49,6 +51,8 @@ struct Entry {
     stale: bool,
     /// Claims that failed in a row, for other reasons than a conflict.
     failures: u32,
+    /// Claims in a row that were given back since another job of the exclusion key was claimed.
+    yields: u32,
     /// Not to be claimed by this replica before then.
     not_before: Option<Instant>,
 }
@@ -62,7 +66,7 @@ enum Place {
 
 #[derive(Debug)]
 struct Held {
-    key: Key,
+    record: Arc<Record>,
     owner: String,
     lost: CancellationToken,
 }
@@ -98,7 +102,8 @@ impl Schedule {
             ready: Ready::default(),
             timers: BTreeSet::new(),
             held: HashMap::new(),
-            claiming: HashSet::new(),
+            claiming: HashMap::new(),
+            claimed: HashMap::new(),
             unanswered: HashMap::new(),
             window,
             peers,
@@ -117,7 +122,7 @@ impl Schedule {
         if known.is_some_and(|known| known.record.older_than(&record)) {
             self.end_lost_hold(&record);
         }
-        self.acquaint(&record);
+        self.observe_owner(&record);
         let known = self.jobs.get(&key);
         let same_job = known.filter(|known| known.record.uid == record.uid);
         let changed = same_job.is_none_or(|known| known.record.version != record.version);
@@ -132,23 +137,39 @@ impl Schedule {
         let not_before = same_job.and_then(|known| known.not_before);
         let (stale, failures) =
             same_job.filter(|_| !changed).map_or((false, 0), |known| (known.stale, known.failures));
-        self.unplace(&key);
-        let place = Place::Nowhere;
-        let record = Arc::new(record);
-        self.jobs.insert(key.clone(), Entry { record, since, place, stale, failures, not_before });
+        let yields = same_job.map_or(0, |known| known.yields);
+        self.remove(&key);
+        if let Some(exclusion) = record.exclusion().filter(|_| record.claimed()) {
+            self.claimed.entry(exclusion).or_default().insert(key.clone());
+        }
+        let (place, record) = (Place::Nowhere, Arc::new(record));
+        self.jobs.insert(key.clone(), Entry { record, since, place, stale, failures, yields, not_before });
         self.place(&key, now);
     }
 
-    /// Learns who claims.
-    fn acquaint(&mut self, record: &Record) {
+    fn remove(&mut self, key: &Key) {
+        self.unplace(key);
+        let Some(entry) = self.jobs.remove(key) else { return };
+        let Some(exclusion) = entry.record.exclusion() else { return };
+        if let Some(claimed) = self.claimed.get_mut(&exclusion) {
+            claimed.remove(key);
+            if claimed.is_empty() {
+                self.claimed.remove(&exclusion);
+            }
+        }
+    }
+
+    /// Learns who claims, from a claim that was seen to be made: what a job says that is seen for the first time may have
+    /// been written by whoever made it.
+    fn observe_owner(&mut self, record: &Record) {
         let Some(owner) = record.owner().filter(|_| record.claimed()) else { return };
         let known = self.jobs.get(&record.key).filter(|known| known.record.uid == record.uid);
-        let Some(known) = known else { return self.peers.seen(owner) };
+        let Some(known) = known else { return };
         match known.record.owner().filter(|_| known.record.claimed()) {
             Some(before) if before == owner => {}
             Some(before) => {
                 self.peers.lapsed(before);
-                self.peers.seen(owner);
+                self.peers.claimed(owner, &record.uid);
             }
             None => self.peers.claimed(owner, &record.uid),
         }
@@ -170,8 +191,7 @@ impl Schedule {
         }
         self.unanswered.remove(uid);
         if self.jobs.get(key).is_some_and(|entry| entry.record.uid == uid) {
-            self.unplace(key);
-            self.jobs.remove(key);
+            self.remove(key);
         }
     }
 
@@ -217,8 +237,20 @@ impl Schedule {
             self.unplace(&key);
             self.place(&key, now);
         }
-        while let Some(key) = self.ready.next() {
-            // Its turn may be over: no driver was free.
+        // Repositories whose first job this replica may claim later: the others of the repository come after it.
+        let mut later = HashSet::new();
+        let mut turn: Option<Instant> = None;
+        while let Some(key) = self.next_ready(now, &later) {
+            let known =
+                self.jobs.get(&key).map(|entry| (entry.record.exclusion(), self.claimable_at(entry, now)));
+            // Its turn may be over: no driver was free, or another job of the repository ran.
+            if let Some((Some(exclusion), Some(at))) = known
+                && at > now
+            {
+                later.insert(exclusion);
+                turn = Some(turn.map_or(at, |turn| turn.min(at)));
+                continue;
+            }
             self.unplace(&key);
             self.place(&key, now);
             if self.jobs.get(&key).is_none_or(|entry| entry.place != Place::Ready) {
@@ -226,7 +258,7 @@ impl Schedule {
             }
             self.unplace(&key);
             if let Some(entry) = self.jobs.get(&key) {
-                self.claiming.insert(key);
+                self.claiming.insert(key, Arc::clone(&entry.record));
                 return Pick::Claim(Candidate {
                     record: Arc::clone(&entry.record),
                     stale: entry.stale,
@@ -234,7 +266,56 @@ impl Schedule {
                 });
             }
         }
-        self.timers.first().map_or(Pick::Idle, |(at, _)| Pick::Wait(*at))
+        let timer = self.timers.first().map(|(at, _)| *at);
+        let lapse = self.next_lapse(now).filter(|_| !self.ready.is_empty());
+        timer.into_iter().chain(lapse).chain(turn).min().map_or(Pick::Idle, Pick::Wait)
+    }
+
+    fn next_ready(&mut self, now: Instant, later: &HashSet<Key>) -> Option<Key> {
+        let mut ready = std::mem::take(&mut self.ready);
+        let key = ready.next(
+            |namespace| self.is_full(namespace),
+            |exclusion| later.contains(exclusion) || self.is_excluded(exclusion, now),
+        );
+        self.ready = ready;
+        key
+    }
+
+    /// The jobs that this replica runs or is claiming.
+    fn running(&self) -> impl Iterator<Item = &Record> {
+        self.held.values().map(|held| &*held.record).chain(self.claiming.values().map(|record| &**record))
+    }
+
+    /// Whether a namespace has all the drivers of this replica that it may have.
+    fn is_full(&self, namespace: &str) -> bool {
+        let most = self.config.max_jobs_per_namespace;
+        most > 0 && self.running().filter(|job| job.key.namespace == namespace).count() >= most
+    }
+
+    /// Whether a job of that exclusion key runs, as far as is known here.
+    fn is_excluded(&self, exclusion: &Key, now: Instant) -> bool {
+        let claimed = self.claimed.get(exclusion).into_iter().flatten().filter_map(|key| self.jobs.get(key));
+        self.running().any(|job| job.exclusion().as_ref() == Some(exclusion))
+            || claimed.into_iter().any(|entry| self.is_live(entry, now))
+    }
+
+    /// Whether somebody may work under the claim of this entry.
+    fn is_live(&self, entry: &Entry, now: Instant) -> bool {
+        entry.record.claimed() && self.lapses_at(entry) > now && !self.is_unanswered(&entry.record)
+    }
+
+    /// Whether `record`, read from the store just now, is known to have no worker: its claim was not seen to change for the
+    /// expiry, or is one of ours that was never answered.
+    pub(crate) fn has_lapsed(&self, record: &Record, now: Instant) -> bool {
+        let known = self.jobs.get(&record.key);
+        let known = known.filter(|known| known.record.precondition() == record.precondition());
+        self.is_unanswered(record) || known.is_some_and(|known| !self.is_live(known, now))
+    }
+
+    /// When the next claim lapses that excludes other jobs.
+    fn next_lapse(&self, now: Instant) -> Option<Instant> {
+        let claimed = self.claimed.values().flatten().filter_map(|key| self.jobs.get(key));
+        claimed.filter(|entry| self.is_live(entry, now)).map(|entry| self.lapses_at(entry)).min()
     }
 
     /// The driver is done with a candidate: puts it where it now belongs.
@@ -252,20 +333,37 @@ impl Schedule {
     /// The claim was won: the job is ours until [`Schedule::unhold`].
     pub(crate) fn hold(&mut self, record: Record, owner: &str, lost: CancellationToken, now: Instant) {
         self.window.won();
-        let held = Held { key: record.key.clone(), owner: owner.to_owned(), lost };
+        let held = Held { record: Arc::new(record.clone()), owner: owner.to_owned(), lost };
         self.held.insert(record.uid.clone(), held);
         self.applied(record, now);
     }
 
-    /// The job is no longer ours; `cool_down` keeps this replica off it for a while.
-    pub(crate) fn unhold(&mut self, uid: &str, cool_down: bool, now: Instant) {
+    /// The job is no longer ours. `pause` keeps this replica off it for a while.
+    pub(crate) fn unhold(&mut self, uid: &str, pause: Option<Duration>, now: Instant) {
         let Some(held) = self.held.remove(uid) else { return };
-        if let Some(entry) = self.jobs.get_mut(&held.key).filter(|entry| entry.record.uid == uid) {
-            if cool_down {
-                entry.not_before = Some(now + self.config.cool_down);
+        let key = held.record.key.clone();
+        if let Some(entry) = self.jobs.get_mut(&key).filter(|entry| entry.record.uid == uid) {
+            if let Some(pause) = pause {
+                entry.not_before = Some(now + pause);
             }
-            self.settle(&held.key, now);
+            self.settle(&key, now);
         }
+    }
+
+    /// `record`, claimed by this replica, has to yield to `other` of its exclusion key: how long to leave it alone. Of two
+    /// that yield to each other the older one comes back first.
+    pub(crate) fn yields(&mut self, record: &Record, other: &Record) -> Duration {
+        let older = (record.created, &record.uid) < (other.created, &other.uid);
+        let first = if older { self.config.conflict_grace / 10 } else { self.config.conflict_grace };
+        let Some(entry) = self.jobs.get_mut(&record.key) else { return first };
+        entry.yields = entry.yields.saturating_add(1);
+        let pause = first.saturating_mul(2_u32.pow(entry.yields.min(10) - 1)).min(self.config.cool_down);
+        pause / 2 + self.spread(record, pause / 2)
+    }
+
+    /// The uids of the jobs that are queued, as far as is known here.
+    pub(crate) fn uids(&self) -> HashSet<String> {
+        self.jobs.values().map(|entry| entry.record.uid.clone()).collect()
     }
 
     /// Somebody else was quicker.
@@ -333,7 +431,7 @@ impl Schedule {
     /// Tells the worker of a job of ours that the watch shows it to be gone or somebody else's, long before its next
     /// renewal would.
     fn end_lost_hold(&self, newer: &Record) {
-        for (uid, held) in self.held.iter().filter(|(_, held)| held.key == newer.key) {
+        for (uid, held) in self.held.iter().filter(|(_, held)| held.record.key == newer.key) {
             if *uid != newer.uid || newer.owner() != Some(held.owner.as_str()) {
                 held.lost.cancel();
             }
@@ -342,10 +440,25 @@ impl Schedule {
 
     fn place(&mut self, key: &Key, now: Instant) {
         let Some(entry) = self.jobs.get(key) else { return };
+        let Some(at) = self.claimable_at(entry, now) else { return };
+        let place = if at <= now { Place::Ready } else { Place::Timer(at) };
+        match place {
+            Place::Ready => self.ready.insert(&entry.record),
+            _ => {
+                self.timers.insert((at, key.clone()));
+            }
+        }
+        if let Some(entry) = self.jobs.get_mut(key) {
+            entry.place = place;
+        }
+    }
+
+    /// When this replica may claim a job, if it may at all.
+    fn claimable_at(&self, entry: &Entry, now: Instant) -> Option<Instant> {
         let record = &entry.record;
-        let busy = self.held.contains_key(&record.uid) || self.claiming.contains(key);
+        let busy = self.held.contains_key(&record.uid) || self.claiming.contains_key(&record.key);
         if busy || record.deleting || entry.failures >= self.config.claim_tries {
-            return;
+            return None;
         }
         let at = if !record.claimed() {
             let from = entry.not_before.unwrap_or(entry.since);
@@ -357,24 +470,16 @@ impl Schedule {
             let lapses = self.lapses_at(entry);
             self.turn(record, lapses, lapses) + self.spread(record, self.config.lease_expiry / 50)
         } else {
-            return;
+            return None;
         };
-        let at = entry.not_before.map_or(at, |not_before| at.max(not_before));
-        let place = if at <= now { Place::Ready } else { Place::Timer(at) };
-        match place {
-            Place::Ready => self.ready.insert(record),
-            _ => {
-                self.timers.insert((at, key.clone()));
-            }
-        }
-        if let Some(entry) = self.jobs.get_mut(key) {
-            entry.place = place;
-        }
+        Some(entry.not_before.map_or(at, |not_before| at.max(not_before)))
     }
 
     /// When this replica may claim a job that became free at `since`: its turn that is not over at `now`.
     fn turn(&self, record: &Record, since: Instant, now: Instant) -> Instant {
-        let step = self.step.length(self.config.widest_window);
+        // However many peers there seem to be, a round is no longer than the widest window.
+        let members = self.peers.count().saturating_add(1);
+        let step = self.step.length(self.config.widest_window).min(self.config.widest_window / members);
         let (offset, length) = match self.peers.turn(&record.uid) {
             Turn::Open => return since + self.spread(record, self.window.width()),
             // Nobody else claims.
@@ -383,7 +488,7 @@ impl Schedule {
             Turn::Behind(known) => (step.saturating_mul(known) + self.spread(record, step / 2), step / 4),
         };
         // The last turn of each round is for those that are not known.
-        let round = step.saturating_mul(self.peers.count().saturating_add(1));
+        let round = step.saturating_mul(members);
         let passed = now.saturating_duration_since(since + offset + length);
         let rounds = u32::try_from(passed.as_micros().div_ceil(round.as_micros().max(1))).unwrap_or(u32::MAX);
         since + offset + round.saturating_mul(rounds)

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use windlass_api::{JobStatus, patch as json};
 
 /// The fields that [`JobStatus`] knows, and therefore removes when they are empty.
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 12] = [
     "state",
     "started",
     "finished",
@@ -14,6 +14,8 @@ const KNOWN: [&str; 10] = [
     "progress",
     "progressUpdates",
     "summary",
+    "files",
+    "filesOmitted",
     "url",
 ];
 
@@ -54,7 +56,7 @@ fn split(status: &Value) -> (Map<String, Value>, Map<String, Value>) {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use windlass_api::{JobResourceSummary, JobState, RepositoryUrls};
+    use windlass_api::{FileOutcome, JobResourceSummary, JobState, RepositoryUrls};
 
     use super::*;
 
@@ -70,6 +72,8 @@ mod tests {
             progress: 1.0,
             progress_updates: 3,
             summary: vec![JobResourceSummary::default()],
+            files: vec![FileOutcome::default()],
+            files_omitted: 4,
             urls: Some(RepositoryUrls::default()),
         };
         let fields: Vec<_> = value(&full).as_object().unwrap().keys().cloned().collect();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde_json::Value;
-use windlass_api::labels;
+use windlass_api::{JobAction, labels};
 
 /// Name of a record: unique in its namespace at any one time, but used again after a deletion.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,6 +73,14 @@ impl Record {
     /// The action, as written in the spec.
     pub fn action(&self) -> &str {
         self.spec["action"].as_str().unwrap_or_default()
+    }
+
+    /// What the job excludes: of the jobs with one key, its namespace and repository, one runs at a time. Nothing for a job
+    /// that touches no repository: `test`, and one that names none.
+    pub fn exclusion(&self) -> Option<Key> {
+        let repository = self.repository();
+        let touches = !repository.is_empty() && self.action() != JobAction::Test.as_str();
+        touches.then(|| Key::new(&*self.key.namespace, repository))
     }
 
     /// Whether somebody holds a claim on it, live or lapsed.
@@ -166,17 +174,30 @@ impl Change {
     }
 }
 
-/// What a prune needs to know of a record of history.
+/// What pruning needs to know of a record of history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryEntry {
     /// Where it is.
     pub key: Key,
     /// Its own uid, not the job's.
     pub uid: String,
+    /// The uid of the job, when its label says so.
+    pub job_uid: String,
     /// The repository that the job was for, when its label says so.
     pub repository: String,
     /// When the job ended, by the store's clock.
     pub created: Timestamp,
+    /// Its size, when it says so.
+    pub bytes: Option<u64>,
+}
+
+/// A part of a list.
+#[derive(Clone, Debug, Default)]
+pub struct HistoryPage {
+    /// Some of the entries, in no order that matters.
+    pub entries: Vec<HistoryEntry>,
+    /// Asks for the next page; nothing on the last one.
+    pub next: Option<String>,
 }
 
 /// Why the store did not do what it was asked.
@@ -218,6 +239,10 @@ pub trait Store: Send + Sync + 'static {
     /// Reads every job of every namespace that the store looks at.
     async fn list(&self) -> Result<Vec<Record>, StoreError>;
 
+    /// Reads the jobs of a namespace that are claimed. Has to be consistent: a claim that was granted before the request
+    /// was sent is in the answer, unless it has ended.
+    async fn list_claimed(&self, namespace: &str) -> Result<Vec<Record>, StoreError>;
+
     /// Applies `change` to a job and answers the record as it is afterwards. [`StoreError::Conflict`] when `expected` does
     /// not hold.
     async fn patch(&self, key: &Key, expected: &Precondition, change: &Change) -> Result<Record, StoreError>;
@@ -231,8 +256,9 @@ pub trait Store: Send + Sync + 'static {
     /// Whether history has a record of that name.
     async fn history_contains(&self, key: &Key) -> Result<bool, StoreError>;
 
-    /// Lists the history of every namespace that the store looks at.
-    async fn history_list(&self) -> Result<Vec<HistoryEntry>, StoreError>;
+    /// Lists the history of every namespace that the store looks at, page by page: the first one, or the one that `next` of
+    /// the last one asks for.
+    async fn history_page(&self, next: Option<String>) -> Result<HistoryPage, StoreError>;
 
     /// Deletes a record of history, if it is still the one of that uid.
     async fn history_delete(&self, key: &Key, uid: &str) -> Result<(), StoreError>;

@@ -15,7 +15,7 @@ pub struct Digest(String);
 impl Digest {
     /// The digest of `content`, by SHA-256.
     pub fn of(content: &[u8]) -> Self {
-        Self(format!("sha256:{}", hex(&Sha256::digest(content))))
+        Self(format!("sha256:{}", hex::encode(Sha256::digest(content))))
     }
 
     /// Whether it is the digest of `content`; if not, what that would be.
@@ -24,7 +24,7 @@ impl Digest {
     /// The digest that `content` has by the same algorithm.
     pub fn verify(&self, content: &[u8]) -> Result<(), Self> {
         let found = if self.0.starts_with("sha512:") {
-            Self(format!("sha512:{}", hex(&Sha512::digest(content))))
+            Self(format!("sha512:{}", hex::encode(Sha512::digest(content))))
         } else {
             Self::of(content)
         };
@@ -63,14 +63,6 @@ impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

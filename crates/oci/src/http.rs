@@ -235,7 +235,7 @@ fn judge_url(url: &Url, ask: &Ask<'_>) -> Result<(), OciError> {
     match url.scheme() {
         "https" => Ok(()),
         "http" if ask.repository.is_insecure() && (here || is_loopback(url)) => Ok(()),
-        "http" => refuse("it is not https"),
+        "http" => refuse("it is not https; add the registry to allowed_registries to allow that"),
         _ => refuse("its scheme is not supported"),
     }
 }

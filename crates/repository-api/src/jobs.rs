@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, Path, Query, State};
 use axum::response::Response;
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -16,8 +16,12 @@ use windlass_auth::Caller;
 use windlass_lease_queue::kube::{InsertError, insert};
 
 use crate::answer::{Refusal, typed};
+use crate::page::{Page, Position};
 use crate::request::{Target, object_with, read};
 use crate::state::RepositoryApi;
+
+/// Records that are asked for at a time.
+const READ: u32 = 500;
 
 /// Queues a job for the repository: 202 with the job. Grafana: `jobs.go`.
 pub(crate) async fn create(
@@ -59,18 +63,25 @@ pub(crate) async fn create(
     Ok(typed(202, "Job", &job))
 }
 
-/// The jobs of the repository that ended, the newest first. Works when the repository is gone.
+/// The jobs of the repository that ended, the newest first, a page at a time (`limit`, `continue`). Works when the
+/// repository is gone.
 pub(crate) async fn list(
     State(state): State<Arc<RepositoryApi>>,
     Path(target): Path<Target>,
+    Query(query): Query<BTreeMap<String, String>>,
     caller: Option<Extension<Caller>>,
 ) -> Result<Response, Refusal> {
     target.admit(&state, caller.as_ref(), ("get", "jobs")).await?;
-    let mut ended = history(&state.provisioning, &target, labels::REPOSITORY, &target.name).await?;
-    ended
-        .sort_by_key(|job| std::cmp::Reverse((job.status.finished, job.metadata.creation_timestamp.clone())));
-    let items: Vec<Job> = ended.into_iter().map(as_job).collect();
-    Ok(typed(200, "JobList", &json!({"metadata": {}, "items": items})))
+    let page = Page::parse(&query).map_err(status::bad_request)?;
+    let (ended, next) = newest(&state.provisioning, &target, &page).await?;
+    // What became of each file is in the answer for the one job.
+    let without_files = |mut job: HistoricJob| {
+        job.status.files.clear();
+        as_job(job)
+    };
+    let items: Vec<Job> = ended.into_iter().map(without_files).collect();
+    let metadata = next.map_or_else(|| json!({}), |next| json!({"continue": next.to_string()}));
+    Ok(typed(200, "JobList", &json!({"metadata": metadata, "items": items})))
 }
 
 /// The job that ended, by the UID it had while it was queued.
@@ -148,6 +159,33 @@ fn refusal(error: InsertError) -> Refusal {
         InsertError::Invalid(errors) => status::invalid(GROUP, "Job", "", errors).into(),
         InsertError::Api { source, .. } => (*source).into(),
     }
+}
+
+/// One page of what ended, and where the next one begins. Only a page and a bit of it is in memory at a time.
+async fn newest(
+    client: &Client,
+    target: &Target,
+    page: &Page,
+) -> Result<(Vec<HistoricJob>, Option<Position>), Refusal> {
+    let jobs: Api<HistoricJob> = Api::namespaced(client.clone(), &target.namespace);
+    let selector = format!("{}={}", labels::REPOSITORY, target.name);
+    let mut params = ListParams::default().labels(&selector).limit(READ);
+    let mut found: Vec<(Position, HistoricJob)> = Vec::new();
+    loop {
+        let list = jobs.list(&params).await?;
+        let placed = list.items.into_iter().map(|job| (Position::of(&job), job));
+        found.extend(placed.filter(|(position, _)| page.after.as_ref().is_none_or(|after| position > after)));
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        found.truncate(page.limit + 1);
+        match list.metadata.continue_.filter(|next| !next.is_empty()) {
+            Some(next) => params = params.continue_token(&next),
+            None => break,
+        }
+    }
+    let more = found.len() > page.limit;
+    found.truncate(page.limit);
+    let last = found.last().map(|(position, _)| position.clone()).filter(|_| more);
+    Ok((found.into_iter().map(|(_, job)| job).collect(), last))
 }
 
 async fn history(

@@ -5,7 +5,7 @@
 //! there is the server's business, what a caller may do is decided here.
 //!
 //! It refuses to know how objects are stored, and how jobs are run.
-//! Start reading at [`router`]; then one file a sub-resource: `jobs.rs`, `test.rs`, `resources.rs`.
+//! Start reading at [`router`]; then one file a sub-resource: `jobs.rs`, `test.rs`, `resources.rs`, `unsynced.rs`.
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")
@@ -13,27 +13,45 @@
 
 mod answer;
 mod jobs;
+mod page;
 mod request;
 mod resources;
 mod state;
 mod test;
+mod unknown;
+mod unsynced;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::extract::Request;
+use axum::routing::{any, get, post};
+use tower::ServiceExt as _;
 
 pub use self::state::{BODY_LIMIT, RepositoryApi};
 
-/// The routes, with their full paths: they are merged with those of an API server.
+/// Where a repository is.
+const REPOSITORY: &str =
+    "/apis/provisioning.grafana.app/{version}/namespaces/{namespace}/repositories/{name}";
+
+/// The routes, with their full paths, for a server that has no other ones of repositories.
 ///
 /// Grafana: `pkg/registry/apis/provisioning/{jobs,test,resources}.go`.
 pub fn router(state: RepositoryApi) -> Router {
-    let base = "/apis/provisioning.grafana.app/{version}/namespaces/{namespace}/repositories/{name}";
     Router::new()
-        .route(&format!("{base}/jobs"), get(jobs::list).post(jobs::create))
-        .route(&format!("{base}/jobs/{{uid}}"), get(jobs::read_by_uid).post(jobs::refuse_post))
-        .route(&format!("{base}/test"), post(test::run))
-        .route(&format!("{base}/resources"), get(resources::list))
+        .route(&format!("{REPOSITORY}/jobs"), get(jobs::list).post(jobs::create))
+        .route(&format!("{REPOSITORY}/jobs/{{uid}}"), get(jobs::read_by_uid).post(jobs::refuse_post))
+        .route(&format!("{REPOSITORY}/test"), post(test::run))
+        .route(&format!("{REPOSITORY}/resources"), get(resources::list))
+        .route(&format!("{REPOSITORY}/unsynced"), get(unsynced::list))
+        .route(&format!("{REPOSITORY}/{{subresource}}"), any(unknown::answer))
+        .route(&format!("{REPOSITORY}/{{subresource}}/{{*rest}}"), any(unknown::answer))
         .with_state(Arc::new(state))
+}
+
+/// The routes over those of an API server, which answers everything else.
+pub fn router_over(state: RepositoryApi, api_server: Router) -> Router {
+    let status = api_server.clone();
+    let pass = move |request: Request| status.clone().oneshot(request);
+    router(state).route(&format!("{REPOSITORY}/status"), any(pass)).fallback_service(api_server)
 }

@@ -22,6 +22,8 @@ pub(crate) struct Target {
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) uid: String,
+    #[serde(default)]
+    pub(crate) subresource: String,
 }
 
 impl Target {
@@ -32,12 +34,7 @@ impl Target {
         caller: Option<&Extension<Caller>>,
         (verb, subresource): (&'static str, &'static str),
     ) -> Result<(), Refusal> {
-        if self.version != VERSION {
-            return Err(status::no_such_path(&format!("/apis/{GROUP}/{}", self.version)).into());
-        }
-        let Some(Extension(caller)) = caller else {
-            return Err(status::unauthorized("the request carries no identity").into());
-        };
+        let caller = self.known_caller(caller)?;
         let access = Access {
             verb,
             group: GROUP,
@@ -54,6 +51,20 @@ impl Target {
             return Err(self.missing());
         }
         Ok(())
+    }
+
+    /// Checks that the path's version is served, and answers who calls.
+    pub(crate) fn known_caller<'a>(
+        &self,
+        caller: Option<&'a Extension<Caller>>,
+    ) -> Result<&'a Caller, Refusal> {
+        if self.version != VERSION {
+            return Err(status::no_such_path(&format!("/apis/{GROUP}/{}", self.version)).into());
+        }
+        match caller {
+            Some(Extension(caller)) => Ok(caller),
+            None => Err(status::unauthorized("the request carries no identity").into()),
+        }
     }
 
     /// The stored repository; nothing when there is none.

@@ -6,8 +6,8 @@ use kube::Client;
 use windlass_api::jobs::JobRules;
 use windlass_api::repositories::RepositoryRules;
 use windlass_auth::Authorizer;
+use windlass_repository::Opener;
 use windlass_resources::Clients;
-use windlass_resources::repository::Sources;
 
 /// The largest body that is read, in bytes. Grafana's connectors read as much of a job.
 pub const BODY_LIMIT: usize = 1024 * 1024;
@@ -22,7 +22,7 @@ pub struct RepositoryApi {
     /// Where managed resources are.
     pub resources: Clients,
     /// How a repository's files are reached.
-    pub sources: Sources,
+    pub opener: Opener,
     /// What a repository may say.
     pub repository_rules: RepositoryRules,
     /// What a job may say.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::response::Response;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use windlass_api::repositories::{self, RepositoryRules};
 use windlass_api::{Repository, status};
 use windlass_auth::Caller;
-use windlass_resources::check::check;
+use windlass_repository::check::check;
 
 use crate::answer::{Refusal, typed};
 use crate::request::{Target, object, read};
@@ -20,7 +21,7 @@ const NOT_NAMED_YET: &str = "new";
 /// A name that one can have, to check the rest with.
 const A_NAME: &str = "new-repository";
 
-/// Checks the repository in the body, or the stored one when the body is empty. The HTTP status is the result's code.
+/// Checks the repository in the body, or the stored one when the body is empty or `{}`. The HTTP status is the result's code.
 ///
 /// A proposed repository may leave its token out: the stored one's is used then, but only for the same URL, so that
 /// nobody can send a stored token to a server of their own.
@@ -33,7 +34,7 @@ pub(crate) async fn run(
     target.admit(&state, caller.as_ref(), ("create", "test")).await?;
     let body = read(body).await?;
     let stored = target.repository(&state.provisioning).await?;
-    let repository = if body.is_empty() {
+    let repository = if says_nothing(&body) {
         stored.ok_or_else(|| target.missing())?
     } else {
         let mut proposed: Repository = object(&body)
@@ -44,9 +45,15 @@ pub(crate) async fn run(
     // Dropping the request drops the check, and with it whatever it waits for.
     let cancel = CancellationToken::new();
     let _stop = cancel.clone().drop_guard();
-    let checked = check(&state.sources, &state.core, &repository, &state.repository_rules, &cancel).await;
+    let checked = check(&state.opener, &state.core, &repository, &state.repository_rules, &cancel).await;
     let code = u16::try_from(checked.results.code).unwrap_or(500);
     Ok(typed(code, "TestResults", &checked.results))
+}
+
+/// Whether a body proposes nothing: it is empty, or `{}` as clients send it that always send JSON.
+fn says_nothing(body: &[u8]) -> bool {
+    body.trim_ascii().is_empty()
+        || serde_json::from_slice::<Map<String, Value>>(body).is_ok_and(|fields| fields.is_empty())
 }
 
 /// Makes a proposed repository what the server would make of it, but for its token.
@@ -54,6 +61,7 @@ fn propose(proposed: &mut Repository, stored: Option<Repository>, target: &Targe
     proposed.metadata.namespace = Some(target.namespace.clone());
     proposed.metadata.name =
         Some(if target.name == NOT_NAMED_YET { A_NAME } else { &target.name }.to_owned());
+    proposed.metadata.uid = stored.as_ref().and_then(|stored| stored.metadata.uid.clone());
     proposed.metadata.finalizers = stored.as_ref().and_then(|stored| stored.metadata.finalizers.clone());
     repositories::mutate(proposed, stored.as_ref(), rules);
     // A reference to a Secret is honoured for the stored repository's own token and URL alone.

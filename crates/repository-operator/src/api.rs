@@ -6,10 +6,9 @@ use std::sync::Arc;
 use axum::Router;
 use http::StatusCode;
 use tokio::net::TcpListener;
-use windlass_api::jobs::JobRules;
 use windlass_api::status;
 use windlass_auth::{AccessReviews, TokenReviews, plain, tls};
-use windlass_launch::Context;
+use windlass_launch::{Context, job_rules};
 use windlass_repository_api::{RepositoryApi, router};
 use windlass_runtime::BoxError;
 
@@ -79,9 +78,9 @@ fn routes(process: &Context) -> Router {
         provisioning: process.clients.provisioning.clone(),
         core: core.clone(),
         resources: process.resources.clone(),
-        sources: process.sources.clone(),
+        opener: process.opener.clone(),
         repository_rules: process.repository_rules.clone(),
-        job_rules: JobRules::default(),
+        job_rules: job_rules(&process.settings),
         access: Arc::new(AccessReviews::new(core.clone())),
         namespace: process.settings.operator().namespace.clone(),
     };

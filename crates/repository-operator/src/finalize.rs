@@ -5,31 +5,29 @@
 
 use std::time::Duration;
 
-use kube::Api;
-use kube::api::{DeleteParams, ListParams, Preconditions};
-use serde_json::json;
+use kube::api::{DeleteParams, Preconditions};
 use windlass_api::{Job, Repository, finalizers, labels};
 use windlass_resources::finalize::{Finalize, release, remove};
 use windlass_resources::{ItemResult, ListError};
-use windlass_runtime::{CallError, Part, deadline, merge_patch};
+use windlass_runtime::{CallError, ListRequest, remove_finalizer};
 
-use crate::reconcile::{CALL, Context};
+use crate::controller::{CALL, Controller, name, namespace};
 
 /// The deadline of one resource.
 const ITEM: Duration = Duration::from_secs(15);
-/// How long until a running job is looked for again.
-const JOB_WAIT: Duration = Duration::from_secs(1);
+/// How often a pass lists what is managed: once to work it off, and once more to see that nothing is left.
+const ROUNDS: usize = 2;
 
 /// What a pass came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finalized {
     /// Nothing of ours holds the repository any more.
     Gone,
-    /// Something is still on its way; look again after this time.
-    Waiting(Duration),
+    /// Something is still on its way; look again.
+    Waiting,
 }
 
-/// Why a repository cannot be let go yet.
+/// Why a repository cannot be deleted yet.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FinalizeError {
     /// A call to the API failed.
@@ -95,22 +93,28 @@ fn first(failures: &[ItemResult]) -> String {
 
 /// Runs the finalizers that the repository has, in their order. `current` becomes the version without those that are
 /// done.
-pub(crate) async fn run(context: &Context, current: &mut Repository) -> Result<Finalized, FinalizeError> {
+pub(crate) async fn run(
+    controller: &Controller,
+    current: &mut Repository,
+) -> Result<Finalized, FinalizeError> {
     for finalizer in finalizers::ALL {
         if !current.metadata.finalizers.iter().flatten().any(|held| held == finalizer) {
             continue;
         }
         let done = match finalizer {
-            finalizers::REMOVE_PENDING_JOBS => remove_pending_jobs(context, current).await?,
-            finalizers::RELEASE_ORPHAN_RESOURCES => let_go(context, current, finalizer).await?,
-            finalizers::REMOVE_ORPHAN_RESOURCES => let_go(context, current, finalizer).await?,
+            finalizers::REMOVE_PENDING_JOBS => remove_pending_jobs(controller, current).await?,
+            finalizers::RELEASE_ORPHAN_RESOURCES => delete_or_release(controller, current, finalizer).await?,
+            finalizers::REMOVE_ORPHAN_RESOURCES => delete_or_release(controller, current, finalizer).await?,
             // `cleanup` takes hooks off the provider; a repository without one has nothing there.
             _ => Finalized::Gone,
         };
-        if let Finalized::Waiting(_) = done {
+        if done == Finalized::Waiting {
             return Ok(done);
         }
-        *current = take_off(context, current, finalizer).await?;
+        let api = controller.repositories(current);
+        *current = remove_finalizer(&api, current, finalizer, CALL)
+            .await
+            .map_err(|source| FinalizeError::Call { finalizer, source })?;
         tracing::info!(
             namespace = current.metadata.namespace,
             repository = current.metadata.name,
@@ -123,15 +127,16 @@ pub(crate) async fn run(context: &Context, current: &mut Repository) -> Result<F
 
 /// Deletes the jobs of the repository that wait, and waits for those that run: their worker stops when it sees that the
 /// repository goes, or loses its lease.
-async fn remove_pending_jobs(context: &Context, repository: &Repository) -> Result<Finalized, FinalizeError> {
+async fn remove_pending_jobs(
+    controller: &Controller,
+    repository: &Repository,
+) -> Result<Finalized, FinalizeError> {
     const FINALIZER: &str = finalizers::REMOVE_PENDING_JOBS;
     let failed = |source| FinalizeError::Call { finalizer: FINALIZER, source };
-    let name = repository.metadata.name.as_deref().unwrap_or_default();
-    let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
-    let jobs: Api<Job> = Api::namespaced(context.clients.provisioning.clone(), namespace);
-    let found = deadline(CALL, "list the repository's jobs", jobs.list(&ListParams::default()))
-        .await
-        .map_err(failed)?;
+    let name = name(repository);
+    let jobs = controller.jobs(repository);
+    let listed = ListRequest::of(&jobs, "list the repository's jobs", CALL).items::<Job>().await;
+    let found = listed.map_err(failed)?;
     let mut running = 0;
     for job in found.items.into_iter().filter(|job| job.spec.repository == name) {
         if job.spec.action.is_orphan_cleanup() {
@@ -149,7 +154,8 @@ async fn remove_pending_jobs(context: &Context, repository: &Repository) -> Resu
             ..DeleteParams::default()
         };
         let job_name = job.metadata.name.as_deref().unwrap_or_default();
-        match deadline(CALL, format!("delete job {job_name}"), jobs.delete(job_name, &guarded)).await {
+        let delete = || jobs.delete(job_name, &guarded);
+        match CALL.write(format!("delete job {job_name}"), delete).await {
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
             // It was claimed just now.
@@ -157,60 +163,47 @@ async fn remove_pending_jobs(context: &Context, repository: &Repository) -> Resu
             Err(error) => return Err(failed(error)),
         }
     }
-    Ok(if running == 0 { Finalized::Gone } else { Finalized::Waiting(JOB_WAIT) })
+    Ok(if running == 0 { Finalized::Gone } else { Finalized::Waiting })
 }
 
-/// Removes or releases everything that the repository manages, and looks again until there is nothing.
-async fn let_go(
-    context: &Context,
+/// Removes or releases everything that the repository manages, and looks again whether there is something left: a worker
+/// may still have been writing.
+async fn delete_or_release(
+    controller: &Controller,
     repository: &Repository,
     finalizer: &'static str,
 ) -> Result<Finalized, FinalizeError> {
     let work = Finalize {
-        clients: context.resources.clone(),
-        namespace: repository.metadata.namespace.clone().unwrap_or_default(),
-        repository: repository.metadata.name.clone().unwrap_or_default(),
-        workers: context.parallel,
+        clients: controller.resources.clone(),
+        namespace: namespace(repository).to_owned(),
+        repository: name(repository).to_owned(),
+        workers: controller.parallel,
         timeout: ITEM,
-        cancel: context.cancel.clone(),
+        cancel: controller.cancel.clone(),
         on_result: std::sync::Arc::new(|_item| {}),
     };
-    let mut outcome = if finalizer == finalizers::RELEASE_ORPHAN_RESOURCES {
-        release(&work).await
-    } else {
-        remove(&work).await
+    for _round in 0..ROUNDS {
+        let outcome = if finalizer == finalizers::RELEASE_ORPHAN_RESOURCES {
+            release(&work).await
+        } else {
+            remove(&work).await
+        };
+        let mut outcome = outcome.map_err(|source| FinalizeError::List { finalizer, source })?;
+        if !outcome.failures.is_empty() {
+            // They came in as requests ended. In one order they make one text, which is written once; what was merely
+            // skipped because of another failure comes last.
+            outcome.failures.sort_by_cached_key(|item| {
+                let reason = item.error.as_ref().map_or("", |failure| failure.reason.as_str());
+                (reason.starts_with("Skipped"), item.path.clone(), item.name.clone())
+            });
+            return Err(FinalizeError::Items { finalizer, failures: outcome.failures });
+        }
+        if outcome.cancelled {
+            return Err(FinalizeError::Interrupted { finalizer });
+        }
+        if outcome.found == 0 {
+            return Ok(Finalized::Gone);
+        }
     }
-    .map_err(|source| FinalizeError::List { finalizer, source })?;
-    if !outcome.failures.is_empty() {
-        // They came in as requests ended. In one order they make one text, which is written once; what was merely
-        // skipped because of another failure comes last.
-        outcome.failures.sort_by_cached_key(|item| {
-            let reason = item.error.as_ref().map_or("", |failure| failure.reason.as_str());
-            (reason.starts_with("Skipped"), item.path.clone(), item.name.clone())
-        });
-        return Err(FinalizeError::Items { finalizer, failures: outcome.failures });
-    }
-    if outcome.cancelled {
-        return Err(FinalizeError::Interrupted { finalizer });
-    }
-    Ok(match outcome.found {
-        0 => Finalized::Gone,
-        _ if outcome.done > 0 => Finalized::Waiting(Duration::ZERO),
-        _ => Finalized::Waiting(JOB_WAIT),
-    })
-}
-
-async fn take_off(
-    context: &Context,
-    repository: &Repository,
-    finalizer: &'static str,
-) -> Result<Repository, FinalizeError> {
-    let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
-    let api: Api<Repository> = Api::namespaced(context.clients.provisioning.clone(), namespace);
-    let kept: Vec<&String> =
-        repository.metadata.finalizers.iter().flatten().filter(|held| *held != finalizer).collect();
-    let patch = json!({"metadata": {"finalizers": kept}});
-    merge_patch(&api, repository, Part::Object, patch, CALL)
-        .await
-        .map_err(|source| FinalizeError::Call { finalizer, source })
+    Ok(Finalized::Waiting)
 }

@@ -4,31 +4,38 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 use windlass_api::Repository;
-use windlass_runtime::{BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, Term, run_keyed};
+use windlass_runtime::{BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, run_keyed};
 
-use crate::queued::Queued;
-use crate::reconcile::{Context, reconcile};
+use crate::controller::Controller;
+use crate::memory::Memory;
+use crate::neighbours::affected;
+use crate::reconcile::reconcile;
 
 /// The queue of the term that goes on, if one does.
 pub(crate) type Current = Arc<Mutex<Option<KeyedQueue<ObjectKey>>>>;
 
 /// The operator's work, term by term.
 pub(crate) struct Work {
-    pub(crate) context: Context,
+    pub(crate) controller: Controller,
     pub(crate) leadership: Leadership,
     pub(crate) workers: usize,
     pub(crate) current: Current,
 }
 
-/// Takes what the watch has seen to the queue of the term.
-pub(crate) struct Teller {
+/// Forwards what the watch has seen to the queue of the term.
+pub(crate) struct Forwarder {
     current: Current,
-    queued: Arc<Queued>,
+    memory: Arc<Memory>,
+    store: Store<Repository>,
 }
 
 impl Work {
-    pub(crate) fn teller(&self) -> Teller {
-        Teller { current: Arc::clone(&self.current), queued: Arc::clone(&self.context.queued) }
+    pub(crate) fn forwarder(&self) -> Forwarder {
+        Forwarder {
+            current: Arc::clone(&self.current),
+            memory: Arc::clone(&self.controller.memory),
+            store: self.controller.store.clone(),
+        }
     }
 
     /// Works whenever this process leads, until `shutdown`; passes that are under way then are finished.
@@ -45,16 +52,22 @@ impl Work {
     async fn lead(&self, term: &Term, shutdown: &CancellationToken) {
         let cancel = shutdown.child_token();
         let _stop = cancel.clone().drop_guard();
-        let clients = self.context.clients.map(|client| term.guard(client));
-        let context = Arc::new(Context { clients, cancel, ..self.context.clone() });
+        let clients = self.controller.clients.map(|client| term.guard(client));
+        let controller = Arc::new(Controller { clients, cancel, ..self.controller.clone() });
         let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
         // First the queue, then what is known already: nothing can fall between the two.
         self.set(Some(queue.clone()));
-        for repository in self.context.store.list() {
+        for repository in self.controller.store.list() {
             queue.add(ObjectKey::of(&*repository));
         }
-        let work =
-            run_keyed(queue, self.workers, shutdown.clone(), move |key| reconcile(Arc::clone(&context), key));
+        let metrics = self.controller.metrics.clone();
+        let work = run_keyed(
+            queue,
+            self.workers,
+            shutdown.clone(),
+            move |key| reconcile(Arc::clone(&controller), key),
+            move |_key| metrics.panicked(),
+        );
         tokio::select! {
             biased;
             () = term.ended() => {}
@@ -68,26 +81,45 @@ impl Work {
     }
 }
 
-impl Teller {
-    pub(crate) fn tell(&self, event: Event<Repository>) {
+impl Forwarder {
+    pub(crate) fn forward(&self, event: Event<Repository>) {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(queue) = &*current else {
+            if let Event::Deleted(gone) = event {
+                self.memory.forget(&ObjectKey::of(&*gone));
+            }
+            return;
+        };
         match event {
             Event::Applied { old, new } => {
                 // Told again by a resync: whether anything is due is a question of time, which the queue keeps.
-                if !old.is_some_and(|old| Arc::ptr_eq(&old, &new))
-                    && let Some(queue) = &*current
-                {
-                    queue.add(ObjectKey::of(&*new));
+                if old.as_ref().is_some_and(|old| Arc::ptr_eq(old, &new)) {
+                    return;
                 }
+                queue.add(ObjectKey::of(&*new));
+                self.forward_to_neighbours(queue, old.as_deref(), Some(&new));
             }
             Event::Deleted(gone) => {
                 let key = ObjectKey::of(&*gone);
-                self.queued.forget(&key);
-                if let Some(queue) = &*current {
-                    queue.forget(&key);
-                }
+                self.memory.forget(&key);
+                queue.forget(&key);
+                self.forward_to_neighbours(queue, Some(&gone), None);
             }
             Event::Synced => {}
+        }
+    }
+
+    /// Those that wait for this repository, or it for them, look again. While the first list comes in all are new.
+    fn forward_to_neighbours(
+        &self,
+        queue: &KeyedQueue<ObjectKey>,
+        old: Option<&Repository>,
+        new: Option<&Repository>,
+    ) {
+        let Some(changed) = new.or(old).filter(|_| self.store.is_synced()) else { return };
+        let others = self.store.list_in(changed.metadata.namespace.as_deref().unwrap_or_default());
+        for other in affected(old, new, others.iter().map(|other| &**other)) {
+            queue.add(ObjectKey::of(other));
         }
     }
 }

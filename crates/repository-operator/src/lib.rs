@@ -4,21 +4,27 @@
 //! so in the `Ready` condition, `status.health` and `status.fieldErrors`; it queues a sync when one is due; and it runs
 //! the finalizers of a repository that is being deleted.
 //!
-//! Start reading at `reconcile.rs`: observe, validate, plan, apply, status. `plan.rs` is pure and holds every rule about
-//! when something is due.
+//! Start reading at `reconcile.rs`: observe, validate, plan, apply, status, a file each. `plan.rs` is pure and holds every
+//! rule about when something is due; `neighbours.rs` holds which of two repositories comes first.
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
 )]
 
 mod api;
+mod apply;
+mod controller;
 mod finalize;
 mod lead;
+mod memory;
 mod metrics;
+mod neighbours;
+mod observe;
 mod operator;
 mod plan;
-mod queued;
+mod pull;
 mod reconcile;
 mod status;
+mod validate;
 
 pub use self::operator::{PROVISIONING_REPO, Repositories, register};

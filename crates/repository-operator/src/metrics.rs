@@ -3,7 +3,7 @@
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Meter};
 use windlass_api::Repository;
-use windlass_runtime::Store;
+use windlass_runtime::{EventRecorder, Store};
 
 use crate::reconcile::ReconcileError;
 
@@ -17,8 +17,14 @@ pub(crate) struct RepositoryMetrics {
 impl RepositoryMetrics {
     /// Makes the instruments. Gauges are read from `repositories` whenever metrics are rendered, so that what was
     /// deleted is not told of any more.
-    pub(crate) fn new(meter: &Meter, repositories: &Store<Repository>) -> Self {
+    pub(crate) fn new(meter: &Meter, repositories: &Store<Repository>, events: &EventRecorder) -> Self {
         observe(meter, repositories);
+        let events = events.clone();
+        meter
+            .u64_observable_counter("windlass_repository_events_dropped_total")
+            .with_description("Kubernetes Events about repositories that were not written.")
+            .with_callback(move |counter| counter.observe(events.dropped(), &[]))
+            .build();
         Self {
             checks: meter
                 .u64_counter("grafana_provisioning_health_checked_total")
@@ -37,11 +43,18 @@ impl RepositoryMetrics {
     }
 
     pub(crate) fn failed(&self, error: &ReconcileError) {
-        let phase = match error {
-            ReconcileError::Call(_) => "status",
+        self.count(match error {
+            ReconcileError::Call(_) | ReconcileError::Interrupted => "status",
             ReconcileError::QueueSync(_) => "sync",
             ReconcileError::Finalize(_) => "delete",
-        };
+        });
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.count("panic");
+    }
+
+    fn count(&self, phase: &'static str) {
         self.errors.add(1, &[KeyValue::new("phase", phase), KeyValue::new("cause", "system")]);
     }
 }
@@ -61,12 +74,12 @@ fn observe(meter: &Meter, repositories: &Store<Repository>) {
     let store = repositories.clone();
     meter
         .f64_observable_gauge("grafana_provisioning_repository_last_sync_timestamp_seconds")
-        .with_description("When a repository's last sync finished, in Unix seconds.")
+        .with_description("When a repository was last in step, in Unix seconds: its last sync ended, or there was nothing to pull.")
         .with_callback(move |gauge| {
             for repository in store.list() {
-                let finished = repository.status.sync.finished;
-                if finished > 0 {
-                    gauge.observe(finished as f64 / 1000.0, &labels(&repository));
+                let last = repository.status.sync.finished.max(repository.status.sync.checked);
+                if last > 0 {
+                    gauge.observe(last as f64 / 1000.0, &labels(&repository));
                 }
             }
         })

@@ -7,15 +7,21 @@ use kube::Api;
 use tokio_util::sync::CancellationToken;
 use windlass_api::{QuotaStatus, Repository};
 use windlass_launch::observe_leadership;
-use windlass_runtime::{BoxError, LeaderElection, Leadership, Operator, Registry, Watch, WatchConfig};
+use windlass_runtime::{
+    BoxError, EventRecorder, LeaderElection, Leadership, Operator, Registry, Watch, WatchConfig,
+};
 
+use crate::controller::Controller;
 use crate::lead::{Current, Work};
+use crate::memory::Memory;
 use crate::metrics::RepositoryMetrics;
-use crate::queued::Queued;
-use crate::reconcile::Context;
+use crate::plan::Timing;
 
 /// Health, syncs and clean-up of repositories.
 pub const PROVISIONING_REPO: &str = "provisioning-repo";
+
+/// Who reports the Events.
+const REPORTER: &str = "windlass.dev/repository-controller";
 
 /// Adds the operator of this crate to a binary's.
 pub fn register(registry: Registry<windlass_launch::Context>) -> Registry<windlass_launch::Context> {
@@ -45,28 +51,38 @@ impl Operator<windlass_launch::Context> for Repositories {
         if election.is_some() {
             observe_leadership(&meter, &settings.leader_election_name, &leadership);
         }
-        let context = Context {
+        let (events, event_writer) =
+            EventRecorder::new(REPORTER, process.replica.as_str(), Arc::clone(&process.clock));
+        let provisioning = process.settings.provisioning();
+        let controller = Controller {
             clients: process.clients.clone(),
             resources: process.resources.clone(),
-            sources: process.sources.clone(),
+            opener: process.opener.clone(),
             rules: process.repository_rules.clone(),
             limits: QuotaStatus {
-                max_repositories: process.settings.provisioning().max_repositories,
-                max_resources_per_repository: process.settings.provisioning().max_resources_per_repository,
+                max_repositories: provisioning.max_repositories,
+                max_resources_per_repository: provisioning.max_resources_per_repository,
                 updated_at: 0,
             },
+            timing: Timing {
+                min_sync: process.min_sync_interval,
+                full_sync: provisioning.full_sync_interval,
+                max_repositories: provisioning.max_repositories,
+            },
             clock: Arc::clone(&process.clock),
-            metrics: RepositoryMetrics::new(&meter, &watch.store()),
+            metrics: RepositoryMetrics::new(&meter, &watch.store(), &events),
+            events,
             store: watch.store(),
-            queued: Arc::new(Queued::default()),
+            memory: Arc::new(Memory::default()),
             check_deadline: process.check_deadline,
-            min_sync_interval: process.min_sync_interval,
             parallel: settings.parallel_operations,
             cancel: shutdown.clone(),
         };
-        let work = Work { context, leadership, workers: settings.worker_count, current: Current::default() };
-        let told = work.teller();
-        let follow = watch.run(process.health.clone(), shutdown.clone(), move |event| told.tell(event));
+        let work =
+            Work { controller, leadership, workers: settings.worker_count, current: Current::default() };
+        let forwarder = work.forwarder();
+        let follow =
+            watch.run(process.health.clone(), shutdown.clone(), move |event| forwarder.forward(event));
         tracing::info!(
             logger = "provisioning-repository-controller",
             workers = settings.worker_count,
@@ -85,7 +101,8 @@ impl Operator<windlass_launch::Context> for Repositories {
             work.run(&shutdown).await;
             finished.cancel();
         };
-        tokio::join!(follow, lead, stand);
+        let write_events = event_writer.run(process.clients.core.clone(), finished.clone());
+        tokio::join!(follow, lead, stand, write_events);
         Ok(())
     }
 }

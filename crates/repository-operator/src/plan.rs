@@ -1,271 +1,314 @@
-//! What a repository is due for: pure, and the one place with rules about time. Grafana: `controller/repository.go`.
+//! What a repository is due for: a list of steps, made from what was observed. Pure, and the one place with rules about
+//! time. Grafana: `controller/repository.go`, `determineSyncStrategy`.
 
+use std::fmt;
 use std::time::Duration;
 
-use jiff::Timestamp;
-use windlass_api::Repository;
-use windlass_api::conditions::{self, types};
-use windlass_api::repositories::{RepositoryRules, is_pending_delete, mutate};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use windlass_api::conditions::{self, reasons, types};
+use windlass_api::repositories::is_pending_delete;
+use windlass_api::{ErrorDetails, JobState, Repository, UnsyncedStatus};
+
+use crate::neighbours::Block;
+use crate::observe::Observed;
+use crate::validate::Valid;
 
 /// How long a healthy repository is taken to be so.
 const HEALTHY_FOR: Duration = Duration::from_mins(5);
 /// How long until an unhealthy one is looked at again.
 const UNHEALTHY_FOR: Duration = Duration::from_mins(1);
+/// How long until a repository is looked at again that waits for others: their changes bring it sooner.
+const BLOCKED_FOR: Duration = Duration::from_mins(5);
 
-/// What is done for a repository in one pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Plan {
-    /// Nothing: its namespace is being taken down by somebody else.
-    LeaveAlone,
-    /// It is being deleted: run its finalizers.
-    Finalize,
-    /// Check it, then decide on a sync.
+/// The times and limits that plans are made by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    /// The least time between two looks at a source.
+    pub(crate) min_sync: Duration,
+    /// The time after which a pull compares everything; zero for never.
+    pub(crate) full_sync: Duration,
+    /// Most repositories in a namespace; 0 for no limit.
+    pub(crate) max_repositories: i64,
+}
+
+impl Timing {
+    /// The time between two looks at a source: what the specification says, but no shorter than the system's least.
+    pub(crate) fn interval(&self, repository: &Repository) -> Duration {
+        let wanted = u64::try_from(repository.spec.sync.interval_seconds).unwrap_or(0);
+        Duration::from_secs(wanted).max(self.min_sync)
+    }
+}
+
+/// How long a result of a check is taken to be so.
+pub(crate) fn health_lasts(healthy: bool) -> Duration {
+    if healthy { HEALTHY_FOR } else { UNHEALTHY_FOR }
+}
+
+/// One thing to do. Steps are done in their order; a failure ends the pass.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Add these finalizers, so that nothing is left behind when the repository is deleted.
+    AddFinalizers(Vec<String>),
+    /// The repository is being deleted: run its finalizers.
+    RunFinalizers,
+    /// Say so in a condition.
+    Report(Condition),
+    /// Neither checked nor synced, and not healthy: other repositories come first.
+    Block(Block),
+    /// Neither checked nor synced, and not healthy: the specification breaks rules.
+    Reject(Vec<ErrorDetails>),
+    /// Ask the source whether it can be read, and where its branch is.
     Check {
         /// Why, for the log.
         why: &'static str,
     },
-    /// Nothing is wrong; a sync may be due.
-    Rest,
+    /// Queue a pull, if the repository is healthy by then.
+    Pull(Pull),
 }
 
-/// Fills in what admission fills in, and answers the finalizers if there were none and there should be. `cleanup` is
-/// for a repository that was never looked at: its absence from an older one was somebody's will.
-pub(crate) fn fill_in(repository: &mut Repository, rules: &RepositoryRules) -> Option<Vec<String>> {
-    if is_pending_delete(repository) {
-        return None;
-    }
-    let before = repository.metadata.finalizers.clone();
-    let old = (repository.status.observed_generation != 0).then(|| repository.clone());
-    mutate(repository, old.as_ref(), rules);
-    repository.metadata.finalizers.clone().filter(|after| before.as_ref() != Some(after))
-}
-
-/// What is due now.
-pub(crate) fn plan(repository: &Repository, now: Timestamp) -> Plan {
-    if repository.metadata.deletion_timestamp.is_some() {
-        return Plan::Finalize;
-    }
-    if is_pending_delete(repository) {
-        return Plan::LeaveAlone;
-    }
-    let health = &repository.status.health;
-    let why = if repository.metadata.generation != Some(repository.status.observed_generation) {
-        "the specification changed"
-    } else if health.checked == 0 {
-        "it was never checked"
-    } else if age(health.checked, now) >= health_lasts(health.healthy) {
-        "the last check is old"
-    } else {
-        return Plan::Rest;
-    };
-    Plan::Check { why }
-}
-
-/// How long until the last check is old.
-pub(crate) fn next_check(repository: &Repository, now: Timestamp) -> Duration {
-    let health = &repository.status.health;
-    health_lasts(health.healthy).saturating_sub(age(health.checked, now))
-}
-
-/// Whether a sync is due, or when one will be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sync {
-    /// There is none to wait for: syncs are off, or the repository is unhealthy.
-    Off,
-    /// One is due now, unless a job is on its way already.
-    Due(SyncDue),
-    /// After this time.
-    In(Duration),
-}
-
-/// A sync that is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SyncDue {
-    /// Whether the difference to the last one will do.
-    pub(crate) incremental: bool,
+/// A pull that is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pull {
+    /// What it compares.
+    pub(crate) scope: Scope,
     /// Why, for the log.
     pub(crate) why: &'static str,
 }
 
-/// Whether a sync is due, given the repository after its check. Grafana: `determineSyncStrategy`.
-///
-/// Only what is written in the status decides, never what this pass did: a pass that was cut short after it wrote the
-/// status must not lose the sync that the change of status called for. The pull itself says in its condition which
-/// specification it was for, and the `Ready` condition says since when the repository has been healthy.
-pub(crate) fn sync(repository: &Repository, min_interval: Duration, now: Timestamp) -> Sync {
-    let full = |why| Sync::Due(SyncDue { incremental: false, why });
-    let status = &repository.status;
-    if !repository.spec.sync.enabled || !status.health.healthy {
-        return Sync::Off;
+/// What a pull compares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Everything.
+    Full,
+    /// The difference to the last pull, which left something undone.
+    Incremental,
+    /// The difference to the last pull; none is made when the source is still at this ref.
+    IfChanged(String),
+}
+
+/// What a pass does, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    /// The steps.
+    pub(crate) steps: Vec<Step>,
+    /// When something else is due, if nothing changes; never for a repository that is left alone.
+    pub(crate) next: Option<Duration>,
+}
+
+/// What is due now.
+pub(crate) fn plan(observed: &Observed, valid: Result<Valid<'_>, Vec<ErrorDetails>>, timing: Timing) -> Plan {
+    if observed.filled.metadata.deletion_timestamp.is_some() {
+        return Plan { steps: vec![Step::RunFinalizers], next: None };
     }
-    let last = status.sync.finished.max(status.sync.scheduled).max(status.sync.started);
-    if last == 0 {
-        return full("it was never synced");
+    if is_pending_delete(&observed.filled) {
+        return Plan { steps: Vec::new(), next: None };
     }
-    let pulled = conditions::find(&status.conditions, types::PULL_STATUS);
+    let mut steps = Vec::new();
+    if !observed.missing_finalizers.is_empty() {
+        steps.push(Step::AddFinalizers(observed.missing_finalizers.clone()));
+    }
+    let before = steps.len();
+    let next = match (observed.standing.block(timing.max_repositories), valid) {
+        (Some(block), _) => {
+            if !is_blocked(&observed.stored, &block) {
+                steps.push(Step::Block(block));
+            }
+            BLOCKED_FOR
+        }
+        (None, Err(errors)) => {
+            if !is_rejected(&observed.stored, &errors) {
+                steps.push(Step::Reject(errors));
+            }
+            UNHEALTHY_FOR
+        }
+        (None, Ok(Valid(repository))) => check_and_pull(repository, observed, timing, &mut steps),
+    };
+    let writes = steps.len() > before;
+    let reports = reports(observed, timing, writes);
+    steps.splice(before..before, reports);
+    Plan { steps, next: Some(next) }
+}
+
+/// The conditions that have to be written. The number in a quota's text is worth no write of its own.
+fn reports(observed: &Observed, timing: Timing, writes: bool) -> impl Iterator<Item = Step> {
+    let generation = observed.stored.metadata.generation;
+    let conditions = &observed.stored.status.conditions;
+    let quota = observed.standing.namespace_quota(timing.max_repositories, generation, observed.now);
+    let path = observed.standing.path_conflict(generation, observed.now);
+    let differs = |wanted: &Condition, with_text: bool| {
+        conditions::find(conditions, &wanted.type_).is_none_or(|found| {
+            (&found.status, &found.reason, found.observed_generation)
+                != (&wanted.status, &wanted.reason, wanted.observed_generation)
+                || (with_text && found.message != wanted.message)
+        })
+    };
+    let quota = differs(&quota, writes).then_some(quota);
+    let path = differs(&path, true).then_some(path);
+    [quota, path].into_iter().flatten().map(Step::Report)
+}
+
+/// Plans the check and the pull that are due, and answers when the next is.
+fn check_and_pull(
+    repository: &Repository,
+    observed: &Observed,
+    timing: Timing,
+    steps: &mut Vec<Step>,
+) -> Duration {
+    let (status, ages) = (&observed.stored.status, &observed.ages);
+    let mut check = check_due(&observed.stored, ages.checked);
+    let mut next = health_lasts(status.health.healthy);
+    if check.is_none() {
+        next = next.saturating_sub(ages.checked.unwrap_or_default());
+    }
+    let pull =
+        if repository.spec.sync.enabled { pull_due(observed, timing, check.is_some()) } else { Due::Never };
+    let pull = match pull {
+        Due::Now(pull) => {
+            next = next.min(timing.interval(repository));
+            if matches!(pull.scope, Scope::IfChanged(_)) {
+                check = check.or(Some(pull.why));
+            }
+            Some(pull)
+        }
+        Due::In(left) => {
+            next = next.min(left);
+            None
+        }
+        Due::Never => None,
+    };
+    steps.extend(check.map(|why| Step::Check { why }));
+    steps.extend(pull.map(Step::Pull));
+    next
+}
+
+fn check_due(repository: &Repository, age: Option<Duration>) -> Option<&'static str> {
+    let Some(age) = age else { return Some("it was never checked") };
+    let Some(ready) = conditions::find(&repository.status.conditions, types::READY) else {
+        return Some("what its last check came to is not known");
+    };
+    if ready.observed_generation != repository.metadata.generation {
+        Some("the specification changed")
+    } else if Block::is_reason(&ready.reason) {
+        Some("no other repository is in its way any more")
+    } else if age >= health_lasts(repository.status.health.healthy) {
+        Some("the last check is old")
+    } else {
+        None
+    }
+}
+
+/// Whether something is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Due {
+    Now(Pull),
+    In(Duration),
+    /// Something else has to happen first.
+    Never,
+}
+
+/// Only what is written in the status decides, never what this pass does: a pass that is cut short must not lose the
+/// pull that a change called for. The pull itself says in its condition which specification it was for, and `pending`
+/// says that one is wanted.
+fn pull_due(observed: &Observed, timing: Timing, checks: bool) -> Due {
+    let repository = &*observed.stored;
+    let sync = &repository.status.sync;
+    let now = |scope, why| Due::Now(Pull { scope, why });
+    if !repository.status.health.healthy {
+        let never = observed.ages.synced.is_none();
+        let why = if never { "it was never synced" } else { "the repository became healthy" };
+        return if checks { now(Scope::Full, why) } else { Due::Never };
+    }
+    let Some(age) = observed.ages.synced else { return now(Scope::Full, "it was never synced") };
+    let pulled = conditions::find(&repository.status.conditions, types::PULL_STATUS);
     if pulled.is_none_or(|pulled| pulled.observed_generation != repository.metadata.generation) {
-        return full("the specification changed since the last sync");
+        return now(Scope::Full, "the specification changed since the last sync");
     }
-    let ready = conditions::find(&status.conditions, types::READY);
-    if ready.is_some_and(|ready| ready.last_transition_time.0.as_millisecond() > status.sync.started) {
-        return full("the repository became healthy");
+    if sync.state == JobState::Pending {
+        let scope = if sync.incremental { Scope::Incremental } else { Scope::Full };
+        return now(scope, "one was wanted and has not begun");
     }
-    let left = interval(repository, min_interval).saturating_sub(age(last, now));
-    if left.is_zero() {
-        return Sync::Due(SyncDue { incremental: true, why: "its interval elapsed" });
+    let full_left = match observed.ages.full {
+        _ if timing.full_sync.is_zero() => Duration::MAX,
+        Some(age) => timing.full_sync.saturating_sub(age),
+        None => Duration::ZERO,
+    };
+    let left = timing.interval(repository).saturating_sub(age);
+    if !left.is_zero() {
+        return Due::In(left);
     }
-    Sync::In(left)
+    if full_left.is_zero() {
+        return now(Scope::Full, "everything is compared from time to time");
+    }
+    let reason = pulled.map(|pulled| pulled.reason.as_str());
+    let settled = match sync.state {
+        JobState::Success => reason == Some(reasons::SUCCESS),
+        JobState::Warning => {
+            let unsynced = repository.status.unsynced.as_ref();
+            reason == Some(reasons::COMPLETED_WITH_WARNINGS)
+                && unsynced.is_some_and(UnsyncedStatus::awaits_changes)
+        }
+        _ => false,
+    };
+    if settled && !sync.last_ref.is_empty() {
+        now(Scope::IfChanged(sync.last_ref.clone()), "its interval elapsed")
+    } else {
+        now(Scope::Incremental, "its interval elapsed, and the last pull left something undone")
+    }
 }
 
-fn health_lasts(healthy: bool) -> Duration {
-    if healthy { HEALTHY_FOR } else { UNHEALTHY_FOR }
+/// Whether the status says it already.
+fn is_blocked(repository: &Repository, block: &Block) -> bool {
+    says(repository, block.reason) && repository.status.health.message == [block.message.as_str()]
 }
 
-/// The time between two syncs: what the specification says, but no shorter than the system's least.
-pub(crate) fn interval(repository: &Repository, min_interval: Duration) -> Duration {
-    let wanted = u64::try_from(repository.spec.sync.interval_seconds).unwrap_or(0);
-    Duration::from_secs(wanted).max(min_interval)
+fn is_rejected(repository: &Repository, errors: &[ErrorDetails]) -> bool {
+    says(repository, reasons::INVALID_SPEC) && repository.status.field_errors == errors
 }
 
-/// Time since a moment in Unix milliseconds; none when it lies ahead.
-fn age(millis: i64, now: Timestamp) -> Duration {
-    u64::try_from(now.as_millisecond().saturating_sub(millis)).map_or(Duration::ZERO, Duration::from_millis)
+fn says(repository: &Repository, reason: &str) -> bool {
+    let ready = conditions::find(&repository.status.conditions, types::READY);
+    !repository.status.health.healthy
+        && repository.metadata.generation == Some(repository.status.observed_generation)
+        && ready.is_some_and(|ready| {
+            ready.reason == reason && ready.observed_generation == repository.metadata.generation
+        })
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.steps {
+            writeln!(f, "{step}")?;
+        }
+        match self.next {
+            Some(next) => write!(f, "again in {next:?}"),
+            None => f.write_str("again when it changes"),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddFinalizers(names) => write!(f, "add finalizers: {}", names.join(", ")),
+            Self::RunFinalizers => f.write_str("run finalizers"),
+            Self::Report(condition) => {
+                let Condition { type_, status, reason, message, .. } = condition;
+                write!(f, "report {type_}={status} {reason}: {message}")
+            }
+            Self::Block(block) => write!(f, "block: {}: {}", block.reason, block.message),
+            Self::Reject(errors) => {
+                let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+                write!(f, "reject: {}", fields.join(", "))
+            }
+            Self::Check { why } => write!(f, "check: {why}"),
+            Self::Pull(Pull { scope: Scope::Full, why }) => write!(f, "pull everything: {why}"),
+            Self::Pull(Pull { scope: Scope::Incremental, why }) => write!(f, "pull what changed: {why}"),
+            Self::Pull(Pull { scope: Scope::IfChanged(last), why }) => {
+                write!(f, "pull if not at {last}: {why}")
+            }
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    use windlass_api::JobState;
-    use windlass_api::conditions::reasons;
-
-    const MINUTE: Duration = Duration::from_mins(1);
-
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(1_000_000 + seconds).unwrap()
-    }
-
-    fn ready(repository: &mut Repository, since: i64) {
-        let condition = conditions::new(types::READY, true, reasons::AVAILABLE, "", Some(1), at(since));
-        repository.status.conditions.retain(|condition| condition.type_ != types::READY);
-        repository.status.conditions.push(condition);
-    }
-
-    /// A healthy repository, checked and synced at second 0.
-    fn healthy() -> Repository {
-        let mut repository = Repository::default();
-        repository.metadata.generation = Some(1);
-        repository.status.observed_generation = 1;
-        repository.spec.sync.enabled = true;
-        repository.status.health.healthy = true;
-        repository.status.health.checked = at(0).as_millisecond();
-        repository.status.sync.started = at(0).as_millisecond();
-        repository.status.sync.finished = at(0).as_millisecond();
-        repository.status.sync.state = JobState::Success;
-        let pulled = conditions::new(types::PULL_STATUS, true, reasons::SUCCESS, "", Some(1), at(0));
-        repository.status.conditions.push(pulled);
-        ready(&mut repository, -10);
-        repository
-    }
-
-    fn sync_at(repository: &Repository, seconds: i64) -> Sync {
-        sync(repository, MINUTE, at(seconds))
-    }
-
-    fn is_full(sync: Sync) -> bool {
-        matches!(sync, Sync::Due(SyncDue { incremental: false, .. }))
-    }
-
-    #[test]
-    fn a_check_is_due_on_change_and_when_the_last_one_is_old() {
-        let repository = healthy();
-        assert_eq!(plan(&repository, at(299)), Plan::Rest);
-        assert_eq!(next_check(&repository, at(299)), Duration::from_secs(1));
-        assert!(matches!(plan(&repository, at(300)), Plan::Check { .. }));
-        let mut changed = healthy();
-        changed.metadata.generation = Some(2);
-        assert!(matches!(plan(&changed, at(1)), Plan::Check { why: "the specification changed" }));
-        let mut unhealthy = healthy();
-        unhealthy.status.health.healthy = false;
-        assert_eq!(plan(&unhealthy, at(59)), Plan::Rest);
-        assert!(matches!(plan(&unhealthy, at(60)), Plan::Check { .. }));
-    }
-
-    #[test]
-    fn finalizers_are_filled_in_where_there_are_none() {
-        let rules = RepositoryRules::default();
-        let mut new = Repository::default();
-        let all = ["remove-pending-jobs", "cleanup", "remove-orphan-resources"].map(str::to_owned).to_vec();
-        assert_eq!(fill_in(&mut new, &rules), Some(all.clone()));
-        assert_eq!(fill_in(&mut new, &rules), None, "they are there");
-        assert_eq!(new.spec.sync.interval_seconds, rules.min_interval_seconds);
-
-        let mut known = healthy();
-        assert_eq!(fill_in(&mut known, &rules), Some(vec![all[0].clone(), all[2].clone()]));
-        let mut going = healthy();
-        going.metadata.deletion_timestamp = Some(going.status.conditions[0].last_transition_time.clone());
-        assert_eq!(fill_in(&mut going, &rules), None);
-        let mut pending = healthy();
-        pending.metadata.labels =
-            Some([(windlass_api::labels::PENDING_DELETE.to_owned(), "true".to_owned())].into());
-        assert_eq!(fill_in(&mut pending, &rules), None);
-    }
-
-    #[test]
-    fn a_sync_is_due_after_the_interval_and_is_incremental() {
-        let mut repository = healthy();
-        repository.spec.sync.interval_seconds = 120;
-        assert_eq!(sync_at(&repository, 100), Sync::In(Duration::from_secs(20)));
-        assert_eq!(
-            sync_at(&repository, 120),
-            Sync::Due(SyncDue { incremental: true, why: "its interval elapsed" })
-        );
-        repository.spec.sync.interval_seconds = 5;
-        let left = Sync::In(Duration::from_secs(30));
-        assert_eq!(sync_at(&repository, 30), left, "the system's least interval holds");
-    }
-
-    #[test]
-    fn a_repository_that_was_never_synced_is_synced_in_full() {
-        let mut repository = healthy();
-        repository.status.sync = windlass_api::SyncStatus::default();
-        assert!(is_full(sync_at(&repository, 1)));
-    }
-
-    #[test]
-    fn a_repository_that_became_healthy_after_its_last_sync_is_synced_in_full() {
-        let mut repository = healthy();
-        assert!(!is_full(sync_at(&repository, 1)));
-        ready(&mut repository, 1);
-        assert!(is_full(sync_at(&repository, 1)));
-    }
-
-    #[test]
-    fn a_specification_that_no_pull_has_seen_is_synced_in_full() {
-        let mut repository = healthy();
-        repository.metadata.generation = Some(2);
-        repository.status.observed_generation = 2;
-        assert!(is_full(sync_at(&repository, 1)));
-        repository.status.conditions.clear();
-        assert!(is_full(sync_at(&repository, 1)), "what was pulled last is not known");
-    }
-
-    #[test]
-    fn a_lost_sync_does_not_keep_a_repository_waiting_for_ever() {
-        let mut repository = healthy();
-        repository.status.sync.state = JobState::Working;
-        repository.status.sync.finished = 0;
-        assert_eq!(sync_at(&repository, 30), Sync::In(Duration::from_secs(30)));
-        assert!(matches!(sync_at(&repository, 60), Sync::Due(_)));
-    }
-
-    #[test]
-    fn an_unhealthy_or_disabled_repository_is_not_synced() {
-        let mut repository = healthy();
-        repository.status.health.healthy = false;
-        assert_eq!(sync_at(&repository, 10_000), Sync::Off);
-        let mut disabled = healthy();
-        disabled.spec.sync.enabled = false;
-        assert_eq!(sync_at(&disabled, 10_000), Sync::Off);
-    }
-}
+mod tests;

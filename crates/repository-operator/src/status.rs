@@ -1,123 +1,210 @@
-//! What the operator writes into a repository's status: only what changed, guarded by the version it looked at.
+//! Writing a repository's status: once a pass, and only what this operator says in it.
+//!
+//! Two write a repository's status: this operator, and whoever runs its pull. Neither may undo or hold up the other, so a
+//! write is a JSON patch of single fields whose `test`s say what it was made from: which object, which state of a pull is
+//! replaced, and which condition stands where. When a test fails, the repository is read again and the same findings are
+//! written into what is there now; nobody's source is asked for that once more.
 
 use jiff::Timestamp;
-use kube::Api;
-use windlass_api::conditions::{self, messages, reasons, types};
+use serde_json::{Value, json};
+use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{
-    DeletionError, DeletionStatus, DeletionTarget, HealthErrorKind, HealthStatus, QuotaStatus, Repository,
-    RepositoryStatus,
+    DeletionError, DeletionStatus, DeletionTarget, ErrorDetails, Repository, RepositoryStatus,
 };
-use windlass_resources::check::Checked;
-use windlass_runtime::{CallError, Part, merge_patch};
+use windlass_runtime::{CallError, EventType, Note, Part, json_patch_tested, merge_patch};
 use windlass_telemetry::ErrorChain;
 
+use crate::apply::{Applied, BeUnhealthy as _, Failing};
+use crate::controller::{CALL, Controller, name};
 use crate::finalize::FinalizeError;
-use crate::reconcile::{CALL, Context};
+use crate::reconcile::ReconcileError;
 
 /// Most resources that a blocked deletion names.
 const MAX_NAMED: usize = 20;
+/// How often a write that meets a newer version is tried.
+const TRIES: usize = 4;
+/// The conditions that are ours.
+const CONDITIONS: [&str; 3] = [types::READY, types::PATH_CONFLICT, types::NAMESPACE_QUOTA];
+/// The other fields that are ours, by their place in the status.
+const FIELDS: [&str; 10] = [
+    "/observedGeneration",
+    "/fieldErrors",
+    "/health",
+    "/quota",
+    "/deletion",
+    "/deleteError",
+    "/sync/state",
+    "/sync/started",
+    "/sync/incremental",
+    "/sync/checked",
+];
 
-/// Writes what a check found, and answers the repository as it is then.
-pub(crate) async fn write_check(
-    context: &Context,
-    repository: &Repository,
-    checked: &Checked,
-) -> Result<Repository, CallError> {
-    let now = context.clock.now();
-    write(context, repository, |status, generation| {
-        apply_check(status, generation, checked, now);
-        status.quota = Some(QuotaStatus { updated_at: now.as_millisecond(), ..context.limits.clone() });
-    })
-    .await
+/// Writes what the pass found out, and answers the repository as it is then. Nothing is sent when nothing changed.
+pub(crate) async fn write(controller: &Controller, applied: &Applied) -> Result<Repository, ReconcileError> {
+    let api = controller.repositories(&applied.current);
+    let before = &applied.before;
+    let mut current = applied.current.clone();
+    for attempt in 1.. {
+        let merged = merged(&current.status, before, &applied.wanted);
+        if merged == current.status {
+            return Ok(current);
+        }
+        // Where a list or the whole status may not be there yet, only the version of the object can guard a write.
+        let whole = attempt > 1 || current.status.conditions.is_empty();
+        let written = if whole {
+            match current.status.merge_patch(&merged) {
+                Some(patch) => merge_patch(&api, &current, Part::Status, patch, CALL).await,
+                None => return Ok(current),
+            }
+        } else {
+            json_patch_tested(&api, &current, Part::Status, &operations(&current.status, &merged), CALL).await
+        };
+        match written {
+            Ok(written) => {
+                record(controller, &written, before);
+                return Ok(written);
+            }
+            Err(error) if attempt < TRIES && is_overtaken(&error) => {
+                let name = name(&current);
+                let read = CALL.read(format!("read repository {name}"), || api.get(name)).await;
+                let read = read.map_err(ReconcileError::Call)?;
+                if read.metadata.uid != current.metadata.uid {
+                    return Err(ReconcileError::Call(error));
+                }
+                current = read;
+            }
+            Err(error) => return Err(ReconcileError::Call(error)),
+        }
+    }
+    Ok(current)
 }
 
-/// What a check found, as status: health, the `Ready` condition, errors by field, and that the generation was looked at.
-fn apply_check(status: &mut RepositoryStatus, generation: i64, checked: &Checked, now: Timestamp) {
-    let success = checked.results.success;
-    let details: Vec<String> = checked
-        .results
-        .errors
-        .iter()
-        .map(|error| error.detail.clone())
-        .filter(|detail| !detail.is_empty())
-        .collect();
-    let message = match (success, details.first()) {
-        (true, _) => messages::AVAILABLE.to_owned(),
-        (false, Some(first)) => first.clone(),
-        (false, None) => messages::UNAVAILABLE.to_owned(),
-    };
-    status.health = HealthStatus {
-        healthy: success,
-        error: (!success).then_some(HealthErrorKind::Health),
-        checked: now.as_millisecond(),
-        message: details,
-    };
-    status.field_errors.clone_from(&checked.results.errors);
-    status.observed_generation = generation;
-    let ready = conditions::new(types::READY, success, checked.reason, message, Some(generation), now);
-    conditions::set(&mut status.conditions, ready);
+/// A test failed (422), or the version is another one.
+fn is_overtaken(error: &CallError) -> bool {
+    error.is_conflict() || error.code() == Some(422)
 }
 
-/// Says what keeps a repository from being deleted.
-pub(crate) async fn write_blocked(
-    context: &Context,
-    repository: &Repository,
-    error: &FinalizeError,
-) -> Result<(), CallError> {
-    let text = ErrorChain(error).to_string();
-    let now = context.clock.now();
-    write(context, repository, |status, generation| {
-        status.delete_error.clone_from(&text);
-        status.deletion = Some(DeletionStatus {
-            state: DeletionStatus::BLOCKED.to_owned(),
-            finalizer: error.finalizer().to_owned(),
-            message: text.clone(),
-            errors: error
-                .items()
-                .iter()
-                .take(MAX_NAMED)
-                .map(|item| DeletionError {
-                    code: item
-                        .error
-                        .as_ref()
-                        .map(|failure| failure.reason.as_str().to_owned())
-                        .unwrap_or_default(),
-                    detail: item.error.as_ref().map(ToString::to_string).unwrap_or_default(),
-                    finalizer: error.finalizer().to_owned(),
-                    target: Some(DeletionTarget {
-                        group: item.group().to_owned(),
-                        resource: item
-                            .kind
-                            .as_ref()
-                            .map_or_else(String::new, |kind| kind.resource.to_string()),
-                        name: item.name.clone(),
-                    }),
-                })
-                .collect(),
+/// `fresh` with what this operator wants to say. A pull that moved on since `before` says itself how it stands.
+fn merged(
+    fresh: &RepositoryStatus,
+    before: &RepositoryStatus,
+    wanted: &RepositoryStatus,
+) -> RepositoryStatus {
+    let mut merged = RepositoryStatus {
+        observed_generation: wanted.observed_generation,
+        field_errors: wanted.field_errors.clone(),
+        health: wanted.health.clone(),
+        quota: wanted.quota.clone(),
+        deletion: wanted.deletion.clone(),
+        delete_error: wanted.delete_error.clone(),
+        ..fresh.clone()
+    };
+    for kind in CONDITIONS {
+        if let Some(condition) = conditions::find(&wanted.conditions, kind) {
+            conditions::set(&mut merged.conditions, condition.clone());
+        }
+    }
+    if fresh.sync == before.sync {
+        merged.sync.clone_from(&wanted.sync);
+    }
+    merged
+}
+
+/// The difference as operations of a JSON patch, each beside the test that it needs.
+fn operations(before: &RepositoryStatus, after: &RepositoryStatus) -> Vec<Value> {
+    let json = |status: &RepositoryStatus| serde_json::to_value(status).unwrap_or_default();
+    let (old, new) = (json(before), json(after));
+    let mut operations = Vec::new();
+    for field in FIELDS {
+        let path = format!("/status{field}");
+        let (old, new) = (old.pointer(field), new.pointer(field));
+        if old == new {
+            continue;
+        }
+        if field == "/sync/state" {
+            operations.push(json!({"op": "test", "path": path, "value": old}));
+        }
+        operations.push(match new {
+            Some(value) => json!({"op": "add", "path": path, "value": value}),
+            None => json!({"op": "remove", "path": path}),
         });
-        let message = format!("unable to delete repository: {text}");
-        status.health.healthy = false;
-        status.health.error = Some(HealthErrorKind::Health);
-        status.health.message = vec![message.clone()];
-        let ready =
-            conditions::new(types::READY, false, reasons::UNAVAILABLE, message, Some(generation), now);
-        conditions::set(&mut status.conditions, ready);
-    })
-    .await
-    .map(|_written| ())
+    }
+    for kind in CONDITIONS {
+        let Some(condition) = conditions::find(&after.conditions, kind) else { continue };
+        match before.conditions.iter().position(|found| found.type_ == kind) {
+            Some(at) if before.conditions[at] != *condition => {
+                operations.push(
+                    json!({"op": "test", "path": format!("/status/conditions/{at}/type"), "value": kind}),
+                );
+                operations.push(
+                    json!({"op": "replace", "path": format!("/status/conditions/{at}"), "value": condition}),
+                );
+            }
+            Some(_) => {}
+            None => operations.push(json!({"op": "add", "path": "/status/conditions/-", "value": condition})),
+        }
+    }
+    operations
 }
 
-async fn write(
-    context: &Context,
-    repository: &Repository,
-    change: impl FnOnce(&mut RepositoryStatus, i64),
-) -> Result<Repository, CallError> {
-    let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
-    let api: Api<Repository> = Api::namespaced(context.clients.provisioning.clone(), namespace);
-    let mut wanted = repository.status.clone();
-    change(&mut wanted, repository.metadata.generation.unwrap_or_default());
-    match repository.status.merge_patch(&wanted) {
-        None => Ok(repository.clone()),
-        Some(patch) => merge_patch(&api, repository, Part::Status, patch, CALL).await,
+/// Tells by an Event that a repository is not healthy any more, for another reason than before, or is healthy again.
+fn record(controller: &Controller, written: &Repository, before: &RepositoryStatus) {
+    let ready = |status: &RepositoryStatus| {
+        conditions::find(&status.conditions, types::READY)
+            .map(|ready| (ready.reason.clone(), ready.message.clone()))
+    };
+    let (was, is) = (before.health.healthy, written.status.health.healthy);
+    let Some((reason, message)) = ready(&written.status) else { return };
+    let note = |kind, reason: &str, text| Note {
+        kind,
+        reason: reason.to_owned(),
+        action: "CheckHealth".to_owned(),
+        text,
+    };
+    if is && !was && before.health.checked != 0 {
+        let text = "the repository is healthy again".to_owned();
+        controller.events.record(written, note(EventType::Normal, "Healthy", text));
+    } else if !is && (was || ready(before).is_none_or(|(before, _)| before != reason)) {
+        let text = format!("the repository is not healthy ({reason}): {message}");
+        controller.events.record(written, note(EventType::Warning, "Unhealthy", text));
     }
 }
+
+/// Says what keeps a repository from being deleted. What says so already is left as it is.
+pub(crate) fn report_blocked(
+    status: &mut RepositoryStatus,
+    error: &FinalizeError,
+    generation: i64,
+    now: Timestamp,
+) {
+    let text = ErrorChain(error).to_string();
+    let errors = error.items().iter().take(MAX_NAMED).map(|item| DeletionError {
+        code: item.error.as_ref().map(|failure| failure.reason.as_str().to_owned()).unwrap_or_default(),
+        detail: item.error.as_ref().map(ToString::to_string).unwrap_or_default(),
+        finalizer: error.finalizer().to_owned(),
+        target: Some(DeletionTarget {
+            group: item.group().to_owned(),
+            resource: item.kind.as_ref().map_or_else(String::new, |kind| kind.resource.to_string()),
+            name: item.name.clone(),
+        }),
+    });
+    let deletion = DeletionStatus {
+        state: DeletionStatus::BLOCKED.to_owned(),
+        finalizer: error.finalizer().to_owned(),
+        message: text.clone(),
+        errors: errors.collect(),
+    };
+    if status.deletion.as_ref() == Some(&deletion) {
+        return;
+    }
+    let detail =
+        ErrorDetails { detail: format!("unable to delete repository: {text}"), ..ErrorDetails::default() };
+    let (field_errors, checked) = (std::mem::take(&mut status.field_errors), status.health.checked);
+    status.be_unhealthy(&Failing { reason: reasons::UNAVAILABLE, errors: vec![detail] }, generation, now);
+    (status.field_errors, status.health.checked) = (field_errors, checked);
+    status.deletion = Some(deletion);
+    status.delete_error = text;
+}
+
+#[cfg(test)]
+mod tests;

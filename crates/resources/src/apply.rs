@@ -1,25 +1,28 @@
 //! Carries a [`Plan`] out: phase by phase, in parallel where order does not matter, reporting each change.
 
+mod files;
 mod load;
 mod state;
 
+use std::any::Any;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use futures::stream;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use windlass_git::Source;
+use windlass_repository::Reader;
 
-use self::load::Loaded;
 use self::state::State;
-use crate::objects::{Halt, Objects, Removal, Start, duplicate};
+use crate::fence::Fence;
+use crate::objects::{Effect, Objects, TakeOver, WriteError};
 use crate::outcome::{Action, Failure, ItemResult, MayWrite, OnResult, Reason};
 use crate::parse::{self, ParseContext, ParsedResource};
-use crate::plan::{Deletion, Existing, FileWrite, FolderAction, FolderWrite, Known, Plan, Target};
+use crate::plan::{Deletion, Existing, FolderAction, FolderWrite, Plan, Target};
 use crate::{Clients, Context, FOLDER, Kind, Managed, managed, paths};
 
 /// Files that are read and parsed ahead of being written: this many, or this many bytes.
@@ -49,7 +52,7 @@ impl Default for Options {
 #[derive(Clone)]
 pub struct Job {
     /// Where contents are read from.
-    pub source: Arc<dyn Source>,
+    pub reader: Arc<dyn Reader>,
     /// Where objects are written to.
     pub clients: Clients,
     /// Whose files these are.
@@ -61,6 +64,8 @@ pub struct Job {
     /// Asked before every write, beside [`cancel`](Self::cancel): a lease knows from its own clock that it has
     /// lapsed, before anybody could have cancelled anything (a process that was stopped and goes on).
     pub may_write: MayWrite,
+    /// Objects that nobody manages and that may be taken over.
+    pub take_over: TakeOver,
     /// Where results go.
     pub on_result: OnResult,
 }
@@ -105,8 +110,8 @@ pub async fn run(plan: Plan, job: Job) -> Summary {
             clients: job.clients.clone(),
             context: job.context.clone(),
             dry_run: job.options.dry_run,
-            cancel: job.cancel.clone(),
-            may_write: job.may_write.clone(),
+            fence: Fence { cancel: job.cancel.clone(), may_write: job.may_write.clone() },
+            take_over: job.take_over.clone(),
         },
         state: State::new(job.options.max_errors, job.on_result.clone()),
         listed: OnceCell::new(),
@@ -159,15 +164,17 @@ struct Applier {
 impl Applier {
     /// Whether anything more may be started.
     fn may_go_on(&self) -> bool {
-        if self.job.cancel.is_cancelled() || !(self.job.may_write)() {
+        if !self.objects.fence.allows() {
             self.state.stop(Stopped::Cancelled);
         }
         !self.state.is_stopped()
     }
 
-    /// Runs `work` on every item, at most [`Options::workers`] at a time, each in a task of its own.
+    /// Runs `work` on every item, at most [`Options::workers`] at a time, each in a task of its own. Work that panics is
+    /// the failure of its item.
     async fn each<T, W, F>(self: &Arc<Self>, items: impl stream::Stream<Item = T>, work: W)
     where
+        T: Subject,
         W: Fn(Arc<Self>, T) -> F,
         F: Future<Output = ()> + Send + 'static,
     {
@@ -179,17 +186,36 @@ impl Applier {
                 tasks.join_next().await;
             }
             if self.may_go_on() {
-                tasks.spawn(work(self.clone(), item));
+                let (subject, applier) = (item.result(), self.clone());
+                let work = AssertUnwindSafe(work(self.clone(), item)).catch_unwind();
+                tasks.spawn(async move {
+                    if let Err(panic) = work.await {
+                        applier.panicked(subject, &*panic);
+                    }
+                });
             }
         }
         while tasks.join_next().await.is_some() {}
+    }
+
+    /// Reports an item whose work panicked. What depends on it is not touched.
+    fn panicked(&self, item: ItemResult, panic: &(dyn Any + Send)) {
+        tracing::error!(path = item.path, panic = panic_text(panic), "the change of an object panicked");
+        let path = item.path.clone();
+        match (item.action, item.kind.as_ref() == Some(&FOLDER)) {
+            (Action::Deleted, _) => self.state.removal_failed(&path),
+            (_, true) => self.state.folder_failed(&path),
+            _ => self.state.write_failed(&path, item.previous_path.as_deref()),
+        }
+        let message = "the change failed unexpectedly; the log has details, please report it";
+        self.state.record(item.failed(Failure::new(Reason::InternalError, message).retried()));
     }
 
     /// Runs one change under its deadline and reports it; `done` may decide that there is nothing to report.
     async fn change<T>(
         &self,
         item: ItemResult,
-        work: impl Future<Output = Result<T, Halt>>,
+        work: impl Future<Output = Result<T, WriteError>>,
         done: impl FnOnce(T, ItemResult) -> Option<ItemResult>,
     ) -> bool {
         let limit = self.job.options.timeout;
@@ -205,11 +231,11 @@ impl Applier {
                 true
             }
             // Not tried, and not reported: whoever cancelled knows.
-            Err(Halt::Cancelled) => {
+            Err(WriteError::Cancelled) => {
                 self.state.stop(Stopped::Cancelled);
                 false
             }
-            Err(Halt::Failed(failure)) => {
+            Err(WriteError::Failed(failure)) => {
                 self.state.record(item.failed(failure));
                 false
             }
@@ -220,26 +246,23 @@ impl Applier {
         if !self.may_go_on() {
             return;
         }
-        let FolderWrite { folder, action, previous_path } = write;
-        let planned = match (&action, &previous_path) {
-            (_, Some(_)) => Action::Renamed,
-            (FolderAction::Update(_), None) => Action::Updated,
-            _ => Action::Created,
-        };
-        let mut item = ItemResult::new(Some(&FOLDER), &folder.path, &folder.id, planned);
-        item.previous_path = previous_path;
+        let item = write.result();
+        let FolderWrite { folder, action, .. } = write;
         if self.state.is_below_failed_folder(&folder.path) {
             self.state.record_skipped(item, Reason::SkippedParentFolderNotCreated);
             self.state.folder_failed(&folder.path);
             return;
         }
         let work = self.objects.put_folder(&folder, &action);
-        let done = |action, mut item: ItemResult| {
-            if item.action != Action::Renamed || action == Action::Ignored {
-                item.action = action;
+        let done = |effect, mut item: ItemResult| {
+            item.drifted = matches!(&action, FolderAction::Update(existing) if existing.drifted && effect == Effect::Updated);
+            item.unexpected =
+                effect == Effect::TakenOver || (effect == Effect::Created && item.action != Action::Created);
+            if item.action != Action::Renamed || effect == Effect::Unchanged {
+                item.action = action_of(effect);
             }
             // Looking at the root folder is part of every sync and no result.
-            (action != Action::Ignored || !folder.path.is_empty()).then_some(item)
+            (effect != Effect::Unchanged || !folder.path.is_empty()).then_some(item)
         };
         // Files may go into a folder that merely could not be brought up to date.
         if !self.change(item, work, done).await && !matches!(action, FolderAction::Update(_)) {
@@ -251,15 +274,15 @@ impl Applier {
         if !self.may_go_on() {
             return;
         }
-        let Some(Doomed { name, version, .. }) = known_target(&deletion.target) else { return };
-        let item = ItemResult::new(Some(&FOLDER), &deletion.path, &name, Action::Deleted);
+        let Some(DeleteTarget { name, version, .. }) = known_target(&deletion.target) else { return };
+        let item = deletion.result();
         if self.state.has_failed_below(&deletion.path, skip_reason) {
             self.state.record_skipped(item, skip_reason);
             self.state.removal_failed(&deletion.path);
             return;
         }
         let work = self.objects.delete(&FOLDER, &name, &deletion.path, version.as_deref());
-        if !self.change(item, work, |removal, item| Some(removed(removal, item))).await {
+        if !self.change(item, work, |effect, item| Some(removed(effect, item))).await {
             self.state.removal_failed(&deletion.path);
         }
     }
@@ -272,10 +295,10 @@ impl Applier {
                 _ => Vec::new(),
             },
         };
-        for Doomed { kind, name, version } in targets {
+        for DeleteTarget { kind, name, version } in targets {
             let item = ItemResult::new(Some(&kind), &deletion.path, &name, Action::Deleted);
             let work = self.objects.delete(&kind, &name, &deletion.path, version.as_deref());
-            if !self.change(item, work, |removal, item| Some(removed(removal, item))).await {
+            if !self.change(item, work, |effect, item| Some(removed(effect, item))).await {
                 self.state.removal_failed(&deletion.path);
             }
         }
@@ -283,13 +306,13 @@ impl Applier {
 
     /// What the object of a file can be: what its former content says, or, where that says nothing, what the API says
     /// about the path.
-    async fn objects_from_content(&self, path: &str, id: windlass_git::ObjectId) -> Vec<Doomed> {
+    async fn objects_from_content(&self, path: &str, id: windlass_git::ObjectId) -> Vec<DeleteTarget> {
         let context = &self.job.context;
-        if let Ok(content) = self.job.source.blob(id, &self.job.cancel).await {
+        if let Ok(content) = self.job.reader.blob(id, &self.job.cancel).await {
             let (kinds, checksum) = (self.job.clients.further.known().await, id.to_string());
             let of = ParseContext { context, folder: None, checksum: &checksum, kinds: &kinds };
             if let Ok(ParsedResource { kind, name, .. }) = parse::file(path, &content, &of) {
-                return vec![Doomed { kind, name, version: None }];
+                return vec![DeleteTarget { kind, name, version: None }];
             }
         }
         let listed = self.listed.get_or_init(|| async {
@@ -299,151 +322,82 @@ impl Applier {
                 .ok()
         });
         let listed = listed.await.iter().flat_map(|managed| &managed.files);
-        listed.filter(|item| item.path == path).map(|item| Doomed::from(&Existing::from(item))).collect()
-    }
-
-    /// Reads, parses and writes files. Parsing runs ahead of writing, in the files' order, which decides which of
-    /// two files that claim one object is the first.
-    async fn write_files(self: &Arc<Self>, writes: Vec<FileWrite>) {
-        let batches: Vec<Vec<FileWrite>> = load::batches(writes);
-        let loaded = stream::iter(batches)
-            .map(|batch| {
-                let task = tokio::spawn(load::load(self.job.clone(), batch));
-                async move { task.await.unwrap_or_default() }
-            })
-            .buffered(2)
-            .flat_map(stream::iter);
-        let claimed = loaded.filter_map(|loaded| {
-            let claimed = self.claim(loaded);
-            async move { claimed }
-        });
-        self.each(claimed, Self::write_file).await;
-    }
-
-    /// Settles, in order, whether a file may be written at all.
-    fn claim(&self, mut loaded: Loaded) -> Option<Loaded> {
-        let item = loaded.item();
-        let resource = match loaded.resource {
-            Ok(ref resource) => resource,
-            Err(Halt::Cancelled) => {
-                self.state.stop(Stopped::Cancelled);
-                return None;
-            }
-            Err(Halt::Failed(ref failure)) => {
-                self.state.record(item.failed(failure.clone()));
-                self.state.write_failed(&loaded.write);
-                return None;
-            }
-        };
-        if self.state.is_below_failed_folder(&loaded.write.path) {
-            self.state.record_skipped(item, Reason::SkippedParentFolderNotCreated);
-            self.state.write_failed(&loaded.write);
-            return None;
-        }
-        if let Err(holder) = self.state.claim(&resource.kind, &resource.name, &loaded.write.path) {
-            loaded.resource = Err(duplicate(&resource.kind, &resource.name, &holder).into());
-            if let Err(Halt::Failed(failure)) = loaded.resource {
-                self.state.record(item.failed(failure));
-            }
-            self.state.write_failed(&loaded.write);
-            return None;
-        }
-        Some(loaded)
-    }
-
-    async fn write_file(self: Arc<Self>, loaded: Loaded) {
-        let item = loaded.item();
-        let Loaded { write, resource: Ok(resource), previous } = loaded else { return };
-        let (start, left_behind) = objects_of(&write, &resource, previous);
-        let work = self.objects.put_resource(&resource, &write.path, start, &self.kept);
-        let renamed = write.previous_path.is_some();
-        let done = |action, mut item: ItemResult| {
-            item.action = if renamed && action == Action::Updated { Action::Renamed } else { action };
-            Some(item)
-        };
-        if !self.change(item, work, done).await {
-            self.state.write_failed(&write);
-            return;
-        }
-        let path = write.previous_path.as_ref().unwrap_or(&write.path);
-        for doomed in left_behind {
-            self.delete_left_behind(path, doomed).await;
-        }
-    }
-
-    /// Deletes the object of a name or kind that a file no longer has, if the file was the last to write it.
-    async fn delete_left_behind(&self, path: &str, Doomed { kind, name, version }: Doomed) {
-        let item = ItemResult::new(Some(&kind), path, &name, Action::Deleted);
-        let work = self.objects.delete(&kind, &name, path, version.as_deref());
-        self.change(item, work, |removal, item| (removal == Removal::Gone).then_some(item)).await;
-    }
-}
-
-/// What is known about the object before it is written, and which other objects the file leaves behind.
-fn objects_of(
-    write: &FileWrite,
-    resource: &ParsedResource,
-    previous: Option<(Kind, String)>,
-) -> (Start, Vec<Doomed>) {
-    let is_same = |kind: &Kind, name: &str| *kind == resource.kind && name == resource.name;
-    match &write.known {
-        Known::Listed(existing) => {
-            let (same, others): (Vec<_>, Vec<_>) =
-                existing.iter().partition(|existing| is_same(&existing.kind, &existing.name));
-            let start = same.first().map_or(Start::Absent, |existing| Start::At((*existing).into()));
-            (start, others.into_iter().map(Doomed::from).collect())
-        }
-        Known::FromContent(None) => (Start::Absent, Vec::new()),
-        Known::FromContent(Some(_)) => {
-            let other = previous.filter(|(kind, name)| !is_same(kind, name));
-            let other = other.map(|(kind, name)| Doomed { kind, name, version: None });
-            (Start::Unknown, other.into_iter().collect())
-        }
+        listed
+            .filter(|item| item.path == path)
+            .map(|item| DeleteTarget::from(&Existing::from(item)))
+            .collect()
     }
 }
 
 /// An object to be deleted.
-struct Doomed {
+struct DeleteTarget {
     kind: Kind,
     name: String,
     version: Option<String>,
 }
 
-impl From<&Existing> for Doomed {
+impl From<&Existing> for DeleteTarget {
     fn from(existing: &Existing) -> Self {
         let Existing { kind, name, resource_version, .. } = existing.clone();
         Self { kind, name, version: Some(resource_version) }
     }
 }
 
-fn known_target(target: &Target) -> Option<Doomed> {
+fn known_target(target: &Target) -> Option<DeleteTarget> {
     match target {
         Target::Listed(existing) => Some(existing.into()),
-        Target::Named(kind, name) => Some(Doomed { kind: kind.clone(), name: name.clone(), version: None }),
+        Target::Named(kind, name) => {
+            Some(DeleteTarget { kind: kind.clone(), name: name.clone(), version: None })
+        }
         Target::FromContent(_) => None,
     }
 }
 
-fn removed(removal: Removal, mut item: ItemResult) -> ItemResult {
-    if removal == Removal::Kept {
+/// What a deletion did. One of what was gone already may have been of something that never was.
+fn removed(effect: Effect, mut item: ItemResult) -> ItemResult {
+    item.unexpected = effect != Effect::Deleted;
+    if effect == Effect::Kept {
         item.action = Action::Ignored;
     }
     item
 }
 
-impl Loaded {
-    /// The result of this file, as far as it is known before it is written.
-    fn item(&self) -> ItemResult {
-        let action = match (&self.write.previous_path, self.write.is_update()) {
-            (Some(_), _) => Action::Renamed,
-            (None, true) => Action::Updated,
-            (None, false) => Action::Created,
+fn action_of(effect: Effect) -> Action {
+    match effect {
+        Effect::Created => Action::Created,
+        Effect::Updated | Effect::TakenOver => Action::Updated,
+        Effect::Deleted | Effect::Absent => Action::Deleted,
+        Effect::Unchanged | Effect::Kept => Action::Ignored,
+    }
+}
+
+/// What an item of work is about, and the result that it is to have.
+trait Subject {
+    fn result(&self) -> ItemResult;
+}
+
+impl Subject for FolderWrite {
+    fn result(&self) -> ItemResult {
+        let planned = match (&self.action, &self.previous_path) {
+            (_, Some(_)) => Action::Renamed,
+            (FolderAction::Update(_), None) => Action::Updated,
+            _ => Action::Created,
         };
-        let resource = self.resource.as_ref().ok();
-        let kind: Option<&Kind> = resource.map(|resource| &resource.kind);
-        let name = resource.map_or_else(String::new, |resource| resource.name.clone());
-        let mut item = ItemResult::new(kind, &self.write.path, &name, action);
-        item.previous_path.clone_from(&self.write.previous_path);
+        let mut item = ItemResult::new(Some(&FOLDER), &self.folder.path, &self.folder.id, planned);
+        item.previous_path.clone_from(&self.previous_path);
         item
     }
+}
+
+impl Subject for Deletion {
+    fn result(&self) -> ItemResult {
+        let target = known_target(&self.target);
+        let (kind, name) = target.as_ref().map_or((None, ""), |target| (Some(&target.kind), &*target.name));
+        ItemResult::new(kind, &self.path, name, Action::Deleted)
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no text)")
 }

@@ -9,6 +9,7 @@ use tokio::sync::Mutex;
 use windlass_api::GroupResource;
 
 use crate::kinds::KindNames;
+use crate::managed::Unlisted;
 use crate::parse::FileError;
 use crate::wire::{self, CallError};
 use crate::{DASHBOARD, Kind};
@@ -133,25 +134,19 @@ impl Kinds {
         }
     }
 
-    /// Every kind that can have objects, or what is not known.
-    pub(crate) fn served(&self) -> Result<Vec<Kind>, (String, String)> {
-        let mut kinds = Vec::new();
+    /// Every kind that can have objects, and those of which that is not known.
+    pub(crate) fn served(&self) -> (Vec<Kind>, Vec<Unlisted>) {
+        let (mut kinds, mut unknown) = (Vec::new(), Vec::new());
         for (resource, found) in self.0.iter() {
             match found {
                 Found::Served(kind) => kinds.push(kind.clone()),
-                Found::Unknown(detail) => return Err((resource.to_string(), detail.clone())),
+                Found::Unknown(detail) => {
+                    unknown.push(Unlisted { resource: resource.clone(), detail: detail.clone() });
+                }
                 Found::ClusterScoped(_) | Found::Fixed(_) | Found::Absent => {}
             }
         }
-        Ok(kinds)
-    }
-
-    /// Whether another look at the server could mend this.
-    pub(crate) fn may_be_outdated(error: &FileError) -> bool {
-        matches!(
-            error,
-            FileError::NotServed { .. } | FileError::Discovery { .. } | FileError::UnsupportedVersion { .. }
-        )
+        (kinds, unknown)
     }
 }
 

@@ -7,8 +7,9 @@ use futures::stream;
 use tokio_util::sync::CancellationToken;
 use windlass_api::SyncTarget;
 
+use crate::fence::Fence;
 use crate::managed::{self, ListError};
-use crate::objects::{Halt, Objects, Removal};
+use crate::objects::{Effect, Objects, TakeOver, WriteError};
 use crate::outcome::{Action, Failure, ItemResult, OnResult, Reason};
 use crate::paths::{depth, is_below};
 use crate::{Clients, Context, ManagedItem};
@@ -24,7 +25,7 @@ pub struct Finalize {
     pub repository: String,
     /// Requests at a time.
     pub workers: usize,
-    /// Deadline of one item, and of one listing.
+    /// Deadline of one item. A listing has one for each of its pages.
     pub timeout: Duration,
     /// Looked at before every write.
     pub cancel: CancellationToken,
@@ -100,10 +101,9 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     async fn start(job: &'a Finalize) -> Result<Self, ListError> {
-        let listing = managed::list(&job.clients, &job.namespace, &job.repository);
-        let managed = tokio::time::timeout(job.timeout, listing)
-            .await
-            .unwrap_or_else(|_| Err(ListError::timeout(&job.repository, job.timeout)))?;
+        let managed = managed::list(&job.clients, &job.namespace, &job.repository)
+            .await?
+            .complete(&job.repository, |_| true)?;
         let objects = Objects {
             clients: job.clients.clone(),
             context: Context {
@@ -114,8 +114,8 @@ impl<'a> Run<'a> {
                 max_file_bytes: Context::DEFAULT_MAX_FILE_BYTES,
             },
             dry_run: false,
-            cancel: job.cancel.clone(),
-            may_write: std::sync::Arc::new(|| true),
+            fence: Fence::of(job.cancel.clone()),
+            take_over: TakeOver::default(),
         };
         let finalized = Finalized { found: managed.len(), ..Finalized::default() };
         Ok(Self { job, objects, managed, finalized })
@@ -180,10 +180,10 @@ async fn act(objects: &Objects, timeout: Duration, of: ManagedItem, verb: Verb) 
         Err(Failure::new(Reason::Timeout, format!("the API did not answer within {timeout:?}")).into())
     });
     match outcome {
-        Ok(Removal::Kept) if verb == Verb::Remove => result.action = Action::Ignored,
+        Ok(Effect::Kept) if verb == Verb::Remove => result.action = Action::Ignored,
         Ok(_) => {}
-        Err(Halt::Cancelled) => return None,
-        Err(Halt::Failed(failure)) => result.error = Some(failure),
+        Err(WriteError::Cancelled) => return None,
+        Err(WriteError::Failed(failure)) => result.error = Some(failure),
     }
     Some(result)
 }

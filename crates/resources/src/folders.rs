@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
-use windlass_git::{Entry, GitError, Source, Tree};
+use windlass_git::{Entry, Tree};
+use windlass_repository::{ReadError, Reader};
 
 use crate::names::{base, folder_id};
 use crate::parse::{self, FileError};
@@ -44,22 +45,24 @@ pub struct Folder {
 /// Reads the `_folder.json` files of a tree that are not what the managed folders were last made from: nothing, if
 /// none changed.
 pub async fn read_metadata(
-    source: &dyn Source,
+    reader: &dyn Reader,
     tree: &Tree,
     managed: &Managed,
     context: &Context,
     cancel: &CancellationToken,
-) -> Result<Metadata, GitError> {
+) -> Result<Metadata, ReadError> {
     let mut stated = BTreeMap::new();
     let mut unread: Vec<&Entry> = Vec::new();
     let present: HashMap<(&str, &str), &str> = managed
         .folders
         .iter()
+        // The title of one that was changed by hand has to be known to be written again.
+        .filter(|folder| !folder.drifted)
         .filter_map(|folder| {
             Some(((folder.path.as_str(), folder.checksum.as_deref()?), folder.name.as_str()))
         })
         .collect();
-    let limit = context.max_file_bytes.min(source.limits().blob_bytes);
+    let limit = context.max_file_bytes.min(reader.limits().blob_bytes);
     for entry in &tree.entries {
         if paths::classify(&entry.path, entry.kind) != Class::FolderMetadata || parent(&entry.path).is_empty()
         {
@@ -79,7 +82,7 @@ pub async fn read_metadata(
     }
     for batch in windlass_git::batches(&unread, |entry| entry.size, 256, 4 << 20) {
         let ids: Vec<_> = batch.iter().map(|entry| entry.id).collect();
-        for (entry, content) in batch.iter().zip(source.blobs(&ids, cancel).await?) {
+        for (entry, content) in batch.iter().zip(reader.blobs(&ids, cancel).await?) {
             let said = match parse::folder(&content, context) {
                 Ok(folder) => {
                     Stated::New { name: folder.name, title: folder.title, checksum: entry.id.to_string() }

@@ -27,17 +27,17 @@
 )]
 
 pub mod apply;
-pub mod check;
 pub mod finalize;
 pub mod folders;
+pub mod ignore_file;
 pub mod managed;
 pub mod parse;
 pub mod paths;
 pub mod plan;
-pub mod repository;
 
 mod context;
 mod discovery;
+mod fence;
 mod kinds;
 mod names;
 mod objects;
@@ -45,11 +45,12 @@ mod outcome;
 mod wire;
 
 #[cfg(test)]
-mod test_source;
+mod test_reader;
 
 pub use self::context::{Clients, Context};
 pub use self::discovery::{FurtherKinds, Kinds};
 pub use self::kinds::{DASHBOARD, FOLDER, Kind, KindNames};
 pub use self::managed::{ListError, Managed, ManagedItem, list_resources};
+pub use self::objects::TakeOver;
 pub use self::outcome::{Action, Failure, ItemResult, MayWrite, OnResult, Reason};
 pub use self::plan::Plan;

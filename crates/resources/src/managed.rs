@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use windlass_api::{ResourceList, ResourceListItem, annotations};
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+use windlass_api::{GroupResource, ResourceList, ResourceListItem, annotations};
 
-use crate::objects::Annotations;
-use crate::wire::{CallError, Collection};
+use crate::fence::Fence;
+use crate::objects::{Annotations, ManagedFields, has_drifted};
+use crate::wire::{self, CallError, Collection};
 use crate::{Clients, DASHBOARD, FOLDER, Kind, names};
 
 /// Objects a request; a page is read, reduced to [`ManagedItem`]s, and dropped before the next is asked for.
@@ -21,13 +24,6 @@ pub struct ListError {
     resource: String,
     repository: String,
     detail: String,
-}
-
-impl ListError {
-    pub(crate) fn timeout(repository: &str, limit: std::time::Duration) -> Self {
-        let detail = format!("the API did not answer within {limit:?}");
-        Self { resource: "objects".to_owned(), repository: repository.to_owned(), detail }
-    }
 }
 
 /// A managed object: some two hundred bytes, whatever the size of the object.
@@ -49,6 +45,10 @@ pub struct ManagedItem {
     pub uid: String,
     /// Labels and annotations that its file set ([`windlass_api::annotations::FILE_METADATA`]).
     pub file_metadata: Option<String>,
+    /// How often its spec has changed, on kinds that count.
+    pub generation: Option<i64>,
+    /// Whether somebody else has changed it since the repository last wrote it, or may have.
+    pub drifted: bool,
 }
 
 /// Everything that a repository manages.
@@ -58,6 +58,17 @@ pub struct Managed {
     pub folders: Vec<ManagedItem>,
     /// Everything else, by path.
     pub files: Vec<ManagedItem>,
+    /// Kinds whose objects the API server did not list, and why. Those of folders and dashboards always are.
+    pub unlisted: Vec<Unlisted>,
+}
+
+/// A kind whose objects were not listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unlisted {
+    /// What the settings call it.
+    pub resource: GroupResource,
+    /// What happened.
+    pub detail: String,
 }
 
 impl Managed {
@@ -70,20 +81,38 @@ impl Managed {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// The same, or an error if it may not be everything. `matters` says of which kinds there may be objects.
+    pub fn complete(
+        self,
+        repository: &str,
+        matters: impl Fn(&GroupResource) -> bool,
+    ) -> Result<Self, ListError> {
+        match self.unlisted.iter().find(|unlisted| matters(&unlisted.resource)) {
+            None => Ok(self),
+            Some(Unlisted { resource, detail }) => Err(ListError {
+                resource: resource.to_string(),
+                repository: repository.to_owned(),
+                detail: detail.clone(),
+            }),
+        }
+    }
 }
 
-/// Lists what `repository` manages in `namespace`. Memory grows by what is kept of an object, not by its size:
+/// Lists what `repository` manages in `namespace`. A further kind that cannot be listed is named in the answer, so that a
+/// group whose server hangs does not hold up repositories without such objects. Memory grows by what is kept of an object, not by its size:
 /// ten thousand take some three megabytes.
 pub async fn list(clients: &Clients, namespace: &str, repository: &str) -> Result<Managed, ListError> {
     let folders = list_kind(clients, &FOLDER, namespace, repository);
     let files = list_kind(clients, &DASHBOARD, namespace, repository);
     let further = list_further(clients, namespace, repository);
-    let (folders, mut files, further) = futures::try_join!(folders, files, further)?;
+    let (folders, files, (further, unlisted)) = futures::join!(folders, files, further);
+    let (folders, mut files) = (folders?, files?);
     if !further.is_empty() {
         files.extend(further);
         files.sort_by(|a, b| (&a.path, &a.kind, &a.name).cmp(&(&b.path, &b.kind, &b.name)));
     }
-    Ok(Managed { folders, files })
+    Ok(Managed { folders, files, unlisted })
 }
 
 /// What else the settings allow. A kind that is not served has no objects.
@@ -91,15 +120,24 @@ async fn list_further(
     clients: &Clients,
     namespace: &str,
     repository: &str,
-) -> Result<Vec<ManagedItem>, ListError> {
+) -> (Vec<ManagedItem>, Vec<Unlisted>) {
     let kinds = clients.further.complete().await;
-    let kinds = kinds.served().map_err(|(resource, detail)| ListError {
-        resource,
-        repository: repository.to_owned(),
-        detail,
-    })?;
+    let (kinds, mut unlisted) = kinds.served();
     let lists = kinds.iter().map(|kind| list_kind(clients, kind, namespace, repository));
-    Ok(futures::future::try_join_all(lists).await?.into_iter().flatten().collect())
+    let mut items = Vec::new();
+    for (kind, list) in kinds.iter().zip(futures::future::join_all(lists).await) {
+        match list {
+            Ok(list) => items.extend(list),
+            Err(error) => unlisted.push(Unlisted {
+                resource: GroupResource {
+                    group: kind.group.to_string(),
+                    resource: kind.resource.to_string(),
+                },
+                detail: error.detail,
+            }),
+        }
+    }
+    (items, unlisted)
 }
 
 /// The answer of `GET …/repositories/{name}/resources`.
@@ -108,7 +146,7 @@ pub async fn list_resources(
     namespace: &str,
     repository: &str,
 ) -> Result<ResourceList, ListError> {
-    let managed = list(clients, namespace, repository).await?;
+    let managed = list(clients, namespace, repository).await?.complete(repository, |_| true)?;
     let items = managed.folders.into_iter().chain(managed.files);
     let mut items: Vec<ResourceListItem> = items
         .map(|item| ResourceListItem {
@@ -126,11 +164,12 @@ pub async fn list_resources(
 }
 
 #[derive(Deserialize)]
-struct Page {
+struct Page<'a> {
     #[serde(default)]
     metadata: PageMetadata,
     /// A kube-apiserver writes null for a list of nothing.
-    items: Option<Vec<PageItem>>,
+    #[serde(borrow)]
+    items: Option<Vec<PageItem<'a>>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -140,13 +179,14 @@ struct PageMetadata {
 }
 
 #[derive(Deserialize)]
-struct PageItem {
-    metadata: ItemMetadata,
+struct PageItem<'a> {
+    #[serde(borrow)]
+    metadata: ItemMetadata<'a>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ItemMetadata {
+struct ItemMetadata<'a> {
     name: String,
     #[serde(default)]
     resource_version: String,
@@ -154,6 +194,30 @@ struct ItemMetadata {
     uid: String,
     #[serde(default)]
     annotations: Annotations,
+    generation: Option<i64>,
+    /// Text, since it is large and only needed of kinds that are applied.
+    #[serde(borrow)]
+    managed_fields: Option<&'a RawValue>,
+}
+
+impl ItemMetadata<'_> {
+    /// Whether somebody else changed the object since our last write.
+    ///
+    /// Objects that are applied may have no generation, and fields of others that are none of our business. The server
+    /// says who wrote when, by the second: whoever wrote since we did may have written to our fields. Applying again
+    /// tells, and changes nothing if they did not.
+    fn has_drifted(&self, kind: &Kind) -> bool {
+        if !kind.is_applied() {
+            return has_drifted(self.generation, self.annotations.written_generation());
+        }
+        let Some(text) = self.managed_fields else { return false };
+        let Ok(entries) = serde_json::from_str::<Vec<ManagedFields<'_>>>(text.get()) else { return false };
+        let is_ours = |entry: &ManagedFields<'_>| {
+            entry.manager == wire::FIELD_MANAGER && entry.operation == "Apply" && entry.subresource.is_empty()
+        };
+        let Some(ours) = entries.iter().find(|entry| is_ours(entry)) else { return true };
+        entries.iter().any(|entry| !is_ours(entry) && entry.subresource.is_empty() && entry.time >= ours.time)
+    }
 }
 
 async fn list_kind(
@@ -163,7 +227,9 @@ async fn list_kind(
     repository: &str,
 ) -> Result<Vec<ManagedItem>, ListError> {
     let client = clients.of(kind);
-    let collection = Collection { client, kind, version: &kind.version, namespace, dry_run: false };
+    let fence = Fence::of(CancellationToken::new());
+    let collection =
+        Collection { client, kind, version: &kind.version, namespace, dry_run: false, fence: &fence };
     let failed = |detail| ListError { resource: kind.plural(), repository: repository.to_owned(), detail };
     let mut restarts = 0;
     loop {
@@ -185,8 +251,10 @@ async fn list_pages(collection: &Collection<'_>, repository: &str) -> Result<Vec
     let mut folder_names = std::collections::HashSet::<Arc<str>>::new();
     let mut token: Option<String> = None;
     loop {
-        let page: Page = collection.list(selector, PAGE, token.as_deref()).await?;
+        let page = collection.list(selector, PAGE, token.as_deref()).await?;
+        let page: Page<'_> = wire::parse(&page)?;
         for PageItem { metadata } in page.items.unwrap_or_default() {
+            let drifted = metadata.has_drifted(collection.kind);
             let marks = metadata.annotations;
             // The label is an index; the annotations say who manages.
             if marks.managed_by.as_deref() != Some(annotations::MANAGER_KIND_REPO)
@@ -210,6 +278,8 @@ async fn list_pages(collection: &Collection<'_>, repository: &str) -> Result<Vec
                 resource_version: metadata.resource_version,
                 uid: if collection.kind.is_applied() { metadata.uid } else { String::new() },
                 file_metadata: marks.file_metadata,
+                generation: metadata.generation,
+                drifted,
             });
         }
         token = page.metadata.token.filter(|token| !token.is_empty());
@@ -228,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_list_of_nothing_may_have_null_for_its_items() {
-        let page: Page =
+        let page: Page<'_> =
             serde_json::from_str(r#"{"metadata": {"resourceVersion": "7"}, "items": null}"#).unwrap();
         assert!(page.items.unwrap_or_default().is_empty());
     }

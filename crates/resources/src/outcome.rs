@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
+use windlass_git::ObjectId;
 
 use crate::Kind;
 
@@ -70,6 +71,8 @@ pub enum Reason {
     Timeout,
     /// The API refused or failed.
     ApiError,
+    /// The code that reads or writes the file panicked.
+    InternalError,
 }
 
 impl Reason {
@@ -91,6 +94,7 @@ impl Reason {
             Self::ReadFailed => "ReadFailed",
             Self::Timeout => "Timeout",
             Self::ApiError => "ApiError",
+            Self::InternalError => "InternalError",
         }
     }
 
@@ -117,12 +121,21 @@ pub struct Failure {
     pub reason: Reason,
     /// What happened and what to do, for people. Does not repeat the path.
     pub message: String,
+    /// Whether something else than a change of the file may resolve it: every sync tries the file again then.
+    pub retry: bool,
 }
 
 impl Failure {
-    /// A failure for this reason, which decides whether it is a warning.
+    /// A failure for this reason, which decides whether it is a warning. A warning is for the file's content to
+    /// resolve, unless `retried` says otherwise.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { warning: reason.is_warning(), reason, message: message.into() }
+        Self { warning: reason.is_warning(), reason, message: message.into(), retry: !reason.is_warning() }
+    }
+
+    /// The same, tried again by every sync.
+    #[must_use]
+    pub(crate) fn retried(self) -> Self {
+        Self { retry: true, ..self }
     }
 }
 
@@ -149,6 +162,14 @@ pub struct ItemResult {
     /// Why it was not done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
+    /// Hash of the file's content; nothing for a directory and for what is deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<ObjectId>,
+    /// Whether the object had been changed by hand, and was set back to what its file says.
+    pub drifted: bool,
+    /// Whether the API held something else than the plan took for granted, so that counts of what is managed that are
+    /// built on the plan may be wrong.
+    pub unexpected: bool,
 }
 
 impl ItemResult {
@@ -160,6 +181,9 @@ impl ItemResult {
             name: name.to_owned(),
             action,
             error: None,
+            hash: None,
+            drifted: false,
+            unexpected: false,
         }
     }
 

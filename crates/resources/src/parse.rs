@@ -22,8 +22,18 @@ use crate::{Context, DASHBOARD, FOLDER, Kind, Kinds, names, paths};
 const INTERNAL_ID: &str = "grafana.app/deprecatedInternalID";
 /// What `kubectl apply` leaves behind; it describes another object than ours.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Annotations that a file cannot set.
+const NOT_FROM_FILES: [&str; 4] = [
+    annotations::SOURCE_TIMESTAMP,
+    annotations::FOLDER,
+    annotations::FILE_METADATA,
+    annotations::WRITTEN_GENERATION,
+];
 /// Keys of a dashboard's spec that belong to one instance.
 const INSTANCE_KEYS: [&str; 3] = ["id", "uid", "version"];
+/// Keys of which a document has at least one if it is meant as a resource: those of an object, and those by which
+/// Grafana tells a classic dashboard, but for `tags`, which much else has.
+const RESOURCE_KEYS: [&str; 4] = ["apiVersion", "kind", "panels", "schemaVersion"];
 /// Longest name of any object (Kubernetes).
 const MAX_OBJECT_NAME: usize = 253;
 
@@ -57,6 +67,13 @@ pub struct ParsedResource {
     pub content: Content,
 }
 
+impl ParsedResource {
+    /// Hash of the file.
+    pub(crate) fn checksum(&self) -> Option<&str> {
+        self.annotations.get(annotations::SOURCE_CHECKSUM).map(String::as_str)
+    }
+}
+
 /// What a document says beside its type and metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
@@ -81,7 +98,7 @@ pub fn file(path: &str, bytes: &[u8], of: &ParseContext<'_>) -> Result<ParsedRes
     };
     check_name(&resource.name)?;
     let ours = of.context.annotations(path, Some(of.checksum), of.folder);
-    for key in [annotations::SOURCE_TIMESTAMP, annotations::FOLDER, annotations::FILE_METADATA] {
+    for key in NOT_FROM_FILES {
         resource.annotations.remove(key);
     }
     resource.labels.remove(labels::MANAGED_BY_ID);
@@ -142,7 +159,8 @@ fn classic(
 ) -> Result<ParsedResource, FileError> {
     let has = |key| document.get(key).is_some();
     if !(has("panels") && has("schemaVersion") && has("tags")) {
-        return Err(FileError::UnknownFormat);
+        let is_meant_as_one = RESOURCE_KEYS.into_iter().any(has);
+        return Err(if is_meant_as_one { FileError::UnknownFormat } else { FileError::NotAResource });
     }
     let name = match document.string("uid")? {
         Some(uid) if !uid.is_empty() => uid.into_owned(),
@@ -230,7 +248,10 @@ pub(crate) fn folder(bytes: &[u8], context: &Context) -> Result<FolderDocument, 
         title: Option<String>,
     }
     let text = format::to_json(bytes, Format::Json)?;
-    let document = document::Document::read(&text)?;
+    let document = document::Document::read(&text).map_err(|error| match error {
+        FileError::NotAResource => FileError::NotAnObject { what: "the document" },
+        error => error,
+    })?;
     match document.type_meta() {
         Some((group, _, kind)) if group == FOLDER.group && kind == FOLDER.kind => {}
         Some((group, version, kind)) => {

@@ -6,7 +6,7 @@
 mod full;
 mod incremental;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 
 use serde::Serialize;
@@ -85,6 +85,14 @@ pub struct Existing {
     /// Labels and annotations that its file set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_metadata: Option<String>,
+    /// How often its spec has changed, on kinds that count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// Hash of the file that it was last written from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
+    /// Whether somebody else changed it since, or may have.
+    pub drifted: bool,
 }
 
 impl From<&ManagedItem> for Existing {
@@ -95,6 +103,9 @@ impl From<&ManagedItem> for Existing {
             resource_version: item.resource_version.clone(),
             uid: item.uid.clone(),
             file_metadata: item.file_metadata.clone(),
+            generation: item.generation,
+            checksum: item.checksum.clone(),
+            drifted: item.drifted,
         }
     }
 }
@@ -107,6 +118,8 @@ pub enum Known {
     Listed(Vec<Existing>),
     /// Nothing but what the file contained before, if that is known; the API is asked.
     FromContent(Option<ObjectId>),
+    /// Nothing, as the file failed before; the API is asked.
+    Nothing,
 }
 
 /// A file to be written.
@@ -135,7 +148,36 @@ impl FileWrite {
         match &self.known {
             Known::Listed(existing) => !existing.is_empty(),
             Known::FromContent(previous) => previous.is_some(),
+            Known::Nothing => false,
         }
+    }
+
+    /// Whether the file is what its object was last written from, and the object was changed by somebody else.
+    pub(crate) fn is_repair_of(&self, kind: &Kind, name: &str) -> bool {
+        let Known::Listed(existing) = &self.known else { return false };
+        let checksum = self.id.to_string();
+        existing.iter().any(|existing| {
+            existing.kind == *kind
+                && existing.name == name
+                && existing.drifted
+                && existing.checksum.as_deref() == Some(&checksum)
+        })
+    }
+}
+
+/// What an earlier sync left out, and what may succeed now although it has not changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Retry {
+    /// Paths of files.
+    pub files: BTreeSet<String>,
+    /// Paths of directories.
+    pub folders: BTreeSet<String>,
+}
+
+impl Retry {
+    /// Whether there is nothing to be tried again.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.folders.is_empty()
     }
 }
 

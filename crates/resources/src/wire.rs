@@ -14,9 +14,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::Kind;
+use crate::fence::Fence;
 
 /// Recorded by the server as the writer of the fields.
-const FIELD_MANAGER: &str = "windlass";
+pub(crate) const FIELD_MANAGER: &str = "windlass";
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
@@ -30,6 +31,8 @@ const MAX_MESSAGE: usize = 1_000;
 const TRIES: u32 = 9;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// How long one try of a request may take, its answer included.
+const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Why a request did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +46,12 @@ pub(crate) enum CallError {
     /// No usable answer.
     #[error("failed to {what}: {detail}")]
     Unusable { what: &'static str, detail: String },
+    /// No answer came in time; whether the server acted is not known.
+    #[error("the API did not answer within {limit:?}")]
+    Deadline { limit: Duration },
+    /// The sync may not write any more; nothing was sent.
+    #[error("the sync was cancelled before the write")]
+    Fenced,
 }
 
 impl CallError {
@@ -58,7 +67,7 @@ impl CallError {
     fn tries(&self) -> u32 {
         match self {
             Self::Refused { code: 429 | 503, .. } | Self::Unreachable { .. } => TRIES,
-            Self::Refused { .. } | Self::Unusable { .. } => 1,
+            Self::Refused { .. } | Self::Unusable { .. } | Self::Deadline { .. } | Self::Fenced => 1,
         }
     }
 }
@@ -86,6 +95,22 @@ pub(crate) struct Collection<'a> {
     pub(crate) version: &'a str,
     pub(crate) namespace: &'a str,
     pub(crate) dry_run: bool,
+    /// Asked before each try of a write.
+    pub(crate) fence: &'a Fence,
+}
+
+/// The metadata that a write answers with.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WrittenMetadata {
+    #[serde(default)]
+    pub(crate) resource_version: String,
+    pub(crate) generation: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct WrittenObject {
+    metadata: WrittenMetadata,
 }
 
 impl Collection<'_> {
@@ -114,35 +139,37 @@ impl Collection<'_> {
     }
 
     pub(crate) async fn create(&self, body: Bytes) -> Result<(), CallError> {
-        let path = self.write_path(None);
-        call(self.client, Method::POST, &path, Answer::Metadata, Some("application/json"), body)
-            .await
-            .map(drop)
+        self.write(Method::POST, &self.write_path(None), "application/json", body).await.map(drop)
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, name: &str, answer: Answer) -> Result<T, CallError> {
-        let body = call(self.client, Method::GET, &self.path(Some(name)), answer, None, Bytes::new()).await?;
-        parse(&body)
+        let path = self.path(Some(name));
+        parse(&call(self.client, &Call::get(&path, answer), None).await?)
     }
 
-    pub(crate) async fn patch(&self, name: &str, kind: PatchKind, body: Bytes) -> Result<(), CallError> {
+    pub(crate) async fn patch(
+        &self,
+        name: &str,
+        kind: PatchKind,
+        body: Bytes,
+    ) -> Result<WrittenMetadata, CallError> {
         let content_type = match kind {
             PatchKind::Json => "application/json-patch+json",
             PatchKind::Merge => "application/merge-patch+json",
         };
-        let path = self.write_path(Some(name));
-        call(self.client, Method::PATCH, &path, Answer::Metadata, Some(content_type), body).await.map(drop)
+        let answer = self.write(Method::PATCH, &self.write_path(Some(name)), content_type, body).await?;
+        parse::<WrittenObject>(&answer).map(|written| written.metadata)
     }
 
     /// Server-side apply: whatever somebody else says of these fields.
-    pub(crate) async fn apply(&self, name: &str, body: Bytes) -> Result<(), CallError> {
+    pub(crate) async fn apply(&self, name: &str, body: Bytes) -> Result<WrittenMetadata, CallError> {
         let mut path = self.path(Some(name));
         let _ = write!(path, "?fieldManager={FIELD_MANAGER}&force=true&fieldValidation=Strict");
         if self.dry_run {
             path.push_str("&dryRun=All");
         }
-        let content_type = Some("application/apply-patch+yaml");
-        call(self.client, Method::PATCH, &path, Answer::Metadata, content_type, body).await.map(drop)
+        let answer = self.write(Method::PATCH, &path, "application/apply-patch+yaml", body).await?;
+        parse::<WrittenObject>(&answer).map(|written| written.metadata)
     }
 
     /// Deletes the object if it still has this resourceVersion.
@@ -158,18 +185,27 @@ impl Collection<'_> {
             options["dryRun"] = serde_json::json!(["All"]);
         }
         let body = Bytes::from(options.to_string());
-        call(self.client, Method::DELETE, &path, Answer::Metadata, Some("application/json"), body)
-            .await
-            .map(drop)
+        self.write(Method::DELETE, &path, "application/json", body).await.map(drop)
     }
 
-    /// One page of what a label selects.
-    pub(crate) async fn list<T: DeserializeOwned>(
+    async fn write(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &'static str,
+        body: Bytes,
+    ) -> Result<Bytes, CallError> {
+        let request = Call { method, path, answer: Answer::Metadata, content_type: Some(content_type), body };
+        call(self.client, &request, Some(self.fence)).await
+    }
+
+    /// One page of what a label selects, as the server wrote it.
+    pub(crate) async fn list(
         &self,
         selector: (&str, &str),
         limit: usize,
         token: Option<&str>,
-    ) -> Result<T, CallError> {
+    ) -> Result<Bytes, CallError> {
         let mut path = self.path(None);
         let _ = write!(path, "?limit={limit}&labelSelector=");
         push_encoded(&mut path, selector.0);
@@ -179,32 +215,59 @@ impl Collection<'_> {
             path.push_str("&continue=");
             push_encoded(&mut path, token);
         }
-        let body = call(self.client, Method::GET, &path, Answer::MetadataList, None, Bytes::new()).await?;
-        parse(&body)
+        call(self.client, &Call::get(&path, Answer::MetadataList), None).await
     }
 }
 
 /// Reads what is no object, such as discovery.
 pub(crate) async fn get_json<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, CallError> {
-    let body = call(client, Method::GET, path, Answer::Whole, None, Bytes::new()).await?;
-    parse(&body)
+    parse(&call(client, &Call::get(path, Answer::Whole), None).await?)
 }
 
-/// One request, tried again while the server is busy or cannot be reached. A write that is repeated although it was
-/// made meets what it made: a create is told that the object exists, a patch or delete that it has changed or is
-/// gone, and the caller looks at what is there.
-async fn call(
-    client: &Client,
+/// A request that may be sent more than once.
+struct Call<'a> {
     method: Method,
-    path: &str,
+    path: &'a str,
     answer: Answer,
     content_type: Option<&'static str>,
     body: Bytes,
-) -> Result<Bytes, CallError> {
+}
+
+impl<'a> Call<'a> {
+    fn get(path: &'a str, answer: Answer) -> Self {
+        Self { method: Method::GET, path, answer, content_type: None, body: Bytes::new() }
+    }
+
+    fn request(&self) -> Result<Request<Body>, CallError> {
+        let accept = match self.answer {
+            Answer::Metadata => METADATA_ONLY,
+            Answer::MetadataList => METADATA_LIST,
+            Answer::Whole => WHOLE,
+        };
+        let mut request =
+            Request::builder().method(self.method.clone()).uri(self.path).header(header::ACCEPT, accept);
+        if let Some(content_type) = self.content_type {
+            request = request.header(header::CONTENT_TYPE, content_type);
+        }
+        request
+            .body(Body::from(self.body.clone()))
+            .map_err(|error| CallError::Unusable { what: "build a request", detail: error.to_string() })
+    }
+}
+
+/// One request, tried again while the server is busy or cannot be reached, each try under [`DEADLINE`]. A write asks
+/// `fence` before each try: a lease that was lost during a pause is noticed. One that is repeated although it was made
+/// meets what it made: a create is told that the object exists, a patch or delete that it has changed or is gone, and
+/// the caller looks at what is there.
+async fn call(client: &Client, call: &Call<'_>, fence: Option<&Fence>) -> Result<Bytes, CallError> {
     let mut pause = FIRST_PAUSE;
     let mut tries = 1;
     loop {
-        match call_once(client, method.clone(), path, answer, content_type, body.clone()).await {
+        if fence.is_some_and(|fence| !fence.allows()) {
+            return Err(CallError::Fenced);
+        }
+        let answer = tokio::time::timeout(DEADLINE, call_once(client, call.request()?)).await;
+        match answer.unwrap_or(Err(CallError::Deadline { limit: DEADLINE })) {
             Err(error) if tries < error.tries() => {
                 tries += 1;
                 tokio::time::sleep(pause).await;
@@ -215,26 +278,7 @@ async fn call(
     }
 }
 
-async fn call_once(
-    client: &Client,
-    method: Method,
-    path: &str,
-    answer: Answer,
-    content_type: Option<&'static str>,
-    body: Bytes,
-) -> Result<Bytes, CallError> {
-    let unusable =
-        |what| move |error: &dyn std::fmt::Display| CallError::Unusable { what, detail: error.to_string() };
-    let accept = match answer {
-        Answer::Metadata => METADATA_ONLY,
-        Answer::MetadataList => METADATA_LIST,
-        Answer::Whole => WHOLE,
-    };
-    let mut request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept);
-    if let Some(content_type) = content_type {
-        request = request.header(header::CONTENT_TYPE, content_type);
-    }
-    let request = request.body(Body::from(body)).map_err(|error| unusable("build a request")(&error))?;
+async fn call_once(client: &Client, request: Request<Body>) -> Result<Bytes, CallError> {
     let lost =
         |what, error: &dyn std::fmt::Display| CallError::Unreachable { what, detail: error.to_string() };
     let response = client.send(request).await.map_err(|error| lost("reach the API", &error))?;
@@ -247,7 +291,7 @@ async fn call_once(
     if status.is_success() { Ok(body) } else { Err(refused(status.as_u16(), &body)) }
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, CallError> {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, CallError> {
     serde_json::from_slice(body).map_err(|error| CallError::Unusable {
         what: "understand the API's answer",
         detail: error.to_string(),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use backon::{BackoffBuilder, ExponentialBuilder};
+
 /// How delays grow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackoffPolicy {
@@ -26,31 +28,44 @@ impl BackoffPolicy {
 }
 
 /// The delays of one thing that keeps failing.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Backoff {
     policy: BackoffPolicy,
-    next: Duration,
+    delays: Delays,
+}
+
+/// Without an end, and without jitter: backon's own only ever lengthens a delay.
+type Delays = <ExponentialBuilder as BackoffBuilder>::Backoff;
+
+impl BackoffPolicy {
+    fn delays(&self) -> Delays {
+        #[expect(clippy::cast_possible_truncation, reason = "backon counts with f32, and so do our factors")]
+        let factor = self.factor as f32;
+        ExponentialBuilder::new()
+            .with_min_delay(self.first.min(self.max))
+            .with_max_delay(self.max)
+            .with_factor(factor)
+            .without_max_times()
+            .build()
+    }
 }
 
 impl Backoff {
     /// Starts at the policy's first delay.
     pub fn new(policy: BackoffPolicy) -> Self {
-        Self { policy, next: policy.first.min(policy.max) }
+        Self { policy, delays: policy.delays() }
     }
 
     /// The delay before the next attempt; the one after it is longer.
     pub fn delay(&mut self) -> Duration {
-        let full = self.next;
-        // Seconds as f64 multiply without overflow; the cap makes the result a valid duration again.
-        let grown = (full.as_secs_f64() * self.policy.factor).min(self.policy.max.as_secs_f64());
-        self.next = Duration::try_from_secs_f64(grown).unwrap_or(self.policy.max);
+        let full = self.delays.next().unwrap_or(self.policy.max);
         let chance = self.policy.jitter.clamp(0.0, 1.0) * rand::random::<f64>();
         full.mul_f64(1.0 - chance)
     }
 
     /// Starts over after a success.
     pub fn reset(&mut self) {
-        self.next = self.policy.first.min(self.policy.max);
+        self.delays = self.policy.delays();
     }
 }
 

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_telemetry::{ComponentHandle, ErrorChain, Health};
 
 use self::lacking::lacking;
-use crate::said::Said;
+use crate::log_on_change::LogOnChange;
 use crate::{Backoff, BackoffPolicy, CallError, deadline};
 
 /// How long the document of one group may take to come.
@@ -88,7 +88,7 @@ impl Definitions {
         Self { client, kinds }
     }
 
-    /// Looks until `shutdown`. While a field is missing the process is not ready, which is said once in the log; while
+    /// Looks until `shutdown`. While a field is missing the process is not ready, which is logged once; while
     /// it is not known, it is no reason not to be.
     pub async fn run(self, health: Health, shutdown: CancellationToken) {
         let component = health.component("definitions");
@@ -98,12 +98,12 @@ impl Definitions {
 
     async fn follow(&self, component: &ComponentHandle) {
         let mut backoff = Backoff::new(BackoffPolicy::CONNECTION);
-        let mut said = Said::default();
+        let mut logged = LogOnChange::default();
         loop {
             match self.look().await {
                 Ok(Found::Complete) => {
                     component.ready();
-                    if said.clear() {
+                    if logged.clear() {
                         tracing::info!("the definitions on the server know every field");
                     }
                     backoff.reset();
@@ -112,7 +112,7 @@ impl Definitions {
                 }
                 Ok(Found::Lacking(text)) => {
                     component.not_ready(text.clone());
-                    if said.is_new(&text) {
+                    if logged.is_new(&text) {
                         tracing::warn!(error = text, "definitions are of another version");
                     }
                 }

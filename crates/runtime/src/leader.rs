@@ -27,7 +27,7 @@ use windlass_telemetry::{ComponentHandle, ErrorChain, Health};
 
 use self::record::{Observed, Record, Standing};
 pub use self::term::{Leadership, NotLeading, Term};
-use crate::said::Said;
+use crate::log_on_change::LogOnChange;
 use crate::{CallError, Clock};
 
 /// A process is not ready after this many failed attempts in a row.
@@ -98,9 +98,9 @@ pub struct LeaderElection {
     config: LeaderConfig,
     terms: watch::Sender<Option<Term>>,
     observed: Observed,
-    /// What was said about standing by, and about failing.
-    standing_by: Said,
-    failing: Said,
+    /// What was logged about standing by, and about failing.
+    standing_by: LogOnChange,
+    failing: LogOnChange,
     failures: u32,
 }
 
@@ -129,8 +129,8 @@ impl LeaderElection {
             observed: Observed::new(config.lease_duration),
             config,
             terms,
-            standing_by: Said::default(),
-            failing: Said::default(),
+            standing_by: LogOnChange::default(),
+            failing: LogOnChange::default(),
             failures: 0,
         })
     }

@@ -7,7 +7,9 @@
 //! - [`Scope`]: one namespace, or all of them.
 //! - [`LeaderElection`] and [`Term`]: of several replicas, one writes.
 //! - [`KeyedQueue`] and [`run_keyed`]: reconciling object by object, with back-off.
-//! - [`deadline`], [`merge_patch`], [`json_patch()`]: calls that end, and writes that overwrite nothing newer.
+//! - [`CallOptions`], [`RestClient`], [`ListRequest`]: the one way to call an API server; see `api.rs` for how.
+//! - [`merge_patch`], [`json_patch()`], [`add_finalizers`]: writes that overwrite nothing newer.
+//! - [`EventRecorder`]: Kubernetes Events that delay nobody.
 //! - [`Clock`] and [`Backoff`]: time that tests can hold.
 //!
 //! This crate sees an API only through a `kube::Client`. It knows no authentication, no setting and no kind.
@@ -17,15 +19,15 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
 )]
 
+mod api;
 mod backoff;
-mod call;
 mod clock;
 mod definitions;
+mod events;
 mod leader;
+mod log_on_change;
 mod operator;
-mod patch;
 mod queue;
-mod said;
 mod scope;
 mod signals;
 mod supervisor;
@@ -33,14 +35,18 @@ mod supervisor;
 mod testing;
 mod watch;
 
+pub use api::{
+    Accept, CallError, CallOptions, Content, Disposition, Fence, ListRequest, Listed, Part, RestClient,
+    RestRequest, Retry, add_finalizers, deadline, json_patch, json_patch_tested, merge_patch,
+    remove_finalizer,
+};
 pub use backoff::{Backoff, BackoffPolicy};
-pub use call::{CallError, Disposition, deadline};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use definitions::Definitions;
+pub use events::{EventRecorder, EventType, EventWriter, Note};
 pub use leader::{LeaderConfig, LeaderConfigError, LeaderElection, Leadership, NotLeading, Term};
 pub use operator::{Operator, Registry, UnknownOperator};
-pub use patch::{Part, json_patch, merge_patch};
-pub use queue::{Action, KeyedQueue, run_keyed};
+pub use queue::{KeyedQueue, Requeue, run_keyed};
 pub use scope::Scope;
 pub use signals::{Signal, signals};
 pub use supervisor::{RunError, Supervisor, TaskEnded, TaskResult, Unfinished};

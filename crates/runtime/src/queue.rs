@@ -3,28 +3,31 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use tokio::sync::Notify;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::supervisor::panic_message;
 use crate::{Backoff, BackoffPolicy};
 
 /// Room that is kept for keys while none is waiting.
 const ROOM: usize = 64;
 
-/// What to do with a key after it was worked on.
+/// When a key that was worked on is due again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Nothing until it is added again. Its back-off starts over.
-    Done,
-    /// Work on it again after this time. Its back-off starts over.
+pub enum Requeue {
+    /// Not until it is added again. Its back-off starts over.
+    No,
+    /// After this time. Its back-off starts over.
     After(Duration),
-    /// It failed: work on it again after a back-off that grows with each failure in a row.
-    Retry,
+    /// After a back-off that grows with each time in a row: it failed.
+    Backoff,
 }
 
 /// Keys that wait to be worked on, each at most once, and never by two workers at a time.
@@ -128,18 +131,18 @@ impl<T: Clone + Eq + Hash> KeyedQueue<T> {
         }
     }
 
-    fn finish(&self, key: T, action: Action) {
+    fn finish(&self, key: T, requeue: Requeue) {
         let mut state = self.lock();
         let added_meanwhile = state.running.remove(&key).unwrap_or(false);
-        let delay = match action {
-            Action::Done => None,
-            Action::After(delay) => Some(delay),
-            Action::Retry => {
+        let delay = match requeue {
+            Requeue::No => None,
+            Requeue::After(delay) => Some(delay),
+            Requeue::Backoff => {
                 let backoff = state.failures.entry(key.clone());
                 Some(backoff.or_insert_with(|| Backoff::new(self.shared.policy)).delay())
             }
         };
-        if action != Action::Retry {
+        if requeue != Requeue::Backoff {
             state.failures.remove(&key);
         }
         if added_meanwhile {
@@ -223,12 +226,18 @@ impl<T: Clone + Eq + Hash> State<T> {
 
 /// Works a queue off, at most `workers` keys at a time, until `shutdown`; keys that are being worked on then are finished.
 ///
-/// A panic in `work` is passed on to the caller. Dropping the future drops the work.
-pub async fn run_keyed<T, F, W>(queue: KeyedQueue<T>, workers: usize, shutdown: CancellationToken, work: F)
-where
-    T: Clone + Eq + Hash + Send + 'static,
+/// A panic in the work on one key is no end for the others: it is logged with the key, told to `on_panic` (to be
+/// counted), and the key backs off. Dropping the future drops the work.
+pub async fn run_keyed<T, F, W>(
+    queue: KeyedQueue<T>,
+    workers: usize,
+    shutdown: CancellationToken,
+    work: F,
+    on_panic: impl Fn(&T) + Clone + Send + 'static,
+) where
+    T: Clone + Eq + Hash + fmt::Display + Send + 'static,
     F: Fn(T) -> W,
-    W: Future<Output = Action> + Send + 'static,
+    W: Future<Output = Requeue> + Send + 'static,
 {
     // A task a key, and not a worker: what is at rest takes no memory.
     let mut running = JoinSet::new();
@@ -236,27 +245,23 @@ where
         tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
-            Some(ended) = running.join_next() => pass_on_panic(ended),
+            Some(_ended) = running.join_next() => {}
             key = queue.next(), if running.len() < workers.max(1) => {
-                let (queue, work) = (queue.clone(), work(key.clone()));
+                let (queue, on_panic) = (queue.clone(), on_panic.clone());
+                let work = AssertUnwindSafe(work(key.clone())).catch_unwind();
                 running.spawn(async move {
-                    let action = work.await;
-                    queue.finish(key, action);
+                    let requeue = work.await.unwrap_or_else(|panic| {
+                        let message = panic_message(&*panic);
+                        tracing::error!(%key, panic = message, "a reconcile panicked; it is tried again after a back-off");
+                        on_panic(&key);
+                        Requeue::Backoff
+                    });
+                    queue.finish(key, requeue);
                 });
             }
         }
     }
-    while let Some(ended) = running.join_next().await {
-        pass_on_panic(ended);
-    }
-}
-
-fn pass_on_panic(ended: Result<(), JoinError>) {
-    if let Err(error) = ended
-        && let Ok(panic) = error.try_into_panic()
-    {
-        std::panic::resume_unwind(panic);
-    }
+    while running.join_next().await.is_some() {}
 }
 
 #[cfg(test)]

@@ -99,7 +99,11 @@ impl Asked {
     }
 
     pub(crate) fn refuse(self, code: u16, reason: &str) {
-        let mut response = axum::Json(status(code, reason)).into_response();
+        self.refuse_with(code, &status(code, reason));
+    }
+
+    pub(crate) fn refuse_with(self, code: u16, status: &Value) {
+        let mut response = axum::Json(status).into_response();
         *response.status_mut() = StatusCode::from_u16(code).unwrap();
         self.respond(response);
     }

@@ -4,10 +4,28 @@
 //! changed. Whatever goes wrong (an unreachable server, a broken or silent connection, a version that is no
 //! longer kept) ends in another attempt after this watch's own back-off; after a new list, the handler is told
 //! the difference to what it knew, deletions included.
+//!
+//! `kube::runtime::watcher` serves programs that look on (the demo, tests). A controller needs what it does not do; each
+//! point has its test beside this file:
+//!
+//! - An object that cannot be read is named and skipped, and the others go on; there it is an error of the whole stream
+//!   (`an_object_that_cannot_be_read_is_skipped_with_one_line_that_names_it`).
+//! - A half-open connection is found dead a margin after the time at which the server was to end it
+//!   (`a_half_open_connection_is_noticed_after_its_limit_and_margin`).
+//! - Liveness follows signs of life of the server, readiness follows failures in a row
+//!   (`liveness_follows_signs_of_life_of_the_server`).
+//! - A list is read item by item, so that no page of it is in memory as text, may take long and not be silent
+//!   (`a_server_that_sends_a_list_slowly_is_alive_and_one_that_falls_silent_is_not`), and is one state although a
+//!   compaction overtakes it (`a_list_that_is_overtaken_by_a_compaction_is_read_in_one_page`).
+//! - After another list the handler is told the difference, with what was known before
+//!   (`a_version_that_is_gone_leads_to_a_new_list_and_the_difference_is_told`).
+//! - The back-off starts over when a connection came further than the last one, not when it was merely opened
+//!   (`connections_that_end_at_once_are_made_again_with_growing_delays`).
+//! - A kind that is not served is explained, and taken up when it appears
+//!   (`a_kind_that_is_not_served_is_named_and_taken_up_when_it_appears`).
 
 mod collection;
 mod connection;
-mod items;
 mod served;
 mod store;
 #[cfg(test)]
@@ -26,7 +44,7 @@ use self::collection::Collection;
 use self::connection::{Change, Connection, WatchError};
 pub(crate) use self::served::APPLY;
 pub use self::store::{ObjectKey, Store, Watched};
-use crate::said::Said;
+use crate::log_on_change::LogOnChange;
 use crate::{Backoff, BackoffPolicy};
 
 /// A connection that lasted this long was a working one, even if nothing happened on it.
@@ -167,7 +185,7 @@ where
             collection: self.collection,
             version: None,
             failures: 0,
-            said: Said::default(),
+            logged: LogOnChange::default(),
             advanced: false,
             handler,
         };
@@ -193,7 +211,7 @@ struct Driver<K, H> {
     backoff: Backoff,
     failures: u32,
     /// What was logged of the failures since it last worked.
-    said: Said,
+    logged: LogOnChange,
     /// Whether the current attempt came further than the last one.
     advanced: bool,
     resync: Option<Interval>,
@@ -245,7 +263,7 @@ where
         let watched = self.collection.name();
         if error.is_gone() && self.failures == 1 {
             tracing::info!(watch = watched, "the version that was watched is no longer kept, listing again");
-        } else if self.said.is_new(&text) {
+        } else if self.logged.is_new(&text) {
             tracing::warn!(watch = watched, error = text, "watch failed, trying again until it works");
         } else {
             tracing::debug!(watch = watched, failures = self.failures, error = text, "watch failed again");
@@ -273,7 +291,7 @@ where
     }
 
     fn works(&mut self) {
-        if self.said.clear() {
+        if self.logged.clear() {
             tracing::info!(watch = self.collection.name(), "the watch works again");
         }
     }

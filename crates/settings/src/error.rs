@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{keys::variable, load::Origin};
+use crate::keys::variable;
 
 /// One thing that is wrong with the settings.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum SettingError {
     #[error("{origin}: {message}")]
     ParseLine {
         /// Where.
-        origin: Origin,
+        origin: String,
         /// What is wrong with it.
         message: String,
     },
@@ -27,7 +27,7 @@ pub enum SettingError {
     #[error("{origin}: unknown key `{key}` in [{section}] section{}", did_you_mean(*nearest))]
     UnknownKey {
         /// Where.
-        origin: Origin,
+        origin: String,
         /// The section.
         section: String,
         /// The key.
@@ -39,7 +39,7 @@ pub enum SettingError {
     #[error("{origin}: `{key}` in [{section}] section is set twice: first in line {first}")]
     RepeatKey {
         /// Where it is the second time.
-        origin: Origin,
+        origin: String,
         /// Line of the first time.
         first: usize,
         /// The section.
@@ -51,7 +51,7 @@ pub enum SettingError {
     #[error("{origin}: `{key}` in [{section}] section is {shown}, expected {expected}")]
     ParseValue {
         /// Where.
-        origin: Origin,
+        origin: String,
         /// The section.
         section: &'static str,
         /// The key.
@@ -65,11 +65,17 @@ pub enum SettingError {
     #[error("{origin}: failed to fill in `{key}` in [{section}] section: {message}")]
     Expand {
         /// Where.
-        origin: Origin,
+        origin: String,
         /// The section.
         section: &'static str,
         /// The key.
         key: &'static str,
+        /// Why.
+        message: String,
+    },
+    /// The sources cannot be put together.
+    #[error("failed to put the settings together: {message}")]
+    Merge {
         /// Why.
         message: String,
     },

@@ -1,32 +1,35 @@
 //! Settings: `operator.ini`, `GF_*` variables and flags, as typed values.
 //!
-//! One table, [`KEYS`], says which keys there are; parsing, the override by environment variables,
-//! `--print-config` and the configuration reference all come from it. A value is taken from the first of
-//! flag, variable `GF_<SECTION>_<KEY>`, file, and default.
+//! Each section is a struct whose fields are its keys: the declaration of a field says its type, how its text is read and
+//! its default, and its documentation is the text of the configuration reference. Which value counts is decided by
+//! the `config` package, over one source for each of defaults, file, variables and flags, whose values carry where they
+//! come from.
 //!
 //! The crate reads files and nothing else: the environment is handed in ([`Sources`]), and what a value is
 //! good for is no business of this crate.
 //!
-//! Start with [`Settings::load`].
+//! Start with [`Settings::load`]; to add a key, add a field to a section in `sections`.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
-mod cross;
 mod error;
 mod expand;
+mod forms;
 mod ini;
 mod keys;
-mod load;
+mod layers;
 mod print;
-mod typed;
-mod value;
+mod relations;
+mod sections;
+mod settings;
 
 pub use crate::{
     error::SettingError,
-    keys::{COMMIT_TRACKER, KEYS, Key, Kind, OWNED_SECTIONS, TELEMETRY_MODES},
-    load::{Origin, Settings, Sources},
+    forms::{TELEMETRY_MODES, listen_address},
+    keys::COMMIT_TRACKER,
     print::reference_markdown,
-    typed::{
+    sections::{
         AuthSettings, CommitTrackerSettings, ExporterInfoSource, GithubCredentials, HistogramForm, LogFormat,
         MetricNames, OperatorSettings, ProvisioningSettings, Selection, SkippedArtifacts,
     },
+    settings::{Settings, Sources},
 };

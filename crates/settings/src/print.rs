@@ -4,29 +4,29 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::{
-    keys::{KEYS, Key, Kind},
-    load::Values,
+    keys::{Key, UNUSED, keys},
+    layers::Merged,
 };
 
 /// Every value with where it comes from, as an ini file that could be read again (but for the secrets).
-pub(crate) fn effective(values: &Values) -> String {
+pub(crate) fn effective(values: &Merged) -> String {
     let mut out = String::new();
     let mut section = "";
-    for (key, effective) in values.iter() {
+    for key in keys() {
         if key.section != section {
             section = key.section;
             let gap = if out.is_empty() { "" } else { "\n" };
             let _ = writeln!(out, "{gap}[{section}]");
         }
-        let without_user = without_user(&effective.text);
+        let without_user = without_user(values.text(key.section, key.name));
         let shown = match without_user.as_ref() {
             "" => String::new(),
             _ if key.secret => "[redacted]".to_owned(),
             text if text.contains([';', '#', '\n', '"', '\'', '`']) => format!("\"\"\"{text}\"\"\""),
             text => text.to_owned(),
         };
-        let assignment = format!("{} = {shown}", key.key);
-        let _ = writeln!(out, "{assignment:<60} ; {}", effective.origin);
+        let assignment = format!("{} = {shown}", key.name);
+        let _ = writeln!(out, "{assignment:<60} ; {}", values.origin(key.section, key.name));
     }
     out
 }
@@ -61,7 +61,7 @@ An unknown key in one of these sections is an error; other sections are left alo
 pub fn reference_markdown() -> String {
     let mut out = REFERENCE.to_owned();
     let mut section = "";
-    for key in KEYS {
+    for key in keys() {
         if key.section != section {
             let gap = if section.is_empty() { "" } else { "\n" };
             section = key.section;
@@ -70,30 +70,29 @@ pub fn reference_markdown() -> String {
                 "| Key | Value | Default | Variable | What it does |\n| --- | --- | --- | --- | --- |\n",
             );
         }
-        let _ = writeln!(
-            out,
-            "| `{}` | {} | {} | `{}` | {} |",
-            key.key,
-            kind(key.kind),
-            default(key),
-            key.variable(),
-            description(key),
-        );
+        let default =
+            if key.default.is_empty() { String::new() } else { format!("`{}`", escaped(key.default)) };
+        let (name, form, variable) = (key.name, (key.form)(), key.variable());
+        let _ = writeln!(out, "| `{name}` | {form} | {default} | `{variable}` | {} |", description(key));
+    }
+    out.push_str(
+        "\n## Keys that are accepted and not used\n\nA file that was written for Grafana may have them.\n\n",
+    );
+    for (section, names) in UNUSED {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let _ = writeln!(out, "- `[{section}]`: {}", names.join(", "));
     }
     out
 }
 
-fn default(key: &Key) -> String {
-    if key.default.is_empty() { String::new() } else { code(key.default) }
-}
-
-/// A value as code in a table, where a bar has to be escaped.
-fn code(text: &str) -> String {
-    format!("`{}`", text.replace('|', "\\|"))
+/// A text in a table, where a bar has to be escaped.
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|")
 }
 
 fn description(key: &Key) -> String {
-    let mut text = key.description.replace('|', "\\|");
+    let lines: Vec<&str> = key.description.iter().map(|line| line.trim()).collect();
+    let mut text = escaped(&lines.join(" "));
     if !key.required_for.is_empty() {
         let operators: Vec<String> = key.required_for.iter().map(|name| format!("`{name}`")).collect();
         let _ = write!(
@@ -105,33 +104,8 @@ fn description(key: &Key) -> String {
     if let Some(name) = key.original {
         let _ = write!(text, " The commit tracker reads `{name}` as well.");
     }
-    if key.secret && !key.unused {
+    if key.secret {
         text.push_str(" Never printed.");
     }
     text
-}
-
-fn kind(kind: Kind) -> String {
-    match kind {
-        Kind::Text => "text".to_owned(),
-        Kind::Bool => "`true` or `false`".to_owned(),
-        Kind::Integer(least, most) if most >= 1 << 40 => format!("number from {least}"),
-        Kind::Integer(least, most) => format!("number from {least} to {most}"),
-        Kind::Duration => "duration, 0 or more".to_owned(),
-        Kind::PositiveDuration => "duration above 0".to_owned(),
-        Kind::Path => "path".to_owned(),
-        Kind::Paths => "paths, separated by `\\|`".to_owned(),
-        Kind::List => "list, separated by `\\|`".to_owned(),
-        Kind::Url => "URL".to_owned(),
-        Kind::Origins => "origins, separated by `\\|`".to_owned(),
-        Kind::Address => "`host:port`".to_owned(),
-        Kind::Resources => "plurals with their groups, separated by `\\|`".to_owned(),
-        Kind::Switch => "`auto`, `true` or `false`".to_owned(),
-        Kind::Namespace => "namespace".to_owned(),
-        Kind::Choice(known) => known.iter().map(|name| code(name)).collect::<Vec<_>>().join(" or "),
-        Kind::Choices(known) => {
-            let names: Vec<String> = known.iter().map(|name| code(name)).collect();
-            format!("any of {}, separated by `\\|`", names.join(", "))
-        }
-    }
 }

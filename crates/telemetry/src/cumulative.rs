@@ -1,8 +1,8 @@
-//! Series whose values are kept outside this process: what a ledger says, told by whoever leads.
+//! Series whose values are kept outside this process: a ledger's, exported by whoever leads.
 //!
 //! The instruments of [`Metrics`](crate::Metrics) count what this process did and end with it. A [`CumulativeSource`]
 //! speaks for something that outlives processes: its series go on under the same identity and start times whoever
-//! exports them, and exporting them twice says nothing twice. They are pushed beside the process's own metrics, written
+//! exports them, and exporting them twice counts nothing twice. They are exported beside the process's own metrics, written
 //! to the process's output in the modes that say so, and shown on `/metrics`.
 
 use std::borrow::Cow;
@@ -11,20 +11,20 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use opentelemetry::KeyValue;
 
-/// Somebody who knows series that outlive this process.
+/// Series that outlive this process.
 pub trait CumulativeSource: Send + Sync + 'static {
-    /// What there is to tell, as it is now; `None` when it is not this process that tells it.
+    /// Their state now; `None` when it is not this process that exports them.
     ///
     /// Called for each export and each scrape; must not wait.
     fn view(&self) -> Option<Arc<dyn CumulativeView>>;
 
-    /// Whether this process may still tell what a view said: asked right before each request that carries a part of it.
+    /// Whether this process may still export a view: asked right before each request that carries a part of it.
     fn is_current(&self) -> bool;
 }
 
-/// A state of a source's series: it does not change while it is told, and a point is put together when its turn comes.
+/// A state of a source's series: it does not change while it is exported, and a point is put together when its turn comes.
 pub trait CumulativeView: Send + Sync + 'static {
-    /// Who speaks: `service.instance.id`, the same for every process that tells these series.
+    /// `service.instance.id`, the same for every process that exports these series.
     fn identity(&self) -> &str;
 
     /// The name of the instrumentation scope.
@@ -36,13 +36,13 @@ pub trait CumulativeView: Send + Sync + 'static {
     /// How many series the family may have.
     fn series(&self, family: usize) -> usize;
 
-    /// What one of the family's series says, a histogram with buckets of this form; none where it says nothing yet.
+    /// The point of one of the family's series, a histogram with buckets of this form; none where it has none yet.
     /// A point of another kind than the family's is left out.
     fn point(&self, family: usize, series: usize, buckets: Buckets) -> Option<CumulativePoint>;
 
-    /// All of it was pushed, and taken: what was only there to be told once more need not be any longer. Not called where
-    /// nothing is pushed: who reads `/metrics`, and how often, is not known.
-    fn taken(&self) {}
+    /// All of it was exported, and taken: what was only kept for one more export can go. Not called where nothing is
+    /// exported: who reads `/metrics`, and how often, is not known.
+    fn exported(&self) {}
 }
 
 /// One thing that is measured.
@@ -65,7 +65,7 @@ pub enum FamilyKind {
     Counter,
     /// Values that stand for themselves.
     Gauge,
-    /// Distributions, pushed with buckets of this form and always shown with classic ones on `/metrics`.
+    /// Distributions, exported with buckets of this form and always shown with classic ones on `/metrics`.
     Histogram(Buckets),
 }
 
@@ -78,14 +78,14 @@ pub enum Buckets {
     Exponential,
 }
 
-/// What one series of a family says.
+/// The point of one series of a family.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CumulativePoint {
     /// What tells the series from the others of its family.
     pub attributes: Vec<KeyValue>,
     /// When the series began at nothing; of no meaning for a gauge.
     pub start: Timestamp,
-    /// What it says now.
+    /// Its value now.
     pub value: CumulativeValue,
 }
 

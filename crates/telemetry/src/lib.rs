@@ -1,11 +1,11 @@
-//! What a Windlass process tells the world about itself: logs, metrics, health.
+//! The telemetry of a Windlass process: logs, traces, metrics, health.
 //!
 //! - [`Telemetry`] sets a process's logs, traces and metrics up as a [`TelemetryMode`] says, and ends them in order;
 //!   [`init`] sets up logs alone.
 //! - [`Metrics`] makes OpenTelemetry meters whose instruments are read as Prometheus text.
-//! - [`CumulativeSource`] is somebody whose series outlive this process; [`Metrics::add_source`] has them told.
-//! - [`traced`] does work within a span that says how it ended.
-//! - [`Spans`] tells spans of what happened elsewhere, with times and ids of their own.
+//! - [`CumulativeSource`] has series that outlive this process; [`Metrics::add_source`] has them exported.
+//! - [`traced`] does work within a span that records how it ended.
+//! - [`Spans`] records spans of what happened elsewhere, with times and ids of their own.
 //! - [`Health`] collects readiness by component and liveness by progress; [`router`] serves all of it.
 //! - [`ErrorChain`] is the one printer of an error with its causes.
 //! - [`Secret`] is the one type for values that nothing may print, [`redact_url`] the one way to print a URL.
@@ -20,12 +20,12 @@
 
 mod cumulative;
 mod error_chain;
+mod export;
 mod health;
 mod http;
 mod log;
 mod metrics;
 mod mode;
-mod push;
 mod redact;
 mod reference;
 mod resource;
@@ -41,14 +41,14 @@ pub use cumulative::{
     ExponentialHistogram, Family, FamilyKind,
 };
 pub use error_chain::ErrorChain;
+pub use export::cumulative::FlushError;
+pub use export::error::{CollectorError, ExportError};
+pub use export::settings::Collector;
 pub use health::{ComponentHandle, Failing, Health, ProgressHandle};
 pub use http::{probes, router};
 pub use log::{InitLogsError, LogFormat, LogOutput, ParseLogFormatError, init, subscriber};
 pub use metrics::{Metrics, MetricsError};
 pub use mode::{ParseTelemetryModeError, TelemetryMode};
-pub use push::cumulative::FlushError;
-pub use push::error::CollectorError;
-pub use push::settings::Collector;
 pub use redact::redact_url;
 pub use reference::reference_markdown;
 pub use secrecy::ExposeSecret;

@@ -106,7 +106,7 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let filter = self::filter(filter)?;
-    Ok(Registry::default().with(layer(format, Ids::Left, writer)).with(filter))
+    Ok(Registry::default().with(layer(format, TraceIds::Hidden, writer)).with(filter))
 }
 
 /// The process's output, for all who write lines to it.
@@ -136,27 +136,33 @@ impl<'a> MakeWriter<'a> for Output {
     }
 }
 
-/// Reads a level or directives; `info` where they say nothing.
+/// The internal logs of the OpenTelemetry libraries: a line for each export that fails, of which we log what is of use.
+const INTERNAL_LOGS: &str = "opentelemetry";
+
+/// Reads a level or directives; `info` where they say nothing, and no internal logs of the OpenTelemetry libraries.
 pub(crate) fn filter(text: &str) -> Result<EnvFilter, InitLogsError> {
-    EnvFilter::builder()
-        .with_default_directive(LevelFilter::INFO.into())
-        .parse(text)
-        .map_err(|source| InitLogsError::ParseFilter { filter: text.to_owned(), source })
+    let failed = |source| InitLogsError::ParseFilter { filter: text.to_owned(), source };
+    let builder = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
+    let filter = builder.parse(text).map_err(failed)?;
+    if text.contains(INTERNAL_LOGS) {
+        return Ok(filter);
+    }
+    Ok(filter.add_directive(format!("{INTERNAL_LOGS}=off").parse().map_err(failed)?))
 }
 
 /// Whether a line names the span that is current, by `trace_id` and `span_id`: where the spans go to a collector too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ids {
+pub(crate) enum TraceIds {
     /// It does.
     Shown,
     /// It does not.
-    Left,
+    Hidden,
 }
 
-impl Ids {
+impl TraceIds {
     /// The ids of the current span, lower-case hex.
     fn current(self) -> Option<(String, String)> {
-        if self == Self::Left {
+        if self == Self::Hidden {
             return None;
         }
         let context = opentelemetry::Context::current();
@@ -166,7 +172,7 @@ impl Ids {
 }
 
 /// Writes log lines of this form.
-pub(crate) fn layer<W>(format: LogFormat, ids: Ids, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
+pub(crate) fn layer<W>(format: LogFormat, ids: TraceIds, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {

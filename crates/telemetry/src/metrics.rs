@@ -9,7 +9,7 @@ use opentelemetry_sdk::metrics::{MeterProviderBuilder, SdkMeterProvider};
 use prometheus::Registry;
 
 use crate::CumulativeSource;
-use crate::push::cumulative::{FlushError, Pusher};
+use crate::export::cumulative::{CumulativeExporter, FlushError};
 use crate::sources::Sources;
 use crate::text::Scrape;
 
@@ -28,8 +28,8 @@ struct Inner {
     registry: Registry,
     provider: SdkMeterProvider,
     sources: Arc<Sources>,
-    /// Who pushes what the sources say, where it is pushed.
-    pusher: OnceLock<Arc<Pusher>>,
+    /// Exports the series of the sources, where they are exported.
+    exporter: OnceLock<Arc<CumulativeExporter>>,
 }
 
 /// Why metrics could not be set up or rendered.
@@ -49,7 +49,7 @@ impl Metrics {
         Self::build(|builder| builder)
     }
 
-    /// Makes an empty set with what `configure` adds: readers that push, a resource, views.
+    /// Makes an empty set with what `configure` adds: readers that export, a resource, views.
     pub(crate) fn build(
         configure: impl FnOnce(MeterProviderBuilder) -> MeterProviderBuilder,
     ) -> Result<Self, MetricsError> {
@@ -64,7 +64,7 @@ impl Metrics {
             .map_err(MetricsError::Register)?;
         let provider = configure(SdkMeterProvider::builder().with_reader(exporter)).build();
         let sources = Arc::default();
-        Ok(Self { inner: Arc::new(Inner { registry, provider, sources, pusher: OnceLock::new() }) })
+        Ok(Self { inner: Arc::new(Inner { registry, provider, sources, exporter: OnceLock::new() }) })
     }
 
     /// The meter of one component; instruments are made once, and kept by their owner.
@@ -72,21 +72,21 @@ impl Metrics {
         self.inner.provider.meter(name)
     }
 
-    /// Pushes the last values, where they are pushed, and ends.
+    /// Exports the last values, where they are exported, and ends.
     pub(crate) fn shutdown(&self) -> OTelSdkResult {
         self.inner.provider.shutdown()
     }
 
-    /// Has what this source says told from now on: pushed beside the process's own metrics, and on `/metrics`.
+    /// Exports the series of this source from now on, beside the process's own metrics, and shows them on `/metrics`.
     pub fn add_source(&self, source: Arc<dyn CumulativeSource>) {
         self.inner.sources.add(source);
     }
 
-    /// Pushes what the sources say now, trying again while the collector is away, for at most `deadline`: for a leader
-    /// that is about to step down. Done at once where nothing is pushed.
+    /// Exports the series of the sources now, again while the collector does not answer, for at most `deadline`: for a
+    /// leader that is about to step down. Done at once where nothing is exported.
     pub async fn flush_sources(&self, deadline: Duration) -> Result<(), FlushError> {
-        match self.inner.pusher.get() {
-            Some(pusher) => pusher.flush(deadline).await,
+        match self.inner.exporter.get() {
+            Some(exporter) => exporter.flush(deadline).await,
             None => Ok(()),
         }
     }
@@ -95,10 +95,10 @@ impl Metrics {
         &self.inner.sources
     }
 
-    /// Says who pushes what the sources say.
-    pub(crate) fn push_with(&self, pusher: Arc<Pusher>) {
+    /// Sets what exports the series of the sources.
+    pub(crate) fn export_sources_with(&self, exporter: Arc<CumulativeExporter>) {
         // Set once, when telemetry starts.
-        let _ = self.inner.pusher.set(pusher);
+        let _ = self.inner.exporter.set(exporter);
     }
 
     /// The current values in the Prometheus text format.
@@ -106,8 +106,8 @@ impl Metrics {
         Ok(self.scrape()?.collect())
     }
 
-    /// The current values in the Prometheus text format, in pieces of bounded size: what sources say may be long, and is
-    /// put together as it is read.
+    /// The current values in the Prometheus text format, in pieces of bounded size: those of sources may be many,
+    /// and are put together as they are read.
     pub(crate) fn scrape(&self) -> Result<Scrape, MetricsError> {
         Scrape::new(self.inner.registry.gather(), self.inner.sources.views()).map_err(MetricsError::Render)
     }

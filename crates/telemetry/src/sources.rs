@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::{CumulativeSource, CumulativeView};
 
-/// Everybody whose series this process tells.
+/// Everything whose series this process exports.
 #[derive(Default)]
 pub(crate) struct Sources {
     list: RwLock<Vec<Arc<dyn CumulativeSource>>>,
@@ -21,7 +21,7 @@ impl Sources {
         self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What those say that are told by this process now.
+    /// The state of those that this process exports now.
     pub(crate) fn views(&self) -> Vec<Arc<dyn CumulativeView>> {
         self.all().into_iter().filter_map(|source| source.view()).collect()
     }

@@ -1,4 +1,4 @@
-//! Spans of what happened elsewhere: with times and ids of their own, told once it is over.
+//! Spans of what happened elsewhere: with times and ids of their own, recorded once it is over.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,14 +9,13 @@ use opentelemetry::trace::{
     Event, Link, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId, TraceState,
 };
 use opentelemetry::{Context, InstrumentationScope, KeyValue};
-use opentelemetry_sdk::error::OTelSdkResult;
-use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks, SpanProcessor};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks, SpanProcessor as _};
 
-use crate::push::queue::QueuedSpans;
+use crate::export::queue::QueuedSpans;
 
 /// A span that is over, with everything that is known of it.
 ///
-/// Whoever tells the same thing twice makes its ids from what it is, so that the second telling is the first span again.
+/// Whoever may record the same thing twice makes its ids from what it is, so that it is the same span again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinishedSpan {
     /// The instrumentation scope's name.
@@ -70,40 +69,40 @@ impl FinishedSpan {
     }
 }
 
-/// Where finished spans are told: to whom the process's own go.
+/// Where finished spans are recorded: they go where the process's own go.
 #[derive(Clone, Default)]
 pub struct Spans {
-    processors: Arc<[Arc<QueuedSpans>]>,
+    queues: Arc<[QueuedSpans]>,
 }
 
 impl Spans {
-    /// Where nothing is told: in modes without traces, and in tests.
-    pub fn nowhere() -> Self {
+    /// Spans that are dropped: in modes without traces, and in tests.
+    pub fn disabled() -> Self {
         Self::default()
     }
 
-    pub(crate) fn new(processors: Vec<Arc<QueuedSpans>>) -> Self {
-        Self { processors: processors.into() }
+    pub(crate) fn new(queues: Vec<QueuedSpans>) -> Self {
+        Self { queues: queues.into() }
     }
 
-    /// Whether somebody listens; what is costly to put together can be left out otherwise.
-    pub fn is_told(&self) -> bool {
-        !self.processors.is_empty()
+    /// Whether spans go anywhere; what is costly to put together can be left out otherwise.
+    pub fn is_enabled(&self) -> bool {
+        !self.queues.is_empty()
     }
 
-    /// Tells a span. Never waits: what does not fit into the queue of a slow collector is dropped.
-    pub fn tell(&self, span: FinishedSpan) {
-        let Some((last, others)) = self.processors.split_last() else { return };
+    /// Records a span. Never waits: what does not fit into the queue of a slow collector is dropped.
+    pub fn record(&self, span: FinishedSpan) {
+        let Some((last, others)) = self.queues.split_last() else { return };
         let data = data(span);
-        for processor in others {
-            processor.on_end(data.clone());
+        for queue in others {
+            queue.on_end(data.clone());
         }
         last.on_end(data);
     }
 
     /// Does `inside` with this span as the current one: log lines that it writes carry the span's ids.
     pub fn within<T>(&self, trace_id: TraceId, span_id: SpanId, inside: impl FnOnce() -> T) -> T {
-        if !self.is_told() {
+        if !self.is_enabled() {
             return inside();
         }
         let _attached = Context::current().with_remote_span_context(context(trace_id, span_id)).attach();
@@ -113,7 +112,7 @@ impl Spans {
 
 impl fmt::Debug for Spans {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spans").field("listeners", &self.processors.len()).finish()
+        f.debug_struct("Spans").field("queues", &self.queues.len()).finish()
     }
 }
 
@@ -140,27 +139,5 @@ pub(crate) fn data(span: FinishedSpan) -> SpanData {
         links,
         status: span.status,
         instrumentation_scope: InstrumentationScope::builder(span.scope).build(),
-    }
-}
-
-/// A processor that the tracer provider and [`Spans`] share. It was told its resource before.
-#[derive(Debug)]
-pub(crate) struct Shared(pub(crate) Arc<QueuedSpans>);
-
-impl SpanProcessor for Shared {
-    fn on_start(&self, span: &mut opentelemetry_sdk::trace::Span, context: &Context) {
-        self.0.on_start(span, context);
-    }
-
-    fn on_end(&self, span: SpanData) {
-        self.0.on_end(span);
-    }
-
-    fn force_flush(&self) -> OTelSdkResult {
-        self.0.force_flush()
-    }
-
-    fn shutdown_with_timeout(&self, timeout: std::time::Duration) -> OTelSdkResult {
-        self.0.shutdown_with_timeout(timeout)
     }
 }

@@ -9,35 +9,32 @@ use std::time::Duration;
 use futures::future::join_all;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
-use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
-use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
+use opentelemetry_otlp::{LogExporter, MetricExporter, SpanExporter};
+use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::logs::SdkLoggerProvider;
 use opentelemetry_sdk::metrics::{Aggregation, Instrument, InstrumentKind, PeriodicReader, Stream};
-use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
+use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, TracerProviderBuilder};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
-use tonic::transport::Channel;
 use tracing::Metadata;
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::{Layer, Registry};
 
-use crate::log::{self, Ids, InitLogsError, Output};
-use crate::push::client::{Client, Service};
-use crate::push::cumulative::{Otlp, Pusher};
-use crate::push::error::CollectorError;
-use crate::push::exporters::Exporter;
-use crate::push::fate::{Outcomes, TARGET};
-use crate::push::queue::{QueuedLogs, QueuedSpans};
-use crate::push::settings::{self, Collector, Signal};
-use crate::push::stdout::Lines;
-use crate::push::unmet::unmet;
+use crate::export::connection::Connection;
+use crate::export::cumulative::{CollectorExporter, CumulativeExporter};
+use crate::export::error::CollectorError;
+use crate::export::queue::{QueuedLogs, QueuedSpans};
+use crate::export::report::{ExportReports, TARGET};
+use crate::export::reported::Reported;
+use crate::export::settings::{self, Collector, Signal};
+use crate::export::stdout::Lines;
+use crate::export::unsupported::unsupported;
+use crate::log::{self, InitLogsError, Output, TraceIds};
 use crate::resource::ProcessResource;
-use crate::spans::Shared;
-use crate::variables::environment;
+use crate::variables::{Variables, environment};
 use crate::{ErrorChain, LogFormat, LogOutput, Metrics, MetricsError, Spans, TelemetryMode};
 
 /// Crates whose own events and spans come from exporting: exported, they would breed.
@@ -46,14 +43,14 @@ const EXPORTERS: [&str; 7] = ["h2", "hyper", "hyper_util", "opentelemetry", "req
 /// What a process's subscriber is made of.
 type Layers = Vec<Box<dyn Layer<Registry> + Send + Sync>>;
 
-/// How a process speaks of itself.
+/// How a process exports its telemetry.
 #[derive(Debug)]
 pub struct TelemetryOptions {
     /// Where signals go.
     pub mode: TelemetryMode,
     /// How log lines on the process's output look.
     pub format: LogFormat,
-    /// Which log lines are told: a level, or directives. Holds for the output and for the collector.
+    /// Which log lines are written: a level, or directives. Holds for the output and for the collector.
     pub filter: String,
     /// Where log lines go.
     pub output: LogOutput,
@@ -63,7 +60,7 @@ pub struct TelemetryOptions {
     pub service: String,
     /// `service.version`.
     pub version: &'static str,
-    /// Scopes whose histograms are pushed with exponential buckets (base 2) in place of their own.
+    /// Scopes whose histograms are exported with exponential buckets (base 2) in place of their own.
     pub exponential: &'static [&'static str],
 }
 
@@ -80,8 +77,8 @@ pub enum TelemetryError {
     /// The collector's address or certificate cannot be used.
     #[error(transparent)]
     Collector(#[from] CollectorError),
-    /// Pushing needs a Tokio runtime, and none is running here.
-    #[error("failed to set up the export to the collector: no Tokio runtime is running")]
+    /// Exporting needs a Tokio runtime, and none is running here.
+    #[error("failed to set up the export of telemetry: no Tokio runtime is running")]
     NoRuntime,
 }
 
@@ -92,56 +89,47 @@ pub struct Telemetry {
     spans: Spans,
     tracers: Option<SdkTracerProvider>,
     loggers: Option<SdkLoggerProvider>,
-    outcomes: Arc<Outcomes>,
-    /// The task that pushes what sources say.
-    pushing: Option<AbortHandle>,
+    /// The task that exports the series of sources.
+    exporting: Option<AbortHandle>,
 }
 
-/// What goes to a collector, where it is wanted.
-struct ToCollector {
-    spans: Option<Exporter<TraceServiceClient<Channel>>>,
-    logs: Option<Exporter<LogsServiceClient<Channel>>>,
-    metrics: Option<Exporter<MetricsServiceClient<Channel>>>,
-    sources: Option<Otlp>,
+/// Exporters to a collector, one a signal that is wanted there.
+#[derive(Default)]
+struct CollectorExporters {
+    spans: Option<Reported<SpanExporter>>,
+    logs: Option<Reported<LogExporter>>,
+    metrics: Option<Reported<MetricExporter>>,
+    cumulative: Option<CollectorExporter>,
 }
 
-impl ToCollector {
+impl CollectorExporters {
     fn new(
         collector: &Collector,
-        outcomes: &Arc<Outcomes>,
+        variables: Variables<'_>,
+        reports: &Arc<ExportReports>,
         runtime: &Handle,
     ) -> Result<Self, CollectorError> {
-        let temporality = settings::temporality(&environment);
+        let connect = |signal| Connection::new(signal, collector, variables, reports, runtime);
+        let metrics = connect(Signal::Metrics)?;
+        let temporality = settings::temporality(variables);
         Ok(Self {
-            spans: client(collector, outcomes, runtime)?.map(Exporter::new),
-            logs: client(collector, outcomes, runtime)?.map(Exporter::new),
-            metrics: client(collector, outcomes, runtime)?
-                .map(|client| Exporter::new(client).with_temporality(temporality)),
-            sources: client(collector, outcomes, runtime)?.map(|client| Otlp::new(client, temporality)),
+            spans: connect(Signal::Traces)?.map(|to| to.span_exporter()).transpose()?,
+            logs: connect(Signal::Logs)?.map(|to| to.log_exporter()).transpose()?,
+            metrics: metrics.as_ref().map(|to| to.metric_exporter(temporality)).transpose()?,
+            cumulative: metrics.map(|to| CollectorExporter::new(to, temporality)),
         })
     }
-}
-
-fn client<S: Service>(
-    collector: &Collector,
-    outcomes: &Arc<Outcomes>,
-    runtime: &Handle,
-) -> Result<Option<Client<S>>, CollectorError> {
-    if !S::SIGNAL.is_wanted(&environment) {
-        return Ok(None);
-    }
-    Client::new(collector, &environment, outcomes, runtime).map(Some)
 }
 
 impl Telemetry {
     /// Sets everything up, once in a process; panics are logged from here on.
     ///
-    /// Nothing is sent yet, and no collector has to be there: one that is not is said once, then counted.
+    /// Nothing is sent yet, and no collector has to be there: one that is not is logged once, then counted.
     pub fn start(options: &TelemetryOptions) -> Result<Self, TelemetryError> {
-        let (telemetry, layers) = Self::build(options, &Output::from(options.output))?;
+        let (telemetry, layers) = Self::build(options, &Output::from(options.output), &environment)?;
         log::install(Registry::default().with(layers))?;
         if options.mode.otlp() {
-            for line in unmet(&options.collector, &environment) {
+            for line in unsupported(&options.collector, &environment) {
                 tracing::warn!(target: TARGET, "{line}");
             }
         }
@@ -152,92 +140,59 @@ impl Telemetry {
     pub(crate) fn build(
         options: &TelemetryOptions,
         output: &Output,
+        variables: Variables<'_>,
     ) -> Result<(Self, Layers), TelemetryError> {
         let mode = options.mode;
         let mut layers = Vec::new();
         if mode.stdout_logs() {
             let filter = log::filter(&options.filter)?;
-            let ids = if mode.otlp() { Ids::Shown } else { Ids::Left };
+            let ids = if mode.otlp() { TraceIds::Shown } else { TraceIds::Hidden };
             layers.push(log::layer(options.format, ids, output.clone()).with_filter(filter).boxed());
         }
-        let of_process = ProcessResource::new(&options.service, options.version, &environment);
-        let resource = of_process.0.clone();
-        let outcomes = Arc::new(Outcomes::default());
-        let runtime = Handle::try_current().map_err(|_none| TelemetryError::NoRuntime);
-        let to_collector = if mode.otlp() {
-            let runtime = runtime.as_ref().map_err(|_none| TelemetryError::NoRuntime)?;
-            Some(ToCollector::new(&options.collector, &outcomes, runtime)?)
-        } else {
-            None
-        };
-        let (span_exporter, log_exporter, metric_exporter, otlp) = match to_collector {
-            Some(ToCollector { spans, logs, metrics, sources }) => (spans, logs, metrics, sources),
-            None => (None, None, None, None),
-        };
+        let resource = ProcessResource::new(&options.service, options.version, variables);
+        let reports = Arc::new(ExportReports::default());
         let lines = mode.stdout_signals().then(|| Lines::new(output.clone()));
+        let is_exporting = mode.otlp() || mode.stdout_signals();
+        let runtime =
+            is_exporting.then(Handle::try_current).transpose().map_err(|_| TelemetryError::NoRuntime)?;
+        let to_collector = match &runtime {
+            Some(runtime) if mode.otlp() => {
+                CollectorExporters::new(&options.collector, variables, &reports, runtime)?
+            }
+            _ => CollectorExporters::default(),
+        };
 
-        let loggers = log_exporter.map(|exporter| {
-            let queued = QueuedLogs::new(exporter, &environment, &outcomes);
-            SdkLoggerProvider::builder().with_resource(resource.clone()).with_log_processor(queued).build()
+        let loggers = to_collector.logs.map(|exporter| {
+            let queue = QueuedLogs::counted(exporter, variables);
+            SdkLoggerProvider::builder().with_resource(resource.0.clone()).with_log_processor(queue).build()
         });
         if let Some(loggers) = &loggers {
             let filter = log::filter(&options.filter)?.and(filter_fn(is_ours));
             layers.push(OpenTelemetryTracingBridge::new(loggers).with_filter(filter).boxed());
         }
 
-        let mut processors = Vec::new();
-        // Lines come first, here and below: writing them at the end waits for no collector.
-        processors
-            .extend(lines.clone().map(|lines| QueuedSpans::new(lines, &resource, &environment, &outcomes)));
-        processors.extend(
-            span_exporter.map(|exporter| QueuedSpans::new(exporter, &resource, &environment, &outcomes)),
-        );
-        let tracers = (!processors.is_empty()).then(|| {
-            let mut builder =
-                SdkTracerProvider::builder().with_resource(resource.clone()).with_sampler(Sampler::AlwaysOn);
-            for processor in &processors {
-                builder = builder.with_span_processor(Shared(Arc::clone(processor)));
-            }
-            builder.build()
-        });
+        let queues = span_queues(lines.clone(), to_collector.spans, &resource.0, variables);
+        let tracers = (!queues.is_empty()).then(|| tracers(&queues, &resource.0));
         if let Some(tracers) = &tracers {
             let filter = log::filter(&options.filter)?.and(filter_fn(is_ours));
             let layer = tracing_opentelemetry::layer().with_tracer(tracers.tracer(options.service.clone()));
             layers.push(layer.with_filter(filter).boxed());
         }
 
-        let exponential = options.exponential;
-        let metrics = Metrics::build(|mut builder| {
-            builder = builder.with_resource(resource);
-            if metric_exporter.is_some() && !exponential.is_empty() {
-                builder = builder.with_view(move |instrument: &Instrument| buckets(instrument, exponential));
-            }
-            if let Some(lines) = lines.clone() {
-                builder = builder.with_reader(
-                    PeriodicReader::builder(lines).with_interval(settings::interval(&environment)).build(),
-                );
-            }
-            if let Some(exporter) = metric_exporter {
-                builder = builder.with_reader(
-                    PeriodicReader::builder(exporter).with_interval(settings::interval(&environment)).build(),
-                );
-            }
-            builder
-        })?;
-        let pushing = if mode.otlp() || mode.stdout_signals() {
-            let pusher = Arc::new(Pusher::new(Arc::clone(metrics.sources()), of_process, lines, otlp));
-            metrics.push_with(Arc::clone(&pusher));
-            Some(
-                runtime?
-                    .spawn(async move { pusher.run(settings::interval(&environment)).await })
-                    .abort_handle(),
-            )
-        } else {
-            None
-        };
-        outcomes.count_with(&metrics.meter("telemetry"));
-        let spans = Spans::new(processors);
-        Ok((Self { metrics, spans, tracers, loggers, outcomes, pushing }, layers))
+        let interval = settings::interval(variables);
+        let exponential: &[_] = if to_collector.metrics.is_some() { options.exponential } else { &[] };
+        let metrics =
+            metrics(lines.clone(), to_collector.metrics, resource.0.clone(), (interval, exponential))?;
+        reports.count_with(&metrics.meter("telemetry"));
+        let exporting = runtime.map(|runtime| {
+            let sources = Arc::clone(metrics.sources());
+            let exporter =
+                Arc::new(CumulativeExporter::new(sources, resource, lines, to_collector.cumulative));
+            metrics.export_sources_with(Arc::clone(&exporter));
+            runtime.spawn(async move { exporter.run(interval).await }).abort_handle()
+        });
+        let spans = Spans::new(queues);
+        Ok((Self { metrics, spans, tracers, loggers, exporting }, layers))
     }
 
     /// Where instruments are made.
@@ -245,22 +200,17 @@ impl Telemetry {
         self.metrics.clone()
     }
 
-    /// Where spans are told that `tracing` cannot tell of: those with times and ids of their own.
+    /// Where spans are recorded that `tracing` has no way for: those with times and ids of their own.
     pub fn spans(&self) -> Spans {
         self.spans.clone()
     }
 
-    /// Requests that the collector did not take so far, or not whole.
-    pub fn export_failures(&self) -> u64 {
-        self.outcomes.failures()
-    }
-
-    /// Sends what is waiting, each signal beside the others and what sources say beside them, all within `deadline`.
-    /// What a dead or slow collector did not take by then is lost, and said so.
+    /// Sends what is waiting, each signal beside the others and the series of sources beside them, all within `deadline`.
+    /// What a dead or slow collector did not take by then is lost, which is logged.
     pub async fn shutdown(self, deadline: Duration) {
-        let Self { metrics, tracers, loggers, pushing, .. } = self;
-        if let Some(pushing) = pushing {
-            pushing.abort();
+        let Self { metrics, tracers, loggers, exporting, .. } = self;
+        if let Some(exporting) = exporting {
+            exporting.abort();
         }
         let of_sources = metrics.clone();
         let mut endings = vec![ending(Signal::Metrics, move || metrics.shutdown())];
@@ -272,7 +222,7 @@ impl Telemetry {
             .map(|(signal, ended)| async move { (signal, tokio::time::timeout(deadline, ended).await) });
         let (flushed, ended) = tokio::join!(of_sources.flush_sources(deadline), join_all(ended));
         if let Err(error) = flushed {
-            tracing::warn!(target: TARGET, error = %ErrorChain(&error), "what sources say was not sent to its end");
+            tracing::warn!(target: TARGET, error = %ErrorChain(&error), "the series of sources were not sent to their end");
         }
         for (signal, ended) in ended {
             let signal = signal.name();
@@ -289,6 +239,45 @@ impl Telemetry {
             );
         }
     }
+}
+
+/// The queues of spans. Lines come first, here and among metrics: writing them at the end waits for no collector.
+fn span_queues(
+    lines: Option<Lines>,
+    exporter: Option<Reported<SpanExporter>>,
+    resource: &Resource,
+    variables: Variables<'_>,
+) -> Vec<QueuedSpans> {
+    let lines = lines.map(|lines| QueuedSpans::new(lines, resource, variables));
+    let exporter = exporter.map(|exporter| QueuedSpans::counted(exporter, resource, variables));
+    lines.into_iter().chain(exporter).collect()
+}
+
+fn tracers(queues: &[QueuedSpans], resource: &Resource) -> SdkTracerProvider {
+    let builder =
+        SdkTracerProvider::builder().with_resource(resource.clone()).with_sampler(Sampler::AlwaysOn);
+    queues.iter().cloned().fold(builder, TracerProviderBuilder::with_span_processor).build()
+}
+
+fn metrics(
+    lines: Option<Lines>,
+    exporter: Option<Reported<MetricExporter>>,
+    resource: Resource,
+    (interval, exponential): (Duration, &'static [&'static str]),
+) -> Result<Metrics, MetricsError> {
+    Metrics::build(|mut builder| {
+        builder = builder.with_resource(resource);
+        if !exponential.is_empty() {
+            builder = builder.with_view(move |instrument: &Instrument| buckets(instrument, exponential));
+        }
+        if let Some(lines) = lines {
+            builder = builder.with_reader(PeriodicReader::builder(lines).with_interval(interval).build());
+        }
+        if let Some(exporter) = exporter {
+            builder = builder.with_reader(PeriodicReader::builder(exporter).with_interval(interval).build());
+        }
+        builder
+    })
 }
 
 /// Ends a signal on a thread of its own: that blocks, and takes its own view of deadlines.

@@ -22,7 +22,8 @@ pub(crate) fn pairs(text: &str) -> impl Iterator<Item = Option<(&str, String)>> 
     })
 }
 
-fn percent_decoded(text: &str) -> Option<String> {
+/// The text that is percent-encoded so; none where it is not.
+pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {

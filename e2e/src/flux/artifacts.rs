@@ -1,7 +1,6 @@
 //! Artifacts over HTTP, as source-controller serves them to kustomize-controller.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
@@ -51,10 +50,7 @@ impl Artifacts {
 
     /// Serves these bytes from now on.
     pub fn put(&self, path: &str, bytes: Vec<u8>) -> Artifact {
-        let mut digest = "sha256:".to_owned();
-        for byte in Sha256::digest(&bytes) {
-            let _ = write!(digest, "{byte:02x}");
-        }
+        let digest = format!("sha256:{}", hex::encode(Sha256::digest(&bytes)));
         let size = bytes.len();
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.insert(path.to_owned(), bytes.into());

@@ -118,10 +118,10 @@ async fn a_secret_token_is_used_and_shown_nowhere() {
     let folder = tempfile::tempdir().unwrap();
     let bare = folder.path().join("private.git");
     for bare in [&bare, &folder.path().join("other.git")] {
-        let edit = windlass_git::seed::Edit::put("a.json", dashboard("a", "A").into_bytes());
-        windlass_git::seed::commit(bare, "main", [edit], "private").unwrap();
+        let edit = windlass_git_server::seed::Edit::put("a.json", dashboard("a", "A").into_bytes());
+        windlass_git_server::seed::commit(bare, "main", [edit], "private").unwrap();
     }
-    let remote = windlass_git::http_backend::HttpBackend::new(folder.path())
+    let remote = windlass_git_server::HttpBackend::new(folder.path())
         .basic_auth("git", windlass_e2e::secret(CANARY))
         .start()
         .await

@@ -4,6 +4,7 @@
 mod client_go;
 mod curl;
 mod demo;
+mod documents;
 mod faults;
 mod hostile;
 mod kubectl;

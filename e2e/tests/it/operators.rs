@@ -36,6 +36,41 @@ async fn an_unknown_or_foreign_operator_is_refused_with_the_known_ones() {
 }
 
 #[tokio::test]
+async fn every_program_names_the_commit_that_it_was_built_from() {
+    let given = std::env::var("WINDLASS_COMMIT").is_ok_and(|commit| !commit.is_empty());
+    let named = given || std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../.git").exists();
+    for program in ["windlass", "jobs-controller", "repository-controller", "flux-commit-tracker"] {
+        let (code, said) = run(program, &["--version"], &[]).await;
+        assert_eq!(code, 0, "{said}");
+        let mut words = said.split_whitespace();
+        assert_eq!(words.next(), Some(program));
+        assert!(words.next().is_some_and(|version| version.starts_with("0.")), "{said}");
+        let commit = words.next().and_then(|word| word.strip_prefix('(')?.strip_suffix(')'));
+        assert_eq!(commit.is_some_and(|commit| commit.len() == 12), named, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn the_api_server_takes_the_settings_of_the_operators() {
+    let folder = tempfile::tempdir().unwrap();
+    let ini = folder.path().join("operator.ini");
+    std::fs::write(&ini, "[operator]\nallowed_git_origins = http://127.0.0.1:3080\n").unwrap();
+    let (config, missing) = (format!("--config={}", ini.display()), folder.path().join("none.pem"));
+    let missing = missing.display().to_string();
+    let arguments = ["serve", &config, "--git-ca-file", &missing, "--print-config"];
+    let (code, said) = run("windlass", &arguments, &[("GF_PROVISIONING_MAX_REPOSITORIES", "7")]).await;
+    assert_eq!(code, 0, "{said}");
+    let line = |key: &str| said.lines().find(|line| line.starts_with(key)).unwrap_or_default().to_owned();
+    assert!(line("allowed_git_origins = http://127.0.0.1:3080 ").ends_with("operator.ini:2"), "{said}");
+    assert!(line("max_repositories = 7 ").ends_with("GF_PROVISIONING_MAX_REPOSITORIES"), "{said}");
+    assert!(line(&format!("git_ca_file = {missing}")).ends_with("command line"), "{said}");
+    let data = folder.path().join("data").display().to_string();
+    let (code, said) = run("windlass", &["serve", "--git-ca-file", &missing, "--data-dir", &data], &[]).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("none.pem"), "{said}");
+}
+
+#[tokio::test]
 async fn settings_that_make_no_sense_are_refused_with_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let ini = folder.path().join("operator.ini");

@@ -12,13 +12,14 @@ const PROGRAMS: [(&str, &[&str], &str); 4] = [
     ("flux-commit-tracker", &[], "flux-commit-tracker"),
 ];
 
-/// Each mode with whether it logs to the output, writes traces and metrics there, and sends all to a collector.
-const MODES: [(&str, bool, bool, bool); 5] = [
-    ("stdout-logs", true, false, false),
-    ("stdout-all", true, true, false),
-    ("stdout-logs+otlp", true, false, true),
-    ("stdout-all+otlp", true, true, true),
-    ("otlp", false, false, true),
+/// Each mode with whether it logs to the output, writes traces and metrics there, and sends all to a collector; and the
+/// protocol that it is tried with.
+const MODES: [(&str, bool, bool, bool, &str); 5] = [
+    ("stdout-logs", true, false, false, "grpc"),
+    ("stdout-all", true, true, false, "http/protobuf"),
+    ("stdout-logs+otlp", true, false, true, "http/protobuf"),
+    ("stdout-all+otlp", true, true, true, "grpc"),
+    ("otlp", false, false, true, "http/protobuf"),
 ];
 
 /// A program beside an API server that nobody answers for: enough to hear it.
@@ -80,11 +81,12 @@ fn has(output: &str, key: &str, value: &str) -> bool {
 
 async fn speaks_in_every_mode(program: (&str, &[&str], &str)) {
     let operator = program.2;
-    for (mode, logs, signals, otlp) in MODES {
+    for (mode, logs, signals, otlp, protocol) in MODES {
         let collector = Receiver::start().unwrap();
         let environment = [
             ("GF_OPERATOR_TELEMETRY_MODE", mode),
             ("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url()),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol),
             ("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=a%20b"),
             ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
             ("OTEL_METRIC_EXPORT_INTERVAL", "200"),
@@ -114,7 +116,8 @@ async fn speaks_in_every_mode(program: (&str, &[&str], &str)) {
             assert_eq!(!received.metric_requests.is_empty(), otlp, "{mode}");
             for request in &received.metric_requests {
                 assert_eq!(request.headers["x-tenant"], "a b");
-                assert_eq!(request.headers["grpc-encoding"], "gzip");
+                let encoding = if protocol == "grpc" { "grpc-encoding" } else { "content-encoding" };
+                assert_eq!(request.headers[encoding], "gzip");
                 for resource in &request.resources {
                     assert_eq!(resource["service.name"], operator);
                     assert_eq!(resource["deployment.environment.name"], "test");
@@ -160,6 +163,7 @@ async fn a_collector_that_is_not_there_is_said_once_and_counted() {
     // More exports fail meanwhile; the last, at the end, is behind us when it has ended.
     let output = lonely.end().await;
     assert_eq!(output.matches("failed to reach the collector").count(), 1, "{output}");
+    assert!(!output.contains("ExportError"), "the libraries' own lines, one a failure: {output}");
     assert!(has(&output, "level", "trace"), "trace is a level: {output}");
     assert!(output.contains(&nobody), "{output}");
 }

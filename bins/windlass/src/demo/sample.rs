@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use windlass_git::http_backend::{HttpBackend, Running};
-use windlass_git::seed::{self, Edit};
+use windlass_git_server::seed::{self, Edit};
+use windlass_git_server::{HttpBackend, Running};
 
 macro_rules! files {
     ($($path:literal),* $(,)?) => { &[$(($path, include_str!(concat!("../../sample/", $path)))),*] };

@@ -3,7 +3,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::IsTerminal as _;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -100,9 +99,8 @@ impl Screen {
     }
 
     /// What to do next, to the letter.
-    pub(crate) fn go_on(&self, remote: &Remote, kubeconfig: &Path, api: SocketAddr, exchange: SocketAddr) {
+    pub(crate) fn go_on(&self, remote: &Remote, kubeconfig: &Path, [api, exchange]: [u16; 2]) {
         let Remote { name, .. } = remote;
-        let (api, exchange) = (api.port(), exchange.port());
         println!("{}\n", self.strong("Look around"));
         println!("  export KUBECONFIG={}", kubeconfig.display());
         println!("  kubectl get repositories,folders,dashboards");

@@ -82,6 +82,12 @@ pub(super) fn job() -> Vec<CustomResourceColumnDefinition> {
             r".metadata.labels.provisioning\.grafana\.app/claim-owner",
             "Token of the present claim.",
         ),
+        wide(
+            "Revision",
+            "string",
+            r".metadata.annotations.windlass\.dev/revision",
+            "Revision that the job worked on.",
+        ),
         wide("Error", "string", ".status.errors[0]", "The first thing that went wrong."),
         wide("Warning", "string", ".status.warnings[0]", "The first thing that was left out."),
     ]

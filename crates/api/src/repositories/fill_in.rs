@@ -7,10 +7,11 @@ use crate::{
     consts::finalizers,
     patch::merge_diff,
     repository::{Repository, RepositoryType},
-    secure::InlineSecureValue,
 };
 
-/// Fills in what the server decides: finalizers, the interval, trimmed URLs, secrets that an update leaves out.
+/// Fills in what the server decides: finalizers, the interval, trimmed URLs.
+///
+/// Secrets that an update leaves out are the API server's to carry over: here a removal looks the same.
 ///
 /// `cleanup` is only put on a new repository: taking it off is the way out when the credentials are dead.
 pub fn mutate(new: &mut Repository, old: Option<&Repository>, rules: &RepositoryRules) {
@@ -33,11 +34,6 @@ pub fn mutate(new: &mut Repository, old: Option<&Repository>, rules: &Repository
     }
     if let Some(enterprise) = &mut spec.github_enterprise {
         trim_end(&mut enterprise.server_url, "/");
-    }
-    if let Some(old) = old {
-        keep_secret(&mut new.secure.token, &old.secure.token);
-        keep_secret(&mut new.secure.webhook_secret, &old.secure.webhook_secret);
-        keep_secret(&mut new.secure.commit_signing_key, &old.secure.commit_signing_key);
     }
 }
 
@@ -79,10 +75,4 @@ fn seed_finalizers(new: &mut Repository, create: bool) {
 
 fn trim_end(text: &mut String, suffix: &str) {
     text.truncate(text.trim_end_matches(suffix).len());
-}
-
-fn keep_secret(new: &mut InlineSecureValue, old: &InlineSecureValue) {
-    if *new == InlineSecureValue::default() {
-        *new = InlineSecureValue::reference(old.name.clone());
-    }
 }

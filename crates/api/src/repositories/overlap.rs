@@ -17,7 +17,10 @@ pub enum Overlap {
 /// Branches are compared as written: which branch an empty one stands for, only the remote knows.
 pub fn overlap(one: &RepositorySpec, other: &RepositorySpec) -> Option<Overlap> {
     let (one_url, other_url) = (one.url()?, other.url()?);
-    if comparable(one_url) != comparable(other_url) || one.branch() != other.branch() {
+    if one.branch() != other.branch()
+        || differ(one_url, other_url)
+        || comparable(one_url) != comparable(other_url)
+    {
         return None;
     }
     let mut one_path = one.path().split('/').filter(|segment| !segment.is_empty());
@@ -29,6 +32,23 @@ pub fn overlap(one: &RepositorySpec, other: &RepositorySpec) -> Option<Overlap> 
             (Some(a), Some(b)) if a == b => {}
             (Some(_), Some(_)) => return None,
         }
+    }
+}
+
+/// Whether the ends of two URLs tell already that they lead to different places: among many repositories nearly all do,
+/// and parsing each pair would be what comparing them costs.
+fn differ(one: &str, other: &str) -> bool {
+    let end = |url: &str| {
+        let trimmed = url.trim_end_matches('/').trim_end_matches(".git");
+        trimmed.as_bytes().last_chunk::<4>().copied()
+    };
+    match (end(one), end(other)) {
+        // What is plain in a path stands for itself, however the rest is written.
+        (Some(one), Some(other)) => {
+            let plain = |end: &[u8; 4]| end.iter().all(u8::is_ascii_alphanumeric);
+            plain(&one) && plain(&other) && !one.eq_ignore_ascii_case(&other)
+        }
+        _ => false,
     }
 }
 

@@ -39,7 +39,9 @@ pub(super) fn offered(
         && !rules.targets.contains(&target)
     {
         let known: Vec<&str> = rules.targets.iter().map(|target| target.as_str()).collect();
-        errors.push(FieldError::not_supported("spec.sync.target", target.as_str(), &known));
+        errors.push(
+            FieldError::not_supported("spec.sync.target", target.as_str(), &known).set_by("allowed_targets"),
+        );
     }
     let name = new.metadata.name.as_deref().unwrap_or_default();
     if name.len() > MAX_NAME_LENGTH {
@@ -50,7 +52,9 @@ pub(super) fn offered(
     }
     if !rules.types.contains(&spec.kind) {
         let known: Vec<&str> = rules.types.iter().map(|kind| kind.as_str()).collect();
-        errors.push(FieldError::not_supported("spec.type", spec.kind.as_str(), &known));
+        errors.push(
+            FieldError::not_supported("spec.type", spec.kind.as_str(), &known).set_by("repository_types"),
+        );
     }
     finalizers(new.metadata.finalizers.as_deref().unwrap_or_default(), errors);
     previews(spec, rules, errors);
@@ -97,7 +101,11 @@ fn previews(spec: &RepositorySpec, rules: &RepositoryRules, errors: &mut Errors)
         ("spec.pullRequest.generateDashboardPreviews", others),
     ] {
         if asked {
-            errors.push(FieldError::invalid(field, true, "this server cannot make pictures"));
+            errors.push(FieldError::invalid(
+                field,
+                true,
+                "this server makes no pictures of dashboards: allow_image_rendering is off",
+            ));
         }
     }
 }
@@ -159,7 +167,7 @@ pub(super) fn neighbours(
     if old.is_none() && most > 0 && others.len() >= most {
         errors.push(FieldError::forbidden(
             "metadata.name",
-            format!("Maximum number of {most} repositories reached"),
+            format!("Maximum number of {most} repositories reached; remove one, or raise max_repositories"),
         ));
     }
 }

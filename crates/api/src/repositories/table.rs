@@ -410,12 +410,11 @@ macro_rules! remote {
             ),
             Rule::invalid(
                 ($path, $at, "path"),
-                paths::PATH_MESSAGE,
-                concat!("!has(self.path) || (!self.path.startsWith('/') && ", crate::paths::path_cel!("self.path"), ")"),
+                paths::FOLDER_MESSAGE,
+                concat!("!has(self.path) || ", crate::paths::folder_cel!("self.path")),
                 Check::Object(|new| {
-                    new.spec.$member.as_ref().is_some_and(|settings| {
-                        settings.path.starts_with('/') || paths::safe_path(&settings.path).is_err()
-                    })
+                    let path = new.spec.$member.as_ref().map_or("", |settings| &settings.path);
+                    paths::folder_path(path).is_err()
                 }),
             ),
         ];
@@ -434,9 +433,9 @@ remote!(GITLAB "spec.gitlab" gitlab
     "gitlab-url" "gitlab-user" "gitlab-form" "gitlab-branch" "gitlab-path");
 
 const SECURE: &[Rule<Repository>] = &secure_rules!(
-    "token" "raw-token" "token-twice" token,
-    "webhookSecret" "raw-webhook-secret" "webhook-secret-twice" webhook_secret,
-    "commitSigningKey" "raw-signing-key" "signing-key-twice" commit_signing_key,
+    "token" "raw-token" "token-twice" "token-name" token,
+    "webhookSecret" "raw-webhook-secret" "webhook-secret-twice" "webhook-secret-name" webhook_secret,
+    "commitSigningKey" "raw-signing-key" "signing-key-twice" "signing-key-name" commit_signing_key,
 );
 
 /// What identifies the remote that a token was given for.

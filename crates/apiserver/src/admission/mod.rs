@@ -15,7 +15,8 @@ use windlass_api::repositories::RepositoryRules;
 
 pub(crate) use self::core::{default as default_core, validate as validate_core};
 pub(crate) use self::secrets::{
-    Withheld, check_types as check_secret_types, owned as owned_secrets, take as take_secrets, withhold,
+    Withheld, check_types as check_secret_types, owned as owned_secrets,
+    remove_missing as remove_missing_secrets, take as take_secrets, withhold,
 };
 use crate::failure::Result;
 use crate::kinds::{Builtin, Kind};

@@ -1,13 +1,14 @@
 //! Admission of Repositories.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize as _;
 use serde_json::Value;
 use windlass_api::repositories::{self, RepositoryRules};
-use windlass_api::{FieldError, Repository};
+use windlass_api::{FieldError, Repository, secret_use};
 
-use super::Object;
+use super::{Object, secrets};
 use crate::failure::{Failure, Result};
-use crate::store::Page;
+use crate::store::{Key, Page};
 use crate::verbs::Context;
 
 /// Fills in finalizers, the interval and trimmed URLs.
@@ -40,7 +41,45 @@ pub(super) async fn validate(
         .filter(|object| Some(object.key.name()) != new.metadata.name.as_deref())
         .filter_map(|object| serde_json::from_slice(&object.value).ok())
         .collect();
-    Ok(repositories::offered(&new, old.as_ref(), &others, &inner.rules.repositories))
+    let mut errors = repositories::offered(&new, old.as_ref(), &others, &inner.rules.repositories);
+    errors.extend(foreign_secrets(context, &new, old.as_ref()).await?);
+    Ok(errors)
+}
+
+/// Refuses Secrets that a repository names and may not use. One that is not there yet is judged when it is read.
+async fn foreign_secrets(
+    context: &Context,
+    new: &Repository,
+    old: Option<&Repository>,
+) -> Result<Vec<FieldError>> {
+    let namespace = new.metadata.namespace.as_deref().unwrap_or_default();
+    let unmoved = old.is_some_and(|old| old.spec.url() == new.spec.url());
+    let named = new.secure.named();
+    let before = old.map(|old| old.secure.named());
+    let mut errors = Vec::new();
+    for (index, (field, name)) in named.into_iter().enumerate() {
+        let unchanged = unmoved && before.is_some_and(|before| before[index].1 == name);
+        if name.is_empty() || name == secrets::TAKEN || unchanged {
+            continue;
+        }
+        let Ok(key) = Key::new("", "secrets", namespace, name) else { continue };
+        let Some(found) = context.inner.store.get(&key).await? else { continue };
+        let secret: SecretHead =
+            serde_json::from_slice(&found.value).map_err(|error| Failure::internal(&error))?;
+        if let Err(refusal) = secret_use::check(&secret.metadata, secret.kind.as_deref(), new) {
+            let message = format!("secret {name:?} may not be used: {refusal}");
+            errors.push(FieldError::forbidden(&format!("secure.{field}.name"), message));
+        }
+    }
+    Ok(errors)
+}
+
+/// What says whom a Secret serves.
+#[derive(serde::Deserialize)]
+struct SecretHead {
+    metadata: ObjectMeta,
+    #[serde(rename = "type")]
+    kind: Option<String>,
 }
 
 fn typed(object: &Object) -> Result<Repository, serde_json::Error> {

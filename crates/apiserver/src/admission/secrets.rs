@@ -10,6 +10,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use uuid::Uuid;
 use windlass_api::ONE_SECRET;
+use windlass_api::secret_use::SEALED_SECRET;
 
 use super::Object;
 use crate::document;
@@ -21,10 +22,8 @@ use crate::schema;
 use crate::server::Inner;
 use crate::store::{Key, Write};
 
-/// The type of the Secrets that are made here.
-const TYPE: &str = "windlass.dev/secure-value";
-/// What stands for a raw value while the object is judged.
-const TAKEN: &str = "[taken]";
+/// What stands for a raw value while the object is judged: a name, as rules have it that names are.
+pub(super) const TAKEN: &str = "raw-value-taken.windlass.dev";
 /// At most this many characters in a value.
 const LONGEST: usize = 24_576;
 
@@ -131,13 +130,12 @@ pub(crate) fn take(kind: &Kind, new: &mut Object, old: Option<&Object>) -> Resul
 #[derive(Debug, Default)]
 pub(crate) struct Withheld {
     values: Vec<(String, SecretString)>,
-    holds_secrets: bool,
 }
 
 /// Takes the raw values out of a document to apply.
 pub(crate) fn withhold(kind: &Kind, applied: &mut Object) -> Withheld {
-    let mut withheld = Withheld { values: Vec::new(), holds_secrets: holds_secrets(kind) };
-    if !withheld.holds_secrets {
+    let mut withheld = Withheld::default();
+    if !holds_secrets(kind) {
         return withheld;
     }
     for (field, value) in applied.get_mut("secure").and_then(Value::as_object_mut).into_iter().flatten() {
@@ -176,15 +174,15 @@ impl Withheld {
             }
         }
     }
+}
 
-    /// What an apply has taken out of an object is to be removed, where other writes would leave it.
-    pub(crate) fn drop_missing(&self, old: &Object, new: &mut Object) {
-        let Some(Value::Object(before)) = old.get("secure").filter(|_| self.holds_secrets) else { return };
-        for field in before.keys() {
-            let Value::Object(fields) = new.entry("secure").or_insert_with(|| json!({})) else { return };
-            if fields.get(field).is_none_or(Value::is_null) {
-                fields.insert(field.clone(), json!({ "remove": true }));
-            }
+/// What an apply or a patch has taken out of an object is to be removed, where an update that leaves it out keeps it.
+pub(crate) fn remove_missing(kind: &Kind, old: &Object, new: &mut Object) {
+    let Some(Value::Object(before)) = old.get("secure").filter(|_| holds_secrets(kind)) else { return };
+    for field in before.keys() {
+        let Value::Object(fields) = new.entry("secure").or_insert_with(|| json!({})) else { return };
+        if fields.get(field).is_none_or(Value::is_null) {
+            fields.insert(field.clone(), json!({ "remove": true }));
         }
     }
 }
@@ -260,7 +258,7 @@ async fn remove(inner: &Inner, object: &Object, names: &[String]) -> Result<Vec<
             serde_json::from_slice(&secret.value).map_err(|error| Failure::internal(&error))?;
         let owners = document["metadata"]["ownerReferences"].as_array();
         let owned = owners.into_iter().flatten().any(|owner| owner["uid"] == metadata::text(object, "uid"));
-        if owned && document["type"] == TYPE {
+        if owned && document["type"] == SEALED_SECRET {
             writes.push(Write::delete(key, secret.revision));
         }
     }
@@ -290,7 +288,7 @@ fn create(
                 "controller": true,
             }],
         },
-        "type": TYPE,
+        "type": SEALED_SECRET,
         "data": { field: STANDARD.encode(value.expose_secret()) },
     });
     let registry = inner.catalog.current();

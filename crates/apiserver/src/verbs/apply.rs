@@ -68,7 +68,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let mut object = context.finish(object)?;
         check_place(&context, &mut object, &name)?;
         check_version(context.kind(), &name, &object, current.revision)?;
-        applied.secrets.drop_missing(&old, &mut object);
+        admission::remove_missing_secrets(context.kind(), &old, &mut object);
         let owners = Owners::Known(managers);
         if let Some(written) = context.replace(&current, &old, object, owners, &query).await? {
             return context.written(StatusCode::OK, &written, &warnings);

@@ -13,6 +13,7 @@ use super::owners::Owners;
 use super::render::write_whole;
 use super::update::{check_place, check_version};
 use super::write::{Conformed, conform};
+use crate::admission;
 use crate::failure::{Failure, FieldError, Result};
 use crate::fields;
 use crate::json::{self, Parsed};
@@ -81,6 +82,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         problems.extend(metadata::finalizer_warnings(context.kind(), Some(&old), &object));
         let warned = |failure: Failure| failure.warned(&refused);
         let version = check_version(context.kind(), &name, &object, current.revision).map_err(warned)?;
+        admission::remove_missing_secrets(context.kind(), &old, &mut object);
         let replaced = context.replace(&current, &old, object, Owners::Sent(sent), &query).await;
         if let Some(written) = replaced.map_err(warned)? {
             return context.written(StatusCode::OK, &written, &problems);

@@ -269,3 +269,99 @@ async fn repositories_are_admitted_by_their_rules() {
     let healthy = patch(&server, &format!("{path}/status"), MERGE, &status).await.expect(200);
     assert_eq!(healthy["metadata"]["generation"], 1);
 }
+
+fn repository(name: &str, url: &str, token: Value) -> Value {
+    json!({ "apiVersion": "provisioning.grafana.app/v0alpha1", "kind": "Repository",
+        "metadata": { "name": name }, "spec": { "title": name, "type": "git", "workflows": [],
+            "git": { "url": url, "branch": "main" }, "sync": { "enabled": true, "target": "folder" } },
+        "secure": { "token": token } })
+}
+
+#[tokio::test]
+async fn a_repository_cannot_name_the_token_of_another_beside_a_url_of_its_own() {
+    let server = server();
+    let repositories = format!("{BASE}/repositories");
+    let ours = repository("ours", "https://git.example.com/a", json!({ "create": RAW }));
+    let created = post(&server, &repositories, &ours).await.expect(201);
+    let sealed = created["secure"]["token"]["name"].as_str().unwrap().to_owned();
+    post(&server, SECRETS, &json!({ "metadata": { "name": "shared" }, "stringData": { "token": RAW } }))
+        .await
+        .expect(201);
+    for name in [sealed.as_str(), "shared"] {
+        let thief = repository("thief", "https://thief.example.com/a", json!({ "name": name }));
+        let refused = post(&server, &repositories, &thief).await;
+        assert!(refused.message().contains("secure.token.name"), "{}", refused.message());
+        assert!(
+            refused.message().contains(name) && !refused.body.to_string().contains(RAW),
+            "{}",
+            refused.body
+        );
+        refused.expect(422);
+    }
+    // A repository that is there already gains it no more than a new one.
+    post(&server, &repositories, &repository("other", "https://thief.example.com/b", json!({})))
+        .await
+        .expect(201);
+    let named = json!({ "secure": { "token": { "name": sealed } } });
+    patch(&server, &format!("{repositories}/other"), MERGE, &named).await.expect(422);
+    patch(&server, &format!("{repositories}/ours"), MERGE, &json!({ "spec": { "title": "New" } }))
+        .await
+        .expect(200);
+    let mark = |url: &str| json!({ "metadata": { "annotations": { "windlass.dev/urls": url } } });
+    patch(&server, &format!("{SECRETS}/shared"), MERGE, &mark("https://git.example.com")).await.expect(200);
+    let thief = repository("thief", "https://thief.example.com/a", json!({ "name": "shared" }));
+    post(&server, &repositories, &thief).await.expect(422);
+    let second = repository("second", "https://git.example.com/b", json!({ "name": "shared" }));
+    post(&server, &repositories, &second).await.expect(201);
+    // One that is not there yet is judged when it is read.
+    let early = repository("early", "https://git.example.com/c", json!({ "name": "later" }));
+    post(&server, &repositories, &early).await.expect(201);
+}
+
+#[tokio::test]
+async fn a_token_that_is_taken_away_leaves_no_name_behind() {
+    let server = server();
+    let repositories = format!("{BASE}/repositories");
+    let one = repository("one", "https://git.example.com/a", json!({ "create": RAW }));
+    let path = format!("{repositories}/one");
+    let gone = |answer: Value, secret: String| {
+        let server = &server;
+        async move {
+            assert_eq!(answer.get("secure"), None, "{answer}");
+            get(server, &format!("{SECRETS}/{secret}")).await.expect(404);
+        }
+    };
+    let name = |object: &Value| object["secure"]["token"]["name"].as_str().unwrap().to_owned();
+    post(&server, &repositories, &one).await.expect(201);
+    for taken in [
+        json!({ "secure": { "token": { "remove": true } } }),
+        json!({ "secure": { "token": null } }),
+        json!({ "secure": null }),
+    ] {
+        let before = name(&get(&server, &path).await.expect(200));
+        gone(patch(&server, &path, MERGE, &taken).await.expect(200), before).await;
+        let again = json!({ "secure": { "token": { "create": RAW } } });
+        patch(&server, &path, MERGE, &again).await.expect(200);
+    }
+    let mut removed = get(&server, &path).await.expect(200);
+    let before = name(&removed);
+    removed["secure"] = json!({ "token": { "remove": true } });
+    gone(put(&server, &path, &removed).await.expect(200), before).await;
+}
+
+#[tokio::test]
+async fn an_apply_that_drops_its_token_takes_it_away() {
+    let server = server();
+    let path = format!("{BASE}/repositories/one");
+    let mut one = repository("one", "https://git.example.com/a", json!({ "create": RAW }));
+    let apply = |document: Value| {
+        let applied = raw(Method::PATCH, &format!("{path}?fieldManager=me"));
+        applied.header("content-type", "application/apply-patch+yaml").json(&document).send(&server)
+    };
+    let created = apply(one.clone()).await.expect(201);
+    let name = created["secure"]["token"]["name"].as_str().unwrap().to_owned();
+    one.as_object_mut().unwrap().remove("secure");
+    let dropped = apply(one).await.expect(200);
+    assert_eq!(dropped.get("secure"), None, "{dropped}");
+    get(&server, &format!("{SECRETS}/{name}")).await.expect(404);
+}

@@ -18,12 +18,13 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tower::{BoxError, ServiceBuilder, filter::FilterLayer, util::Either};
 use windlass_telemetry::redact_url;
 
+use crate::reloaded::Reloaded;
+
 use super::{
     connections::Connections,
-    followed::Followed,
-    identity::{FollowedIdentity, expiry},
-    roots::FollowedRoots,
-    starting::patient,
+    identity::{ReloadedIdentity, expiry},
+    readiness::wait_until_ready,
+    roots::ReloadedRoots,
     transport::{Credential, ExplainLayer, Shown, http_client_of},
 };
 
@@ -131,8 +132,8 @@ pub(super) async fn by_kubeconfig(path: &Path, context: Option<&str>) -> Result<
         Some(command) => ClusterError::RunPlugin { path: shown.clone(), command, source },
         None => ClusterError::UseKubeconfig { path: shown.clone(), source },
     };
-    let credential = match FollowedIdentity::of(&config.auth_info) {
-        Ok(Some(identity)) => Some(Shown::Followed(Arc::new(identity))),
+    let credential = match ReloadedIdentity::of(&config.auth_info) {
+        Ok(Some(identity)) => Some(Shown::Reloaded(Arc::new(identity))),
         Ok(None) => credential(&config.auth_info, &shown).map(Shown::Fixed),
         Err(error) => return Err(failed(error.into())),
     };
@@ -165,7 +166,7 @@ fn credential(auth: &AuthInfo, kubeconfig: &str) -> Option<Credential> {
     let pem = STANDARD.decode(auth.client_certificate_data.as_ref()?.trim()).ok()?;
     let expires = expiry(&CertificateDer::from_pem_slice(&pem).ok()?)?;
     let what = format!("the client certificate of the kubeconfig {kubeconfig}");
-    Some(Credential { what, expires, is_followed: false })
+    Some(Credential { what, expires, is_reloaded: false })
 }
 
 fn client(
@@ -180,7 +181,7 @@ fn client(
     // These are followed by us: kube looks at tokens and authorities once a minute, and at what a kubeconfig names never.
     let token_file = config.auth_info.token_file.take().filter(|path| !path.is_empty());
     config.root_cert_file = None;
-    if let Some(Shown::Followed(_)) = &credential {
+    if let Some(Shown::Reloaded(_)) = &credential {
         config.auth_info.client_certificate = None;
         config.auth_info.client_certificate_data = None;
         config.auth_info.client_key = None;
@@ -188,7 +189,7 @@ fn client(
     }
     let mut tls = config.rustls_client_config()?;
     if let Some(path) = ca_file.filter(|_| !config.accept_invalid_certs) {
-        let roots = FollowedRoots::new(&path)
+        let roots = ReloadedRoots::new(&path)
             .map_err(|error| format!("failed to use the CA file {}: {error}", path.display()))?;
         tls.dangerous().set_certificate_verifier(Arc::new(roots));
     }
@@ -196,7 +197,7 @@ fn client(
         Some(path) => {
             let path = PathBuf::from(path);
             let shown = path.display().to_string();
-            let token = Followed::open(vec![path.clone()], move || bearer(&path))
+            let token = Reloaded::open(vec![path.clone()], move || bearer(&path))
                 .map_err(|error| format!("failed to read the token {shown}: {error}"))?;
             Some(Arc::new(token))
         }
@@ -212,7 +213,7 @@ fn client(
     };
     let name = config.tls_server_name.as_ref().map(|name| ServerName::try_from(name.clone())).transpose()?;
     let connections = match &credential {
-        Some(Shown::Followed(identity)) => Either::Left(Connections::new(Arc::clone(identity), tls, name)),
+        Some(Shown::Reloaded(identity)) => Either::Left(Connections::new(Arc::clone(identity), tls, name)),
         _ => Either::Right(http_client_of(tls, name)),
     };
     let url = redact_url(config.cluster_url.to_string().trim_end_matches('/'));
@@ -223,7 +224,7 @@ fn client(
         .layer(config.extra_headers_layer()?)
         .layer(ExplainLayer { url: url.clone(), credential, kubernetes: true })
         .service(connections);
-    Ok(patient(Client::new(service, config.default_namespace), &url))
+    Ok(wait_until_ready(Client::new(service, config.default_namespace), &url))
 }
 
 /// The header of the token in a file.

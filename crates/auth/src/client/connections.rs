@@ -17,7 +17,7 @@ use rustls::{ClientConfig, client::Resumption, pki_types::ServerName};
 use tower::Service;
 
 use super::{
-    identity::{FollowedIdentity, Identity},
+    identity::{Identity, ReloadedIdentity},
     transport::{HttpClient, http_client_of},
 };
 
@@ -26,7 +26,7 @@ use super::{
 pub(super) struct Connections(Arc<Inner>);
 
 struct Inner {
-    identity: Arc<FollowedIdentity>,
+    identity: Arc<ReloadedIdentity>,
     tls: ClientConfig,
     name: Option<ServerName<'static>>,
     current: Mutex<(Arc<Identity>, HttpClient<Body>)>,
@@ -36,7 +36,7 @@ impl Connections {
     /// Connections with this configuration, but for the certificate that is shown, to a server whose certificate may have
     /// another name than its address.
     pub(super) fn new(
-        identity: Arc<FollowedIdentity>,
+        identity: Arc<ReloadedIdentity>,
         mut tls: ClientConfig,
         name: Option<ServerName<'static>>,
     ) -> Self {

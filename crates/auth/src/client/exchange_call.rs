@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
+use backon::{ExponentialBuilder, Retryable as _};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
@@ -12,6 +13,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use tokio::time::Instant;
 use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
+use windlass_http_client::printable;
 
 use super::{
     exchange_error::ExchangeError,
@@ -96,23 +98,22 @@ impl Caller {
 
     async fn attempts(&self, audiences: &[String]) -> Result<Fresh, ExchangeError> {
         let body = serde_json::json!({"namespace": self.namespace, "audiences": audiences}).to_string();
-        let mut backoff = BACKOFF_MIN;
-        let mut attempt = 1;
-        loop {
-            let failure = match self.attempt(audiences, Bytes::from(body.clone())).await {
-                Ok(fresh) => return Ok(fresh),
-                Err(Attempt::Final(error)) => return Err(error),
-                Err(Attempt::Retry(failure)) => failure,
-            };
-            if attempt == ATTEMPTS {
-                return Err(self.exhausted(failure));
-            }
-            attempt += 1;
-            // Jitter, so that replicas that failed together do not come back together.
-            let pause = rand::random_range(backoff..=(backoff * 2).min(BACKOFF_MAX));
-            tokio::time::sleep(pause).await;
-            backoff = (backoff * 2).min(BACKOFF_MAX);
-        }
+        // With jitter, so that replicas that failed together do not come back together.
+        let delays = ExponentialBuilder::new()
+            .with_min_delay(BACKOFF_MIN)
+            .with_max_delay(BACKOFF_MAX)
+            .with_max_times(ATTEMPTS as usize - 1)
+            .with_jitter();
+        let attempt = || self.attempt(audiences, Bytes::from(body.clone()));
+        let obtained = attempt
+            .retry(delays)
+            .sleep(tokio::time::sleep)
+            .when(|failed| matches!(failed, Attempt::Retry(_)))
+            .await;
+        obtained.map_err(|failed| match failed {
+            Attempt::Final(error) => error,
+            Attempt::Retry(failure) => self.exhausted(failure),
+        })
     }
 
     fn exhausted(&self, failure: Failure) -> ExchangeError {
@@ -141,7 +142,7 @@ impl Caller {
             return self.read(answer, obtained).map_err(Attempt::Final);
         }
         let message = answer.ok().and_then(|answer| answer.error).filter(|message| !message.is_empty());
-        let message = message.map_or_else(|| status.to_string(), |message| printable(&message));
+        let message = message.map_or_else(|| status.to_string(), |message| printable(&message, MAX_MESSAGE));
         let url = self.url.clone();
         Err(match status {
             StatusCode::UNAUTHORIZED => Attempt::Final(ExchangeError::Unauthorized { url, message }),
@@ -220,9 +221,4 @@ fn expiry(token: &str) -> Option<Timestamp> {
     let (_header, claims, _signature) = (parts.next()?, parts.next()?, parts.next()?);
     let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
     Timestamp::from_second(serde_json::from_slice::<Expiry>(&claims).ok()?.exp).ok()
-}
-
-/// Somebody else's words, bounded and without control characters, fit for a log line.
-fn printable(message: &str) -> String {
-    message.chars().filter(|c| !c.is_control()).take(MAX_MESSAGE).collect()
 }

@@ -17,7 +17,8 @@ use rustls::{
 use secrecy::{ExposeSecret as _, SecretString};
 use windlass_telemetry::ErrorChain;
 
-use super::{followed::Followed, transport::Credential};
+use super::transport::Credential;
+use crate::reloaded::Reloaded;
 
 /// A certificate with its key.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(super) struct Identity {
 
 /// A certificate and its key, one of them at least in a file, as they are at each handshake.
 #[derive(Debug)]
-pub(super) struct FollowedIdentity(Followed<Identity>);
+pub(super) struct ReloadedIdentity(Reloaded<Identity>);
 
 /// Where a kubeconfig has a part of an identity.
 enum Part {
@@ -36,7 +37,7 @@ enum Part {
     File(PathBuf),
 }
 
-impl FollowedIdentity {
+impl ReloadedIdentity {
     /// The client certificate of a kubeconfig; `None` when it has none, or nothing of it in a file.
     ///
     /// # Errors
@@ -63,7 +64,7 @@ impl FollowedIdentity {
 
     fn new(certificate: Part, key: Part) -> Result<Self, String> {
         let paths = [&certificate, &key].into_iter().filter_map(Part::path).map(Path::to_owned).collect();
-        Ok(Self(Followed::open(paths, move || Identity::read(&certificate, &key))?))
+        Ok(Self(Reloaded::open(paths, move || Identity::read(&certificate, &key))?))
     }
 
     /// What is shown now. It is the same one as before (`Arc::ptr_eq`) when the files did not change.
@@ -72,7 +73,7 @@ impl FollowedIdentity {
     }
 }
 
-impl ResolvesClientCert for FollowedIdentity {
+impl ResolvesClientCert for ReloadedIdentity {
     fn resolve(&self, _hints: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.current().key))
     }
@@ -103,7 +104,7 @@ impl Identity {
         let provider = rustls::crypto::aws_lc_rs::default_provider();
         let key = CertifiedKey::from_der(chain, key, &provider)
             .map_err(|error| format!("{what} and its key cannot be used together: {}", ErrorChain(&error)))?;
-        Ok(Self { key: Arc::new(key), credential: Credential { what, expires, is_followed: true } })
+        Ok(Self { key: Arc::new(key), credential: Credential { what, expires, is_reloaded: true } })
     }
 }
 

@@ -10,37 +10,41 @@ use rustls::{
     },
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
 };
+use windlass_http_client::PinnedVerifier;
 use windlass_telemetry::ErrorChain;
 
-use super::followed::Followed;
+use crate::reloaded::Reloaded;
 
 /// Verifies servers against the authorities of a file, as it is at each handshake.
 #[derive(Debug)]
-pub(super) struct FollowedRoots(Followed<Arc<WebPkiServerVerifier>>);
+pub(super) struct ReloadedRoots(Reloaded<Arc<PinnedVerifier>>);
 
-impl FollowedRoots {
+impl ReloadedRoots {
     /// # Errors
     /// What is wrong with the file, for a person.
     pub(super) fn new(path: &Path) -> Result<Self, String> {
         let path = path.to_owned();
-        Ok(Self(Followed::open(vec![path.clone()], move || verifier(&path))?))
+        Ok(Self(Reloaded::open(vec![path.clone()], move || verifier(&path))?))
     }
 }
 
-fn verifier(path: &Path) -> Result<Arc<WebPkiServerVerifier>, String> {
+fn verifier(path: &Path) -> Result<Arc<PinnedVerifier>, String> {
     let content = std::fs::read(path).map_err(|error| error.to_string())?;
     let mut roots = RootCertStore::empty();
+    let mut pinned = Vec::new();
     for certificate in CertificateDer::pem_slice_iter(&content) {
         let certificate = certificate.map_err(|_| "it holds something that is no PEM".to_owned())?;
+        pinned.push(certificate.clone());
         roots.add(certificate).map_err(|error| format!("it holds no usable CA certificate: {error}"))?;
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+    let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
         .build()
-        .map_err(|error| format!("it holds no CA certificate in PEM: {}", ErrorChain(&error)))
+        .map_err(|error| format!("it holds no CA certificate in PEM: {}", ErrorChain(&error)))?;
+    Ok(Arc::new(PinnedVerifier::new(authorities, pinned)))
 }
 
-impl ServerCertVerifier for FollowedRoots {
+impl ServerCertVerifier for ReloadedRoots {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -15,7 +15,7 @@ use rustls::{
 };
 use rustls_platform_verifier::BuilderVerifierExt as _;
 
-use super::{identity::FollowedIdentity, roots::FollowedRoots};
+use super::{identity::ReloadedIdentity, roots::ReloadedRoots};
 
 /// TLS options of an operator, as `tls_insecure`, `tls_cert_file`, `tls_key_file` and `tls_ca_file` have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl TlsOptions {
                 path: path.clone(),
                 expected: "usable CA certificate",
             };
-            let roots = FollowedRoots::new(path).map_err(unusable)?;
+            let roots = ReloadedRoots::new(path).map_err(unusable)?;
             builder.dangerous().with_custom_certificate_verifier(Arc::new(roots))
         } else {
             builder.with_platform_verifier().map_err(TlsError::PlatformRoots)?
@@ -119,7 +119,7 @@ impl TlsOptions {
                     path: cert.clone(),
                     expected: "usable client certificate",
                 };
-                let identity = FollowedIdentity::of_files(cert, key).map_err(unusable)?;
+                let identity = ReloadedIdentity::of_files(cert, key).map_err(unusable)?;
                 Ok(builder.with_client_cert_resolver(Arc::new(identity)))
             }
             (Some(_), None) => Err(TlsError::HalfPair { given: "tls_cert_file", missing: "tls_key_file" }),

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use rustls::{CertificateError, ClientConfig, pki_types::ServerName};
 use tower::{BoxError, Layer, Service};
 
-use super::identity::FollowedIdentity;
+use super::identity::ReloadedIdentity;
 
 /// TCP and TLS together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -194,14 +194,14 @@ pub(super) struct Credential {
     pub(super) what: String,
     pub(super) expires: Timestamp,
     /// Whether a renewed one is taken without a restart.
-    pub(super) is_followed: bool,
+    pub(super) is_reloaded: bool,
 }
 
 /// What authenticates us for as long as we run.
 #[derive(Clone, Debug)]
 pub(super) enum Shown {
     Fixed(Credential),
-    Followed(Arc<FollowedIdentity>),
+    Reloaded(Arc<ReloadedIdentity>),
 }
 
 impl Shown {
@@ -209,7 +209,7 @@ impl Shown {
     pub(super) fn expired(&self) -> Option<Credential> {
         let credential = match self {
             Self::Fixed(credential) => credential.clone(),
-            Self::Followed(identity) => identity.current().credential().clone(),
+            Self::Reloaded(identity) => identity.current().credential().clone(),
         };
         Some(credential).filter(|credential| credential.expires <= Timestamp::now())
     }
@@ -217,8 +217,8 @@ impl Shown {
 
 impl ExplainLayer {
     fn expired(&self) -> Option<ApiTransportError> {
-        let Credential { what, expires, is_followed } = self.credential.as_ref()?.expired()?;
-        let remedy = if is_followed { "renew it in its file" } else { "renew it and start again" };
+        let Credential { what, expires, is_reloaded } = self.credential.as_ref()?.expired()?;
+        let remedy = if is_reloaded { "renew it in its file" } else { "renew it and start again" };
         Some(ApiTransportError::ExpiredClient { url: self.url.clone(), what, at: expires, remedy })
     }
 }

@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
-use super::leftover::track;
+use super::unread_body::track;
 use super::{PeerIdentity, ServeOptions};
 
 /// Wait after a failed accept, which a shortage of file descriptors makes fail again at once.
@@ -111,15 +111,15 @@ pub(super) async fn serve_connection<S>(
         if let Some(identity) = &identity {
             request.extensions_mut().insert(identity.clone());
         }
-        let (request, leftover) = {
+        let (request, unread) = {
             let (parts, body) = request.into_parts();
-            let (body, leftover) = track(body);
-            (http::Request::from_parts(parts, body), leftover)
+            let (body, unread) = track(body);
+            (http::Request::from_parts(parts, body), unread)
         };
         let answer = router.clone().call(request);
         async move {
             let answer = answer.await;
-            leftover.drain().await;
+            unread.drain().await;
             answer
         }
     });

@@ -39,6 +39,9 @@ pub enum ServerTlsError {
     /// The client CA cannot anchor trust.
     #[error("failed to trust the client CA")]
     TrustClientCa(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The files changed while they were read, and cannot be used any more.
+    #[error("failed to read the server certificate and its key: {0}")]
+    ReadAgain(String),
     /// Key and certificate do not go together.
     #[error("failed to use the server certificate with its key")]
     UseCertificate(#[source] rustls::Error),

@@ -11,7 +11,7 @@ use windlass_telemetry::ErrorChain;
 
 use super::access::{Access, AccessError, Authorizer};
 use super::caller::Caller;
-use super::recent::Recent;
+use super::ttl_cache::TtlCache;
 
 /// How long a yes stays: as long a right that was taken away goes on working.
 const YES_FOR: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ type Question = (String, Vec<String>, Access);
 #[derive(Clone)]
 pub struct AccessReviews {
     client: Client,
-    recent: Arc<Recent<Question, Result<(), AccessError>>>,
+    cache: Arc<TtlCache<Question, Result<(), AccessError>>>,
 }
 
 impl std::fmt::Debug for AccessReviews {
@@ -41,7 +41,7 @@ impl std::fmt::Debug for AccessReviews {
 impl AccessReviews {
     /// Asks through `client`, which needs the right to create `subjectaccessreviews`.
     pub fn new(client: Client) -> Self {
-        Self { client, recent: Arc::new(Recent::new(MOST)) }
+        Self { client, cache: Arc::new(TtlCache::new(MOST)) }
     }
 
     async fn ask(&self, caller: &Caller, access: &Access) -> Result<(), AccessError> {
@@ -94,13 +94,13 @@ impl AccessReviews {
 impl Authorizer for AccessReviews {
     async fn authorize(&self, caller: &Caller, access: &Access) -> Result<(), AccessError> {
         let question = (caller.name.clone(), caller.groups.clone(), access.clone());
-        if let Some(known) = self.recent.get(&question) {
+        if let Some(known) = self.cache.get(&question) {
             return known;
         }
         let answer = self.ask(caller, access).await;
         match &answer {
-            Ok(()) => self.recent.insert(question, Ok(()), YES_FOR),
-            Err(AccessError::Denied(_)) => self.recent.insert(question, answer.clone(), NO_FOR),
+            Ok(()) => self.cache.insert(question, Ok(()), YES_FOR),
+            Err(AccessError::Denied(_)) => self.cache.insert(question, answer.clone(), NO_FOR),
             Err(AccessError::Unavailable) => {}
         }
         answer

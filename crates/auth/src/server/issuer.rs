@@ -130,7 +130,9 @@ pub enum GrantError {
     #[error("the system token is not known to this server")]
     UnknownSystemToken,
     /// The well-known development token, where it is not accepted: 401.
-    #[error("the default system token is accepted on loopback listeners only: configure a token of your own")]
+    #[error(
+        "the default system token is accepted on loopback listeners only: name one of your own with --system-token-file"
+    )]
     DefaultTokenRefused,
     /// The body is not a request for a token: 400.
     #[error("bad request: {0}")]

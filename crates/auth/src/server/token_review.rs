@@ -18,7 +18,7 @@ use windlass_telemetry::ErrorChain;
 
 use super::authenticate::{bearer, respond};
 use super::caller::{Audiences, Caller, Namespaces};
-use super::recent::Recent;
+use super::ttl_cache::TtlCache;
 
 /// How long a token that was found good is taken to be so: as long a revoked one goes on working.
 const GOOD_FOR: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ pub struct TokenReviews {
     client: Client,
     audiences: Vec<String>,
     /// By the token's SHA-256, so that no token is kept.
-    recent: Arc<Recent<[u8; 32], Option<Caller>>>,
+    cache: Arc<TtlCache<[u8; 32], Option<Caller>>>,
 }
 
 /// Why a request has no caller.
@@ -62,7 +62,7 @@ impl TokenReviews {
     /// Asks through `client`, which needs the right to create `tokenreviews`. A token has to be for one of `audiences`;
     /// for the API server itself when there is none.
     pub fn new(client: Client, audiences: Vec<String>) -> Self {
-        Self { client, audiences, recent: Arc::new(Recent::new(MOST)) }
+        Self { client, audiences, cache: Arc::new(TtlCache::new(MOST)) }
     }
 
     /// Puts `router` behind this: requests carry their [`Caller`] as an extension, 401 and 503 are answered here.
@@ -82,12 +82,12 @@ impl TokenReviews {
         }
         let mut key = [0; 32];
         key.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-        if let Some(known) = self.recent.get(&key) {
+        if let Some(known) = self.cache.get(&key) {
             return known.ok_or(ReviewError::Unauthenticated);
         }
         let status = self.review(token).await?;
         let caller = read(status, &self.audiences);
-        self.recent.insert(key, caller.clone(), if caller.is_some() { GOOD_FOR } else { BAD_FOR });
+        self.cache.insert(key, caller.clone(), if caller.is_some() { GOOD_FOR } else { BAD_FOR });
         caller.ok_or(ReviewError::Unauthenticated)
     }
 

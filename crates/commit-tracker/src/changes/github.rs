@@ -14,7 +14,9 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use futures::stream;
 use tracing::field;
-use windlass_github::{Commit as ManifestsCommit, CommitPage, Github, GithubError, RepositoryName};
+use windlass_github::{
+    Commit as ManifestsCommit, CommitPage, ErrorKind, Github, GithubError, RepositoryName,
+};
 use windlass_telemetry::traced;
 
 use super::{Changes, ChangesError, Commit, ExporterInfo, FindChanges, Problem, Question};
@@ -173,10 +175,10 @@ impl GithubChanges {
                     }
                     held.exports.extend(older.commits.into_iter().map(|export| export.sha));
                 }
-                Err(GithubError::NotFound { .. } | GithubError::NoSuchCommit { .. }) => {
-                    held.gone |= age == 0;
-                }
-                Err(error) => return Err(error),
+                Err(error) => match error.kind() {
+                    ErrorKind::NotFound { .. } | ErrorKind::Unprocessable(_) => held.gone |= age == 0,
+                    _ => return Err(error),
+                },
             }
         }
         Ok(held)
@@ -195,7 +197,7 @@ impl GithubChanges {
                 let span = tracing::info_span!("kube_manifests.exporter.info.unmarshal");
                 traced(span, async { ExporterInfo::parse(&bytes, &place) }).await.map(Some)
             }
-            Err(GithubError::NotFound { .. }) => Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => Ok(None),
             Err(error) => Err(problem(error)),
         }
     }
@@ -398,17 +400,18 @@ fn manifests_commit(kind: SourceKind, revision: Option<&Revision>, origin: Optio
 
 /// What a failure of GitHub is to the tracker.
 pub(super) fn problem(error: GithubError) -> ChangesError {
-    let problem = match &error {
-        GithubError::Unreachable { .. } | GithubError::Timeout { .. } | GithubError::Unavailable { .. } => {
+    let problem = match error.kind() {
+        ErrorKind::Unreachable(_) | ErrorKind::Timeout(_) | ErrorKind::Unavailable { .. } => {
             Problem::Unavailable
         }
-        GithubError::RateLimited { .. } => Problem::RateLimited,
-        GithubError::Unauthorized { .. } => Problem::Unauthorized,
-        GithubError::Forbidden { .. } => Problem::Forbidden,
-        GithubError::NotFound { .. } => Problem::NotFound,
-        GithubError::NoSuchCommit { .. } => Problem::Unreachable,
-        GithubError::TooLarge { .. } => Problem::TooLarge,
-        GithubError::Malformed { .. } | GithubError::SetUp { .. } => Problem::Malformed,
+        ErrorKind::RateLimited { .. } => Problem::RateLimited,
+        ErrorKind::Unauthorized { .. } => Problem::Unauthorized,
+        ErrorKind::Forbidden { .. } => Problem::Forbidden,
+        ErrorKind::NotFound { .. } => Problem::NotFound,
+        // Of a read: the repository is there, the commit is not.
+        ErrorKind::Unprocessable(_) | ErrorKind::AlreadyExists(_) => Problem::Unreachable,
+        ErrorKind::TooLarge(_) => Problem::TooLarge,
+        ErrorKind::Malformed(_) | ErrorKind::Sign(_) => Problem::Malformed,
     };
     let retry_after = error.retry_after();
     ChangesError { retry_after, ..ChangesError::new(problem, error.to_string()) }

@@ -157,7 +157,7 @@ impl CumulativeView for LedgerView {
         Some(CumulativePoint { attributes, start: entry.began, value })
     }
 
-    fn taken(&self) {
+    fn exported(&self) {
         let leaving: Vec<_> = self.entries.iter().filter_map(|shown| shown.leaving.clone()).collect();
         if let Some(ledger) = self.ledger.as_ref().filter(|_| !leaving.is_empty()) {
             ledger.taken(&leaving);

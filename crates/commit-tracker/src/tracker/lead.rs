@@ -1,6 +1,7 @@
 //! Working while this process leads. One that stands by watches, and begins where it takes over.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use windlass_runtime::{
 };
 use windlass_telemetry::{ErrorChain, Health, Metrics};
 
-use super::told::Told;
+use super::last_logged::LastLogged;
 use super::{ProcessMetrics, Sources, Unapplied};
 use crate::changes::Ask;
 use crate::facts::source_of;
 use crate::ledger::{Ledger, LedgerConfig};
 use crate::objects::Kustomization;
+use crate::report::Reporter;
 use crate::select::Selected;
-use crate::tell::Teller;
 
 /// Kustomizations that are looked at side by side. Most of a look is waiting for an answer, or for the ledger to be
 /// written, which many wait for together.
@@ -37,6 +38,15 @@ pub(crate) enum Task {
     Look(Arc<ObjectKey>),
     /// The one of this UID was not seen: forget it if it is gone.
     Forget(Arc<ObjectKey>, Box<str>),
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Look(key) => write!(f, "look at {key}"),
+            Self::Forget(key, uid) => write!(f, "forget {key} ({uid})"),
+        }
+    }
 }
 
 /// The queue of the term that goes on, if one does.
@@ -115,7 +125,7 @@ pub(crate) struct Tracker {
     pub(crate) metrics: ProcessMetrics,
     /// Where what the ledger says is exported.
     pub(crate) exported: Metrics,
-    pub(crate) teller: Teller,
+    pub(crate) reporter: Reporter,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -126,10 +136,10 @@ pub(crate) struct Work {
     pub(super) unapplied: Arc<Unapplied>,
     /// Since when this process looks.
     pub(super) looking: jiff::Timestamp,
-    pub(super) told: Told,
+    pub(super) logged: LastLogged,
     /// Why what was measured could not be recorded.
-    pub(super) unrecorded: Told,
-    pub(super) stuck: super::stuck::Stucks,
+    pub(super) unrecorded: LastLogged,
+    pub(super) failures: super::failure_cache::FailureCache,
 }
 
 impl Tracker {
@@ -176,7 +186,7 @@ impl Tracker {
     async fn lead(self: &Arc<Self>, term: &Term, shutdown: &CancellationToken) {
         let component = self.health.component("ledger");
         let mut backoff = Backoff::new(BackoffPolicy::CONNECTION);
-        let mut said = String::new();
+        let mut last_logged = String::new();
         while term.holds() && !shutdown.is_cancelled() {
             component.not_ready("the ledger is not open yet");
             let open = Ledger::open(term.guard(&self.client), &self.namespace, self.ledger.clone());
@@ -189,19 +199,19 @@ impl Tracker {
             match opened {
                 Ok(ledger) => {
                     backoff.reset();
-                    said.clear();
+                    last_logged.clear();
                     component.ready();
                     self.work(term, ledger, shutdown).await;
                 }
                 Err(error) => {
                     let text = ErrorChain(&error).to_string();
                     component.not_ready(text.clone());
-                    if text != said {
+                    if text != last_logged {
                         tracing::error!(
                             error = text,
                             "the ledger cannot be opened, trying again until it works"
                         );
-                        said = text;
+                        last_logged = text;
                     }
                 }
             }
@@ -222,9 +232,9 @@ impl Tracker {
             ledger: ledger.clone(),
             unapplied,
             looking: self.clock.now(),
-            told: Told::default(),
-            unrecorded: Told::default(),
-            stuck: super::stuck::Stucks::default(),
+            logged: LastLogged::default(),
+            unrecorded: LastLogged::default(),
+            failures: super::failure_cache::FailureCache::default(),
         });
         let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
         // First the queue, then what is known already: nothing can fall between the two.
@@ -241,10 +251,11 @@ impl Tracker {
             self.selected
         );
         let (worker, janitor) = (Arc::clone(&work), Arc::clone(&work));
-        let looks = run_keyed(queue, WORKERS, shutdown.clone(), move |task| {
+        let look = move |task| {
             let work = Arc::clone(&worker);
             async move { work.perform(task).await }
-        });
+        };
+        let looks = run_keyed(queue, WORKERS, shutdown.clone(), look, |_task| {});
         let grace = async {
             shutdown.cancelled().await;
             tokio::time::sleep(GRACE).await;

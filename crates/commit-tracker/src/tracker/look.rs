@@ -10,19 +10,19 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use kube::Api;
 use kube::core::DynamicObject;
-use windlass_runtime::{Action, ObjectKey, deadline};
+use windlass_runtime::{ObjectKey, Requeue, deadline};
 use windlass_telemetry::ErrorChain;
 
+use super::failure_cache::MISSING;
 use super::lead::{Task, Work};
 use super::plan::{as_far_as_known, due, plan};
 use super::sources::{Known, Version};
-use super::stuck::MISSING;
 use crate::changes::{Changes, ChangesError, NoAnswer, Problem, Question};
 use crate::facts::{source_of, standing};
 use crate::ledger::{Accounted, CommitCounts, Entry, LastApplied, LedgerError, Outcome, Record, Stuck};
 use crate::measure::{FIRST_COMMIT, Measured, measure};
 use crate::objects::Kustomization;
-use crate::tell::{Failure, Measurement, Worked};
+use crate::report::{Failure, Measurement, Worked};
 use crate::{Revision, SourceFacts, SourceKey, Standing, Step};
 
 /// How long one request may take.
@@ -55,7 +55,7 @@ pub(super) struct View {
 }
 
 impl Work {
-    pub(super) async fn perform(&self, task: Task) -> Action {
+    pub(super) async fn perform(&self, task: Task) -> Requeue {
         match task {
             Task::Look(key) => Box::pin(self.look(&key)).await,
             Task::Forget(key, uid) => Box::pin(self.forget(&key, &uid)).await,
@@ -63,12 +63,12 @@ impl Work {
     }
 
     /// Observe, plan, account, look ahead.
-    async fn look(&self, key: &ObjectKey) -> Action {
-        let Some(kustomization) = self.tracker.kustomizations.get(key) else { return Action::Done };
+    async fn look(&self, key: &ObjectKey) -> Requeue {
+        let Some(kustomization) = self.tracker.kustomizations.get(key) else { return Requeue::No };
         let view = match self.observe(kustomization) {
             Ok(Some(view)) => view,
-            Ok(None) => return Action::Done,
-            Err(after) => return Action::After(after),
+            Ok(None) => return Requeue::No,
+            Err(after) => return Requeue::After(after),
         };
         self.remark(&view);
         self.unapplied.suspend(&view.standing.uid, view.standing.suspended);
@@ -82,12 +82,12 @@ impl Work {
             unfinished => unfinished,
         };
         match finished {
-            Ok(()) => Action::Done,
+            Ok(()) => Requeue::No,
             Err(unfinished) => {
                 self.tracker.metrics.put_off();
                 match unfinished {
-                    Unfinished::After(after) => Action::After(after),
-                    Unfinished::Failed => Action::Retry,
+                    Unfinished::After(after) => Requeue::After(after),
+                    Unfinished::Failed => Requeue::Backoff,
                 }
             }
         }
@@ -99,22 +99,22 @@ impl Work {
         let known = source_of(&kustomization).map(|key| self.tracker.sources.get(&key));
         let (source, source_version) = match known {
             Some(Known::NotYet) => {
-                let left = self.stuck.missing_for(uid);
-                if left.is_none() && self.told.is_new(uid, WAITING) {
+                let left = self.failures.missing_for(uid);
+                if left.is_none() && self.logged.is_change(uid, WAITING) {
                     let ObjectKey { namespace, name } = &*kustomization.metadata.key;
                     tracing::warn!(name, namespace, "{WAITING}");
                 }
                 return left.map_or(Ok(None), Err);
             }
             Some(Known::There(source, version)) => (Some(source), Some(version)),
-            Some(Known::Gone) => match self.stuck.missing_for(uid) {
+            Some(Known::Gone) => match self.failures.missing_for(uid) {
                 Some(left) => return Err(left),
                 None => (None, None),
             },
             None => (None, None),
         };
         if source.is_some() {
-            self.stuck.found(uid);
+            self.failures.found(uid);
         }
         let standing = standing(&kustomization, source.as_deref());
         Ok(Some(View { kustomization, standing, source, source_version }))
@@ -128,9 +128,9 @@ impl Work {
             (Some(_), None) => "the Kustomization's source is not there, nothing is measured until it is",
             _ if *suspended => "the Kustomization is suspended",
             _ if steps.is_empty() => "has not reconciled successfully yet, skipping",
-            _ => return self.told.clear(uid),
+            _ => return self.logged.clear(uid),
         };
-        if self.told.is_new(uid, text) {
+        if self.logged.is_change(uid, text) {
             let source = source.as_ref().map(ToString::to_string);
             let revision = attempted.as_ref().map(Revision::as_str);
             tracing::info!(name = key.name, namespace = key.namespace, source, revision, failing, "{text}");
@@ -149,7 +149,7 @@ impl Work {
             self.record(view, nothing(view, source_key)).await?;
         }
         for step in &plan.due {
-            if self.stuck.was_tried(view, &step.revision) {
+            if self.failures.was_tried(view, &step.revision) {
                 continue;
             }
             let began = self.tracker.clock.now();
@@ -167,16 +167,16 @@ impl Work {
                     self.record(view, record).await?;
                     let measurement =
                         Measurement { standing, step, changes: &changes, measured, worked: worked() };
-                    self.tracker.teller.measured(&measurement);
+                    self.tracker.reporter.measured(&measurement);
                 }
                 Err(no) if no.error.problem.is_permanent() => {
                     // Its commits come with the next one, if that can be looked into.
                     let stuck = Stuck { revision: step.revision.clone(), problem: no.error.problem };
                     let is_news = self.give_up(view, source_key, &plan.due, stuck).await?;
-                    self.stuck.tried(view, &step.revision);
+                    self.failures.tried(view, &step.revision);
                     if is_news {
                         let failure = Failure { standing, step, error: &no.error, worked: worked() };
-                        self.tracker.teller.failed(&failure);
+                        self.tracker.reporter.failed(&failure);
                     }
                 }
                 Err(no) => {
@@ -211,7 +211,7 @@ impl Work {
             }
             // It is said when the revision is applied, and asked again if something has changed by then.
             Err(no) if no.error.problem.is_permanent() => {
-                self.stuck.tried(view, coming);
+                self.failures.tried(view, coming);
                 Ok(())
             }
             Err(no) => {
@@ -251,7 +251,7 @@ impl Work {
             metadata,
             seen: source.seen(to),
         };
-        self.tracker.ask.ask(&question, self.stuck.tried_at(&view.standing.uid, to)).await
+        self.tracker.ask.ask(&question, self.failures.tried_at(&view.standing.uid, to)).await
     }
 
     /// Takes revisions that were there before the tracker for accounted, all in one write.
@@ -317,7 +317,7 @@ impl Work {
             Err(LedgerError::Lost(_)) => Err(Unfinished::Failed),
             Err(error) => {
                 let text = ErrorChain(&error).to_string();
-                if self.unrecorded.is_new(&view.standing.uid, &text) {
+                if self.unrecorded.is_change(&view.standing.uid, &text) {
                     let ObjectKey { namespace, name } = &view.standing.key;
                     tracing::error!(
                         name,
@@ -332,28 +332,28 @@ impl Work {
     }
 
     /// Forgets a Kustomization that is gone. One that is only not selected any more keeps what was counted.
-    async fn forget(&self, key: &ObjectKey, uid: &str) -> Action {
+    async fn forget(&self, key: &ObjectKey, uid: &str) -> Requeue {
         let tracker = &self.tracker;
         if tracker.kustomizations.get(key).is_some_and(|found| *found.metadata.uid == *uid) {
-            return Action::Done;
+            return Requeue::No;
         }
         self.unapplied.clear(uid);
         self.unapplied.suspend(uid, false);
-        self.told.clear(uid);
+        self.logged.clear(uid);
         self.unrecorded.clear(uid);
-        self.stuck.forget(uid);
+        self.failures.forget(uid);
         if !tracker.selected.is_everything() {
             let resource = Kustomization::resource();
             let api: Api<DynamicObject> =
                 Api::namespaced_with(tracker.client.clone(), &key.namespace, &resource);
             match deadline(DEADLINE, format!("get Kustomization {key}"), api.get_opt(&key.name)).await {
-                Ok(Some(found)) if found.metadata.uid.as_deref() == Some(uid) => return Action::Done,
+                Ok(Some(found)) if found.metadata.uid.as_deref() == Some(uid) => return Requeue::No,
                 Ok(_) => {}
                 // Not ours to see.
-                Err(error) if error.code() == Some(403) => return Action::Done,
+                Err(error) if error.code() == Some(403) => return Requeue::No,
                 Err(error) => {
                     tracing::debug!(error = %ErrorChain(&error), "looking again whether a Kustomization is gone");
-                    return Action::Retry;
+                    return Requeue::Backoff;
                 }
             }
         }
@@ -364,7 +364,7 @@ impl Work {
             "kustomization not found, forgetting it"
         );
         self.ledger.forget(uid);
-        Action::Done
+        Requeue::No
     }
 }
 

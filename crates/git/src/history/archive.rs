@@ -15,7 +15,7 @@ use super::graph::{Graph, Need};
 use super::transfer::transfer;
 use crate::cache::Key;
 use crate::http::Call;
-use crate::remote::RemoteSource;
+use crate::remote::RemoteRepository;
 use crate::{GitError, ObjectId};
 
 /// How deep the first look at a repository goes: far enough that what was known yesterday is usually there.
@@ -44,15 +44,15 @@ impl Histories {
         Self { archives: Mutex::default(), clock: AtomicU64::default(), max_commits }
     }
 
-    /// Answers `ask` out of the history of `source`, fetching what is missing.
-    pub(crate) async fn ask(
+    /// Answers `query` out of the history of `source`, fetching what is missing.
+    pub(crate) async fn query(
         &self,
-        source: &RemoteSource,
-        ask: Arc<Ask>,
+        source: &RemoteRepository,
+        query: Arc<PendingQuery>,
         cancel: &CancellationToken,
     ) -> Result<History, GitError> {
         let archive = self.archive(&source.state.key);
-        let answer = archive.ask(source, ask, cancel).await;
+        let answer = archive.query(source, query, cancel).await;
         drop(archive);
         self.forget();
         answer
@@ -91,19 +91,19 @@ impl Histories {
 struct Archive {
     graph: Mutex<Graph>,
     size: AtomicUsize,
-    waiting: Mutex<Vec<Weak<Ask>>>,
+    waiting: Mutex<Vec<Weak<PendingQuery>>>,
     turn: tokio::sync::Mutex<()>,
 }
 
 /// A question.
-pub(crate) struct Ask {
+pub(crate) struct PendingQuery {
     new: ObjectId,
     known: Vec<ObjectId>,
     max: usize,
     answer: OnceLock<Result<History, GitError>>,
 }
 
-impl Ask {
+impl PendingQuery {
     pub(crate) fn new(new: ObjectId, known: Vec<ObjectId>, max: usize) -> Arc<Self> {
         Arc::new(Self { new, known, max, answer: OnceLock::new() })
     }
@@ -126,44 +126,49 @@ impl Archive {
         self.graph.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<Weak<Ask>>> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<Weak<PendingQuery>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers `ask`, fetching what is missing.
-    async fn ask(
+    /// Answers `query`, fetching what is missing.
+    async fn query(
         &self,
-        source: &RemoteSource,
-        ask: Arc<Ask>,
+        source: &RemoteRepository,
+        query: Arc<PendingQuery>,
         cancel: &CancellationToken,
     ) -> Result<History, GitError> {
         let limit = source.shared.config.deadlines.fetch;
         let call = source.call("fetch the history of", limit, cancel);
         {
             let graph = self.graph();
-            if ask.need(&graph) == Need::Nothing
-                && let Some(history) = graph.answer(ask.new, &ask.known, ask.max)
+            if query.need(&graph) == Need::Nothing
+                && let Some(history) = graph.answer(query.new, &query.known, query.max)
             {
                 return Ok(history);
             }
         }
-        self.waiting().push(Arc::downgrade(&ask));
+        self.waiting().push(Arc::downgrade(&query));
         let _turn = call.within(self.turn.lock()).await?;
-        if ask.is_open() {
-            self.serve(source, &call, &ask).await?;
+        if query.is_open() {
+            self.serve(source, &call, &query).await?;
         }
-        ask.answer.get().cloned().unwrap_or_else(|| Err(missing(source, ask.new)))
+        query.answer.get().cloned().unwrap_or_else(|| Err(missing(source, query.new)))
     }
 
     /// Fetches for everybody who waits, and answers them.
-    async fn serve(&self, source: &RemoteSource, call: &Call<'_>, own: &Arc<Ask>) -> Result<(), GitError> {
-        let mut asks = {
+    async fn serve(
+        &self,
+        source: &RemoteRepository,
+        call: &Call<'_>,
+        own: &Arc<PendingQuery>,
+    ) -> Result<(), GitError> {
+        let mut queries = {
             let mut waiting = self.waiting();
-            waiting.retain(|ask| ask.strong_count() > 0);
-            waiting.iter().filter_map(Weak::upgrade).filter(|ask| ask.is_open()).collect::<Vec<_>>()
+            waiting.retain(|query| query.strong_count() > 0);
+            waiting.iter().filter_map(Weak::upgrade).filter(|query| query.is_open()).collect::<Vec<_>>()
         };
-        if !asks.iter().any(|ask| Arc::ptr_eq(ask, own)) {
-            asks.push(Arc::clone(own));
+        if !queries.iter().any(|query| Arc::ptr_eq(query, own)) {
+            queries.push(Arc::clone(own));
         }
         {
             let mut graph = self.graph();
@@ -172,23 +177,24 @@ impl Archive {
                 *graph = Graph::default();
             }
         }
-        let reached = match self.fetch_revisions(source, call, &asks).await {
+        let reached = match self.fetch_revisions(source, call, &queries).await {
             Ok(reached) => reached,
             Err(GitError::Cancelled) => return Err(GitError::Cancelled),
             Err(error) => {
                 let graph = self.graph();
-                let lacking =
-                    |ask: &&Arc<Ask>| ask.is_open() && matches!(ask.need(&graph), Need::Revisions(_));
-                asks.iter().filter(lacking).for_each(|ask| ask.fail(&error));
+                let lacking = |query: &&Arc<PendingQuery>| {
+                    query.is_open() && matches!(query.need(&graph), Need::Revisions(_))
+                };
+                queries.iter().filter(lacking).for_each(|query| query.fail(&error));
                 None
             }
         };
-        self.fetch_depth(source, call, &asks, reached).await?;
+        self.fetch_depth(source, call, &queries, reached).await?;
         let graph = self.graph();
         self.size.store(graph.size(), Ordering::Relaxed);
-        for ask in asks.iter().filter(|ask| ask.is_open()) {
-            let answer = graph.answer(ask.new, &ask.known, ask.max);
-            let _ = ask.answer.set(answer.ok_or_else(|| missing(source, ask.new)));
+        for query in queries.iter().filter(|query| query.is_open()) {
+            let answer = graph.answer(query.new, &query.known, query.max);
+            let _ = query.answer.set(answer.ok_or_else(|| missing(source, query.new)));
         }
         Ok(())
     }
@@ -197,23 +203,23 @@ impl Archive {
     /// was tried.
     async fn fetch_revisions(
         &self,
-        source: &RemoteSource,
+        source: &RemoteRepository,
         call: &Call<'_>,
-        asks: &[Arc<Ask>],
+        queries: &[Arc<PendingQuery>],
     ) -> Result<Option<(Vec<ObjectId>, u32)>, GitError> {
         let (mut shallower, mut deepest) = (None, 0);
         let mut reached = None;
         loop {
-            let (wants, haves) = self.lacking(asks);
+            let (wants, haves) = self.lacking(queries);
             if wants.is_empty() {
                 return Ok(reached);
             }
             let depth = shallower.unwrap_or(if haves.is_empty() { FIRST } else { NEXT });
             deepest = deepest.max(depth);
             match transfer(source, call, &wants, &haves, depth).await {
-                Ok(brought) => {
-                    let exact = brought.exact;
-                    self.graph().take(brought, &haves);
+                Ok(received) => {
+                    let exact = received.exact;
+                    self.graph().take(received, &haves);
                     reached = Some((haves, deepest));
                     if !exact {
                         // What is not here may be further behind the branches.
@@ -221,7 +227,7 @@ impl Archive {
                     }
                     for want in wants {
                         if !self.graph().has(want) {
-                            self.miss(source, asks, want);
+                            self.miss(source, queries, want);
                         }
                     }
                 }
@@ -229,7 +235,7 @@ impl Archive {
                     let Some(want) = revision.parse().ok().filter(|id| wants.contains(id)) else {
                         return Err(GitError::RevisionMissing { revision, url });
                     };
-                    self.miss(source, asks, want);
+                    self.miss(source, queries, want);
                 }
                 Err(GitError::LimitExceeded { .. }) if depth > 1 => {
                     shallower = Some((depth / SHALLOWER).max(1));
@@ -240,13 +246,13 @@ impl Archive {
     }
 
     /// The revisions that are to be fetched, and what the server may leave out.
-    fn lacking(&self, asks: &[Arc<Ask>]) -> (Vec<ObjectId>, Vec<ObjectId>) {
+    fn lacking(&self, queries: &[Arc<PendingQuery>]) -> (Vec<ObjectId>, Vec<ObjectId>) {
         let graph = self.graph();
         let (mut wants, mut haves) = (Vec::new(), Vec::new());
-        for ask in asks.iter().filter(|ask| ask.is_open()) {
-            if let Need::Revisions(revisions) = ask.need(&graph) {
+        for query in queries.iter().filter(|query| query.is_open()) {
+            if let Need::Revisions(revisions) = query.need(&graph) {
                 wants.extend(revisions);
-                haves.extend(graph.present(&ask.known));
+                haves.extend(graph.present(&query.known));
             }
         }
         for (ids, max) in [(&mut wants, MAX_WANTS), (&mut haves, MAX_HAVES)] {
@@ -258,65 +264,72 @@ impl Archive {
     }
 
     /// Remembers that the server has no `want`, and tells those who ask for it.
-    fn miss(&self, source: &RemoteSource, asks: &[Arc<Ask>], want: ObjectId) {
+    fn miss(&self, source: &RemoteRepository, queries: &[Arc<PendingQuery>], want: ObjectId) {
         self.graph().miss(want);
         let error = missing(source, want);
-        asks.iter().filter(|ask| ask.new == want && ask.is_open()).for_each(|ask| ask.fail(&error));
+        queries
+            .iter()
+            .filter(|query| query.new == want && query.is_open())
+            .for_each(|query| query.fail(&error));
     }
 
     /// Fetches what lies between revisions that are here, as deep as it takes and the limits allow.
     async fn fetch_depth(
         &self,
-        source: &RemoteSource,
+        source: &RemoteRepository,
         call: &Call<'_>,
-        asks: &[Arc<Ask>],
+        queries: &[Arc<PendingQuery>],
         reached: Option<(Vec<ObjectId>, u32)>,
     ) -> Result<(), GitError> {
-        for (known, group) in self.too_shallow(asks) {
+        for (known, group) in self.too_shallow(queries) {
             let done = reached.as_ref().filter(|(haves, _)| *haves == known).map_or(0, |(_, depth)| *depth);
             for depth in [NEXT, source.shared.config.limits.history_commits] {
-                let mut wants =
-                    self.too_shallow(&group).into_values().flatten().map(|ask| ask.new).collect::<Vec<_>>();
+                let mut wants = self
+                    .too_shallow(&group)
+                    .into_values()
+                    .flatten()
+                    .map(|query| query.new)
+                    .collect::<Vec<_>>();
                 wants.sort_unstable();
                 wants.dedup();
                 if depth <= done || wants.is_empty() {
                     continue;
                 }
                 match transfer(source, call, &wants, &known, depth).await {
-                    Ok(brought) => self.graph().take(brought, &known),
+                    Ok(received) => self.graph().take(received, &known),
                     Err(GitError::Cancelled) => return Err(GitError::Cancelled),
                     Err(GitError::LimitExceeded { .. }) => break,
                     Err(error) => {
-                        group.iter().filter(|ask| ask.is_open()).for_each(|ask| ask.fail(&error));
+                        group.iter().filter(|query| query.is_open()).for_each(|query| query.fail(&error));
                         break;
                     }
                 }
             }
             let mut graph = self.graph();
-            for ask in group.iter().filter(|ask| ask.is_open()) {
+            for query in group.iter().filter(|query| query.is_open()) {
                 // Nothing leads to what did not come by now.
-                let unseen: Vec<_> = graph.unseen(&ask.known).collect();
+                let unseen: Vec<_> = graph.unseen(&query.known).collect();
                 for id in unseen {
                     graph.miss(id);
                 }
-                graph.settle(ask.new, &ask.known);
+                graph.settle(query.new, &query.known);
             }
         }
         Ok(())
     }
 
     /// Questions whose answers are not whole yet, by what is known to those who ask.
-    fn too_shallow(&self, asks: &[Arc<Ask>]) -> BTreeMap<Vec<ObjectId>, Vec<Arc<Ask>>> {
+    fn too_shallow(&self, queries: &[Arc<PendingQuery>]) -> BTreeMap<Vec<ObjectId>, Vec<Arc<PendingQuery>>> {
         let graph = self.graph();
         let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for ask in asks.iter().filter(|ask| ask.is_open() && ask.need(&graph) != Need::Nothing) {
-            groups.entry(graph.present(&ask.known)).or_default().push(Arc::clone(ask));
+        for query in queries.iter().filter(|query| query.is_open() && query.need(&graph) != Need::Nothing) {
+            groups.entry(graph.present(&query.known)).or_default().push(Arc::clone(query));
         }
         groups
     }
 }
 
-fn missing(source: &RemoteSource, revision: ObjectId) -> GitError {
+fn missing(source: &RemoteRepository, revision: ObjectId) -> GitError {
     let url = source.state.url.to_string();
     GitError::RevisionMissing { url, revision: revision.to_string() }
 }

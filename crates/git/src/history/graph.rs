@@ -8,7 +8,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::commit::Commit;
-use super::transfer::Brought;
+use super::transfer::ReceivedHistory;
 use super::{History, HistoryCommit};
 use crate::ObjectId;
 
@@ -91,14 +91,14 @@ impl Graph {
     }
 
     /// Takes over a transfer that was made with these `have`s.
-    pub(super) fn take(&mut self, brought: Brought, haves: &[ObjectId]) {
+    pub(super) fn take(&mut self, received: ReceivedHistory, haves: &[ObjectId]) {
         let haves: Option<Arc<[ObjectId]>> = (!haves.is_empty()).then(|| haves.into());
-        let Brought { commits, tags, cut, .. } = brought;
+        let ReceivedHistory { commits, tags, shallow, .. } = received;
         let first = self.nodes.len();
         let mut below = false;
         let mut edges = Vec::new();
         for commit in commits {
-            let known = haves.as_ref().filter(|_| !cut.contains(&commit.id));
+            let known = haves.as_ref().filter(|_| !shallow.contains(&commit.id));
             edges.extend(commit.parents.iter().map(|parent| (*parent, known.cloned())));
             self.gone.remove(&commit.id);
             let position = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);

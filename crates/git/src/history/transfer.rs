@@ -7,8 +7,8 @@ use git2::{ObjectType, Odb};
 use super::commit::Commit;
 use crate::http::Call;
 use crate::pack::{PackSink, Target};
-use crate::protocol::Cut;
-use crate::remote::RemoteSource;
+use crate::protocol::Shallow;
+use crate::remote::RemoteRepository;
 use crate::tree::object_id;
 use crate::{GitError, Limits, ObjectId};
 
@@ -17,24 +17,24 @@ const UNFOLDING: u64 = 16;
 
 /// What came.
 #[derive(Default)]
-pub(super) struct Brought {
+pub(super) struct ReceivedHistory {
     pub(super) commits: Vec<Commit>,
     /// Annotated tags, and what each is a tag of.
     pub(super) tags: Vec<(ObjectId, ObjectId)>,
     /// Commits whose parents were left out because of the depth.
-    pub(super) cut: Cut,
+    pub(super) shallow: Shallow,
     /// Whether it is what was asked for, and not the server's branches in its place.
     pub(super) exact: bool,
 }
 
 /// Fetches the history of `wants` down to `depth`, without what `haves` hold: one request.
 pub(super) async fn transfer(
-    source: &RemoteSource,
+    source: &RemoteRepository,
     call: &Call<'_>,
     wants: &[ObjectId],
     haves: &[ObjectId],
     depth: u32,
-) -> Result<Brought, GitError> {
+) -> Result<ReceivedHistory, GitError> {
     let shared = &source.shared;
     let limits = &shared.config.limits;
     let bare = Limits {
@@ -43,6 +43,7 @@ pub(super) async fn transfer(
         objects: limits.history_commits,
         ..limits.clone()
     };
+    let _slot = source.host_slot(call).await?;
     let permit =
         call.within(Arc::clone(&shared.transfers).acquire_owned()).await?.map_err(|_| GitError::Cancelled)?;
     let (permit, scratch) = (Arc::new(permit), Arc::new(shared.caches.scratch()));
@@ -58,20 +59,20 @@ pub(super) async fn transfer(
         let _permit = permit;
         let objects = scratch.objects();
         if !objects.exists() {
-            return Ok(Brought::default());
+            return Ok(ReceivedHistory::default());
         }
         read(objects, &limits)
     });
-    let brought = reading.await.map_err(|error| GitError::cache("read a history", error))??;
+    let received = reading.await.map_err(|error| GitError::cache("read a history", error))??;
     tracing::debug!(
-        url = %call.url, wants = wants.len(), haves = haves.len(), depth, commits = brought.commits.len(),
+        url = %call.url, wants = wants.len(), haves = haves.len(), depth, commits = received.commits.len(),
         "fetched a history"
     );
-    Ok(Brought { cut: fetched.cut, exact: fetched.exact, ..brought })
+    Ok(ReceivedHistory { shallow: fetched.shallow, exact: fetched.exact, ..received })
 }
 
 /// Reads commits and tags out of a folder of objects. Blocking.
-fn read(objects: &std::path::Path, limits: &Limits) -> Result<Brought, GitError> {
+fn read(objects: &std::path::Path, limits: &Limits) -> Result<ReceivedHistory, GitError> {
     let failed = |error: git2::Error| GitError::cache("read a history", error.message());
     let folder =
         objects.to_str().ok_or_else(|| GitError::cache("read a history", "its path is not UTF-8"))?;
@@ -83,7 +84,7 @@ fn read(objects: &std::path::Path, limits: &Limits) -> Result<Brought, GitError>
         true
     })
     .map_err(failed)?;
-    let mut brought = Brought::default();
+    let mut received = ReceivedHistory::default();
     let (mut weight, max) = (0, limits.history_commits);
     for id in ids {
         let (size, kind) = odb.read_header(id).map_err(failed)?;
@@ -98,17 +99,17 @@ fn read(objects: &std::path::Path, limits: &Limits) -> Result<Brought, GitError>
         let object = odb.read(id).map_err(failed)?;
         if kind == ObjectType::Tag {
             weight += 1;
-            brought.tags.extend(target(object.data()).map(|target| (object_id(id), target)));
+            received.tags.extend(target(object.data()).map(|target| (object_id(id), target)));
         } else {
             let commit = Commit::read(object_id(id), object.data());
             weight += commit.weight();
-            brought.commits.push(commit);
+            received.commits.push(commit);
         }
         if weight > max as usize {
             return Err(exceeds("history_commits", max.into(), "a transfer of history".to_owned()));
         }
     }
-    Ok(brought)
+    Ok(received)
 }
 
 /// What the raw tag `data` is a tag of.

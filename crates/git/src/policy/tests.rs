@@ -47,7 +47,7 @@ fn addresses_that_are_not_public_are_refused() {
         "[2002:7f00:1::]",
     ] {
         let why = refused(&UrlPolicy::default(), &format!("https://{host}/a.git"));
-        assert!(why.contains("not a public address"), "{why}");
+        assert!(why.contains("not a public address") && why.contains("allowed_git_origins"), "{why}");
     }
 }
 

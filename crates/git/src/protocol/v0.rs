@@ -4,14 +4,14 @@
 use url::Url;
 
 use super::v2::{parse_id, too_many_refs};
-use super::{Cut, Frames, Reach, Wish, post};
+use super::{FetchRequest, FetchScope, Frames, Shallow, post};
 use crate::http::{Call, HttpClient};
 use crate::pack::PackSink;
 use crate::pktline::{Body, Pkt, text};
 use crate::{GitError, Limits, Ref};
 
 /// What a server says about itself.
-pub(super) struct Said {
+pub(super) struct ServerInfo {
     /// The refs of a server that speaks v0; one that speaks v2 lists none here.
     pub(super) refs: Option<Vec<Ref>>,
     /// Whether it leaves out what a filter names.
@@ -20,8 +20,52 @@ pub(super) struct Said {
     pub(super) any_want: bool,
 }
 
-/// Reads an advertisement: the refs of a v0 server, none for one that says it speaks v2.
-pub(super) async fn advertisement(mut frames: Frames<'_>, limits: &Limits) -> Result<Said, GitError> {
+/// Refs and capabilities, as v0 lists them.
+pub(super) struct Advertisement {
+    pub(super) refs: Vec<Ref>,
+    pub(super) capabilities: String,
+}
+
+impl Advertisement {
+    /// The value of `name=value`, or nothing; of a capability without one, nothing in it.
+    pub(super) fn capability(&self, name: &str) -> Option<&str> {
+        self.capabilities.split(' ').find_map(|word| match word.strip_prefix(name)? {
+            "" => Some(""),
+            rest => rest.strip_prefix('='),
+        })
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.capability(name).is_some()
+    }
+}
+
+/// Reads an advertisement of upload-pack: the refs of a v0 server, none for one that says it speaks v2.
+pub(super) async fn server_info(frames: Frames<'_>, limits: &Limits) -> Result<ServerInfo, GitError> {
+    let call = frames.call();
+    match advertisement(frames, limits).await? {
+        Err(v2) => judge_v2(v2).await,
+        Ok(advertisement) => {
+            judge_v0(call, &advertisement)?;
+            let any_want = advertisement.has("allow-reachable-sha1-in-want");
+            let filter = advertisement.has("filter");
+            let head_target =
+                advertisement.capabilities.split(' ').find_map(|word| word.strip_prefix("symref=HEAD:"));
+            let head_target = head_target.map(str::to_owned);
+            let mut refs = advertisement.refs;
+            if let Some(head) = refs.iter_mut().find(|found| found.name == "HEAD") {
+                head.symref_target = head_target;
+            }
+            Ok(ServerInfo { refs: Some(refs), filter, any_want })
+        }
+    }
+}
+
+/// Reads refs and capabilities. The frames come back from a server that speaks v2, after its first line.
+pub(super) async fn advertisement<'a>(
+    mut frames: Frames<'a>,
+    limits: &Limits,
+) -> Result<Result<Advertisement, Frames<'a>>, GitError> {
     let call = frames.call();
     let mut line = frames.line().await?;
     if line.as_ref().is_ok_and(|line| line.starts_with("# service=")) {
@@ -31,44 +75,36 @@ pub(super) async fn advertisement(mut frames: Frames<'_>, limits: &Limits) -> Re
         line = frames.line().await?;
     }
     match line.as_deref() {
-        Ok("version 2") => return judge_v2(frames).await,
+        Ok("version 2") => return Ok(Err(frames)),
         Ok("version 1") => line = frames.line().await?,
         _ => {}
     }
-    let mut refs: Vec<Ref> = Vec::new();
-    let (mut head_target, mut filter, mut any_want) = (None, false, false);
+    let mut found = Advertisement { refs: Vec::new(), capabilities: String::new() };
     loop {
         let text = match &line {
             Ok(text) => text.as_str(),
             Err(Pkt::Flush) => break,
             Err(other) => return Err(call.protocol(format!("{other:?} among the refs"))),
         };
-        let (text, capabilities) = match text.split_once('\0') {
-            Some((text, capabilities)) => (text, Some(capabilities)),
-            None => (text, None),
+        let text = match text.split_once('\0') {
+            Some((text, capabilities)) => {
+                capabilities.clone_into(&mut found.capabilities);
+                text
+            }
+            None => text,
         };
-        if let Some(capabilities) = capabilities {
-            judge_v0(call, capabilities)?;
-            let mut words = capabilities.split(' ');
-            head_target = words.clone().find_map(|word| word.strip_prefix("symref=HEAD:")).map(str::to_owned);
-            any_want = words.clone().any(|word| word == "allow-reachable-sha1-in-want");
-            filter = words.any(|word| word == "filter");
-        }
-        add(&mut refs, text).map_err(|what| call.protocol(what))?;
-        if refs.len() > limits.refs {
+        add(&mut found.refs, text).map_err(|what| call.protocol(what))?;
+        if found.refs.len() > limits.refs {
             return Err(too_many_refs(limits));
         }
         line = frames.line().await?;
     }
-    if let Some(head) = refs.iter_mut().find(|found| found.name == "HEAD") {
-        head.symref_target = head_target;
-    }
     frames.end().await;
-    Ok(Said { refs: Some(refs), filter, any_want })
+    Ok(Ok(found))
 }
 
 /// A v2 server's capabilities: all that matters is that it can list refs, fetch, and names objects by SHA-1.
-async fn judge_v2(mut frames: Frames<'_>) -> Result<Said, GitError> {
+async fn judge_v2(mut frames: Frames<'_>) -> Result<ServerInfo, GitError> {
     let call = frames.call();
     let (mut fetch, mut filter) = (false, false);
     loop {
@@ -85,19 +121,19 @@ async fn judge_v2(mut frames: Frames<'_>) -> Result<Said, GitError> {
             }
             Err(Pkt::Flush) if fetch => {
                 frames.end().await;
-                return Ok(Said { refs: None, filter, any_want: true });
+                return Ok(ServerInfo { refs: None, filter, any_want: true });
             }
             Err(_) => return Err(call.protocol("a server without the fetch command")),
         }
     }
 }
 
-fn judge_v0(call: &Call<'_>, capabilities: &str) -> Result<(), GitError> {
-    let has = |name: &str| capabilities.split(' ').any(|word| word == name);
-    if capabilities.contains("object-format=sha256") {
+fn judge_v0(call: &Call<'_>, advertisement: &Advertisement) -> Result<(), GitError> {
+    if advertisement.capability("object-format") == Some("sha256") {
         return Err(sha256(call));
     }
-    if has("side-band-64k") && has("shallow") {
+    // An empty repository lists nothing.
+    if advertisement.refs.is_empty() || advertisement.has("side-band-64k") && advertisement.has("shallow") {
         return Ok(());
     }
     Err(GitError::Unsupported {
@@ -106,16 +142,19 @@ fn judge_v0(call: &Call<'_>, capabilities: &str) -> Result<(), GitError> {
     })
 }
 
-fn sha256(call: &Call<'_>) -> GitError {
+pub(super) fn sha256(call: &Call<'_>) -> GitError {
     let detail = "it names objects by SHA-256, which is not supported yet".to_owned();
     GitError::Unsupported { url: call.url.to_string(), detail }
 }
 
 fn add(refs: &mut Vec<Ref>, line: &str) -> Result<(), String> {
     let (id, name) = line.split_once(' ').ok_or_else(|| format!("{line:?} instead of a ref"))?;
+    if id == "shallow" {
+        return Ok(()); // the server's own history begins there
+    }
     let id = parse_id(id)?;
-    if name == "capabilities^{}" {
-        return Ok(()); // an empty repository
+    if matches!(name, "capabilities^{}" | ".have") {
+        return Ok(()); // an empty repository; an object of another one that it borrows from
     }
     match (name.strip_suffix("^{}"), refs.last_mut()) {
         (Some(tag), Some(last)) if last.name == tag => last.peeled = Some(id),
@@ -128,28 +167,28 @@ pub(super) async fn fetch(
     http: &HttpClient,
     call: &Call<'_>,
     base: &Url,
-    wish: &Wish<'_>,
+    request: &FetchRequest<'_>,
     limits: &Limits,
     sink: &mut PackSink,
-) -> Result<Cut, GitError> {
+) -> Result<Shallow, GitError> {
     let mut body = Body::default();
-    let capabilities = match wish.reach {
-        Reach::Tips => " side-band-64k thin-pack ofs-delta no-progress",
-        Reach::History { filter: false, .. } => " side-band-64k ofs-delta no-progress",
-        Reach::History { filter: true, .. } => " side-band-64k ofs-delta no-progress filter",
+    let capabilities = match request.scope {
+        FetchScope::Tips => " side-band-64k thin-pack ofs-delta no-progress",
+        FetchScope::History { filter: false, .. } => " side-band-64k ofs-delta no-progress",
+        FetchScope::History { filter: true, .. } => " side-band-64k ofs-delta no-progress filter",
     };
-    for (position, want) in wish.wants.iter().enumerate() {
+    for (position, want) in request.wants.iter().enumerate() {
         body.line(&format!("want {want}{}", if position == 0 { capabilities } else { "" }));
     }
-    wish.bounds(&mut body);
+    request.bounds(&mut body);
     body.flush();
-    for have in wish.haves {
+    for have in request.haves {
         body.line(&format!("have {have}"));
     }
     let body = body.line("done").take();
     let answer = post(http, call, base, body, false, ("pack_bytes", limits.pack_bytes)).await?;
     let mut frames = Frames::new(answer);
-    let mut cut = Cut::new();
+    let mut shallow = Shallow::new();
     // First what became shallow, up to a flush; then one ACK or NAK for each round of haves; then the packfile.
     loop {
         match frames.next().await? {
@@ -157,10 +196,10 @@ pub(super) async fn fetch(
             Pkt::Data(payload) => {
                 let line = text(&payload).unwrap_or_default();
                 let known = ["shallow ", "unshallow ", "ACK "].iter().any(|word| line.starts_with(word));
-                wish.note(line, &mut cut);
+                request.note(line, &mut shallow);
                 if !known && line != "NAK" {
                     frames.pack(Some(Pkt::Data(payload)), sink).await?;
-                    return Ok(cut);
+                    return Ok(shallow);
                 }
             }
             other => return Err(call.protocol(format!("{other:?} before the packfile"))),

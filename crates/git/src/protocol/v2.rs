@@ -3,7 +3,7 @@
 
 use url::Url;
 
-use super::{Cut, Frames, Reach, Wish, post};
+use super::{FetchRequest, FetchScope, Frames, Shallow, post};
 use crate::http::{Call, HttpClient};
 use crate::pack::PackSink;
 use crate::pktline::{Body, Pkt};
@@ -82,38 +82,38 @@ pub(super) async fn fetch(
     http: &HttpClient,
     call: &Call<'_>,
     base: &Url,
-    wish: &Wish<'_>,
+    request: &FetchRequest<'_>,
     limits: &Limits,
     sink: &mut PackSink,
-) -> Result<Cut, GitError> {
+) -> Result<Shallow, GitError> {
     let mut body = Body::default();
     body.line("command=fetch").delimiter();
-    if wish.reach == Reach::Tips {
+    if request.scope == FetchScope::Tips {
         body.line("thin-pack");
     }
     body.line("ofs-delta").line("no-progress");
-    wish.bounds(&mut body);
-    for want in wish.wants {
+    request.bounds(&mut body);
+    for want in request.wants {
         body.line(&format!("want {want}"));
     }
-    for have in wish.haves {
+    for have in request.haves {
         body.line(&format!("have {have}"));
     }
     let body = body.line("done").flush().take();
     let answer = post(http, call, base, body, true, ("pack_bytes", limits.pack_bytes)).await?;
     let mut frames = Frames::new(answer);
-    let mut cut = Cut::new();
+    let mut shallow = Shallow::new();
     // Sections come in the server's order; what it cut off and the packfile matter.
     loop {
         match frames.line().await? {
             Ok(section) if section == "packfile" => {
                 frames.pack(None, sink).await?;
-                return Ok(cut);
+                return Ok(shallow);
             }
             Ok(section) if matches!(section.as_str(), "shallow-info" | "acknowledgments" | "wanted-refs") => {
                 loop {
                     match frames.line().await? {
-                        Ok(line) => wish.note(&line, &mut cut),
+                        Ok(line) => request.note(&line, &mut shallow),
                         Err(Pkt::Delimiter) => break,
                         Err(_) => return Err(call.protocol("an answer without a packfile")),
                     }

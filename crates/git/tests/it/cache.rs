@@ -1,13 +1,20 @@
 //! The object cache on disk: shared, bounded, and disposable.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use windlass_git::seed::Edit;
-use windlass_git::{Limits, Remote};
+use secrecy::SecretString;
+use windlass_git::{
+    CommitMeta, Credentials, GitError, HistoryQuery, Limits, Remote, RemoteRepository, Signature,
+    Source as _, TreeChange,
+};
+use windlass_git_server::HttpBackend;
+use windlass_git_server::seed::Edit;
 
-use crate::fixture::{Fixture, git, paths, patient};
+use crate::fixture::{Fixture, generous, git, paths};
 
 fn stores(fixture: &Fixture) -> Vec<PathBuf> {
     let entries = fs::read_dir(fixture.folder.path().join("cache")).unwrap();
@@ -28,9 +35,8 @@ async fn another_process_finds_what_was_fetched() {
     let tip = fixture.commit([Edit::put("a", "1")]);
     fixture.tree("").await;
     let before = fixture.requests();
-    let second = git(&fixture.folder, &fixture.server.origin(), Limits::default(), patient());
-    let source =
-        second.remote(Remote { url: fixture.url(), credentials: None, ..Remote::default() }).unwrap();
+    let second = git(&fixture.folder, &fixture.server.origin(), Limits::default(), generous());
+    let source = second.remote(Remote { url: fixture.url(), ..Remote::default() }).unwrap();
     assert_eq!(paths(&source.tree(&tip, "", &fixture.cancel).await.unwrap()), ["a"]);
     assert_eq!(fixture.requests(), before);
     // And the first one finds what the second brought.
@@ -62,9 +68,8 @@ async fn damage_is_found_and_fetched_again() {
     for harm in harm {
         fixture.source().tree(&tip, "", &fixture.cancel).await.unwrap();
         harm(&stores(&fixture)[0]);
-        let again = git(&fixture.folder, &fixture.server.origin(), Limits::default(), patient());
-        let source =
-            again.remote(Remote { url: fixture.url(), credentials: None, ..Remote::default() }).unwrap();
+        let again = git(&fixture.folder, &fixture.server.origin(), Limits::default(), generous());
+        let source = again.remote(Remote { url: fixture.url(), ..Remote::default() }).unwrap();
         let tree = source.tree(&tip, "", &fixture.cancel).await.unwrap();
         let ids: Vec<_> = tree.entries.iter().map(|entry| entry.id).collect();
         let contents = source.blobs(&ids, &fixture.cancel).await.unwrap();
@@ -116,7 +121,7 @@ async fn credentials_do_not_share_a_cache() {
     let url = fixture.url().replace("http://", "HTTP://") + "/";
     fixture
         .git
-        .remote(Remote { url, credentials: None, ..Remote::default() })
+        .remote(Remote { url, ..Remote::default() })
         .unwrap()
         .tree(&tip, "", &fixture.cancel)
         .await
@@ -137,4 +142,109 @@ async fn a_cache_that_nobody_used_for_long_is_removed_when_another_is_made() {
     fixture.tree("").await;
     assert!(!cache.join("old.git").exists());
     assert!(cache.join("recent.git").exists());
+}
+
+fn opened(fixture: &Fixture, token: &str, identity: &str) -> Arc<RemoteRepository> {
+    let token = SecretString::from(token.to_owned());
+    let credentials = Some(Credentials::Basic { user: String::new(), token });
+    let cache_identity = Some(identity.to_owned());
+    let remote = Remote { url: fixture.url(), credentials, cache_identity, ..Remote::default() };
+    fixture.git.remote(remote).unwrap()
+}
+
+#[tokio::test]
+async fn a_rotated_token_of_one_identity_fetches_nothing_again_and_a_wrong_one_reads_nothing() {
+    let protect = |backend: HttpBackend| backend.basic_auth("git", SecretString::from("first-token"));
+    let fixture = Fixture::with(Limits::default(), protect).await;
+    let tip = fixture.commit([Edit::put("a", "1")]);
+    let cancel = &fixture.cancel;
+    let first = opened(&fixture, "first-token", "secret-7");
+    assert_eq!(first.resolve("main", cancel).await.unwrap(), tip);
+    let listed = first.tree(&tip, "", cancel).await.unwrap();
+
+    fixture.server.rotate_token(SecretString::from("second-token"));
+    let second = opened(&fixture, "second-token", "secret-7");
+    let before = fixture.requests();
+    assert_eq!(second.resolve("main", cancel).await.unwrap(), tip);
+    assert_eq!(second.tree(&tip, "", cancel).await.unwrap(), listed);
+    assert_eq!(second.blob(listed.entries[0].id, cancel).await.unwrap(), "1");
+    assert_eq!(fixture.requests() - before, 1);
+    assert_eq!(stores(&fixture).len(), 1);
+
+    let wrong = opened(&fixture, "wrong-token", "secret-7");
+    let query = HistoryQuery { new: tip.clone(), known: vec![], max: 10 };
+    second.history(&query, cancel).await.unwrap();
+    let who = Signature { name: "A".to_owned(), email: "a@b".to_owned(), seconds: 1 };
+    let meta = CommitMeta { author: who.clone(), committer: who, message: "x".to_owned() };
+    let changes = [TreeChange::Delete { path: "a".to_owned() }];
+    for error in [
+        wrong.tree(&tip, "", cancel).await.unwrap_err(),
+        wrong.diff(&tip, &tip, "", cancel).await.unwrap_err(),
+        wrong.blob(listed.entries[0].id, cancel).await.unwrap_err(),
+        wrong.history(&query, cancel).await.unwrap_err(),
+        wrong.commit(Some(&tip), &changes, &meta, cancel).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, GitError::Unauthorized { sent: true, .. }), "{error:?}");
+    }
+
+    // Nobody has to be asked twice, and another identity has another cache.
+    let before = fixture.requests();
+    second.tree(&tip, "", cancel).await.unwrap();
+    assert_eq!(fixture.requests(), before);
+    opened(&fixture, "second-token", "secret-8").tree(&tip, "", cancel).await.unwrap();
+    assert_eq!(stores(&fixture).len(), 2);
+}
+
+/// What somebody else might open, with its mode.
+fn open_to_others(path: &Path) -> Vec<(PathBuf, u32)> {
+    let metadata = fs::symlink_metadata(path).unwrap();
+    let mode = metadata.permissions().mode() & 0o7777;
+    let mut found = Vec::new();
+    if mode & 0o077 != 0 {
+        found.push((path.to_owned(), mode));
+    }
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            found.extend(open_to_others(&entry.unwrap().path()));
+        }
+    }
+    found
+}
+
+fn widen(path: &Path) {
+    let is_dir = path.is_dir();
+    fs::set_permissions(path, fs::Permissions::from_mode(if is_dir { 0o755 } else { 0o644 })).unwrap();
+    if is_dir {
+        for entry in fs::read_dir(path).unwrap() {
+            widen(&entry.unwrap().path());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cache_is_its_users_alone_also_one_that_was_not() {
+    let fixture = Fixture::new().await;
+    let cache = fixture.folder.path().join("cache");
+    let first = fixture.commit([Edit::put("a", "1")]);
+    fixture.tree("").await;
+    for n in 0..40 {
+        fixture.commit([Edit::put("a", format!("{n}"))]);
+        fixture.tree("").await;
+    }
+    let started = std::time::Instant::now();
+    while packs(&stores(&fixture)[0]).len() > 32 {
+        assert!(started.elapsed() < Duration::from_mins(1), "{:?}", packs(&stores(&fixture)[0]));
+        tokio::task::yield_now().await;
+    }
+    let who = Signature { name: "A".to_owned(), email: "a@b".to_owned(), seconds: 1 };
+    let meta = CommitMeta { author: who.clone(), committer: who, message: "x".to_owned() };
+    let change = TreeChange::Put { path: "b".to_owned(), content: "b".into(), executable: false };
+    fixture.source().commit(Some(&first), &[change], &meta, &fixture.cancel).await.unwrap();
+    assert_eq!(open_to_others(&cache), []);
+
+    widen(&cache);
+    let again = git(&fixture.folder, &fixture.server.origin(), Limits::default(), generous());
+    let source = again.remote(Remote { url: fixture.url(), ..Remote::default() }).unwrap();
+    source.tree(&first, "", &fixture.cancel).await.unwrap();
+    assert_eq!(open_to_others(&cache), []);
 }

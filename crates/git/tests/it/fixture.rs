@@ -7,11 +7,12 @@ use std::time::Duration;
 use git2::{ObjectType, Oid, Repository};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
-use windlass_git::http_backend::{HttpBackend, Running};
-use windlass_git::seed::{self, Edit};
 use windlass_git::{
-    Deadlines, Git, GitConfig, Limits, ObjectId, Remote, Revision, Source, Tree, UrlPolicy, init_process,
+    Deadlines, Git, GitConfig, Limits, ObjectId, Remote, RemoteRepository, Revision, Source as _, Tree,
+    UrlPolicy, init_process,
 };
+use windlass_git_server::seed::{self, Edit};
+use windlass_git_server::{HttpBackend, Running};
 
 pub(crate) struct Fixture {
     pub(crate) folder: TempDir,
@@ -21,9 +22,9 @@ pub(crate) struct Fixture {
 }
 
 /// Deadlines that a healthy peer on this machine never meets and a test can wait for.
-pub(crate) fn patient() -> Deadlines {
+pub(crate) fn generous() -> Deadlines {
     let long = Duration::from_mins(1);
-    Deadlines { connect: long, read: long, refs: long, fetch: long }
+    Deadlines { connect: long, read: long, refs: long, fetch: long, ..Deadlines::default() }
 }
 
 pub(crate) fn git(folder: &TempDir, origin: &str, limits: Limits, deadlines: Deadlines) -> Git {
@@ -44,10 +45,15 @@ impl Fixture {
         Self::with(limits, |backend| backend).await
     }
 
+    /// One that takes pushes.
+    pub(crate) async fn writable() -> Self {
+        Self::with(Limits::default(), HttpBackend::writable).await
+    }
+
     pub(crate) async fn with(limits: Limits, adapt: impl FnOnce(HttpBackend) -> HttpBackend) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = adapt(HttpBackend::new(folder.path())).start().await.unwrap();
-        let git = git(&folder, &server.origin(), limits, patient());
+        let git = git(&folder, &server.origin(), limits, generous());
         Self { folder, server, git, cancel: CancellationToken::new() }
     }
 
@@ -60,11 +66,11 @@ impl Fixture {
     }
 
     pub(crate) fn commit(&self, edits: impl IntoIterator<Item = Edit>) -> Revision {
-        seed::commit(&self.repository(), "main", edits, "change").unwrap().into()
+        Revision::new(seed::commit(&self.repository(), "main", edits, "change").unwrap())
     }
 
-    pub(crate) fn source(&self) -> Arc<dyn Source> {
-        self.git.remote(Remote { url: self.url(), credentials: None, ..Remote::default() }).unwrap()
+    pub(crate) fn source(&self) -> Arc<RemoteRepository> {
+        self.git.remote(Remote { url: self.url(), ..Remote::default() }).unwrap()
     }
 
     pub(crate) async fn tip(&self) -> Revision {
@@ -77,6 +83,16 @@ impl Fixture {
 
     pub(crate) fn requests(&self) -> u64 {
         self.server.log().count()
+    }
+
+    /// What Git's own program says of the repository on the server; nothing but success is expected.
+    pub(crate) fn git_says(&self, arguments: &[&str]) -> String {
+        let mut command = std::process::Command::new("git");
+        command.arg("-C").arg(self.repository()).args(arguments);
+        let output =
+            command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     }
 
     /// Points `main` at a commit of a tree that no Git tool would write.

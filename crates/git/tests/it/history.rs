@@ -6,11 +6,11 @@ use std::sync::Arc;
 use futures::future::join_all;
 use git2::{ObjectType, Oid, Repository};
 use tokio_util::sync::CancellationToken;
-use windlass_git::http_backend::HttpBackend;
-use windlass_git::seed::Edit;
-use windlass_git::{GitError, History, HistoryQuery, Limits, Revision, Source};
+use windlass_git::{GitError, History, HistoryQuery, Limits, RemoteRepository, Revision, Source as _};
+use windlass_git_server::HttpBackend;
+use windlass_git_server::seed::Edit;
 
-use crate::fixture::{Fixture, git, patient};
+use crate::fixture::{Fixture, generous, git};
 
 /// A repository whose commits are made one by one, with dates and parents of the test's choice.
 struct Scene {
@@ -66,7 +66,12 @@ impl Scene {
         self.repository.reference(&format!("refs/heads/{branch}"), commit, true, "").unwrap();
     }
 
-    async fn asked(&self, source: &Arc<dyn Source>, new: Oid, known: &[Oid]) -> Result<History, GitError> {
+    async fn asked(
+        &self,
+        source: &Arc<RemoteRepository>,
+        new: Oid,
+        known: &[Oid],
+    ) -> Result<History, GitError> {
         source.history(&query(new, known), &CancellationToken::new()).await
     }
 
@@ -75,9 +80,9 @@ impl Scene {
     }
 
     /// A source that remembers nothing of what others asked.
-    fn fresh(&self, limits: Limits) -> (tempfile::TempDir, Arc<dyn Source>) {
+    fn fresh(&self, limits: Limits) -> (tempfile::TempDir, Arc<RemoteRepository>) {
         let folder = tempfile::tempdir().unwrap();
-        let git = git(&folder, &self.fixture.server.origin(), limits, patient());
+        let git = git(&folder, &self.fixture.server.origin(), limits, generous());
         let remote = windlass_git::Remote { url: self.fixture.url(), ..windlass_git::Remote::default() };
         (folder, git.remote(remote).unwrap())
     }
@@ -440,7 +445,7 @@ async fn a_failure_is_told_to_everybody_who_waited() {
         async { axum::http::Response::builder().status(503).body(axum::body::Body::empty()).unwrap() }
     });
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let git = git(&folder, &origin, Limits::default(), patient());
+    let git = git(&folder, &origin, Limits::default(), generous());
     let remote = windlass_git::Remote { url: format!("{origin}/a.git"), ..windlass_git::Remote::default() };
     let source = git.remote(remote).unwrap();
     let answers = join_all((0..100_u8).map(|number| {

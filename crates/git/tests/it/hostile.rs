@@ -1,8 +1,8 @@
 //! Repositories that mean harm: each gets a result for the file, or a typed limit error.
 
 use git2::Oid;
-use windlass_git::seed::Edit;
-use windlass_git::{ChangeKind, EntryKind, GitError, Limits};
+use windlass_git::{ChangeKind, EntryKind, GitError, Limits, Source as _};
+use windlass_git_server::seed::Edit;
 
 use crate::fixture::{Fixture, blob, commit_tree, paths, raw_tree};
 
@@ -183,4 +183,39 @@ async fn too_many_refs_are_a_limit() {
     let error = fixture.source().refs("refs/heads/", &fixture.cancel).await.unwrap_err();
     assert_eq!(limit_of(&error), "refs");
     fixture.source().resolve("main", &fixture.cancel).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_under_a_files_name_is_rejected_and_not_fetched_again_and_again() {
+    let fixture = Fixture::new().await;
+    let repository = fixture.raw();
+    let content = blob(&repository, b"x");
+    let disguised = raw_tree(&repository, &[(FILE, b"inner", content)]);
+    fixture.plant(&[(FILE, b"disguised", disguised), (FILE, b"good", content)]);
+    let tree = fixture.tree("").await;
+    assert_eq!(paths(&tree), ["good"]);
+    let rejected: Vec<_> = tree.rejected.iter().map(|it| (it.path.as_str(), it.reason.as_str())).collect();
+    assert_eq!(rejected, [("disguised", "it is a tree, not a file")]);
+    for _ in 0..3 {
+        let before = fixture.requests();
+        assert_eq!(fixture.tree("").await.rejected.len(), 1);
+        assert_eq!(fixture.requests() - before, 1, "the refs alone");
+    }
+    let disguised = disguised.to_string().parse().unwrap();
+    let before = fixture.requests();
+    let error = fixture.source().blob(disguised, &fixture.cancel).await.unwrap_err();
+    assert!(matches!(error, GitError::Damaged { .. }), "{error:?}");
+    assert_eq!((fixture.requests(), error.reason(), error.is_transient()), (before, "InvalidSpec", false));
+}
+
+#[tokio::test]
+async fn a_tree_over_a_limit_is_fetched_once() {
+    let fixture = Fixture::limited(Limits { tree_bytes: 1_000, ..Limits::default() }).await;
+    fixture.commit((0..100).map(|n| Edit::put(format!("d/{n}"), "x")));
+    for expected in [2, 1, 1] {
+        let before = fixture.requests();
+        let tip = fixture.tip().await;
+        let error = fixture.source().tree(&tip, "", &fixture.cancel).await.unwrap_err();
+        assert_eq!((limit_of(&error), fixture.requests() - before), ("tree_bytes", expected));
+    }
 }

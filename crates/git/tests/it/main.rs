@@ -1,12 +1,12 @@
 //! Integration tests: Git's own `http-backend` as the real peer, and servers that break the rules.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod backend;
 mod cache;
+mod cut_proxy;
 mod fixture;
 mod history;
 mod hostile;
-mod local;
+mod push;
 mod servers;
 mod sync;
 mod tls;

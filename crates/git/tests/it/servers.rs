@@ -9,9 +9,11 @@ use axum::http::{Request, Response, StatusCode, header};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use windlass_git::{Deadlines, Git, GitError, Limits, Remote, Revision, Source, UrlPolicy};
+use windlass_git::{
+    Deadlines, Git, GitError, Limits, Remote, RemoteRepository, Revision, Source as _, UrlPolicy,
+};
 
-use crate::fixture::{git, patient};
+use crate::fixture::{generous, git};
 
 const TIP: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -52,7 +54,7 @@ fn pkt(payload: &[u8]) -> Vec<u8> {
 
 struct Client {
     _folder: TempDir,
-    source: Arc<dyn Source>,
+    source: Arc<RemoteRepository>,
     cancel: CancellationToken,
 }
 
@@ -60,14 +62,12 @@ impl Client {
     fn new(origin: &str, deadlines: Deadlines, limits: Limits) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let git: Git = git(&folder, origin, limits, deadlines);
-        let source = git
-            .remote(Remote { url: format!("{origin}/a.git"), credentials: None, ..Remote::default() })
-            .unwrap();
+        let source = git.remote(Remote { url: format!("{origin}/a.git"), ..Remote::default() }).unwrap();
         Self { _folder: folder, source, cancel: CancellationToken::new() }
     }
 
-    fn patient(origin: &str) -> Self {
-        Self::new(origin, patient(), Limits::default())
+    fn generous(origin: &str) -> Self {
+        Self::new(origin, generous(), Limits::default())
     }
 
     async fn resolve(&self) -> GitError {
@@ -90,7 +90,7 @@ async fn transfer(fetch: impl Fn() -> Response<Body> + Send + Sync + 'static) ->
         fetch()
     })
     .await;
-    let client = Client::patient(&origin);
+    let client = Client::generous(&origin);
     assert_eq!(client.source.resolve("main", &client.cancel).await.unwrap().as_str(), TIP);
     client
 }
@@ -108,7 +108,7 @@ async fn statuses_become_typed_errors() {
         (503, "ServiceUnavailable", 503),
     ] {
         let origin = server(move |_, _| status(code)).await;
-        let error = Client::patient(&origin).resolve().await;
+        let error = Client::generous(&origin).resolve().await;
         assert_eq!((error.reason(), error.http_code()), (reason, http), "{code}: {error:?}");
     }
 }
@@ -120,7 +120,7 @@ async fn retry_after_is_kept() {
             Response::builder().status(code).header("retry-after", "17").body(Body::empty()).unwrap()
         })
         .await;
-        let error = Client::patient(&origin).resolve().await;
+        let error = Client::generous(&origin).resolve().await;
         let seventeen = Some(Duration::from_secs(17));
         assert!(
             matches!(error, GitError::RateLimited { retry_after, .. } if retry_after == seventeen),
@@ -134,7 +134,7 @@ async fn a_web_page_is_no_git_repository() {
     let page =
         || Response::builder().header(header::CONTENT_TYPE, "text/html").body(Body::from("<html>")).unwrap();
     let origin = server(move |_, _| page()).await;
-    let error = Client::patient(&origin).resolve().await;
+    let error = Client::generous(&origin).resolve().await;
     assert!(matches!(error, GitError::NotGit { .. }), "{error:?}");
     assert!(error.to_string().contains("is not a Git repository"), "{error}");
 }
@@ -151,7 +151,7 @@ async fn a_redirect_to_another_origin_is_refused_and_not_asked() {
             .unwrap()
     })
     .await;
-    let error = Client::patient(&origin).resolve().await;
+    let error = Client::generous(&origin).resolve().await;
     assert!(matches!(error, GitError::PolicyRefused { .. }), "{error:?}");
     assert!(error.to_string().contains(asked.trim_start_matches("http://")), "{error}");
 }
@@ -189,7 +189,7 @@ async fn a_redirect_within_the_origin_is_followed_and_remembered() {
         result(refs)
     })
     .await;
-    let client = Client::patient(&origin);
+    let client = Client::generous(&origin);
     for _ in 0..2 {
         client.source.resolve("main", &client.cancel).await.unwrap();
     }
@@ -213,7 +213,7 @@ async fn a_redirect_loop_ends() {
         Response::builder().status(302).header(header::LOCATION, location).body(Body::empty()).unwrap()
     })
     .await;
-    let error = Client::patient(&origin).resolve().await;
+    let error = Client::generous(&origin).resolve().await;
     assert!(matches!(error, GitError::Protocol { .. }), "{error:?}");
 }
 
@@ -223,7 +223,7 @@ async fn a_silent_server_is_a_timeout() {
     let origin = format!("http://{}", listener.local_addr().unwrap());
     let short = Duration::from_millis(100);
     let client =
-        Client::new(&origin, Deadlines { refs: short, fetch: short, ..patient() }, Limits::default());
+        Client::new(&origin, Deadlines { refs: short, fetch: short, ..generous() }, Limits::default());
     let error = client.resolve().await;
     assert!(matches!(error, GitError::Timeout { after, .. } if after == short), "{error:?}");
     assert_eq!((error.reason(), error.http_code()), ("ServiceUnavailable", 504));
@@ -238,7 +238,7 @@ async fn a_server_that_stops_in_the_middle_is_a_timeout() {
         result(Body::from_stream(futures::StreamExt::chain(forever, futures::stream::pending())))
     })
     .await;
-    let deadlines = Deadlines { read: Duration::from_millis(100), ..patient() };
+    let deadlines = Deadlines { read: Duration::from_millis(100), ..generous() };
     let error = Client::new(&origin, deadlines, Limits::default()).resolve().await;
     assert!(matches!(error, GitError::Timeout { .. }), "{error:?}");
 }
@@ -253,7 +253,7 @@ async fn an_endless_server_is_a_limit() {
     })
     .await;
     let limits = Limits { refs_bytes: 1 << 20, refs: usize::MAX, ..Limits::default() };
-    let error = Client::new(&origin, patient(), limits).resolve().await;
+    let error = Client::new(&origin, generous(), limits).resolve().await;
     assert!(matches!(error, GitError::LimitExceeded { limit: "refs_bytes", .. }), "{error:?}");
 }
 
@@ -272,7 +272,7 @@ async fn an_endless_transfer_is_a_limit() {
     )
     .await;
     let limits = Limits { pack_bytes: 1 << 20, ..Limits::default() };
-    let client = Client::new(&origin, patient(), limits);
+    let client = Client::new(&origin, generous(), limits);
     assert!(matches!(client.resolve().await, GitError::BranchNotFound { .. }));
     let error = client.tree().await;
     assert!(matches!(error, GitError::LimitExceeded { limit: "pack_bytes", .. }), "{error:?}");
@@ -282,7 +282,7 @@ async fn an_endless_transfer_is_a_limit() {
 async fn garbage_is_a_protocol_error() {
     for garbage in ["", "garbage", "0003", "0009a", "000cgarbage\n0000", "ffff", "0001"] {
         let origin = server(move |_, _| result(garbage)).await;
-        let error = Client::patient(&origin).resolve().await;
+        let error = Client::generous(&origin).resolve().await;
         let expected = matches!(error, GitError::Protocol { .. } | GitError::NotGit { .. });
         assert!(expected, "{garbage:?}: {error:?}");
     }
@@ -343,7 +343,7 @@ async fn nobody_listening_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let error = Client::patient(&origin).resolve().await;
+    let error = Client::generous(&origin).resolve().await;
     assert!(matches!(error, GitError::Unreachable { .. }), "{error:?}");
     assert!(error.to_string().contains(origin.trim_start_matches("http://")), "{error}");
 }
@@ -354,9 +354,7 @@ async fn a_name_of_a_private_address_is_refused_at_connect_time() {
     let mut config = windlass_git::GitConfig::new(folder.path());
     config.policy = UrlPolicy::default();
     let git = Git::new(config).unwrap();
-    let source = git
-        .remote(Remote { url: "https://localhost/a.git".into(), credentials: None, ..Remote::default() })
-        .unwrap();
+    let source = git.remote(Remote { url: "https://localhost/a.git".into(), ..Remote::default() }).unwrap();
     let error = source.resolve("main", &CancellationToken::new()).await.unwrap_err();
     assert!(matches!(error, GitError::PolicyRefused { .. }), "{error:?}");
     assert_eq!(error.reason(), "InvalidSpec");
@@ -372,7 +370,7 @@ async fn a_dropped_call_frees_the_transfer_for_the_next() {
         result("0000")
     })
     .await;
-    let client = Client::patient(&origin);
+    let client = Client::generous(&origin);
     client.resolve().await;
     for _ in 0..10 {
         // More often than there are places for transfers.
@@ -405,9 +403,122 @@ async fn one_connection_serves_many_requests() {
     let origin = format!("http://{}", listener.local_addr().unwrap());
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, service).await });
-    let client = Client::patient(&origin);
+    let client = Client::generous(&origin);
     for _ in 0..5 {
         client.source.resolve("main", &client.cancel).await.unwrap();
     }
     assert_eq!(peers.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_transfer_that_trickles_is_given_up() {
+    let trickle = || {
+        let frame = Bytes::from(pkt(b"\x02."));
+        let head = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from(pkt(b"packfile\n")))]);
+        let rest = futures::stream::unfold(frame, |frame| async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            Some((Ok(frame.clone()), frame))
+        });
+        result(Body::from_stream(futures::StreamExt::chain(head, rest)))
+    };
+    let origin = server(
+        move |_, body| if body.starts_with(b"0012command=fetch") { trickle() } else { result("0000") },
+    )
+    .await;
+    let deadlines = Deadlines { min_throughput: 1 << 20, window: Duration::from_millis(100), ..generous() };
+    let client = Client::new(&origin, deadlines, Limits::default());
+    client.resolve().await;
+    let error = client.tree().await;
+    assert!(matches!(error, GitError::TooSlow { .. }) && error.is_transient(), "{error:?}");
+    assert!(error.to_string().contains("git_min_throughput"), "{error}");
+}
+
+#[tokio::test]
+async fn a_slow_host_gets_no_more_requests_than_its_share() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    let (current, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let release = CancellationToken::new();
+    let handler = {
+        let (current, most, release) = (Arc::clone(&current), Arc::clone(&most), release.clone());
+        move |_: Request<Body>| async move {
+            most.fetch_max(current.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            release.cancelled().await;
+            current.fetch_sub(1, Ordering::SeqCst);
+            let mut refs = pkt(format!("{TIP} refs/heads/main\n").as_bytes());
+            refs.extend(b"0000");
+            result(refs)
+        }
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(handler)).await });
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = windlass_git::GitConfig::new(folder.path());
+    config.policy = UrlPolicy::default().allow_origin(&origin).unwrap();
+    config.requests_per_host = 2;
+    config.deadlines = Deadlines { refs: Duration::from_millis(100), ..generous() };
+    let client = Git::new(config).unwrap();
+    let remote = |n: usize| {
+        let remote = Remote { url: format!("{origin}/{n}.git"), ..Remote::default() };
+        client.remote(remote).unwrap()
+    };
+    let cancel = CancellationToken::new();
+    let transfers: Vec<_> = (0..4)
+        .map(|n| {
+            let (remote, cancel) = (remote(n), cancel.clone());
+            tokio::spawn(async move { remote.tree(&Revision::new(TIP), "", &cancel).await })
+        })
+        .collect();
+    let started = std::time::Instant::now();
+    while current.load(Ordering::SeqCst) < 2 {
+        assert!(started.elapsed() < Duration::from_mins(1));
+        tokio::task::yield_now().await;
+    }
+    // Whoever gets no place in time says whose fault that is.
+    for n in 4..6 {
+        let error = remote(n).resolve("main", &cancel).await.unwrap_err();
+        assert!(matches!(error, GitError::HostBusy { .. }) && error.is_transient(), "{error:?}");
+        assert!(error.to_string().contains("git_max_requests_per_host"), "{error}");
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 2);
+    cancel.cancel();
+    release.cancel();
+    for transfer in transfers {
+        transfer.await.unwrap().unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_echoes_the_token_does_not_bring_it_into_messages() {
+    const TOKEN: &str = "s3cr3t-T0ken/with+more";
+    // Long enough that a message is cut in the middle of it.
+    let flood = || format!("{}{TOKEN}", "x".repeat(190));
+    let redirect = |location: String| {
+        Response::builder().status(302).header(header::LOCATION, location).body(Body::empty()).unwrap()
+    };
+    let answers: Vec<Box<dyn Fn() -> Response<Body> + Send + Sync>> = vec![
+        Box::new(move || result(pkt(format!("ERR no access for {TOKEN}\n").as_bytes()))),
+        Box::new(move || result(pkt(format!("ERR {}\n", flood()).as_bytes()))),
+        Box::new(move || result(pkt(format!("{TOKEN} refs/heads/main\n").as_bytes()))),
+        Box::new(move || result(pkt(format!("{} refs/heads/main\n", flood()).as_bytes()))),
+        Box::new(|| result(pkt(b"ERR Basic Z2l0OnMzY3IzdC1UMGtlbi93aXRoK21vcmU=\n"))),
+        Box::new(|| result(pkt(b"ERR s3cr3t-T0ken%2Fwith%2Bmore\n"))),
+        Box::new(move || redirect(format!("/a/{TOKEN}"))),
+        Box::new(move || redirect("http://elsewhere/?s3cr3t-T0ken%2Fwith%2Bmore".to_owned())),
+    ];
+    for (number, answer) in answers.into_iter().enumerate() {
+        let origin = server(move |_, _| answer()).await;
+        let folder = tempfile::tempdir().unwrap();
+        let credentials =
+            windlass_git::Credentials::Basic { user: String::new(), token: TOKEN.to_owned().into() };
+        let remote =
+            Remote { url: format!("{origin}/a.git"), credentials: Some(credentials), ..Remote::default() };
+        let source = git(&folder, &origin, Limits::default(), generous()).remote(remote).unwrap();
+        let error = source.resolve("main", &CancellationToken::new()).await.unwrap_err();
+        let text = format!("{error} {error:?}");
+        for part in ["s3cr3t-", "T0ken", "Z2l0"] {
+            assert!(!text.contains(part), "{number}: {text}");
+        }
+    }
 }

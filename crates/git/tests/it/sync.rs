@@ -1,11 +1,11 @@
 //! What a sync does, and how many requests it takes.
 
 use secrecy::SecretString;
-use windlass_git::http_backend::HttpBackend;
-use windlass_git::seed::{self, Edit};
-use windlass_git::{ChangeKind, Credentials, EntryKind, GitError, Limits, Remote, Revision};
+use windlass_git::{ChangeKind, Credentials, EntryKind, GitError, Limits, Remote, Revision, Source as _};
+use windlass_git_server::HttpBackend;
+use windlass_git_server::seed::{self, Edit};
 
-use crate::fixture::{Fixture, git_blob, paths};
+use crate::fixture::{Fixture, generous, git, git_blob, paths};
 
 fn many(count: usize) -> Vec<Edit> {
     (0..count)
@@ -275,5 +275,33 @@ async fn a_cancelled_call_says_so() {
         fixture.source().tree(&tip, "", &fixture.cancel).await.unwrap_err(),
     ] {
         assert!(matches!(error, GitError::Cancelled), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_commit_and_a_tag_are_read_by_their_ids() {
+    for v2 in [true, false] {
+        let fixture =
+            Fixture::with(Limits::default(), |backend| if v2 { backend } else { backend.without_v2() }).await;
+        let first = fixture.commit([Edit::put("a", "1")]);
+        let repository = fixture.raw();
+        let who = git2::Signature::now("a", "a@localhost").unwrap();
+        let object = repository.revparse_single("main").unwrap();
+        let tag = repository.tag("v1", &object, &who, "first", false).unwrap();
+        let tag = Revision::new(tag.to_string());
+        fixture.commit([Edit::put("b", "2")]);
+        let (source, cancel) = (fixture.source(), &fixture.cancel);
+        assert_eq!(source.resolve("refs/tags/v1", cancel).await.unwrap(), first);
+        assert_eq!(paths(&source.tree(&tag, "", cancel).await.unwrap()), ["a"]);
+        let diff = source.diff(&tag, &fixture.tip().await, "", cancel).await.unwrap();
+        assert_eq!(diff.changes.len(), 1);
+        // One that no ref points at, which servers without v2 do not give.
+        repository.tag_delete("v1").unwrap();
+        if v2 {
+            let fresh = tempfile::tempdir().unwrap();
+            let other = git(&fresh, &fixture.server.origin(), Limits::default(), generous());
+            let other = other.remote(Remote { url: fixture.url(), ..Remote::default() }).unwrap();
+            assert_eq!(paths(&other.tree(&first, "", cancel).await.unwrap()), ["a"]);
+        }
     }
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use windlass_cluster::{Admitted, TlsFront};
-use windlass_git::http_backend::{HttpBackend, Running};
-use windlass_git::seed::{self, Edit};
-use windlass_git::{Git, GitConfig, GitError, Remote, Revision, Tls, UrlPolicy};
+use windlass_git::{Git, GitConfig, GitError, Remote, Revision, Source as _, Tls, UrlPolicy};
+use windlass_git_server::seed::{self, Edit};
+use windlass_git_server::{HttpBackend, Running};
 
 /// A Git server behind TLS.
 struct Scene {
@@ -24,7 +24,7 @@ impl Scene {
         let server = HttpBackend::new(folder.path()).start().await.unwrap();
         let tip = seed::commit(&folder.path().join("a.git"), "main", [Edit::put("a", "1")], "begin").unwrap();
         let front = TlsFront::start(server.origin().trim_start_matches("http://"), admitted).await.unwrap();
-        Self { folder, _server: server, front, tip: tip.to_string() }
+        Self { folder, _server: server, front, tip }
     }
 
     fn authority(&self) -> Tls {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use windlass_github::{Credentials, Deadlines, Github, GithubError, Options, Retries};
+use windlass_github::{Credentials, Deadlines, ErrorKind, Github, Options, Retries};
 use windlass_github_stand_in::{Fault, Repository, StandIn};
 
-use crate::{ask, at, client, manifests, options, secret, stand_in, token};
+use crate::{at, client, history, manifests, options, secret, stand_in, token};
 
 const INFO: &str = "exporter-info.json";
 
@@ -23,7 +23,7 @@ async fn a_failing_server_is_asked_five_times() {
 
     stand_in.fail(INFO, 5, Fault::Status(500));
     let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
-    assert!(matches!(error, GithubError::Unavailable { status: 500, .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Unavailable { status: 500, .. }), "{error}");
     assert_eq!(stand_in.requests().len(), 5);
 
     stand_in.fail(INFO, 4, Fault::Status(503));
@@ -40,7 +40,7 @@ async fn a_wait_that_would_pass_the_deadline_is_not_begun() {
     let github = Github::new(patient).unwrap();
     stand_in.fail(INFO, 9, Fault::Status(500));
     let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
-    assert!(matches!(error, GithubError::Unavailable { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Unavailable { .. }), "{error}");
     assert_eq!(stand_in.requests().len(), 1);
 
     stand_in.heal();
@@ -60,7 +60,7 @@ async fn a_server_that_says_nothing_is_left_at_the_deadline() {
     let github = Github::new(hasty).unwrap();
     stand_in.fail(INFO, 9, Fault::Silent);
     let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
-    assert!(matches!(error, GithubError::Timeout { .. }) && error.is_transient(), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Timeout(_)) && error.is_transient(), "{error}");
 }
 
 #[tokio::test]
@@ -72,8 +72,8 @@ async fn a_server_that_is_gone_is_unreachable() {
     let api = format!("http://{}", unused.local_addr().unwrap());
     drop(unused);
     let github = Github::new(Options { api, ..options }).unwrap();
-    let error = ask(&github, &manifests(), "a").await.unwrap_err();
-    assert!(matches!(error, GithubError::Unreachable { .. }) && error.is_transient(), "{error}");
+    let error = history(&github, &manifests(), "a").await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unreachable(_)) && error.is_transient(), "{error}");
     assert_eq!(github.sent(), 5);
 }
 
@@ -86,11 +86,11 @@ async fn a_used_up_limit_is_waited_for_without_asking() {
     stand_in.fail(INFO, 1, Fault::LimitUsedUp(Duration::from_mins(20)));
     let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
     let wait = error.retry_after().unwrap_or_default();
-    assert!(matches!(error, GithubError::RateLimited { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::RateLimited { .. }), "{error}");
     assert!(wait > Duration::from_mins(19) && wait < Duration::from_mins(21), "{wait:?}");
     for _ in 0..10 {
-        let error = ask(&github, &manifests(), &sha).await.unwrap_err();
-        assert!(matches!(error, GithubError::RateLimited { .. }), "{error}");
+        let error = history(&github, &manifests(), &sha).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::RateLimited { .. }), "{error}");
     }
     assert_eq!(stand_in.requests().len(), 1);
 }
@@ -124,7 +124,7 @@ async fn what_still_holds_is_answered_while_the_limit_is_used_up() {
     let github = client(&stand_in, Credentials::Anonymous);
     github.file(&manifests(), INFO, &sha).await.unwrap();
     stand_in.fail("/commits", 1, Fault::LimitUsedUp(Duration::from_mins(20)));
-    ask(&github, &manifests(), &sha).await.unwrap_err();
+    history(&github, &manifests(), &sha).await.unwrap_err();
     github.file(&manifests(), INFO, &sha).await.unwrap();
 }
 
@@ -135,13 +135,13 @@ async fn refusals_are_told_apart_and_hint_at_what_to_do() {
     let _private = repository.clone().private();
 
     let nobody = client(&stand_in, Credentials::Anonymous);
-    let error = ask(&nobody, &manifests(), &sha).await.unwrap_err();
-    assert!(matches!(error, GithubError::NotFound { .. }), "{error}");
+    let error = history(&nobody, &manifests(), &sha).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NotFound { .. }), "{error}");
     assert!(error.to_string().contains("if the repository is private, give a token"), "{error}");
 
     let stranger = client(&stand_in, Credentials::Token(secret("ghp_wr0ng")));
-    let error = ask(&stranger, &manifests(), &sha).await.unwrap_err();
-    assert!(matches!(error, GithubError::Unauthorized { .. }), "{error}");
+    let error = history(&stranger, &manifests(), &sha).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unauthorized { .. }), "{error}");
     assert!(!format!("{error} {error:?}").contains("ghp_wr0ng"), "{error:?}");
 
     let known = client(&stand_in, token(&stand_in));
@@ -149,12 +149,12 @@ async fn refusals_are_told_apart_and_hint_at_what_to_do() {
     assert!(error.to_string().contains("could be private: may the token read it?"), "{error}");
     stand_in.fail(INFO, 1, Fault::Status(403));
     let error = known.file(&manifests(), INFO, &sha).await.unwrap_err();
-    assert!(matches!(error, GithubError::Forbidden { .. }) && !error.is_transient(), "{error}");
-    let error = ask(&known, &"grafana/empty".parse().unwrap(), &sha).await.unwrap_err();
-    assert!(matches!(error, GithubError::NotFound { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Forbidden { .. }) && !error.is_transient(), "{error}");
+    let error = history(&known, &"grafana/empty".parse().unwrap(), &sha).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NotFound { .. }), "{error}");
     let _empty = stand_in.repository("grafana/empty");
-    let error = ask(&known, &"grafana/empty".parse().unwrap(), &sha).await.unwrap_err();
-    assert!(matches!(error, GithubError::NoSuchCommit { .. }), "{error}");
+    let error = history(&known, &"grafana/empty".parse().unwrap(), &sha).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unprocessable(_)), "{error}");
 }
 
 #[tokio::test]
@@ -164,7 +164,7 @@ async fn a_body_that_ends_early_is_neither_believed_nor_kept() {
     let github = client(&stand_in, Credentials::Anonymous);
     stand_in.fail(INFO, 5, Fault::Truncated);
     let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
-    assert!(matches!(error, GithubError::Unreachable { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Unreachable(_)), "{error}");
     assert_eq!(github.file(&manifests(), INFO, &sha).await.unwrap(), "{\"a\": 1}");
 }
 
@@ -180,7 +180,7 @@ async fn content_that_is_not_the_files_is_refused() {
         let github = client(&stand_in, Credentials::Anonymous);
         stand_in.fail(INFO, 1, fault);
         let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
-        assert!(matches!(error, GithubError::Malformed { .. }), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::Malformed(_)), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
 }
@@ -193,7 +193,7 @@ async fn an_answer_without_end_is_cut_off() {
     // To read it all would take longer than the deadline.
     stand_in.fail(INFO, 1, Fault::Huge(1 << 40));
     let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
-    assert!(matches!(error, GithubError::TooLarge { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::TooLarge(_)), "{error}");
 }
 
 #[tokio::test]
@@ -207,11 +207,11 @@ async fn redirects_are_followed_within_the_origin_only() {
     let renamed = format!("{}/repos/grafana/kube-manifests/commits?sha={sha}", stand_in.api());
     stand_in.fail("old/name", 1, Fault::Redirect(renamed));
     stand_in.repository("old/name").push("x", at("2026-03-04T09:15:00Z"), &[]);
-    ask(&github, &"old/name".parse().unwrap(), &sha).await.unwrap();
+    history(&github, &"old/name".parse().unwrap(), &sha).await.unwrap();
 
     let away = format!("{}/repos/grafana/kube-manifests/commits?sha={sha}", elsewhere.api());
     stand_in.fail("/commits", 1, Fault::Redirect(away));
-    let error = ask(&github, &manifests(), &sha).await.unwrap_err();
+    let error = history(&github, &manifests(), &sha).await.unwrap_err();
     assert!(error.to_string().contains("redirects to another origin"), "{error}");
     assert_eq!(elsewhere.requests(), Vec::<String>::new());
 }
@@ -227,8 +227,7 @@ fn an_api_that_would_show_the_token_is_refused() {
         "",
     ] {
         let error = Github::new(Options { api: api.to_owned(), ..Options::new(Credentials::Anonymous) })
-            .err()
-            .expect("a refusal")
+            .expect_err("a refusal")
             .to_string();
         assert!(error.contains("write https://") && !error.contains("s3cret"), "{api}: {error}");
     }

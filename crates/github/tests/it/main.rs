@@ -3,7 +3,10 @@
 
 mod app;
 mod failures;
+mod hooks;
+mod pulls;
 mod reading;
+mod writing;
 
 use std::time::Duration;
 
@@ -45,8 +48,8 @@ fn at(text: &str) -> jiff::Timestamp {
     text.parse().expect("a time")
 }
 
-/// A question about `sha`.
-async fn ask(github: &Github, repository: &RepositoryName, sha: &str) -> Result<CommitPage, GithubError> {
+/// What touched the file up to `sha`.
+async fn history(github: &Github, repository: &RepositoryName, sha: &str) -> Result<CommitPage, GithubError> {
     github.history(repository, sha, "exporter-info.json", 10, 1).await
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use windlass_github::{Credentials, Github, GithubError, Options};
+use windlass_github::{Credentials, ErrorKind, Github, Options};
 
-use crate::{ask, at, client, manifests, options, stand_in, token};
+use crate::{at, client, history, manifests, options, stand_in, token};
 
 const INFO: &str = "exporter-info.json";
 
@@ -14,7 +14,7 @@ async fn a_history_has_its_committers_dates() {
     let repository = stand_in.repository("grafana/kube-manifests");
     let first = repository.push("first\n\nmore", at("2026-03-04T09:15:00Z"), &[(INFO, Some(b"1"))]);
     let second = repository.push("second", at("2026-03-04T09:16:00Z"), &[(INFO, Some(b"2"))]);
-    let page = ask(&client(&stand_in, Credentials::Anonymous), &manifests(), &second).await.unwrap();
+    let page = history(&client(&stand_in, Credentials::Anonymous), &manifests(), &second).await.unwrap();
     let [newest, oldest] = &page.commits[..] else { panic!("{page:?}") };
     assert_eq!((newest.committed, &newest.parents), (at("2026-03-04T09:16:00Z"), &vec![first]));
     assert_eq!((oldest.summary.as_str(), oldest.author.as_str()), ("first", "A. Writer"));
@@ -87,7 +87,7 @@ async fn a_file_over_the_limit_is_refused_before_it_is_fetched() {
     let github = Github::new(limited).unwrap();
 
     let error = github.file(&manifests(), INFO, &sha).await.unwrap_err();
-    assert!(matches!(error, GithubError::TooLarge { limit: 2_097_152, .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::TooLarge(2_097_152)), "{error}");
     assert_eq!(stand_in.requests().len(), 1);
 }
 
@@ -102,7 +102,7 @@ async fn a_folder_is_no_file_and_a_path_stays_within_the_repository() {
     assert!(error.to_string().contains("it is a dir, not a file"), "{error}");
     for path in ["", "../secrets", "a//b", "./a", "/a"] {
         let error = github.file(&manifests(), path, "main").await.unwrap_err();
-        assert!(matches!(error, GithubError::Malformed { .. }), "{path:?}: {error}");
+        assert!(matches!(error.kind(), ErrorKind::Malformed(_)), "{path:?}: {error}");
     }
     assert_eq!(stand_in.requests().len(), 1);
 }
@@ -160,6 +160,8 @@ async fn a_branch_that_moved_is_answered_anew() {
 #[tokio::test]
 async fn a_thousand_who_ask_the_same_at_once_share_one_request() {
     let stand_in = stand_in().await;
+    // As GitHub says: those whose request comes out of octocrab's queue when the first is answered find it kept.
+    stand_in.let_answers_live(Duration::from_mins(1));
     let repository = stand_in.repository("grafana/kube-manifests");
     let sha = repository.push("export", at("2026-03-04T09:15:00Z"), &[(INFO, Some(b"{}"))]);
     let github = client(&stand_in, Credentials::Anonymous);
@@ -193,4 +195,19 @@ async fn who_gives_up_leaves_the_question_to_the_others() {
     assert!(futures::poll!(&mut second).is_pending());
     first.abort();
     assert_eq!(second.await.unwrap(), "{}");
+}
+
+#[tokio::test]
+async fn a_repository_is_looked_up_with_its_default_branch() {
+    let stand_in = stand_in().await;
+    let _private = stand_in.repository("grafana/kube-manifests").private();
+    let found = client(&stand_in, token(&stand_in)).repository(&manifests()).await.unwrap();
+    assert_eq!((found.name.clone(), found.default_branch.as_str()), (manifests(), "main"));
+    assert!(found.private && !found.archived && found.id > 0);
+    assert_eq!(found.can_push, Some(true));
+    let nobody = client(&stand_in, Credentials::Anonymous);
+    let error = nobody.repository(&manifests()).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NotFound { .. }), "{error}");
+    let _public = stand_in.repository("grafana/public");
+    assert_eq!(nobody.repository(&"grafana/public".parse().unwrap()).await.unwrap().can_push, None);
 }

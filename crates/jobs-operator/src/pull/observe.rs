@@ -1,10 +1,12 @@
 //! Where the branch is, and how much has to be compared.
 
-use tokio_util::sync::CancellationToken;
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{JobState, Repository};
-use windlass_git::{Revision, Source};
+use windlass_git::Revision;
+use windlass_repository::Opened;
 
+use super::PullRequest;
+use super::unsynced::Unsynced;
 use crate::worker::JobError;
 
 /// What is known before planning.
@@ -13,6 +15,10 @@ pub(super) struct Observed {
     pub(super) revision: Revision,
     /// How to get there.
     pub(super) mode: Mode,
+    /// Whether the last pull's record can be built upon.
+    pub(super) is_settled: bool,
+    /// Whether the tip is what was applied last.
+    pub(super) is_same: bool,
 }
 
 /// How much is compared.
@@ -20,31 +26,32 @@ pub(super) struct Observed {
 pub(super) enum Mode {
     /// The tip is what was applied last.
     Unchanged,
+    /// So it is, and what may succeed now is tried again.
+    Retry,
     /// The difference between what was applied last and the tip.
     Incremental,
     /// The tip's whole tree with everything that is managed.
     Full,
 }
 
-/// Asks the source for the branch's tip: one request to a Git server. `before` is the repository as it was before this
-/// job wrote to its status.
+/// Asks the source for the branch's tip: one request to a Git server. `repository` is the request's with what this pull
+/// has written to its status.
 pub(super) async fn observe(
-    source: &dyn Source,
-    before: &Repository,
+    opened: &Opened,
+    request: &PullRequest<'_>,
     repository: &Repository,
-    incremental: bool,
-    cancel: &CancellationToken,
+    previous: &Unsynced,
 ) -> Result<Observed, JobError> {
-    let revision = source
-        .resolve(repository.spec.branch(), cancel)
+    let revision = opened
+        .reader
+        .resolve(repository.spec.branch(), request.stop.token())
         .await
-        .map_err(|source| JobError::Git { what: "find the branch", source })?;
-    let mode = mode(
-        incremental && source.versioned() && settled(before),
-        &repository.status.sync.last_ref,
-        &revision,
-    );
-    Ok(Observed { revision, mode })
+        .map_err(|source| JobError::Repository { what: "find the branch", source })?;
+    let last = &repository.status.sync.last_ref;
+    let is_settled = settled(request.repository);
+    let mode =
+        mode(request.incremental && opened.versioned.is_some() && is_settled, last, &revision, previous);
+    Ok(Observed { is_same: last == revision.as_str(), revision, mode, is_settled })
 }
 
 /// Whether the last pull's record can be built upon. It cannot when that pull never said how it ended (its worker
@@ -57,19 +64,22 @@ fn settled(before: &Repository) -> bool {
         && !matches!(last.reason.as_str(), reasons::FAILURE | reasons::QUOTA_EXCEEDED)
 }
 
-/// A full pull whenever it is asked for, or nothing was applied before.
-fn mode(incremental: bool, last: &str, revision: &Revision) -> Mode {
-    if !incremental || last.is_empty() {
-        Mode::Full
-    } else if last == revision.as_str() {
-        Mode::Unchanged
-    } else {
-        Mode::Incremental
+/// A full pull whenever it is asked for, or nothing was applied before, or what is missing is not known.
+fn mode(incremental: bool, last: &str, revision: &Revision, previous: &Unsynced) -> Mode {
+    let is_same = last == revision.as_str();
+    match () {
+        () if !incremental || last.is_empty() || previous.needs_full() => Mode::Full,
+        () if is_same && previous.retry().is_empty() => Mode::Unchanged,
+        () if is_same => Mode::Retry,
+        () if previous.needs_full_on_change() => Mode::Full,
+        () => Mode::Incremental,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use windlass_api::{FileOutcome, UnsyncedStatus};
+
     use super::*;
 
     fn pulled(reason: &str, generation: i64, state: JobState) -> Repository {
@@ -93,12 +103,38 @@ mod tests {
         assert!(!settled(&Repository::default()));
     }
 
+    fn unsynced(path: &str, reason: &str, retry: bool) -> Unsynced {
+        Unsynced::new(vec![FileOutcome {
+            path: path.to_owned(),
+            reason: reason.to_owned(),
+            retry,
+            ..FileOutcome::default()
+        }])
+    }
+
     #[test]
     fn only_an_incremental_pull_trusts_the_last_revision() {
+        let (tip, nothing) = (Revision::new("b"), Unsynced::default());
+        assert_eq!(mode(true, "b", &tip, &nothing), Mode::Unchanged);
+        assert_eq!(mode(true, "a", &tip, &nothing), Mode::Incremental);
+        assert_eq!(mode(true, "", &tip, &nothing), Mode::Full);
+        assert_eq!(mode(false, "b", &tip, &nothing), Mode::Full);
+    }
+
+    #[test]
+    fn what_was_left_out_decides_how_much_is_compared() {
         let tip = Revision::new("b");
-        assert_eq!(mode(true, "b", &tip), Mode::Unchanged);
-        assert_eq!(mode(true, "a", &tip), Mode::Incremental);
-        assert_eq!(mode(true, "", &tip), Mode::Full);
-        assert_eq!(mode(false, "b", &tip), Mode::Full);
+        let bad = unsynced("x.json", "ResourceInvalid", false);
+        assert_eq!(mode(true, "b", &tip, &bad), Mode::Unchanged);
+        assert_eq!(mode(true, "a", &tip, &bad), Mode::Incremental);
+        let unserved = unsynced("x.json", "ResourceInvalid", true);
+        assert_eq!(mode(true, "b", &tip, &unserved), Mode::Retry);
+        let no_root = unsynced("", "FolderManagedByOther", true);
+        assert_eq!(mode(true, "b", &tip, &no_root), Mode::Full);
+        let waiting = unsynced("a", "SkippedFolderChildrenNotDeleted", true);
+        assert_eq!(mode(true, "a", &tip, &waiting), Mode::Full);
+        let mut repository = Repository::default();
+        repository.status.unsynced = Some(UnsyncedStatus { count: 1, ..UnsyncedStatus::default() });
+        assert_eq!(mode(true, "b", &tip, &Unsynced::of_status(&repository)), Mode::Full, "not all is known");
     }
 }

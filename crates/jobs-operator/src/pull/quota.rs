@@ -83,8 +83,8 @@ impl Quota {
             self.limit
         );
         let (group, kind) = refused.kind.as_ref().map_or(("", ""), |kind| (&*kind.group, &*kind.kind));
-        ResourceResult::new(&*refused.path, group, kind, ResourceAction::Created)
-            .failed(Failure::warning(reasons::QUOTA_EXCEEDED, message))
+        ResourceResult::new(&*refused.path, group, kind, ResourceAction::Ignored)
+            .failed(Failure { retry: true, ..Failure::warning(reasons::QUOTA_EXCEEDED, message) })
     }
 
     /// The `ResourceQuota` condition of a repository that manages `used` objects, after something was refused or not.
@@ -150,6 +150,7 @@ fn is_new(write: &FileWrite) -> bool {
     match &write.known {
         Known::Listed(existing) => existing.is_empty() && write.previous_path.is_none(),
         Known::FromContent(previous) => previous.is_none() && write.previous_path.is_none(),
+        Known::Nothing => true,
     }
 }
 

@@ -4,17 +4,18 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use windlass_api::conditions::{self, messages, reasons, types};
 use windlass_api::{JobState, JobStatus, SyncStatus};
+use windlass_lease_queue::progress::Progress;
 use windlass_telemetry::ErrorChain;
 
-use super::Pulled;
 use super::quota::Quota;
+use super::{Pulled, StatusOwner};
 use crate::status::StatusWriter;
-use crate::worker::{JobContext, JobError};
+use crate::worker::{JobError, StopReason, StopRequest};
 
 /// Says that the job works on it.
 pub(super) async fn begin(
     status: &mut StatusWriter,
-    job: &JobContext,
+    owner: &StatusOwner<'_>,
     incremental: bool,
     now: Timestamp,
 ) -> Result<(), JobError> {
@@ -22,7 +23,7 @@ pub(super) async fn begin(
         .write("say in the repository's status that the pull began", |status, _generation| {
             status.sync = SyncStatus {
                 state: JobState::Working,
-                job: job.name().to_owned(),
+                job: owner.job.to_owned(),
                 started: now.as_millisecond(),
                 finished: 0,
                 incremental,
@@ -33,15 +34,17 @@ pub(super) async fn begin(
 }
 
 /// A pull that came to its end.
-pub(super) struct Pull<'a> {
-    pub(super) job: &'a JobContext,
+pub(super) struct Ended<'a> {
+    pub(super) owner: &'a StatusOwner<'a>,
+    pub(super) progress: &'a Progress,
+    pub(super) stop: &'a StopRequest,
     /// Of the specification that was pulled; it may have changed since.
     pub(super) generation: Option<i64>,
     pub(super) quota: Quota,
     pub(super) outcome: &'a Result<Pulled, JobError>,
 }
 
-impl Pull<'_> {
+impl Ended<'_> {
     fn error(&self) -> Option<&JobError> {
         match self.outcome {
             Ok(pulled) => pulled.stopped.as_ref(),
@@ -50,32 +53,48 @@ impl Pull<'_> {
     }
 }
 
-/// Says what the pull came to. The revision moves on unless the pull failed or had no room for something: what was left
-/// out with any other warning is not tried again until its file changes.
-pub(super) async fn end(status: &mut StatusWriter, pull: &Pull<'_>, now: Timestamp) -> Result<(), JobError> {
-    if matches!(pull.error(), Some(JobError::LeaseLost)) {
+/// Says what the pull came to. The revision moves on unless the pull failed, had no room for something or no folder to put
+/// anything into: any other file that was left out stands in the status until it is applied.
+pub(super) async fn end(
+    status: &mut StatusWriter,
+    ended: &Ended<'_>,
+    now: Timestamp,
+) -> Result<(), JobError> {
+    if matches!(ended.error(), Some(JobError::LeaseLost)) {
         return Err(JobError::LeaseLost);
     }
-    let failure = pull.error().map_or(Ok(()), |error| Err(ErrorChain(error).to_string()));
-    let recorder = pull.job.progress.recorder();
+    // Whoever runs the job next says what it came to; a repository that is being deleted has nobody to tell.
+    if ended.error().is_some() && matches!(ended.stop.reason(), Some(reason) if reason != StopReason::TimeUp)
+    {
+        return Err(JobError::Stopped);
+    }
+    let failure = ended.error().map_or(Ok(()), |error| Err(ErrorChain(error).to_string()));
+    let recorder = ended.progress.recorder();
     let finished = recorder.finish(failure, now.as_millisecond());
     let refused = recorder.reasons().any(|reason| reason == reasons::QUOTA_EXCEEDED);
     status
         .write("say in the repository's status what the pull came to", |status, _generation| {
-            let mut sync = SyncStatus::of_job(pull.job.name(), &finished);
+            let mut sync = SyncStatus::of_job(ended.owner.job, &finished);
             sync.last_ref.clone_from(&status.sync.last_ref);
             sync.incremental = status.sync.incremental;
             sync.scheduled = status.sync.scheduled;
-            if let Ok(pulled) = pull.outcome {
-                if finished.state != JobState::Error && !refused {
-                    pulled.revision.as_str().clone_into(&mut sync.last_ref);
+            sync.checked = status.sync.checked;
+            sync.last_full = status.sync.last_full;
+            if !sync.incremental && finished.state != JobState::Error {
+                sync.last_full = finished.finished;
+            }
+            if let Ok(pulled) = ended.outcome {
+                let moves_on = finished.state != JobState::Error && !refused;
+                if let Some(revision) = pulled.revision.as_ref().filter(|_| moves_on) {
+                    revision.as_str().clone_into(&mut sync.last_ref);
                 }
                 status.stats = pulled.stats.counts();
-                let quota = pull.quota.condition(pulled.stats.total(), refused, pull.generation, now);
+                status.unsynced = pulled.unsynced.status(&ended.owner.record);
+                let quota = ended.quota.condition(pulled.stats.total(), refused, ended.generation, now);
                 conditions::set(&mut status.conditions, quota);
             }
             status.sync = sync;
-            conditions::set(&mut status.conditions, condition(&finished, refused, pull.generation, now));
+            conditions::set(&mut status.conditions, condition(&finished, refused, ended.generation, now));
         })
         .await
 }

@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{Job, JobSpec, JobState};
-use windlass_git::seed::Edit;
+use windlass_git_server::seed::Edit;
 use windlass_jobs_operator::{PROVISIONING_JOBS, register};
 
 use crate::kit::{Death, GitServer, World, dashboard, end_of};

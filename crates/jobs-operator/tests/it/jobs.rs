@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::events::v1::Event;
+use kube::api::ListParams;
 use serde_json::json;
-use windlass_api::{Job, JobSpec, JobState, labels};
+use windlass_api::{Job, JobSpec, JobState, annotations, labels};
 use windlass_jobs_operator::{PROVISIONING_JOBQUEUE, PROVISIONING_JOBS, register};
 use windlass_runtime::ManualClock;
 
-use crate::kit::{Death, World, dashboard, end_of, eventually};
-use crate::pull::small;
+use crate::kit::{Death, GitServer, World, dashboard, end_of, eventually};
+use crate::pull::{create, seed, small};
 
 fn sleep(duration: &str) -> JobSpec {
     serde_json::from_value(json!({"action": "test", "repository": "test6", "test": {"duration": duration}}))
@@ -56,15 +58,36 @@ async fn the_queue_alone_claims_and_runs() {
 }
 
 #[tokio::test]
-async fn an_action_that_nobody_handles_ends_as_an_error_that_says_so() {
+async fn a_job_that_failed_is_an_event_of_its_repository() {
     let world = World::new();
-    with_repository(&world).await;
+    let files = world.create_local("test6").await;
+    std::fs::remove_dir(&files).unwrap();
     let _process = world.start(register, PROVISIONING_JOBS);
-    let spec = json!({"action": "push", "repository": "test6", "push": {"message": "m", "branch": "b"}});
-    let spec: JobSpec = serde_json::from_value(spec).unwrap();
-    let (state, said) = end_of(&world.run(spec).await);
-    assert_eq!(state, JobState::Error);
-    assert!(said.contains("no workers were registered to handle the job"), "{said}");
+    let (state, said) = end_of(&world.pull("test6", false).await);
+    assert_eq!(state, JobState::Error, "{said}");
+    let event = eventually("there is an Event", || async {
+        let mut events = world.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+        events.pop().ok_or("none")
+    })
+    .await;
+    let about = event.regarding.unwrap();
+    let uid = world.repository("test6").await.metadata.uid;
+    assert_eq!((about.kind.as_deref(), about.name.as_deref()), (Some("Repository"), Some("test6")));
+    assert_eq!(about.uid, uid);
+    assert_eq!((event.type_.as_deref(), event.reason.as_deref()), (Some("Warning"), Some("JobFailed")));
+    let note = event.note.unwrap();
+    assert!(
+        note.starts_with("job test6-sync (pull) failed: ") && said.contains(&note[30..]),
+        "{note}\n{said}"
+    );
+}
+
+#[tokio::test]
+async fn the_record_of_a_pull_names_the_commit() {
+    let (git, world, _process) = small().await;
+    let tip = git.put(&[("more.json", "more", "More")]);
+    let record = world.pull("test6", false).await;
+    assert_eq!(record.metadata.annotations.unwrap()[annotations::REVISION], tip);
 }
 
 #[tokio::test]
@@ -95,18 +118,26 @@ async fn a_repository_that_refuses_its_token_is_not_pulled() {
 }
 
 #[tokio::test]
-async fn a_process_that_is_told_to_stop_gives_its_job_back() {
-    let (_git, world, process) = small().await;
+async fn a_process_that_is_told_to_stop_awaits_the_write_under_way_and_gives_its_job_back() {
+    let git = GitServer::new().await;
+    seed(&git);
+    let world = World::with_git(&git).set("operator.max_sync_workers", "1");
+    create(&world, &git).await;
+    let process = world.start(register, PROVISIONING_JOBS);
     world.fault.hold(|method, path| method == "POST" && path.ends_with("/dashboards"));
     let job = world.queue(JobSpec::pull("test6", false)).await;
     world.fault.holding().await;
+    process.context.supervisor.token().cancel();
+    world.fault.resume();
     process.stop().await;
-    world.fault.let_go();
+    assert_eq!(world.dashboards().await.len(), 1, "what was sent is there before the job is given back");
     let queued = world.api::<Job>().get("test6-sync").await.unwrap();
     assert!(
         !queued.metadata.labels.unwrap().contains_key(labels::CLAIM),
         "another replica may claim it at once"
     );
+    let repository = world.repository("test6").await;
+    assert_eq!(repository.status.sync.state, JobState::Working, "it did not fail");
     let _process = world.start(register, PROVISIONING_JOBS);
     assert_eq!(end_of(&world.ended(&job).await).0, JobState::Success);
     assert_eq!(world.dashboards().await.len(), 5);
@@ -125,7 +156,7 @@ async fn a_pull_beyond_its_time_is_stopped_and_the_repository_says_that_it_faile
     let repository = world.repository("test6").await;
     assert_eq!(repository.status.sync.state, JobState::Error);
     assert_eq!(repository.status.sync.last_ref, "");
-    world.fault.let_go();
+    world.fault.resume();
 }
 
 #[tokio::test]
@@ -180,7 +211,7 @@ async fn without_processing_no_job_is_claimed() {
 
 #[tokio::test(start_paused = true)]
 async fn history_is_kept_for_as_long_as_the_settings_say() {
-    let world = World::new().set("operator.history_expiration", "10m");
+    let world = World::new().set("operator.history_max_age", "10m");
     with_repository(&world).await;
     let clock = Arc::new(ManualClock::following_tokio(jiff::Timestamp::now()));
     let _process = world.start_with_clock(register, PROVISIONING_JOBS, clock);

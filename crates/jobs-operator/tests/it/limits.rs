@@ -2,7 +2,7 @@
 
 use windlass_api::JobState;
 use windlass_api::conditions::{self, reasons, types};
-use windlass_git::seed::Edit;
+use windlass_git_server::seed::Edit;
 use windlass_jobs_operator::{PROVISIONING_JOBS, register};
 
 use crate::kit::{GitServer, World, dashboard, end_of};

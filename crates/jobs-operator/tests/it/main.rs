@@ -7,3 +7,5 @@ mod kit;
 mod limits;
 mod pull;
 mod pull_status;
+mod repair;
+mod unsynced;

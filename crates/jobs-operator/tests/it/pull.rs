@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use windlass_api::{Dashboard, JobState};
-use windlass_git::seed::Edit;
+use windlass_git_server::seed::Edit;
 use windlass_jobs_operator::{PROVISIONING_JOBS, register};
 
 use crate::kit::{GitServer, Process, World, dashboard, end_of};

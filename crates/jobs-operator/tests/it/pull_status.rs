@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::json;
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{JobState, Repository};
-use windlass_git::seed::Edit;
+use windlass_git_server::seed::Edit;
 
 use crate::kit::{dashboard, end_of};
 use crate::pull::small;
@@ -109,7 +109,7 @@ async fn a_pull_leaves_alone_what_others_write_into_the_status() {
     let job = world.queue(windlass_api::JobSpec::pull("test6", false)).await;
     world.fault.holding().await;
     world.patch_status("test6", json!({"status": {"health": {"healthy": true, "checked": 12}}})).await;
-    world.fault.let_go();
+    world.fault.resume();
     let record = world.ended(&job).await;
     assert_eq!(end_of(&record).0, JobState::Success);
     let repository = world.repository("test6").await;
@@ -125,7 +125,7 @@ async fn a_pull_is_for_the_specification_that_it_began_with() {
     world.fault.holding().await;
     let before = world.repository("test6").await.metadata.generation;
     world.patch_repository("test6", json!({"spec": {"git": {"path": "team-a"}}})).await;
-    world.fault.let_go();
+    world.fault.resume();
     world.ended(&job).await;
     let repository = world.repository("test6").await;
     let condition = conditions::find(&repository.status.conditions, types::PULL_STATUS).unwrap();

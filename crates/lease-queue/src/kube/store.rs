@@ -9,10 +9,12 @@ use ::kube::{Api, Client};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use windlass_api::{GROUP, VERSION, labels};
+use windlass_api::{GROUP, VERSION, annotations, labels};
 
 use super::convert;
-use crate::store::{Change, HistoryEntry, Key, NewRecord, Precondition, Record, Store, StoreError};
+use crate::store::{
+    Change, HistoryEntry, HistoryPage, Key, NewRecord, Precondition, Record, Store, StoreError,
+};
 
 const PAGE: u32 = 500;
 const MANAGER: &str = "windlass";
@@ -73,6 +75,23 @@ impl KubeStore {
         Api::namespaced_with(self.client.clone(), namespace, &self.history)
     }
 
+    async fn list_all(
+        &self,
+        jobs: &Api<DynamicObject>,
+        params: ListParams,
+    ) -> Result<Vec<Record>, StoreError> {
+        let mut records = Vec::new();
+        let mut page = params.limit(PAGE);
+        loop {
+            let listed = self.call(jobs.list(&page)).await?;
+            records.extend(listed.items.into_iter().map(convert::from_object));
+            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(records),
+            }
+        }
+    }
+
     async fn call<T>(&self, call: impl Future<Output = ::kube::Result<T>> + Send) -> Result<T, StoreError> {
         match tokio::time::timeout(self.deadline, call).await {
             Ok(answer) => answer.map_err(failure),
@@ -95,17 +114,12 @@ impl Store for KubeStore {
     }
 
     async fn list(&self) -> Result<Vec<Record>, StoreError> {
-        let jobs = self.listed(&self.jobs);
-        let mut records = Vec::new();
-        let mut page = ListParams::default().limit(PAGE);
-        loop {
-            let listed = self.call(jobs.list(&page)).await?;
-            records.extend(listed.items.into_iter().map(convert::from_object));
-            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => return Ok(records),
-            }
-        }
+        self.list_all(&self.listed(&self.jobs), ListParams::default()).await
+    }
+
+    async fn list_claimed(&self, namespace: &str) -> Result<Vec<Record>, StoreError> {
+        // Without a resourceVersion: what is read is as new as the request.
+        self.list_all(&self.jobs(namespace), ListParams::default().labels(labels::CLAIM)).await
     }
 
     async fn patch(&self, key: &Key, expected: &Precondition, change: &Change) -> Result<Record, StoreError> {
@@ -142,18 +156,12 @@ impl Store for KubeStore {
         self.call(history.get_opt(&key.name)).await.map(|found| found.is_some())
     }
 
-    async fn history_list(&self) -> Result<Vec<HistoryEntry>, StoreError> {
-        let history = self.listed(&self.history);
-        let mut entries = Vec::new();
-        let mut page = ListParams::default().limit(PAGE);
-        loop {
-            let listed = self.call(history.list_metadata(&page)).await?;
-            entries.extend(listed.items.into_iter().map(|object| history_entry(object.metadata)));
-            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => return Ok(entries),
-            }
-        }
+    async fn history_page(&self, next: Option<String>) -> Result<HistoryPage, StoreError> {
+        let mut params = ListParams::default().limit(PAGE);
+        params.continue_token = next;
+        let listed = self.call(self.listed(&self.history).list_metadata(&params)).await?;
+        let entries = listed.items.into_iter().map(|object| history_entry(object.metadata)).collect();
+        Ok(HistoryPage { entries, next: listed.metadata.continue_.filter(|token| !token.is_empty()) })
     }
 
     async fn history_delete(&self, key: &Key, uid: &str) -> Result<(), StoreError> {
@@ -180,14 +188,17 @@ fn merge(expected: &Precondition, change: &Change) -> Value {
 }
 
 fn history_entry(metadata: ObjectMeta) -> HistoryEntry {
+    let key = convert::key(&metadata);
+    let mut labels = metadata.labels.unwrap_or_default();
+    let bytes =
+        metadata.annotations.and_then(|annotations| annotations.get(annotations::BYTES)?.parse().ok());
     HistoryEntry {
-        key: convert::key(&metadata),
+        key,
         uid: metadata.uid.unwrap_or_default(),
-        repository: metadata
-            .labels
-            .and_then(|mut labels| labels.remove(labels::REPOSITORY))
-            .unwrap_or_default(),
+        job_uid: labels.remove(labels::ORIGINAL_UID).unwrap_or_default(),
+        repository: labels.remove(labels::REPOSITORY).unwrap_or_default(),
         created: metadata.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        bytes,
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::QueueConfig;
 use crate::queue::Queue;
-use crate::store::{HistoryEntry, NewRecord, Precondition, Store};
+use crate::store::{HistoryPage, NewRecord, Precondition, Store};
 
 /// Nothing that is asked of it is ever answered.
 struct Silent;
@@ -18,6 +18,9 @@ impl Store for Silent {
         std::future::pending().await
     }
     async fn list(&self) -> Result<Vec<Record>, StoreError> {
+        std::future::pending().await
+    }
+    async fn list_claimed(&self, _: &str) -> Result<Vec<Record>, StoreError> {
         std::future::pending().await
     }
     async fn patch(&self, _: &Key, _: &Precondition, _: &Change) -> Result<Record, StoreError> {
@@ -32,7 +35,7 @@ impl Store for Silent {
     async fn history_contains(&self, _: &Key) -> Result<bool, StoreError> {
         std::future::pending().await
     }
-    async fn history_list(&self) -> Result<Vec<HistoryEntry>, StoreError> {
+    async fn history_page(&self, _: Option<String>) -> Result<HistoryPage, StoreError> {
         std::future::pending().await
     }
     async fn history_delete(&self, _: &Key, _: &str) -> Result<(), StoreError> {
@@ -67,6 +70,7 @@ async fn a_process_that_wakes_up_after_its_lease_knows_it_before_any_task_has_ru
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!lease.lost().is_cancelled());
     assert!(!lease.valid());
+    assert!(lease.lost().is_cancelled(), "for good");
     assert!(matches!(lease.progress(JobStatus::default()).await, Err(LeaseError::Lost)));
 }
 
@@ -79,7 +83,7 @@ async fn a_store_that_never_answers_does_not_keep_a_lease_alive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_let_go_cannot_be_used_through_a_guard() {
+async fn a_lease_that_was_dropped_cannot_be_used_through_a_guard() {
     let lease = lease();
     let guard = lease.guard();
     assert!(guard.valid());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_api::{JobResourceSummary, JobState, JobStatus, RepositoryUrls};
+use windlass_api::{FileOutcome, JobResourceSummary, JobState, JobStatus, RepositoryUrls};
 
 use super::cut;
 use super::result::{ResourceAction, ResourceResult, Severity};
@@ -13,6 +13,8 @@ const LISTED_ERRORS: usize = 20;
 const LISTED_WARNINGS: usize = 100;
 /// So many texts of each sort are listed for each kind.
 const LISTED_BY_KIND: usize = 20;
+/// What the list of all files may take in a job's record, in bytes: an API server takes some 1.5 MiB in all.
+const FILES_BYTES: usize = 768 * 1024;
 
 /// The results of one job.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +30,10 @@ pub struct Recorder {
     reasons: BTreeSet<String>,
     summary: BTreeMap<(String, String), JobResourceSummary>,
     urls: Option<RepositoryUrls>,
+    revision: Option<String>,
+    files: Vec<FileOutcome>,
+    files_bytes: usize,
+    files_omitted: i64,
     failed_folders: BTreeSet<String>,
     failed_deletions: BTreeSet<String>,
     failed_changes: BTreeSet<String>,
@@ -59,6 +65,16 @@ impl Recorder {
         self.urls = Some(urls);
     }
 
+    /// The revision of the repository that the job works on.
+    pub fn set_revision(&mut self, revision: impl Into<String>) {
+        self.revision = Some(revision.into());
+    }
+
+    /// The revision of the repository that the job works on, when there is one.
+    pub fn revision(&self) -> Option<&str> {
+        self.revision.as_deref()
+    }
+
     /// The worker gives up at so many errors; 0, the default, is never.
     pub fn set_max_errors(&mut self, max: usize) {
         self.max_errors = max;
@@ -67,6 +83,7 @@ impl Recorder {
     /// Takes in one result.
     pub fn record(&mut self, result: &ResourceResult) {
         self.results += 1;
+        self.keep(result.outcome());
         let summary = self.summary.entry((result.group.clone(), result.kind.clone())).or_insert_with(|| {
             JobResourceSummary {
                 group: result.group.clone(),
@@ -86,6 +103,7 @@ impl Recorder {
                     summary.delete += 1;
                 }
             }
+            summary.repaired += i64::from(result.repaired);
             summary.write = summary.create + summary.update;
             summary.total_changes = summary.write + summary.delete;
             return;
@@ -96,7 +114,11 @@ impl Recorder {
             "{} (file: {}{name}, action: {})",
             cut(&failure.message),
             cut(&result.path),
-            result.action.as_str()
+            if failure.severity == Severity::Notice {
+                result.action.as_str()
+            } else {
+                result.action.attempted()
+            }
         );
         if failure.severity == Severity::Error {
             summary.error += 1;
@@ -112,6 +134,16 @@ impl Recorder {
         }
         if failure.severity != Severity::Notice {
             self.remember_failed(result);
+        }
+    }
+
+    fn keep(&mut self, file: Option<FileOutcome>) {
+        let Some(file) = file else { return };
+        self.files_bytes += file.weight();
+        if self.files_bytes <= FILES_BYTES {
+            self.files.push(file);
+        } else {
+            self.files_omitted += 1;
         }
     }
 
@@ -138,6 +170,8 @@ impl Recorder {
         self.results = 0;
         self.error_count = 0;
         self.errors.clear();
+        self.files.clear();
+        (self.files_bytes, self.files_omitted) = (0, 0);
         self.failed_folders.clear();
         self.failed_deletions.clear();
         self.failed_changes.clear();
@@ -226,9 +260,17 @@ impl Recorder {
             errors: self.errors.clone(),
             warnings,
             summary: self.summaries(),
+            files: self.files(),
+            files_omitted: self.files_omitted,
             urls: self.urls.clone(),
             ..JobStatus::default()
         }
+    }
+
+    fn files(&self) -> Vec<FileOutcome> {
+        let mut files = self.files.clone();
+        files.sort_by(|a, b| (&a.path, &a.name).cmp(&(&b.path, &b.name)));
+        files
     }
 
     fn percent(&self) -> f64 {

@@ -1,5 +1,9 @@
 //! What a worker did to one resource.
 
+use windlass_api::FileOutcome;
+
+use super::cut;
+
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResourceAction {
@@ -16,13 +20,24 @@ pub enum ResourceAction {
 }
 
 impl ResourceAction {
-    /// The word in texts and metrics.
+    /// The word for what was done.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
             Self::Updated => "updated",
             Self::Deleted => "deleted",
             Self::Renamed => "renamed",
+            Self::Ignored => "ignored",
+        }
+    }
+
+    /// The word for what was tried and did not succeed.
+    pub fn attempted(self) -> &'static str {
+        match self {
+            Self::Created => "create",
+            Self::Updated => "update",
+            Self::Deleted => "delete",
+            Self::Renamed => "rename",
             Self::Ignored => "ignored",
         }
     }
@@ -50,12 +65,20 @@ pub struct Failure {
     pub message: String,
     /// The folder that could not be made, when that is what failed.
     pub folder_not_created: Option<String>,
+    /// Whether something else than a change of the file may resolve it.
+    pub retry: bool,
 }
 
 impl Failure {
     /// An error.
     pub fn error(message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, reason: None, message: message.into(), folder_not_created: None }
+        Self {
+            severity: Severity::Error,
+            reason: None,
+            message: message.into(),
+            folder_not_created: None,
+            retry: false,
+        }
     }
 
     /// A warning, with its reason.
@@ -79,6 +102,10 @@ pub struct ResourceResult {
     pub name: String,
     /// What was done, or tried.
     pub action: ResourceAction,
+    /// Hash of the file's content; empty where that means nothing.
+    pub hash: String,
+    /// Whether the resource had been changed or deleted by hand, and was set back.
+    pub repaired: bool,
     /// Why it failed, if it did.
     pub failure: Option<Failure>,
 }
@@ -98,6 +125,8 @@ impl ResourceResult {
             kind: kind.into(),
             name: String::new(),
             action,
+            hash: String::new(),
+            repaired: false,
             failure: None,
         }
     }
@@ -121,5 +150,33 @@ impl ResourceResult {
     pub fn failed(mut self, failure: Failure) -> Self {
         self.failure = Some(failure);
         self
+    }
+}
+
+impl ResourceResult {
+    /// What is to be kept of it in the job's record: nothing of what simply worked.
+    pub fn outcome(&self) -> Option<FileOutcome> {
+        let (reason, message, retry) = match &self.failure {
+            Some(failure) => (
+                failure.reason.clone().unwrap_or_else(|| "Error".to_owned()),
+                cut(&failure.message),
+                failure.retry,
+            ),
+            None if self.repaired => {
+                let message = format!("changed or deleted by hand, and {} again", self.action.as_str());
+                (FileOutcome::REPAIRED.to_owned(), message, false)
+            }
+            None => return None,
+        };
+        Some(FileOutcome {
+            path: self.path.clone(),
+            hash: self.hash.clone(),
+            group: self.group.clone(),
+            kind: self.kind.clone(),
+            name: self.name.clone(),
+            reason,
+            message,
+            retry,
+        })
     }
 }

@@ -54,7 +54,7 @@ fn twenty_errors_are_listed_and_all_are_counted() {
     assert_eq!(status.state, JobState::Error);
     assert_eq!(status.message, "completed with errors");
     assert_eq!(status.errors.len(), 20);
-    assert_eq!(status.errors[0], "broken (file: 0.json, name: uid, action: updated)");
+    assert_eq!(status.errors[0], "broken (file: 0.json, name: uid, action: update)");
     assert_eq!((status.summary[0].error, status.summary[0].errors.len()), (50, 20));
 }
 

@@ -114,6 +114,11 @@ impl Progress {
         self.say(self.shared.windows.record, |recorder| recorder.set_urls(urls));
     }
 
+    /// Names the revision of the repository that the job works on; the job's record in history carries it.
+    pub fn revision(&self, revision: impl Into<String>) {
+        self.shared.state().recorder.set_revision(revision);
+    }
+
     /// See [`Recorder::reset`].
     pub fn reset(&self, keep_warnings: bool) {
         self.say(self.shared.windows.record, |recorder| recorder.reset(keep_warnings));

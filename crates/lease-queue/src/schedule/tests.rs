@@ -65,9 +65,17 @@ impl World {
         }
     }
 
-    /// Picks all that can be claimed now, in order.
+    /// Picks a job, which then has run.
+    fn run_next(&mut self) -> Option<Arc<Record>> {
+        let record = self.pick()?.record;
+        self.schedule.deleted(&record.key, &record.uid);
+        self.schedule.settle(&record.key, self.now);
+        Some(record)
+    }
+
+    /// Runs all that can be claimed now, in order.
     fn drain(&mut self) -> Vec<String> {
-        std::iter::from_fn(|| self.pick()).map(|candidate| candidate.record.key.to_string()).collect()
+        std::iter::from_fn(|| self.run_next()).map(|record| record.key.to_string()).collect()
     }
 }
 
@@ -103,11 +111,11 @@ fn a_new_repository_waits_one_round_however_long_the_queue_is() {
         world.add("busy", &format!("repo-{}", number % 3), &format!("job-{number}"));
     }
     for _ in 0..100 {
-        world.pick().unwrap();
+        world.run_next().unwrap();
     }
     world.add("busy", "newcomer", "newcomer-0");
     world.add("calm", "other", "other-0");
-    let next: Vec<_> = (0..8).map(|_| world.pick().unwrap().record.key.name.clone()).collect();
+    let next: Vec<_> = (0..8).map(|_| world.run_next().unwrap().key.name.clone()).collect();
     // Three others in each of the namespaces' turns.
     let place = |name: &str| next.iter().position(|picked| picked == name).unwrap_or(usize::MAX);
     assert!(place("other-0") <= 1 && place("newcomer-0") <= 5, "{next:?}");
@@ -124,7 +132,7 @@ fn refilling_a_repository_does_not_keep_the_turn_from_others() {
     for number in 1..=12 {
         // Whenever a job is taken, the busy repository has another one.
         world.add("ns", "busy", &format!("busy-{number}"));
-        seen.push(world.pick().unwrap().record.repository().to_owned());
+        seen.push(world.run_next().unwrap().repository().to_owned());
     }
     for number in 0..5 {
         assert!(seen.contains(&format!("calm-{number}")), "{seen:?}");
@@ -149,9 +157,8 @@ fn whatever_comes_and_goes_nobody_waits_for_more_than_one_round() {
             world.add(&namespace, &repository, &format!("job-{number}"));
             waiting.entry((namespace, repository)).or_default().0 += 1;
             for _ in 0..rng.random_range(0..3) {
-                let Some(candidate) = world.pick() else { break };
-                let picked =
-                    (candidate.record.key.namespace.clone(), candidate.record.repository().to_owned());
+                let Some(record) = world.run_next() else { break };
+                let picked = (record.key.namespace.clone(), record.repository().to_owned());
                 for (who, (_, others)) in &mut waiting {
                     *others = if *who == picked { 0 } else { *others + 1 };
                     assert!(*others < NAMESPACES * REPOSITORIES, "seed {seed}: {who:?} was passed over");
@@ -295,4 +302,24 @@ fn deleting_a_predecessor_leaves_its_namesake() {
     world.schedule.deleted(&Key::new("ns", "job"), "uid of ns/job");
     assert_eq!(world.schedule.depth(), (0, 0));
     assert!(world.pick().is_none());
+}
+
+#[test]
+fn while_a_job_is_claimed_others_of_its_repository_wait_for_it_or_for_its_lapse() {
+    let mut world = World::new();
+    let mut running = world.job("ns", "repo", "running", Some(("them", 3)));
+    world.schedule.applied(running.clone(), world.now);
+    world.add("ns", "repo", "waiting");
+    world.add("ns", "other", "another");
+    assert_eq!(world.drain(), ["ns/another"]);
+    let until = match world.schedule.pick(world.now) {
+        Pick::Wait(until) => until - world.now,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(until, Duration::from_mins(1), "its claim lapses then, and nobody cleans up");
+    world.after(30);
+    running.version = "1000".to_owned();
+    world.schedule.applied(running.clone(), world.now);
+    assert!(world.after(59).pick().is_none());
+    assert_eq!(world.after(1).pick().unwrap().record.key.name, "waiting");
 }

@@ -1,6 +1,8 @@
 //! The end of a job: history, reaper, prune.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
@@ -8,10 +10,12 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use windlass_api::JobStatus;
 use windlass_lease_queue::progress::{Progress, Recorder};
-use windlass_lease_queue::{LEASE_EXPIRED, Queue, QueueConfig, StoreError, history_name};
+use windlass_lease_queue::{
+    HistoryLimits, LEASE_EXPIRED, PruneReason, Queue, QueueConfig, StoreError, history_name,
+};
 
 use crate::harness::{Counting, idle, job, next, replica, success, unavailable};
-use crate::store::{ATTEMPT, CLAIM, Client, Flaw, OWNER, Server, now};
+use crate::store::{ATTEMPT, CLAIM, Client, Fate, Flaw, OWNER, Odds, Server, now};
 
 #[tokio::test(start_paused = true)]
 async fn a_short_job_costs_a_claim_a_history_record_and_a_delete() {
@@ -27,8 +31,8 @@ async fn a_short_job_costs_a_claim_a_history_record_and_a_delete() {
     sleep(Duration::from_mins(5)).await;
     assert_eq!(
         store.calls(),
-        ["patch", "history_create", "delete"],
-        "with its creation: four writes, and no reads"
+        ["patch", "list_claimed", "history_create", "delete"],
+        "with its creation: four writes, and one read"
     );
 }
 
@@ -44,7 +48,8 @@ async fn history_has_the_job_without_its_claim_and_with_what_we_do_not_know() {
         .await
         .unwrap();
     assert_eq!(server.job(&job()).unwrap().status["progressUpdates"], 1);
-    lease.complete(success()).await.unwrap();
+    let notes = BTreeMap::from([("windlass.dev/revision".to_owned(), "abc".to_owned())]);
+    lease.complete_with(success(), notes).await.unwrap();
 
     assert_eq!(server.jobs(), []);
     let [filed] = &server.history()[..] else { panic!() };
@@ -54,6 +59,7 @@ async fn history_has_the_job_without_its_claim_and_with_what_we_do_not_know() {
     assert_eq!(filed.labels["provisioning.grafana.app/original-uid"], uid);
     assert!(!filed.labels.contains_key(CLAIM) && !filed.labels.contains_key(OWNER));
     assert_eq!(filed.annotations["note"], "kept");
+    assert_eq!(filed.annotations["windlass.dev/revision"], "abc");
     assert_eq!(filed.spec, spec);
     let started = &record.status["started"];
     assert_eq!(
@@ -128,7 +134,7 @@ async fn a_job_that_history_refuses_does_not_run_for_ever() {
     assert_eq!(server.jobs(), []);
     assert_eq!(
         store.calls(),
-        ["patch", "history_create", "history_create", "delete"],
+        ["patch", "list_claimed", "history_create", "history_create", "delete"],
         "whole, then without details"
     );
 }
@@ -175,21 +181,98 @@ async fn a_worker_that_sees_nothing_cannot_end_a_namesake() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn history_is_pruned_by_age_and_by_number_for_each_repository() {
+async fn a_finished_job_whose_claim_was_not_answered_is_not_run_again() {
     let server = Server::new(Flaw::None);
-    let queue = replica("one", Client::reliable(&server), &server);
+    let store = Counting::new(&server);
+    let one = replica("one", store.clone(), &server);
+    server.add("default", "repo", "repo-sync");
+    let lease = next(&one).await.into_parts().1;
+    let first = server.job(&job()).unwrap().labels[OWNER].clone();
+    store.fail("delete", unavailable);
+    let _ = timeout(Duration::from_secs(2), lease.complete(success())).await;
+    assert_eq!((server.history().len(), server.jobs().len()), (1, 1));
+
+    // Another one takes the job over, is not told so, and takes it for a job that nobody has run.
+    let calm = Arc::new(AtomicBool::new(false));
+    let odds = Odds { answer_lost: 100, ..Odds::default() };
+    let client = Client { server: Arc::clone(&server), fate: Fate::new(0, odds, Arc::clone(&calm)) };
+    let other = replica("other", Arc::new(client), &server);
+    let claiming = tokio::spawn(async move { idle(&other, Duration::from_mins(10)).await });
+    while server.job(&job()).is_some_and(|job| job.labels[OWNER] == first) {
+        sleep(Duration::from_millis(1)).await;
+    }
+    sleep(Duration::from_millis(100)).await;
+    calm.store(true, Ordering::Relaxed);
+    claiming.await.unwrap();
+    assert_eq!((server.history().len(), server.jobs().len()), (1, 0));
+}
+
+/// Six records, a minute apart: three of each of two repositories.
+async fn with_history(server: &Arc<Server>) -> Queue {
+    let queue = replica("one", Client::reliable(server), server);
     for number in 0..6 {
         server.add("default", &format!("repo-{}", number % 2), &format!("job-{number}"));
         next(&queue).await.into_parts().1.complete(success()).await.unwrap();
         sleep(Duration::from_mins(1)).await;
     }
-    assert_eq!(queue.prune(Duration::ZERO, None).await.unwrap(), 0, "off by default");
-    assert_eq!(queue.prune(Duration::from_secs(330), None).await.unwrap(), 1);
-    assert_eq!(queue.prune(Duration::ZERO, Some(2)).await.unwrap(), 1);
+    queue
+}
+
+fn left(server: &Server) -> Vec<String> {
     let mut left: Vec<_> =
         server.history().iter().map(|filed| filed.record.key.name[..5].to_owned()).collect();
     left.sort();
-    assert_eq!(left, ["job-2", "job-3", "job-4", "job-5"]);
+    left
+}
+
+#[tokio::test(start_paused = true)]
+async fn history_is_pruned_by_age_number_and_size_for_each_repository_the_oldest_first() {
+    let server = Server::new(Flaw::None);
+    let queue = with_history(&server).await;
+    let unlimited = HistoryLimits::default();
+    assert_eq!(queue.prune(unlimited).await.unwrap().total(), 0);
+    let old = HistoryLimits { max_age: Some(Duration::from_secs(330)), ..unlimited };
+    assert_eq!(queue.prune(old).await.unwrap().counts().collect::<Vec<_>>(), [(PruneReason::Age, 1)]);
+    let many = HistoryLimits { max_count: Some(2), ..unlimited };
+    assert_eq!(queue.prune(many).await.unwrap().counts().collect::<Vec<_>>(), [(PruneReason::Count, 1)]);
+    assert_eq!(left(&server), ["job-2", "job-3", "job-4", "job-5"]);
+    let of =
+        |filed: &crate::store::Filed| filed.record.annotations["windlass.dev/bytes"].parse::<u64>().unwrap();
+    let one = of(&server.history()[0]);
+    assert!((1024..2048).contains(&one), "{one}");
+    let large = HistoryLimits { max_bytes: Some(one * 3 / 2), ..unlimited };
+    assert_eq!(queue.prune(large).await.unwrap().counts().collect::<Vec<_>>(), [(PruneReason::Bytes, 2)]);
+    assert_eq!(left(&server), ["job-4", "job-5"]);
+    let nothing = HistoryLimits { max_bytes: Some(1), max_count: Some(0), ..unlimited };
+    assert_eq!(queue.prune(nothing).await.unwrap().total(), 0, "the newest one stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_that_prune_at_the_same_time_delete_each_record_once() {
+    let server = Server::new(Flaw::None);
+    let one = with_history(&server).await;
+    let other = replica("other", Client::reliable(&server), &server);
+    let limits = HistoryLimits { max_count: Some(1), ..HistoryLimits::default() };
+    let (one, other) = tokio::join!(one.prune(limits), other.prune(limits));
+    assert_eq!(one.unwrap().total() + other.unwrap().total(), 4);
+    assert_eq!(left(&server), ["job-4", "job-5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_record_of_a_job_that_is_still_queued_is_not_pruned() {
+    let server = Server::new(Flaw::None);
+    let store = Counting::new(&server);
+    let queue = replica("one", store.clone(), &server);
+    server.add("default", "repo", "repo-sync");
+    let lease = next(&queue).await.into_parts().1;
+    store.fail("delete", unavailable);
+    let _ = timeout(Duration::from_secs(2), lease.complete(success())).await;
+    sleep(Duration::from_secs(10)).await;
+    let limits = HistoryLimits { max_age: Some(Duration::from_secs(1)), ..HistoryLimits::default() };
+    assert_eq!(queue.prune(limits).await.unwrap().total(), 0, "it says that the job has ended");
+    store.heal();
+    idle(&queue, Duration::from_mins(5)).await;
+    assert_eq!(queue.prune(limits).await.unwrap().total(), 1);
 }
 
 #[tokio::test(start_paused = true)]

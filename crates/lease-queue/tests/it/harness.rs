@@ -8,8 +8,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use windlass_api::{JobState, JobStatus};
 use windlass_lease_queue::{
-    Change, Claimed, HistoryEntry, Key, NewRecord, Precondition, Queue, QueueConfig, Record, Store,
-    StoreError,
+    Change, Claimed, HistoryPage, Key, NewRecord, Precondition, Queue, QueueConfig, Record, Store, StoreError,
 };
 
 use crate::store::{Client, Server, now};
@@ -66,6 +65,10 @@ impl Store for Counting {
         self.called("list")?;
         self.inner.list().await
     }
+    async fn list_claimed(&self, namespace: &str) -> Result<Vec<Record>, StoreError> {
+        self.called("list_claimed")?;
+        self.inner.list_claimed(namespace).await
+    }
     async fn patch(&self, key: &Key, expected: &Precondition, change: &Change) -> Result<Record, StoreError> {
         self.called("patch")?;
         self.inner.patch(key, expected, change).await
@@ -82,8 +85,8 @@ impl Store for Counting {
         self.called("history_contains")?;
         self.inner.history_contains(key).await
     }
-    async fn history_list(&self) -> Result<Vec<HistoryEntry>, StoreError> {
-        self.inner.history_list().await
+    async fn history_page(&self, next: Option<String>) -> Result<HistoryPage, StoreError> {
+        self.inner.history_page(next).await
     }
     async fn history_delete(&self, key: &Key, uid: &str) -> Result<(), StoreError> {
         self.inner.history_delete(key, uid).await

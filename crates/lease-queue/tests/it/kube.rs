@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
-use windlass_api::{JobSpec, JobState, JobStatus, TestOptions};
+use windlass_api::{JobSpec, JobState, JobStatus, TestOptions, annotations, labels};
 use windlass_lease_queue::kube::{InsertError, KubeStore, event_applied, insert, job};
 use windlass_lease_queue::{Change, Key, NewRecord, Precondition, Queue, QueueConfig, Store, StoreError};
 
@@ -86,11 +86,15 @@ async fn serve(State(api): State<Api>, method: Method, uri: Uri, body: Bytes) ->
             state.by_path.insert(path, object.clone());
             ok(&object)
         }
-        Method::GET if !state.by_path.contains_key(&path) && !path.contains("/namespaces/") => {
+        Method::GET if path.ends_with("jobs") => {
             // One to a page, so that paging is seen to.
-            let kind = path.trim_start_matches('/').to_owned();
-            let all: Vec<_> =
-                state.by_path.iter().filter(|(path, _)| path.contains(&format!("/{kind}/"))).collect();
+            let claimed = uri.query().is_some_and(|query| query.contains("labelSelector=provisioning"));
+            let listed = |object: &Value| !claimed || object["metadata"]["labels"][labels::CLAIM].is_string();
+            let all: Vec<_> = state
+                .by_path
+                .iter()
+                .filter(|(at, object)| at.contains(&format!("{path}/")) && listed(object))
+                .collect();
             let skip: usize = uri
                 .query()
                 .and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("continue=")))
@@ -178,6 +182,7 @@ async fn a_job_goes_from_insert_to_history_with_four_writes() {
         [
             format!("POST {namespace}/jobs"),
             format!("PATCH {namespace}/jobs/repo-sync"),
+            format!("GET {namespace}/jobs"),
             format!("POST {namespace}/historicjobs"),
             format!("DELETE {namespace}/jobs/repo-sync"),
         ]
@@ -187,7 +192,7 @@ async fn a_job_goes_from_insert_to_history_with_four_writes() {
     assert_eq!(claim["metadata"]["resourceVersion"], *inserted.metadata.resource_version.as_ref().unwrap());
     assert_eq!(claim["status"]["state"], "working");
     assert_eq!(claim["spec"], Value::Null, "only what changes is sent");
-    let filed = api.sent(2);
+    let filed = api.sent(3);
     assert_eq!(filed["kind"], "HistoricJob");
     assert_eq!(filed["metadata"]["name"], format!("repo-sync-{uid}"));
     assert_eq!(filed["metadata"]["annotations"]["provisioning.grafana.app/author"], "ada");
@@ -195,7 +200,7 @@ async fn a_job_goes_from_insert_to_history_with_four_writes() {
         filed["spec"],
         json!({"action": "pull", "repository": "repo", "pull": {"incremental": false}})
     );
-    let delete = api.sent(3);
+    let delete = api.sent(4);
     assert_eq!(delete["preconditions"]["uid"], uid);
     assert!(delete["preconditions"]["resourceVersion"].is_string());
 }
@@ -260,8 +265,11 @@ async fn lists_are_read_to_their_last_page() {
         insert(&api.client(), "default", repository, spec, BTreeMap::new()).await.unwrap();
         let record = NewRecord {
             key: Key::new("default", format!("{repository}-sync-uid")),
-            labels: BTreeMap::from([("provisioning.grafana.app/repository".into(), repository.into())]),
-            annotations: BTreeMap::new(),
+            labels: BTreeMap::from([
+                (labels::REPOSITORY.into(), repository.into()),
+                (labels::ORIGINAL_UID.into(), "uid".into()),
+            ]),
+            annotations: BTreeMap::from([(annotations::BYTES.into(), "70".into())]),
             spec: json!({}),
             status: json!({}),
         };
@@ -270,8 +278,28 @@ async fn lists_are_read_to_their_last_page() {
     }
     let jobs: Vec<_> = store.list().await.unwrap().into_iter().map(|record| record.key.name).collect();
     assert_eq!(jobs, ["a-sync", "b-sync", "c-sync"]);
-    let history = store.history_list().await.unwrap();
+    let mut history = Vec::new();
+    let mut next = None;
+    loop {
+        let page = store.history_page(next).await.unwrap();
+        history.extend(page.entries);
+        next = page.next;
+        if next.is_none() {
+            break;
+        }
+    }
     assert_eq!(history.iter().map(|entry| &*entry.repository).collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!((&*history[0].job_uid, history[0].bytes), ("uid", Some(70)));
+    assert!(store.list_claimed("default").await.unwrap().is_empty());
+    let jobs = store.list().await.unwrap();
+    for job in &jobs[..2] {
+        let change = Change::default().set(labels::CLAIM, "1");
+        store.patch(&job.key, &job.precondition(), &change).await.unwrap();
+    }
+    let claimed: Vec<_> =
+        store.list_claimed("default").await.unwrap().into_iter().map(|record| record.key.name).collect();
+    assert_eq!(claimed, ["a-sync", "b-sync"]);
+    assert!(store.list_claimed("elsewhere").await.unwrap().is_empty());
     assert!(matches!(store.history_delete(&history[0].key, "another").await, Err(StoreError::Conflict)));
     store.history_delete(&history[0].key, &history[0].uid).await.unwrap();
     assert!(!store.history_contains(&history[0].key).await.unwrap());

@@ -36,7 +36,7 @@ async fn progress_counts_as_a_renewal() {
         let status = JobStatus { message: step.to_string(), ..JobStatus::default() };
         lease.progress(status).await.unwrap();
     }
-    assert_eq!(store.calls().len(), 11, "one claim, ten times progress, no renewal");
+    assert_eq!(store.calls().len(), 12, "a claim, a look at the others, ten times progress, no renewal");
     assert!(lease.valid());
 }
 
@@ -129,7 +129,8 @@ async fn a_lease_that_cannot_be_renewed_is_given_up_before_others_may_take_it() 
     store.fail("patch", unavailable);
     lease.lost().cancelled().await;
     assert!(begin.elapsed() < Duration::from_secs(54), "{:?}", begin.elapsed());
-    assert_eq!(store.calls(), ["patch"; 4], "the claim and three renewals");
+    let calls = ["patch", "list_claimed", "patch", "patch", "patch"];
+    assert_eq!(store.calls(), calls, "the claim, a look at the others, and three renewals");
 }
 
 #[tokio::test(start_paused = true)]

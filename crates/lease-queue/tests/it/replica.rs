@@ -77,6 +77,9 @@ async fn work(claimed: Claimed, client: &Client, stop: &CancellationToken) {
     let owner = record.labels[OWNER].clone();
     let progress = Progress::new(Recorder::new(0), Arc::new(lease.guard()));
     let lost = lease.lost();
+    if lease.valid() {
+        client.server.effect(&record.key, &record.uid, &owner);
+    }
     for step in 0..fate.millis(1..5).as_millis() {
         progress.message(format!("step {step}"));
         tokio::select! {

@@ -123,3 +123,9 @@ fn the_checker_notices_a_history_that_takes_a_job_twice() {
         (0..60).filter(|seed| !simulate(*seed, Flaw::ForgetfulHistory).violations.is_empty()).count();
     assert!(caught > 0, "in {caught} of 60 worlds");
 }
+
+#[test]
+fn the_checker_notices_two_jobs_of_one_repository_beside_each_other() {
+    let caught = (0..60).filter(|seed| !simulate(*seed, Flaw::HiddenClaims).violations.is_empty()).count();
+    assert!(caught > 0, "in {caught} of 60 worlds");
+}

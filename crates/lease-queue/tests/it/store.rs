@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use windlass_lease_queue::{
-    Change, Event, HistoryEntry, Key, NewRecord, Precondition, Record, Store, StoreError,
+    Change, Event, HistoryEntry, HistoryPage, Key, NewRecord, Precondition, Record, Store, StoreError,
 };
 
 pub(crate) const CLAIM: &str = "provisioning.grafana.app/claim";
@@ -31,6 +31,8 @@ pub(crate) enum Flaw {
     Unguarded,
     /// History takes a second record of the same name.
     ForgetfulHistory,
+    /// Nobody can read which jobs are claimed.
+    HiddenClaims,
 }
 
 /// What happened to the store, in its own order.
@@ -38,6 +40,7 @@ pub(crate) enum Flaw {
 pub(crate) enum Happened {
     Created {
         uid: String,
+        exclusion: Option<Key>,
     },
     Patched {
         uid: String,
@@ -133,7 +136,6 @@ impl Server {
             return None;
         }
         let uid = format!("uid-{}", state.version + 1);
-        state.log.push(Happened::Created { uid: uid.clone() });
         let record = Record {
             key,
             uid,
@@ -145,6 +147,7 @@ impl Server {
             spec,
             status,
         };
+        state.log.push(Happened::Created { uid: record.uid.clone(), exclusion: record.exclusion() });
         Some(state.put(record))
     }
 
@@ -195,6 +198,33 @@ impl Server {
 
     fn get(&self, key: &Key) -> Result<Record, StoreError> {
         self.job(key).ok_or(StoreError::NotFound)
+    }
+
+    fn claimed(&self, namespace: &str) -> Vec<Record> {
+        let claimed = |job: &Record| job.key.namespace == namespace && job.claimed();
+        if self.flaw == Flaw::HiddenClaims {
+            Vec::new()
+        } else {
+            self.jobs().into_iter().filter(claimed).collect()
+        }
+    }
+
+    fn history_page(&self, next: Option<&str>) -> HistoryPage {
+        const PAGE: usize = 3;
+        let state = self.state.lock().unwrap();
+        let entry = |(key, filed): (&Key, &Filed)| HistoryEntry {
+            key: key.clone(),
+            uid: filed.uid.clone(),
+            job_uid: filed.record.labels[ORIGINAL_UID].clone(),
+            repository: filed.record.labels["provisioning.grafana.app/repository"].clone(),
+            created: filed.created,
+            bytes: filed.record.annotations["windlass.dev/bytes"].parse().ok(),
+        };
+        let from =
+            state.history.iter().filter(|(key, _)| next.is_none_or(|next| key.to_string().as_str() > next));
+        let entries: Vec<_> = from.map(entry).take(PAGE).collect();
+        let next = entries.last().filter(|_| entries.len() == PAGE).map(|entry| entry.key.to_string());
+        HistoryPage { entries, next }
     }
 
     fn patch(&self, key: &Key, expected: &Precondition, change: &Change) -> Result<Record, StoreError> {
@@ -423,6 +453,10 @@ impl Store for Client {
         self.call(false, |server| Ok(server.jobs())).await
     }
 
+    async fn list_claimed(&self, namespace: &str) -> Result<Vec<Record>, StoreError> {
+        self.call(false, |server| Ok(server.claimed(namespace))).await
+    }
+
     async fn patch(&self, key: &Key, expected: &Precondition, change: &Change) -> Result<Record, StoreError> {
         self.call(true, |server| server.patch(key, expected, change)).await
     }
@@ -439,14 +473,8 @@ impl Store for Client {
         self.call(false, |server| Ok(server.state.lock().unwrap().history.contains_key(key))).await
     }
 
-    async fn history_list(&self) -> Result<Vec<HistoryEntry>, StoreError> {
-        let entry = |(key, filed): (&Key, &Filed)| HistoryEntry {
-            key: key.clone(),
-            uid: filed.uid.clone(),
-            repository: filed.record.labels["provisioning.grafana.app/repository"].clone(),
-            created: filed.created,
-        };
-        self.call(false, |server| Ok(server.state.lock().unwrap().history.iter().map(entry).collect())).await
+    async fn history_page(&self, next: Option<String>) -> Result<HistoryPage, StoreError> {
+        self.call(false, |server| Ok(server.history_page(next.as_deref()))).await
     }
 
     async fn history_delete(&self, key: &Key, uid: &str) -> Result<(), StoreError> {

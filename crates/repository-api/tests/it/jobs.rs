@@ -198,3 +198,83 @@ async fn another_version_is_not_found() {
     let response = tower::ServiceExt::oneshot(world.router.clone(), request).await.unwrap();
     assert_eq!(response.status().as_u16(), 404);
 }
+
+#[tokio::test]
+async fn ended_jobs_are_listed_a_page_at_a_time() {
+    let world = healthy().await;
+    for number in 0..7 {
+        let record: HistoricJob = serde_json::from_value(json!({
+            "apiVersion": "provisioning.grafana.app/v0alpha1", "kind": "HistoricJob",
+            "metadata": {"name": format!("job-{number}"), "labels": {labels::REPOSITORY: "test6"}},
+            "spec": {"action": "pull", "repository": "test6", "pull": {}},
+            // Two at a time end in the same millisecond.
+            "status": {"state": "success", "started": 1, "finished": 10 + number / 2},
+        }))
+        .unwrap();
+        world.api::<HistoricJob>().create(&PostParams::default(), &record).await.unwrap();
+    }
+    let (mut names, mut sizes, mut next) = (Vec::new(), Vec::new(), String::new());
+    loop {
+        let (code, list) = world.send("GET", &format!("test6/jobs?limit=3&continue={next}"), "").await;
+        assert_eq!(code, 200, "{list}");
+        let items = list["items"].as_array().unwrap();
+        sizes.push(items.len());
+        names.extend(items.iter().map(|job| job["metadata"]["name"].as_str().unwrap().to_owned()));
+        match list["metadata"]["continue"].as_str() {
+            Some(more) => next = more.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(sizes, [3, 3, 1]);
+    assert_eq!(names, ["job-6", "job-4", "job-5", "job-2", "job-3", "job-0", "job-1"]);
+    for query in ["limit=-1", "limit=many", "continue=x"] {
+        refused(&world.send("GET", &format!("test6/jobs?{query}"), "").await, 400);
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_no_worker_runs_is_refused_and_never_queued() {
+    let world = healthy().await;
+    for (action, body) in [
+        ("push", r#"{"action": "push", "push": {}}"#),
+        ("migrate", r#"{"action": "migrate", "migrate": {}}"#),
+        ("delete", r#"{"action": "delete", "delete": {"paths": ["a.json"]}}"#),
+    ] {
+        let answer = world.send("POST", "test6/jobs", body).await;
+        let (reason, message) = refused(&answer, 422);
+        assert_eq!(reason, "Invalid");
+        assert!(message.contains("spec.action") && message.contains(action), "{message}");
+        let spec = serde_json::from_str(body).unwrap();
+        let job = Job { spec, ..Job::default() };
+        let mut job = Job {
+            metadata: kube::api::ObjectMeta { name: Some("test6-x".to_owned()), ..Default::default() },
+            ..job
+        };
+        job.spec.repository = "test6".to_owned();
+        let error = world.api::<Job>().create(&PostParams::default(), &job).await.unwrap_err().to_string();
+        assert!(error.contains("spec.action") && error.contains(action), "{error}");
+    }
+    assert!(world.jobs().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_sub_resource_that_there_is_not_is_named() {
+    let world = healthy().await;
+    for (method, path, name) in [
+        ("GET", "test6/files", "files"),
+        ("POST", "test6/webhook", "webhook"),
+        ("GET", "test6/files/a/b.json", "files"),
+        ("DELETE", "test6/History", "History"),
+    ] {
+        let (reason, message) = refused(&world.send(method, path, "").await, 404);
+        assert_eq!(reason, "NotFound");
+        assert!(message.contains(&format!("{name:?}")) && message.contains("jobs, resources"), "{message}");
+        refused(&world.send_as(None, method, path, "").await, 401);
+    }
+    let (code, repository) = world.send("GET", "test6/status", "").await;
+    assert_eq!(
+        (code, &repository["kind"]),
+        (200, &json!("Repository")),
+        "the API server's own: {repository}"
+    );
+}

@@ -1,7 +1,7 @@
 //! `POST …/test`.
 
 use serde_json::json;
-use windlass_git::http_backend::HttpBackend;
+use windlass_git_server::HttpBackend;
 
 use crate::kit::{GitServer, World};
 
@@ -14,6 +14,10 @@ async fn a_stored_repository_is_tested_when_the_body_is_empty() {
         (code, &body["kind"], &body["success"], &body["code"]),
         (200, &json!("TestResults"), &json!(true), &json!(200))
     );
+    for nothing in ["{}", " {}\n", "\n"] {
+        let (code, body) = world.send("POST", "test6/test", nothing).await;
+        assert_eq!((code, &body["success"]), (200, &json!(true)), "{nothing:?}: {body}");
+    }
     std::fs::remove_dir(files).unwrap();
     let (code, body) = world.send("POST", "test6/test", "").await;
     assert_eq!(body["success"], false);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{HealthErrorKind, Repository};
-use windlass_git::http_backend::HttpBackend;
+use windlass_git_server::HttpBackend;
 use windlass_repository_operator::{PROVISIONING_REPO, register};
 use windlass_runtime::{Clock as _, ManualClock};
 
@@ -21,9 +21,9 @@ pub(crate) fn git_spec(git: &GitServer) -> Value {
     json!({"spec": {"git": {"url": git.url(), "branch": "main"}}})
 }
 
-/// A clock that stands still by itself and moves with tokio's paused time.
+/// A clock that moves with tokio's paused time. It begins now, as the API server's does: history is pruned by age.
 pub(crate) fn clock() -> Arc<ManualClock> {
-    Arc::new(ManualClock::following_tokio(jiff::Timestamp::from_second(1_800_000_000).unwrap()))
+    Arc::new(ManualClock::following_tokio(jiff::Timestamp::now()))
 }
 
 /// A `local` repository, for tests under paused time.
@@ -180,16 +180,67 @@ async fn an_unreachable_repository_is_checked_every_minute_and_recovers() {
     assert!(healed.status.field_errors.is_empty() && healed.status.health.message.is_empty());
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_write_that_meets_a_newer_version_is_made_again() {
-    let world = World::new();
-    local(&world, Value::Null).await;
+#[tokio::test]
+async fn a_write_that_meets_a_newer_version_is_made_again_without_another_check() {
+    let git = GitServer::new().await;
+    git.put(&[("a.json", "a", "A")]);
+    let world = World::with_git(&git);
+    world.create_repository("test6", git_spec(&git)).await;
     world.fault.hold(|method, path| method == "PATCH" && path.ends_with("/status"));
-    let _process = world.start_with_clock(register, PROVISIONING_REPO, clock());
+    let _process = world.start(register, PROVISIONING_REPO);
     world.fault.holding().await;
     world.patch_status("test6", json!({"status": {"sync": {"lastRef": "somebody else's"}}})).await;
-    world.fault.let_go();
+    world.fault.resume();
     let repository =
         world.repository_when("it is healthy", "test6", |found| found.status.health.healthy).await;
     assert_eq!(repository.status.sync.last_ref, "somebody else's");
+    assert_eq!(git.requests(), 1);
+}
+
+#[tokio::test]
+async fn a_check_that_a_shutdown_cuts_short_says_nothing_about_the_repository() {
+    let silent = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let origin = format!("http://{}", silent.local_addr().unwrap());
+    let world = World::new().set("operator.allowed_git_origins", &origin);
+    let spec = json!({"spec": {"git": {"url": format!("{origin}/x.git"), "branch": "main"}}});
+    world.create_repository("test6", spec).await;
+    let healthy = json!({"status": {"observedGeneration": 0, "health": {"healthy": true, "checked": 1_000}, "sync": {"state": ""}}});
+    world.patch_status("test6", healthy).await;
+    let process = world.start(register, PROVISIONING_REPO);
+    let asked = tokio::time::timeout(Duration::from_secs(30), silent.accept()).await;
+    let _connection = asked.expect("the source is asked").unwrap();
+    process.stop().await;
+    let repository = world.repository("test6").await;
+    assert!(repository.status.health.healthy, "{repository:#?}");
+    assert_eq!(repository.status.health.checked, 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_tell_that_a_repository_is_unhealthy_and_healthy_again() {
+    let world = World::new();
+    let files = local(&world, Value::Null).await;
+    let _process = world.start_with_clock(register, PROVISIONING_REPO, clock());
+    world.repository_when("it is healthy", "test6", |found| found.status.health.healthy).await;
+    std::fs::remove_dir(&files).unwrap();
+    world.patch_repository("test6", json!({"spec": {"title": "again"}})).await;
+    world.repository_when("it is unhealthy", "test6", |found| !found.status.health.healthy).await;
+    std::fs::create_dir(&files).unwrap();
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    let healed = world.repository_when("it is healthy", "test6", |found| found.status.health.healthy).await;
+    let events = world.api::<k8s_openapi::api::events::v1::Event>();
+    let told = crate::kit::eventually("both are told", || async {
+        let mut found = events.list(&kube::api::ListParams::default()).await.unwrap().items;
+        found.sort_by_key(|event| event.event_time.clone());
+        if found.len() == 2 { Ok(found) } else { Err(found) }
+    })
+    .await;
+    let what: Vec<_> = told.iter().map(|event| (event.type_.as_deref(), event.reason.as_deref())).collect();
+    assert_eq!(what, [(Some("Warning"), Some("Unhealthy")), (Some("Normal"), Some("Healthy"))]);
+    for event in &told {
+        let regarding = event.regarding.clone().unwrap();
+        assert_eq!(
+            (regarding.kind.as_deref(), regarding.uid),
+            (Some("Repository"), healed.metadata.uid.clone())
+        );
+    }
 }

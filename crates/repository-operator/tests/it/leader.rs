@@ -157,11 +157,11 @@ async fn every_write_to_what_exists_names_the_version_that_it_was_made_from() {
     let writes = writes.lock().unwrap();
     let version = |write: &Write| match write.method.as_str() {
         "PATCH" => write.body["metadata"]["resourceVersion"].as_str().map(str::to_owned).or_else(|| {
-            // A JSON patch says it in its first operation.
-            write.body[0]["value"]
-                .as_str()
-                .filter(|_| write.body[0]["path"] == "/metadata/resourceVersion")
-                .map(str::to_owned)
+            // A JSON patch says it in its first operation: the version, or which object its other tests are about.
+            let first = &write.body[0];
+            let guards = first["path"] == "/metadata/resourceVersion"
+                || (first["path"] == "/metadata/uid" && first["op"] == "test");
+            first["value"].as_str().filter(|_| guards).map(str::to_owned)
         }),
         "DELETE" => write.body["preconditions"]["resourceVersion"].as_str().map(str::to_owned),
         // What is created says by its name what it excludes.

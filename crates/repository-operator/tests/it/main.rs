@@ -8,5 +8,6 @@ mod deletion;
 mod health;
 mod leader;
 mod metrics;
+mod neighbours;
 mod scope;
 mod syncs;

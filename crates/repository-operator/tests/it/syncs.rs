@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use windlass_api::{HistoricJob, JobState};
 use windlass_repository_operator::{PROVISIONING_REPO, register};
+use windlass_runtime::Clock as _;
 
 use crate::health::{clock, local};
 use crate::kit::{Death, Process, World, dashboard, eventually};
@@ -54,12 +55,16 @@ fn incremental(record: &HistoricJob) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_repository_is_pulled_in_full_once_and_then_after_each_interval() {
+async fn a_new_repository_is_pulled_in_full_once_and_then_when_it_changed() {
     let world = World::new();
     let files = local(&world, synced()).await;
     std::fs::write(files.join("a.json"), dashboard("a", "A")).unwrap();
     let _processes = start(&world);
-    let records = history(&world, 3).await;
+    let mut records = history(&world, 1).await;
+    for title in ["B", "C"] {
+        std::fs::write(files.join("a.json"), dashboard("a", title)).unwrap();
+        records = history(&world, records.len() + 1).await;
+    }
     let kinds: Vec<bool> = records.iter().map(incremental).collect();
     assert_eq!(kinds, [false, true, true], "{records:#?}");
     assert!(records.iter().all(|record| record.status.state == JobState::Success));
@@ -67,9 +72,97 @@ async fn a_new_repository_is_pulled_in_full_once_and_then_after_each_interval() 
         let apart = pair[1].status.started - pair[0].status.finished;
         assert!((120_000..123_000).contains(&apart), "{apart} ms");
     }
-    assert_eq!(world.dashboards().await.len(), 1);
-    let queued = world.requests.writes_to("jobs").into_iter().filter(|write| write == "POST jobs").count();
-    assert_eq!(queued, 3, "nothing is queued twice");
+    assert_eq!(world.dashboards().await.into_values().collect::<Vec<_>>(), ["C"]);
+    assert_eq!(queued(&world), 3, "nothing is queued twice");
+}
+
+/// How many jobs the operator asked for.
+fn queued(world: &World) -> usize {
+    world.requests.writes_to("jobs").into_iter().filter(|write| write == "POST jobs").count()
+}
+
+/// Lets this many seconds pass, in steps in which everything that is due gets done.
+async fn pass(seconds: u64) {
+    for _ in 0..seconds * 10 {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unchanged_repository_gets_no_job_and_says_when_it_was_looked_at() {
+    let world = World::new();
+    let files = local(&world, synced()).await;
+    std::fs::write(files.join("a.json"), dashboard("a", "A")).unwrap();
+    let _processes = start(&world);
+    history(&world, 1).await;
+    let mut last = world.repository("test6").await.status.sync.finished;
+    for _ in 0..3 {
+        pass(100).await;
+        let looked = world
+            .repository_when("it was looked at", "test6", |found| found.status.sync.checked > last)
+            .await;
+        let apart = looked.status.sync.checked - last;
+        assert!((120_000..123_000).contains(&apart), "{apart} ms");
+        assert_eq!(looked.status.sync.state, JobState::Success);
+        last = looked.status.sync.checked;
+    }
+    assert_eq!((queued(&world), world.history().await.len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_compared_after_the_time_that_is_set_although_nothing_changed() {
+    let world = World::new().set("provisioning.full_sync_interval", "5m");
+    let files = local(&world, synced()).await;
+    std::fs::write(files.join("a.json"), dashboard("a", "A")).unwrap();
+    let _processes = start(&world);
+    history(&world, 1).await;
+    let dashboards = world.api::<windlass_api::Dashboard>();
+    dashboards.delete("a", &kube::api::DeleteParams::default()).await.unwrap();
+    let records = history(&world, 2).await;
+    assert!(!incremental(&records[1]), "{records:#?}");
+    let apart = records[1].status.started - records[0].status.finished;
+    assert!((300_000..430_000).contains(&apart), "{apart} ms");
+    assert_eq!(world.dashboards().await.into_keys().collect::<Vec<_>>(), ["a.json"], "it is repaired");
+}
+
+/// Pulls in ten minutes of a repository that changes all the time, looked at every two minutes, by a worker whose clock
+/// is so many hours from the operator's, which itself jumps by an hour in between.
+async fn pulls_with_clocks_apart(hours: i64) -> usize {
+    let world = World::new();
+    let files = local(&world, synced()).await;
+    let ours = clock();
+    let start = ours.now() + jiff::SignedDuration::from_hours(hours);
+    let theirs = windlass_runtime::ManualClock::following_tokio(start);
+    let _operator = world.start_with_clock(register, PROVISIONING_REPO, ours.clone());
+    let jobs = (windlass_jobs_operator::register, windlass_jobs_operator::PROVISIONING_JOBS);
+    let _jobs = world.start_with_clock(jobs.0, jobs.1, std::sync::Arc::new(theirs));
+    for second in 0..600 {
+        std::fs::write(files.join("a.json"), dashboard("a", &second.to_string())).unwrap();
+        pass(1).await;
+        if second == 300 {
+            ours.advance(std::time::Duration::from_hours(1));
+        }
+    }
+    queued(&world)
+}
+
+#[tokio::test(start_paused = true)]
+async fn syncs_keep_their_pace_whatever_the_clocks_of_operator_and_worker_say() {
+    for hours in [-1, 0, 1] {
+        let pulls = pulls_with_clocks_apart(hours).await;
+        assert!((4..=6).contains(&pulls), "{pulls} pulls with clocks {hours} hours apart");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_stays_in_the_way_is_asked_for_less_and_less_often() {
+    let world = World::new();
+    local(&world, synced()).await;
+    world.queue(windlass_api::JobSpec::pull("test6", false)).await;
+    let _process = world.start_with_clock(register, PROVISIONING_REPO, clock());
+    pass(300).await;
+    let asked = queued(&world);
+    assert!((2..=20).contains(&asked), "{asked} times in five minutes");
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +229,7 @@ async fn a_change_of_the_specification_during_a_pull_is_pulled_after_it() {
             Some(found.status.observed_generation) == found.metadata.generation
         })
         .await;
-    world.fault.let_go();
+    world.fault.resume();
     history(&world, 2).await;
     eventually("the new path is pulled", || async {
         let paths: Vec<String> = world.dashboards().await.into_keys().collect();
@@ -166,9 +259,9 @@ async fn a_sync_that_could_not_be_queued_is_queued_later() {
 async fn a_job_that_vanished_is_queued_again_after_the_interval() {
     let world = World::new();
     local(&world, synced()).await;
-    world
-        .patch_status("test6", json!({"status": {"sync": {"state": "working", "job": "test6-sync", "started": 1_799_999_990_000_i64}}}))
-        .await;
+    let started = clock().now().as_millisecond() - 10_000;
+    let lost = json!({"state": "working", "job": "test6-sync", "started": started});
+    world.patch_status("test6", json!({"status": {"sync": lost}})).await;
     let _processes = start(&world);
     let records = history(&world, 1).await;
     assert_eq!(records[0].status.state, JobState::Success);

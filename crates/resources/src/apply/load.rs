@@ -1,12 +1,13 @@
 //! Reading and parsing, a batch at a time, ahead of writing.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use windlass_git::{GitError, ObjectId};
+use windlass_git::ObjectId;
+use windlass_repository::ReadError;
 
 use super::{BATCH_BYTES, BATCH_FILES, Job};
-use crate::objects::Halt;
 use crate::parse::{self, FileError, ParseContext, ParsedResource};
 use crate::plan::{FileWrite, Known};
 use crate::{Context, Failure, Kind, Kinds, Reason};
@@ -14,9 +15,29 @@ use crate::{Context, Failure, Kind, Kinds, Reason};
 /// A file, read and parsed.
 pub(super) struct Loaded {
     pub(super) write: FileWrite,
-    pub(super) resource: Result<ParsedResource, Halt>,
+    pub(super) content: Content,
     /// The object that its former content describes.
     pub(super) previous: Option<(Kind, String)>,
+}
+
+/// What is in a file.
+pub(super) enum Content {
+    Resource(ParsedResource),
+    /// Something well-formed that is plainly no resource.
+    NotAResource,
+    /// What cannot be read or understood.
+    Failed(Failure),
+    /// Reading was cancelled.
+    Cancelled,
+}
+
+impl From<FileError> for Content {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::NotAResource => Self::NotAResource,
+            error => Self::Failed(error.into()),
+        }
+    }
 }
 
 /// Splits writes so that a batch fits into memory.
@@ -31,7 +52,7 @@ pub(super) fn batches(writes: Vec<FileWrite>) -> Vec<Vec<FileWrite>> {
 /// A file, read.
 struct Read {
     write: FileWrite,
-    content: Result<Bytes, Halt>,
+    content: Result<Bytes, Content>,
     former: Option<Bytes>,
 }
 
@@ -48,26 +69,32 @@ pub(super) async fn load(job: Job, batch: Vec<FileWrite>) -> Vec<Loaded> {
     let context = Arc::new(job.context);
     let kinds = further.known().await;
     let (mut files, mut parsed) = parse_batch(files, &context, &kinds).await;
-    let outdated =
-        |file: &Parsed| matches!(&file.resource, Some(Err(error)) if Kinds::may_be_outdated(error));
+    let outdated = |file: &Parsed| matches!(&file.resource, Some(Err(error)) if error.depends_on_server());
     if !further.is_empty() && parsed.iter().any(outdated) {
         let kinds = further.newer_than(&kinds).await;
         (files, parsed) = parse_batch(files, &context, &kinds).await;
     }
     let loaded =
         files.into_iter().zip(parsed).map(|(Read { write, content, .. }, Parsed { resource, previous })| {
-            let resource = content.and_then(|_| match resource {
-                Some(Ok(resource)) => Ok(resource),
-                Some(Err(error)) => Err(Halt::Failed(error.into())),
-                None => Err(Halt::Cancelled),
-            });
-            Loaded { write, resource, previous }
+            let parsed = match (content, resource) {
+                (Err(unread), _) => unread,
+                (Ok(_), Some(Ok(resource))) => Content::Resource(resource),
+                (Ok(_), Some(Err(error))) => error.into(),
+                (Ok(_), None) => Content::Cancelled,
+            };
+            Loaded { write, content: parsed, previous }
         });
     loaded.collect()
 }
 
+/// A batch whose reading panicked: each of its files has failed.
+pub(super) fn failed(batch: Vec<FileWrite>) -> Vec<Loaded> {
+    let failed = |write| Loaded { write, content: FileError::Panicked.into(), previous: None };
+    batch.into_iter().map(failed).collect()
+}
+
 async fn read_batch(job: &Job, batch: Vec<FileWrite>) -> Vec<Read> {
-    let limit = job.context.max_file_bytes.min(job.source.limits().blob_bytes);
+    let limit = job.context.max_file_bytes.min(job.reader.limits().blob_bytes);
     let readable: Vec<ObjectId> =
         batch.iter().filter(|write| write.size <= limit).map(|write| write.id).collect();
     let previous: Vec<ObjectId> = batch.iter().filter_map(previous_id).collect();
@@ -75,9 +102,9 @@ async fn read_batch(job: &Job, batch: Vec<FileWrite>) -> Vec<Read> {
     let mut former = read(job, &previous).await.into_iter();
     let files = batch.into_iter().map(|write| {
         let content = if write.size <= limit {
-            contents.next().unwrap_or(Err(GitError::ObjectMissing { id: write.id })).map_err(unreadable)
+            contents.next().unwrap_or(Err(ReadError::missing(write.id))).map_err(unreadable)
         } else {
-            Err(Failure::from(FileError::TooLarge { size: write.size, limit }).into())
+            Err(FileError::TooLarge { size: write.size, limit }.into())
         };
         let former = previous_id(&write).and_then(|_| former.next()).and_then(Result::ok);
         Read { write, content, former }
@@ -89,10 +116,25 @@ async fn read_batch(job: &Job, batch: Vec<FileWrite>) -> Vec<Read> {
 async fn parse_batch(files: Vec<Read>, context: &Arc<Context>, kinds: &Kinds) -> (Vec<Read>, Vec<Parsed>) {
     let (context, kinds) = (Arc::clone(context), kinds.clone());
     let task = tokio::task::spawn_blocking(move || {
-        let parsed = files.iter().map(|file| file.parse(&context, &kinds)).collect();
+        let parsed = each_by_itself(&files, |file| file.parse(&context, &kinds));
         (files, parsed)
     });
     task.await.unwrap_or_default()
+}
+
+/// Parses every file; one on which the parser panics has failed, and the others go on.
+fn each_by_itself(files: &[Read], parse: impl Fn(&Read) -> Parsed) -> Vec<Parsed> {
+    let contained = |file: &Read| {
+        catch_unwind(AssertUnwindSafe(|| parse(file))).unwrap_or_else(|panic| {
+            tracing::error!(
+                path = file.write.path,
+                panic = super::panic_text(&*panic),
+                "the parser panicked"
+            );
+            Parsed { resource: Some(Err(FileError::Panicked)), previous: None }
+        })
+    };
+    files.iter().map(contained).collect()
 }
 
 impl Read {
@@ -114,33 +156,62 @@ impl Read {
 fn previous_id(write: &FileWrite) -> Option<ObjectId> {
     match &write.known {
         Known::FromContent(previous) => *previous,
-        Known::Listed(_) => None,
+        Known::Listed(_) | Known::Nothing => None,
     }
 }
 
 /// Contents in order. One that cannot be read must not hide the others.
-async fn read(job: &Job, ids: &[ObjectId]) -> Vec<Result<Bytes, GitError>> {
+async fn read(job: &Job, ids: &[ObjectId]) -> Vec<Result<Bytes, ReadError>> {
     if ids.is_empty() {
         return Vec::new();
     }
-    match job.source.blobs(ids, &job.cancel).await {
+    match job.reader.blobs(ids, &job.cancel).await {
         Ok(contents) if contents.len() == ids.len() => contents.into_iter().map(Ok).collect(),
         Err(error) if ids.len() == 1 => vec![Err(error)],
         _ => {
             let mut contents = Vec::with_capacity(ids.len());
             for id in ids {
-                contents.push(job.source.blob(*id, &job.cancel).await);
+                contents.push(job.reader.blob(*id, &job.cancel).await);
             }
             contents
         }
     }
 }
 
-fn unreadable(error: GitError) -> Halt {
-    let reason = match error {
-        GitError::Cancelled => return Halt::Cancelled,
-        GitError::LimitExceeded { .. } => Reason::ResourceTooLarge,
-        _ => Reason::ReadFailed,
-    };
-    Failure::new(reason, format!("failed to read the file: {error}")).into()
+fn unreadable(error: ReadError) -> Content {
+    if error.is_cancelled() {
+        return Content::Cancelled;
+    }
+    let reason = if error.is_too_large() { Reason::ResourceTooLarge } else { Reason::ReadFailed };
+    Content::Failed(Failure::new(reason, format!("failed to read the file: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(path: &str) -> Read {
+        let write = FileWrite {
+            path: path.to_owned(),
+            previous_path: None,
+            id: ObjectId::from_bytes([1; 20]),
+            size: 2,
+            folder: None,
+            known: Known::Nothing,
+        };
+        Read { write, content: Ok(Bytes::from_static(b"[]")), former: None }
+    }
+
+    #[test]
+    fn a_parser_that_panics_on_one_file_leaves_the_others_alone() {
+        let files = ["a.json", "b.json", "c.json"].map(read);
+        let parsed = each_by_itself(&files, |file| {
+            assert!(file.write.path != "b.json", "as a defect of the parser would");
+            Parsed { resource: Some(Err(FileError::NotAResource)), previous: None }
+        });
+        let errors: Vec<_> = parsed.into_iter().map(|file| file.resource.unwrap().unwrap_err()).collect();
+        assert_eq!(errors, [FileError::NotAResource, FileError::Panicked, FileError::NotAResource]);
+        let failure = Failure::from(FileError::Panicked);
+        assert_eq!((failure.reason, failure.warning), (Reason::InternalError, true));
+    }
 }

@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Stopped, Summary};
 use crate::paths::is_below;
-use crate::plan::FileWrite;
 use crate::{Action, Failure, ItemResult, Kind, OnResult, Reason};
 
 pub(super) struct State {
@@ -85,7 +84,7 @@ impl State {
             _ => "skipped: something that should have moved out of the folder did not",
         };
         item.action = Action::Ignored;
-        self.record(item.failed(Failure::new(reason, message)));
+        self.record(item.failed(Failure::new(reason, message).retried()));
     }
 
     pub(super) fn folder_failed(&self, path: &str) {
@@ -96,10 +95,11 @@ impl State {
         self.inner().not_removed.insert(path.to_owned());
     }
 
-    pub(super) fn write_failed(&self, write: &FileWrite) {
+    /// The file at `path`, which may have been elsewhere before, was not written.
+    pub(super) fn write_failed(&self, path: &str, previous_path: Option<&str>) {
         let mut inner = self.inner();
-        inner.not_removed.extend(write.previous_path.clone());
-        inner.not_written.insert(write.path.clone());
+        inner.not_removed.extend(previous_path.map(str::to_owned));
+        inner.not_written.insert(path.to_owned());
     }
 
     pub(super) fn is_below_failed_folder(&self, path: &str) -> bool {

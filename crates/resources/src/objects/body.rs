@@ -13,27 +13,32 @@ use crate::{Context, FOLDER};
 
 /// A version that no object has: an apply that carries it creates the object or is refused.
 const NO_VERSION: &str = "9223372036854775807";
+/// The generation of an object that was just created, on kinds that count them.
+const FIRST_GENERATION: i64 = 1;
 
 /// A whole object.
 pub(super) fn create(resource: &ParsedResource, namespace: &str) -> Bytes {
-    whole(resource, namespace, json!({}))
+    whole(resource, namespace, json!({}), Some(FIRST_GENERATION))
 }
 
 /// A whole object to be applied, refused if there is one.
 pub(super) fn apply_new(resource: &ParsedResource, namespace: &str) -> Bytes {
-    whole(resource, namespace, json!({ "resourceVersion": NO_VERSION }))
+    whole(resource, namespace, json!({ "resourceVersion": NO_VERSION }), None)
 }
 
 /// A whole object to be applied, refused if it is not the one of this UID at this version any more.
 pub(super) fn apply(resource: &ParsedResource, namespace: &str, at: &At) -> Bytes {
-    whole(resource, namespace, json!({ "resourceVersion": at.version, "uid": at.uid }))
+    whole(resource, namespace, json!({ "resourceVersion": at.version, "uid": at.uid }), None)
 }
 
-fn whole(resource: &ParsedResource, namespace: &str, mut metadata: Value) -> Bytes {
+fn whole(resource: &ParsedResource, namespace: &str, mut metadata: Value, generation: Option<i64>) -> Bytes {
     metadata["name"] = json!(resource.name);
     metadata["namespace"] = json!(namespace);
     metadata["labels"] = json!(resource.labels);
     metadata["annotations"] = json!(resource.annotations);
+    if let Some(generation) = generation {
+        metadata["annotations"][annotations::WRITTEN_GENERATION] = json!(generation.to_string());
+    }
     let api_version = match &*resource.kind.group {
         "" => resource.version.clone(),
         group => format!("{group}/{}", resource.version),
@@ -56,11 +61,14 @@ fn whole(resource: &ParsedResource, namespace: &str, mut metadata: Value) -> Byt
 
 /// A JSON patch (RFC 6902) that replaces the spec, sets the document's and our labels and annotations, takes off those
 /// that the document no longer sets, leaves all others alone, and is refused if the object is no longer at its version.
-pub(super) fn patch(resource: &ParsedResource, at: &At) -> Bytes {
+pub(super) fn patch(resource: &ParsedResource, at: &At, generation: Option<i64>) -> Bytes {
     let mut operations =
         vec![json!({ "op": "replace", "path": "/metadata/resourceVersion", "value": at.version })];
     if !at.has_labels {
         operations.push(json!({ "op": "add", "path": "/metadata/labels", "value": {} }));
+    }
+    if !at.has_annotations {
+        operations.push(json!({ "op": "add", "path": "/metadata/annotations", "value": {} }));
     }
     let mut set = |map: &str, entries: &BTreeMap<String, String>| {
         for (key, value) in entries {
@@ -69,6 +77,10 @@ pub(super) fn patch(resource: &ParsedResource, at: &At) -> Bytes {
     };
     set("labels", &resource.labels);
     set("annotations", &resource.annotations);
+    if let Some(generation) = generation {
+        let path = pointer("annotations", annotations::WRITTEN_GENERATION);
+        operations.push(json!({ "op": "add", "path": path, "value": generation.to_string() }));
+    }
     let mut dropped = vec![("annotations", annotations::FOLDER)];
     if let Some(former) = &at.file_metadata {
         dropped.push(("annotations", annotations::FILE_METADATA));
@@ -104,6 +116,7 @@ fn pointer(map: &str, key: &str) -> String {
 pub(super) fn create_folder(folder: &Folder, context: &Context) -> Bytes {
     let (label, value) = context.label();
     let mut marks = context.annotations(&folder.path, folder.checksum.as_deref(), folder.parent.as_deref());
+    marks.insert(annotations::WRITTEN_GENERATION.to_owned(), FIRST_GENERATION.to_string());
     if folder.parent.is_none() {
         marks.insert(annotations::GRANT_PERMISSIONS.to_owned(), "default".to_owned());
     }
@@ -122,9 +135,17 @@ pub(super) fn create_folder(folder: &Folder, context: &Context) -> Bytes {
 }
 
 /// A merge patch (RFC 7386) that makes a folder what it should be, refused if it is no longer at `version`.
-pub(super) fn patch_folder(folder: &Folder, version: &str, context: &Context) -> Bytes {
+pub(super) fn patch_folder(
+    folder: &Folder,
+    version: &str,
+    generation: Option<i64>,
+    context: &Context,
+) -> Bytes {
     let (label, value) = context.label();
-    let marks = context.annotations(&folder.path, folder.checksum.as_deref(), folder.parent.as_deref());
+    let mut marks = context.annotations(&folder.path, folder.checksum.as_deref(), folder.parent.as_deref());
+    let recorded =
+        generation.map(|generation| (annotations::WRITTEN_GENERATION.to_owned(), generation.to_string()));
+    marks.extend(recorded);
     let mut set: Map<String, Value> =
         [annotations::SOURCE_PATH, annotations::SOURCE_CHECKSUM, annotations::FOLDER]
             .map(|key| (key.to_owned(), Value::Null))
@@ -152,7 +173,19 @@ pub(super) fn release(version: &str) -> Bytes {
                 annotations::SOURCE_PATH: null,
                 annotations::SOURCE_CHECKSUM: null,
                 annotations::FILE_METADATA: null,
+                annotations::WRITTEN_GENERATION: null,
             },
+        },
+    });
+    Bytes::from(body.to_string())
+}
+
+/// A merge patch that records the generation after our write, refused if the object is no longer at `version`.
+pub(super) fn generation(version: &str, generation: i64) -> Bytes {
+    let body = json!({
+        "metadata": {
+            "resourceVersion": version,
+            "annotations": { annotations::WRITTEN_GENERATION: generation.to_string() },
         },
     });
     Bytes::from(body.to_string())

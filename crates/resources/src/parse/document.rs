@@ -75,7 +75,7 @@ impl<'a> Document<'a> {
             // Let the parser name what is wrong with it, if it is no JSON at all.
             Some(_) => {
                 return Err(match serde_json::from_str::<de::IgnoredAny>(text) {
-                    Ok(_) => FileError::NotAnObject { what: "the document" },
+                    Ok(_) => FileError::NotAResource,
                     Err(error) => FileError::syntax("the document", &error),
                 });
             }

@@ -56,6 +56,14 @@ pub enum FileError {
         "the file is neither an object with apiVersion and kind nor a classic dashboard (with panels, schemaVersion and tags)"
     )]
     UnknownFormat,
+    /// Well-formed, and plainly something else: `package.json`, the settings of a tool. Nobody is told of it.
+    #[error("the file is no resource")]
+    NotAResource,
+    /// The parser panicked: a defect of ours.
+    #[error(
+        "the parser failed unexpectedly on this file, which is left out; the log has details, please report it"
+    )]
+    Panicked,
     /// A kind that repositories do not manage.
     #[error(
         "resources of kind {kind:?} in {api_version:?} are not supported; a repository manages dashboards and folders{}",
@@ -159,10 +167,17 @@ impl FileError {
         match self {
             Self::TooLarge { .. } => Reason::ResourceTooLarge,
             Self::FolderNameTooLong { .. } => Reason::FolderUidTooLong,
-            // The only one that changing the file does not mend.
             Self::Discovery { .. } => Reason::ApiError,
+            Self::Panicked => Reason::InternalError,
             _ => Reason::ResourceInvalid,
         }
+    }
+}
+
+impl FileError {
+    /// Whether what the API server serves decides, rather than the file alone.
+    pub(crate) fn depends_on_server(&self) -> bool {
+        matches!(self, Self::NotServed { .. } | Self::Discovery { .. } | Self::UnsupportedVersion { .. })
     }
 }
 
@@ -172,6 +187,7 @@ fn also(further: &[String]) -> String {
 
 impl From<FileError> for Failure {
     fn from(error: FileError) -> Self {
-        Self::new(error.reason(), error.to_string())
+        let failure = Self::new(error.reason(), error.to_string());
+        if error.depends_on_server() { failure.retried() } else { failure }
     }
 }

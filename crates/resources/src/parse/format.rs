@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::FileError;
+use super::{FileError, RESOURCE_KEYS};
 use crate::paths::Format;
 
 /// Deepest nesting of a document. Parsers of the servers that objects go to stop a little later.
@@ -102,8 +102,22 @@ fn single_document(text: &str) -> Result<Option<&str>, FileError> {
     match documents.as_slice() {
         [] => Ok(None),
         [document] => Ok(Some(document)),
-        several => Err(FileError::SeveralDocuments { count: several.len() }),
+        several if several.iter().any(|document| is_meant_as_resource(document)) => {
+            Err(FileError::SeveralDocuments { count: several.len() })
+        }
+        _ => Err(FileError::NotAResource),
     }
+}
+
+/// Whether a key of a resource stands at the outermost level, as far as can be told without parsing.
+fn is_meant_as_resource(document: &str) -> bool {
+    let is_key = |line: &str, key: &str| {
+        let line = line.trim_start_matches(['{', ' ', '"', '\'']);
+        line.strip_prefix(key).is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with(':'))
+    };
+    let outermost =
+        document.lines().filter(|line| !line.starts_with([' ', '\t']) || line.trim_start().starts_with('{'));
+    outermost.into_iter().any(|line| RESOURCE_KEYS.into_iter().any(|key| is_key(line, key)))
 }
 
 fn is_marker(line: &str) -> bool {

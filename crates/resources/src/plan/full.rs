@@ -13,7 +13,8 @@ use crate::{Context, Kind, Managed, ManagedItem};
 
 /// Compares a tree with what is managed.
 ///
-/// A file whose managed object has its hash, and the right folder, stays untouched and unread. A directory lives as
+/// A file whose managed object has its hash and the right folder, and was not changed by hand, stays untouched and
+/// unread. A directory lives as
 /// long as anything in it that a folder may stand for, be it only a README.
 pub fn full(tree: &Tree, managed: &Managed, metadata: &Metadata, context: &Context) -> Plan {
     let mut entries: Vec<&Entry> = tree.entries.iter().collect();
@@ -63,6 +64,7 @@ fn plan_folders(plan: &mut Plan, folders: &Folders, managed: &Managed, context: 
             Some(present) => {
                 let same = present.path == folder.path
                     && present.checksum == folder.checksum
+                    && !present.drifted
                     && present.folder.as_deref() == folder.parent.as_deref();
                 if same {
                     continue;
@@ -103,7 +105,7 @@ fn plan_files(plan: &mut Plan, files: &[&Entry], folders: &Folders, managed: &Ma
                 let surplus =
                     items.iter().filter(|item| (&item.kind, &item.name) != (&same.kind, &same.name));
                 plan.delete_files.extend(surplus.map(|item| Deletion::listed(item)));
-                if same.folder.as_deref() == folder {
+                if same.folder.as_deref() == folder && !same.drifted {
                     plan.kept.insert(entry.path.clone());
                     continue;
                 }

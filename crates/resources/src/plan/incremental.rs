@@ -1,13 +1,13 @@
 //! What changed between two revisions, without asking what is managed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use windlass_git::{Change, ChangeKind, Diff, Tree};
 
 use super::full::keep_directories;
 use super::{
-    Deletion, FileWrite, FolderAction, FolderWrite, Known, Notice, Plan, Target, kept_directory, rejected,
-    root, skipped,
+    Deletion, FileWrite, FolderAction, FolderWrite, Known, Notice, Plan, Retry, Target, kept_directory,
+    rejected, root, skipped,
 };
 use crate::folders::{self, Folders, Metadata};
 use crate::paths::{Class, ancestors, classify, depth, parent};
@@ -22,32 +22,43 @@ pub enum Incremental {
     NeedsFull(&'static str),
 }
 
-/// Turns the difference between the revision that was applied and the present one into a plan.
+/// Turns the difference between the revision that was applied and the present one into a plan, which also tries again
+/// what `retry` names.
 ///
 /// `tree` and `metadata` are those of the present revision (`metadata` read with an empty [`Managed`]).
-pub fn incremental(diff: &Diff, tree: &Tree, metadata: &Metadata, context: &Context) -> Incremental {
+pub fn incremental(
+    diff: &Diff,
+    tree: &Tree,
+    metadata: &Metadata,
+    retry: &Retry,
+    context: &Context,
+) -> Incremental {
     if diff.changes.iter().any(touches_metadata) {
         return Incremental::NeedsFull("the metadata of a folder changed");
     }
+    let mut plan = Plan { root: root(context), ..Plan::default() };
+    plan.notices.extend(rejected(&tree.rejected));
     let mut directories = BTreeSet::new();
-    let mut kept = std::collections::HashSet::new();
     for entry in &tree.entries {
         keep_directories(kept_directory(&entry.path, entry.kind), &mut directories);
-        if classify(&entry.path, entry.kind) == Class::Resource {
-            kept.insert(entry.path.clone());
+        match classify(&entry.path, entry.kind) {
+            Class::Resource => {
+                plan.kept.insert(entry.path.clone());
+            }
+            Class::Skipped { reason, .. } => plan.notices.extend(skipped(&entry.path, reason)),
+            Class::FolderMetadata | Class::Other => {}
         }
     }
     let folders = folders::resolve(&directories, metadata, &Managed::default(), context);
     if !folders.notices.is_empty() {
         return Incremental::NeedsFull("the metadata of a folder is not usable");
     }
-    let mut plan = Plan { root: root(context), kept, ..Plan::default() };
-    plan.notices.extend(rejected(&diff.rejected));
     let mut gained = BTreeSet::new();
     let mut lost = BTreeSet::new();
     for change in &diff.changes {
         plan_change(&mut plan, change, &folders, &mut gained, &mut lost);
     }
+    gained.extend(retry.folders.iter().cloned());
     for folder in folders.shallow_first().into_iter().filter(|folder| gained.contains(&folder.path)) {
         let write = FolderWrite { folder: folder.clone(), action: FolderAction::Ensure, previous_path: None };
         plan.folders.push(write);
@@ -61,7 +72,31 @@ pub fn incremental(diff: &Diff, tree: &Tree, metadata: &Metadata, context: &Cont
         .collect();
     plan.delete_folders.sort_by(|a, b| depth(&b.path).cmp(&depth(&a.path)).then_with(|| a.path.cmp(&b.path)));
     plan.files.sort_by_key(|write| !write.is_update());
+    // Last: what changed claims its object before what could not have it.
+    plan_retries(&mut plan, retry, tree, &folders);
     Incremental::Plan(Box::new(plan))
+}
+
+/// Files that are the same as when they failed.
+fn plan_retries(plan: &mut Plan, retry: &Retry, tree: &Tree, folders: &Folders) {
+    let planned: HashSet<String> =
+        plan.files.iter().chain(&plan.renames).map(|write| write.path.clone()).collect();
+    let again = tree.entries.iter().filter(|entry| {
+        retry.files.contains(&entry.path)
+            && !planned.contains(&entry.path)
+            && classify(&entry.path, entry.kind) == Class::Resource
+    });
+    for entry in again {
+        plan.kept.remove(&entry.path);
+        plan.files.push(FileWrite {
+            path: entry.path.clone(),
+            previous_path: None,
+            id: entry.id,
+            size: entry.size,
+            folder: folders.holding(&entry.path).map(str::to_owned),
+            known: Known::Nothing,
+        });
+    }
 }
 
 fn touches_metadata(change: &Change) -> bool {
@@ -97,9 +132,6 @@ fn plan_change(
     };
     let old = old.filter(|path| was_resource(path)).zip(change.previous_id);
     let class = classify(&change.path, change.entry);
-    if let (Class::Skipped { reason, .. }, true) = (class.clone(), change.kind != ChangeKind::Deleted) {
-        plan.notices.extend(skipped(&change.path, reason));
-    }
     let content =
         (change.kind != ChangeKind::Deleted && class == Class::Resource).then_some(change.id).flatten();
     match (content, old) {

@@ -9,7 +9,7 @@ use windlass_git::{Change, ChangeKind, Diff, EntryKind, ObjectId, Rejected, Tree
 
 use super::*;
 use crate::folders::{Metadata, read_metadata};
-use crate::test_source::{self, Files};
+use crate::test_reader::{self, Files};
 use crate::{DASHBOARD, FOLDER, Managed, names};
 
 fn context(target: SyncTarget) -> Context {
@@ -68,14 +68,14 @@ impl World {
     }
 
     fn tree(&self) -> Tree {
-        test_source::tree(&self.files)
+        test_reader::tree(&self.files)
     }
 
     fn metadata(&self, managed: &Managed) -> Metadata {
-        let source = test_source::source(&self.files);
+        let reader = test_reader::reader(&self.files);
         let cancel = CancellationToken::new();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(read_metadata(&*source, &self.tree(), managed, &self.context, &cancel)).unwrap()
+        runtime.block_on(read_metadata(&*reader, &self.tree(), managed, &self.context, &cancel)).unwrap()
     }
 
     fn plan_value(&self) -> Plan {
@@ -87,7 +87,8 @@ impl World {
     }
 
     fn incremental(&self, diff: &Diff) -> Incremental {
-        incremental(diff, &self.tree(), &self.metadata(&Managed::default()), &self.context)
+        let metadata = self.metadata(&Managed::default());
+        incremental(diff, &self.tree(), &metadata, &Retry::default(), &self.context)
     }
 }
 
@@ -108,6 +109,8 @@ fn item(kind: Kind, name: &str, path: &str, id: Option<ObjectId>, folder: Option
         resource_version: "1".to_owned(),
         uid: String::new(),
         file_metadata: None,
+        generation: Some(1),
+        drifted: false,
     }
 }
 
@@ -344,10 +347,14 @@ fn a_difference_touches_what_it_names_and_the_folders_that_it_empties() {
 
 #[test]
 fn a_file_that_becomes_a_link_loses_its_object() {
-    let world = World::new(&[]);
+    let world = World::new(&[("x.json", "1")]);
     let mut changed = change(ChangeKind::Modified, "x.json", None);
     changed.entry = EntryKind::Symlink;
-    let Incremental::Plan(plan) = world.incremental(&diff(vec![changed])) else { panic!("a plan") };
+    let mut tree = world.tree();
+    tree.entries[0].kind = EntryKind::Symlink;
+    let (metadata, retry) = (Metadata::default(), Retry::default());
+    let plan = incremental(&diff(vec![changed]), &tree, &metadata, &retry, &world.context);
+    let Incremental::Plan(plan) = plan else { panic!("a plan") };
     assert_snapshot!(plan, @r##"
     notice x.json: symbolic links are not followed; replace the link by the file itself (ResourceInvalid)
     delete object of /x.json
@@ -373,4 +380,25 @@ fn a_plan_is_a_document() {
     let phases: BTreeMap<String, serde_json::Value> = serde_json::from_value(plan).unwrap();
     assert_eq!(phases["files"][0]["path"], "a/x.json");
     assert_eq!(phases["folders"][0]["path"], "a");
+}
+
+#[test]
+fn a_difference_names_what_is_left_out_of_the_whole_tree() {
+    let world = World::new(&[("a/c%d/y.json", "1"), ("x.json", "2")]);
+    let changes = vec![change(ChangeKind::Added, "x.json", Some("2"))];
+    let Incremental::Plan(plan) = world.incremental(&diff(changes)) else { panic!("a plan") };
+    let named: Vec<&str> = plan.notices.iter().map(|notice| notice.path.as_str()).collect();
+    assert_eq!(named, ["a/c%d/y.json"], "it did not change, and is left out still");
+}
+
+#[test]
+fn what_is_tried_again_claims_its_object_after_what_changed() {
+    let world = World::new(&[("a.json", "1"), ("b.json", "2"), ("c.json", "3")]);
+    let changes = vec![change(ChangeKind::Modified, "c.json", Some("3"))];
+    let retry = Retry { files: ["a.json".to_owned(), "gone.json".to_owned()].into(), ..Retry::default() };
+    let plan = incremental(&diff(changes), &world.tree(), &Metadata::default(), &retry, &world.context);
+    let Incremental::Plan(plan) = plan else { panic!("a plan") };
+    let files: Vec<&str> = plan.files.iter().map(|write| write.path.as_str()).collect();
+    assert_eq!(files, ["c.json", "a.json"]);
+    assert!(plan.kept.contains("b.json") && !plan.kept.contains("a.json"));
 }

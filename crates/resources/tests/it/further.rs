@@ -109,6 +109,7 @@ on_both! {
     a_difference_of_two_revisions_knows_every_kind
     kinds_versions_and_scopes_that_will_not_do_are_named
     a_dry_run_applies_nothing
+    what_others_changed_is_set_back_by_a_full_comparison
     releasing_and_removing_reach_every_kind
 }
 
@@ -342,8 +343,38 @@ async fn a_discovery_that_fails_is_an_error_of_the_files_that_need_it() {
     let failure = synced.failure("w.json");
     assert_eq!((failure.warning, failure.reason), (false, Reason::ApiError), "{failure}");
     assert_eq!(synced.outcomes(), ["created fine.json", "created w.json: ApiError"]);
-    let error = windlass_resources::managed::list(&world.clients, "default", "test6").await.unwrap_err();
+    let error = world.managed().await.complete("test6", |_| true).unwrap_err();
     assert!(error.to_string().contains(WIDGETS), "what is managed is not known: {error}");
+}
+
+async fn what_others_changed_is_set_back_by_a_full_comparison(on: On) {
+    let mut world = on.world().await;
+    world
+        .write("w.json", &widget("w", &json!({"size": 1, "parts": {"a": "1"}})))
+        .write("m.json", &config_map("m", &json!({"k": "v", "l": "w"})));
+    world.sync().await;
+    assert!(world.plan().await.is_empty());
+    let params = PatchParams { field_manager: Some("somebody".to_owned()), ..PatchParams::default() };
+    let edits = Patch::Merge(json!({"spec": {"size": 9, "parts": {"a": null}}}));
+    widgets(&world).patch("w", &params, &edits).await.unwrap();
+    config_maps(&world).patch("m", &params, &Patch::Merge(json!({"data": {"k": "x"}}))).await.unwrap();
+    let synced = world.sync().await;
+    assert_eq!(synced.outcomes(), ["updated m.json", "updated w.json"]);
+    assert!(synced.results.iter().all(|item| item.drifted), "{synced:#?}");
+    let map = config_maps(&world).get("m").await.unwrap();
+    assert_eq!(json!(map.data), json!({"k": "v", "l": "w"}));
+    let spec = &widgets(&world).get("w").await.unwrap().data["spec"];
+    assert_eq!((&spec["size"], &spec["parts"]), (&json!(1), &json!({"a": "1"})));
+    // What somebody adds of their own is none of our business, and not reported.
+    let theirs = Patch::Merge(json!({"data": {"theirs": "1"}}));
+    config_maps(&world).patch("m", &params, &theirs).await.unwrap();
+    let synced = world.sync().await;
+    assert!(
+        synced.outcomes().iter().all(|outcome| outcome.starts_with("ignored")),
+        "{:?}",
+        synced.outcomes()
+    );
+    assert_eq!(config_maps(&world).get("m").await.unwrap().data.unwrap()["theirs"], "1");
 }
 
 async fn a_dry_run_applies_nothing(on: On) {

@@ -6,6 +6,7 @@ mod cut_short;
 mod finalize;
 mod further;
 mod incremental;
-#[path = "../../src/test_source.rs"]
-mod test_source;
+mod robust;
+#[path = "../../src/test_reader.rs"]
+mod test_reader;
 mod world;

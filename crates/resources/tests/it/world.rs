@@ -15,12 +15,16 @@ use windlass_api::SyncTarget;
 use windlass_apiserver::store::{StoreOptions, in_memory};
 use windlass_apiserver::{ApiServer, client_of};
 use windlass_auth::Caller;
-use windlass_git::{Change, ChangeKind, Diff, EntryKind, Source};
+use windlass_git::{Change, ChangeKind, Diff, EntryKind};
+use windlass_repository::Reader;
 use windlass_resources::apply::{self, Job, Options, Summary};
+use windlass_resources::plan::Retry;
 use windlass_resources::plan::{self, Incremental};
-use windlass_resources::{Clients, Context, FurtherKinds, ItemResult, Managed, Plan, folders, managed};
+use windlass_resources::{
+    Clients, Context, FurtherKinds, ItemResult, Managed, Plan, TakeOver, folders, managed,
+};
 
-use crate::test_source::{self, Files, id};
+use crate::test_reader::{self, Files, id};
 
 /// Answers a request in the server's place, or lets it pass.
 pub(crate) type Fault = Box<dyn Fn(&Method, &str) -> Option<StatusCode> + Send + Sync>;
@@ -31,6 +35,7 @@ pub(crate) struct World {
     pub(crate) files: Files,
     pub(crate) options: Options,
     pub(crate) cancel: CancellationToken,
+    pub(crate) take_over: TakeOver,
     /// Every content that there ever was, as Git would keep it.
     past: Files,
     requests: Arc<Mutex<Vec<String>>>,
@@ -107,6 +112,7 @@ impl World {
             files: Files::new(),
             options: Options::default(),
             cancel: CancellationToken::new(),
+            take_over: TakeOver::default(),
             past: Files::new(),
             requests: Arc::default(),
             fault: Arc::default(),
@@ -147,8 +153,8 @@ impl World {
         *self.fault.lock().unwrap() = None;
     }
 
-    fn source(&self) -> Arc<dyn Source> {
-        test_source::source(&self.past)
+    fn reader(&self) -> Arc<dyn Reader> {
+        test_reader::reader(&self.past)
     }
 
     pub(crate) async fn managed(&self) -> Managed {
@@ -157,9 +163,9 @@ impl World {
 
     pub(crate) async fn plan(&self) -> Plan {
         let managed = self.managed().await;
-        let (source, tree) = (self.source(), test_source::tree(&self.files));
+        let (reader, tree) = (self.reader(), test_reader::tree(&self.files));
         let metadata =
-            folders::read_metadata(&*source, &tree, &managed, &self.context, &self.cancel).await.unwrap();
+            folders::read_metadata(&*reader, &tree, &managed, &self.context, &self.cancel).await.unwrap();
         plan::full(&tree, &managed, &metadata, &self.context)
     }
 
@@ -177,12 +183,13 @@ impl World {
         let results = Arc::new(Mutex::new(Vec::new()));
         let collected = results.clone();
         let job = Job {
-            source: self.source(),
+            reader: self.reader(),
             clients: self.clients.clone(),
             context: self.context.clone(),
             options: self.options,
             cancel: self.cancel.clone(),
             may_write: Arc::new(may_write),
+            take_over: self.take_over.clone(),
             on_result: Arc::new(move |item| {
                 on_result(&item);
                 collected.lock().unwrap().push(item);
@@ -199,11 +206,18 @@ impl World {
 
     /// Syncs what changed since the repository held `old`.
     pub(crate) async fn sync_from(&self, old: &Files) -> Synced {
-        let (source, tree) = (self.source(), test_source::tree(&self.files));
+        self.sync_from_and_retry(old, &[]).await
+    }
+
+    /// The same, and tries again these files, which have not changed.
+    pub(crate) async fn sync_from_and_retry(&self, old: &Files, retry: &[&str]) -> Synced {
+        let retry =
+            Retry { files: retry.iter().map(|path| (*path).to_owned()).collect(), ..Retry::default() };
+        let (reader, tree) = (self.reader(), test_reader::tree(&self.files));
         let none = Managed::default();
         let metadata =
-            folders::read_metadata(&*source, &tree, &none, &self.context, &self.cancel).await.unwrap();
-        match plan::incremental(&diff(old, &self.files), &tree, &metadata, &self.context) {
+            folders::read_metadata(&*reader, &tree, &none, &self.context, &self.cancel).await.unwrap();
+        match plan::incremental(&diff(old, &self.files), &tree, &metadata, &retry, &self.context) {
             Incremental::Plan(plan) => self.apply(*plan).await,
             Incremental::NeedsFull(why) => panic!("a plan: {why}"),
         }
@@ -237,9 +251,14 @@ impl World {
         for (kind, api) in [("folder", self.folders()), ("dashboard", self.dashboards())] {
             for object in api.list(&ListParams::default()).await.unwrap() {
                 let name = object.metadata.name.unwrap();
+                let mut annotations = object.metadata.annotations;
+                // How often an object was written depends on how it came to be what it is.
+                if let Some(all) = &mut annotations {
+                    all.remove(windlass_api::annotations::WRITTEN_GENERATION);
+                }
                 let value = json!({
                     "labels": object.metadata.labels,
-                    "annotations": object.metadata.annotations,
+                    "annotations": annotations,
                     "spec": object.data["spec"],
                 });
                 state.insert(format!("{kind}/{name}"), value);

@@ -8,30 +8,21 @@ use std::time::Duration;
 
 use futures::{AsyncBufRead, AsyncBufReadExt as _};
 use kube::Client;
-use kube::api::{ListParams, WatchParams};
+use kube::api::WatchParams;
 use kube::core::Status;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::items::{Frame, Items, TooLong};
 use super::{ObjectKey, WatchConfig, Watched};
-use crate::{CallError, deadline};
-
-/// The longest text of an object: far beyond any that a server stores.
-const OBJECT_LIMIT: usize = 64 << 20;
+use crate::api::{OBJECT_LIMIT, too_long};
+use crate::{CallError, ListRequest, deadline};
 
 /// Why a list or a watch ended before its time.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WatchError {
     #[error(transparent)]
     Call(#[from] CallError),
-    #[error("failed to list within {after:?}")]
-    EndlessList { after: Duration },
-    #[error("failed to read the list")]
-    ReadList(#[source] serde_json::Error),
-    #[error("failed to read a page of the list")]
-    ReadPage(#[source] io::Error),
     #[error("failed to read the watch")]
     ReadWatch(#[source] io::Error),
     #[error("failed to read an event of the watch")]
@@ -87,26 +78,6 @@ pub(super) struct List<K> {
     pub(super) version: String,
 }
 
-impl<K> Default for List<K> {
-    fn default() -> Self {
-        Self { objects: Vec::new(), undecodable: Vec::new(), version: String::new() }
-    }
-}
-
-impl<K: DeserializeOwned> List<K> {
-    /// Adds an object by its text. One that is not what its kind should be is noted; text that is no JSON is an error.
-    fn add(&mut self, text: &[u8]) -> Result<(), serde_json::Error> {
-        match serde_json::from_slice(text) {
-            Ok(object) => self.objects.push(Arc::new(object)),
-            Err(error) => {
-                serde_json::from_slice::<IgnoredAny>(text)?;
-                self.undecodable.push(undecodable(text, &error));
-            }
-        }
-        Ok(())
-    }
-}
-
 /// One event of a watch.
 pub(super) enum Change<K> {
     Applied(K),
@@ -136,90 +107,37 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Lists the whole collection; `progress` is called whenever something of it arrived.
+    ///
+    /// An object that is not what its kind should be is noted; text that is no JSON is an error.
     pub(super) async fn list<K>(&self, progress: impl Fn()) -> Result<List<K>, WatchError>
     where
         K: DeserializeOwned,
     {
-        let after = self.config.list_deadline;
-        match tokio::time::timeout(after, self.list_pages(progress)).await {
-            Ok(listed) => listed,
-            Err(_) => Err(WatchError::EndlessList { after }),
+        let what = format!("list {}", self.config.name);
+        let mut request = ListRequest::new(self.client.clone(), &*self.url, what, self.config.call_deadline)
+            .page_size(self.config.page_size)
+            .within(self.config.list_deadline);
+        if let Some(labels) = &self.config.labels {
+            request = request.labels(labels);
         }
-    }
-
-    async fn list_pages<K>(&self, progress: impl Fn()) -> Result<List<K>, WatchError>
-    where
-        K: DeserializeOwned,
-    {
-        let mut params = ListParams {
-            label_selector: self.config.labels.clone(),
-            field_selector: self.config.fields.clone(),
-            limit: Some(self.config.page_size),
-            ..ListParams::default()
+        if let Some(fields) = &self.config.fields {
+            request = request.fields(fields);
+        }
+        let read = |text: &[u8]| match serde_json::from_slice::<K>(text) {
+            Ok(object) => Ok(Ok(Arc::new(object))),
+            Err(error) => {
+                serde_json::from_slice::<IgnoredAny>(text).map(|_json| Err(undecodable(text, &error)))
+            }
         };
-        let mut list = List::default();
-        loop {
-            let frame = match self.page(&params, &mut list, &progress).await {
-                // The pages so far are of a version that the server no longer has. What follows them at a newer one would
-                // not be one state with them: one page holds everything then.
-                Err(error) if error.is_gone() && params.continue_token.is_some() => {
-                    tracing::info!(
-                        watch = self.config.name,
-                        "the list was overtaken by a compaction, listing in one page"
-                    );
-                    params = ListParams { limit: None, continue_token: None, ..params };
-                    list = List::default();
-                    continue;
-                }
-                frame => frame?,
-            };
-            list.version = frame.metadata.resource_version;
-            params.continue_token = frame.metadata.next.filter(|token| !token.is_empty());
-            if params.continue_token.is_none() {
-                return Ok(list);
+        let listed = request.read(read, progress).await?;
+        let mut list = List { objects: Vec::new(), undecodable: Vec::new(), version: listed.version };
+        for item in listed.items {
+            match item {
+                Ok(object) => list.objects.push(object),
+                Err(error) => list.undecodable.push(error),
             }
         }
-    }
-
-    /// Reads one page into `list`, object by object while it arrives. A server may take as long as it likes for it, but
-    /// not be silent for longer than a call's deadline.
-    async fn page<K>(
-        &self,
-        params: &ListParams,
-        list: &mut List<K>,
-        progress: &impl Fn(),
-    ) -> Result<Frame, WatchError>
-    where
-        K: DeserializeOwned,
-    {
-        let what = || format!("list {}", self.config.name);
-        let limit = self.config.call_deadline;
-        let request = kube::core::Request::new(&self.url)
-            .list(params)
-            .map_err(|error| CallError::new(what(), kube::Error::BuildRequest(error)))?;
-        let mut reader = Box::pin(deadline(limit, what(), self.client.request_stream(request)).await?);
-        let mut items = Items::new(OBJECT_LIMIT);
-        loop {
-            let arrived = tokio::time::timeout(limit, reader.fill_buf()).await;
-            let arrived = arrived.map_err(|_| CallError::Deadline { what: what(), after: limit })?;
-            let arrived = arrived.map_err(WatchError::ReadPage)?;
-            if arrived.is_empty() {
-                return items.frame().map_err(WatchError::ReadList);
-            }
-            let mut failed = None;
-            let taken = items.take(arrived, |item| {
-                if let Err(error) = list.add(item) {
-                    failed.get_or_insert(error);
-                }
-            });
-            taken.map_err(|TooLong| WatchError::ReadPage(too_long("an item")))?;
-            if let Some(error) = failed {
-                return Err(WatchError::ReadList(error));
-            }
-            let length = arrived.len();
-            reader.consume_unpin(length);
-            progress();
-        }
+        Ok(list)
     }
 
     /// Opens a watch that goes on from `version`.
@@ -327,10 +245,6 @@ fn undecodable(text: &[u8], error: &serde_json::Error) -> Undecodable {
 fn identity(text: &[u8]) -> (ObjectKey, String) {
     let meta = serde_json::from_slice::<RawObject>(text).unwrap_or_default().metadata;
     (ObjectKey::new(meta.namespace, meta.name), meta.resource_version)
-}
-
-fn too_long(what: &str) -> io::Error {
-    io::Error::other(format!("{what} is longer than {OBJECT_LIMIT} bytes"))
 }
 
 #[derive(Deserialize)]

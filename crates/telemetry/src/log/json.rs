@@ -11,17 +11,17 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use super::Ids;
+use super::TraceIds;
 use super::fields::Fields;
 
 /// Writes each event, with the fields of its spans, as one line.
 pub(super) struct JsonLayer<W> {
-    ids: Ids,
+    ids: TraceIds,
     writer: W,
 }
 
 impl<W> JsonLayer<W> {
-    pub(super) fn new(ids: Ids, writer: W) -> Self {
+    pub(super) fn new(ids: TraceIds, writer: W) -> Self {
         Self { ids, writer }
     }
 }

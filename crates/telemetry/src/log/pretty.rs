@@ -7,12 +7,12 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::Ids;
+use super::TraceIds;
 
 /// The form of the library, and the ids where they are shown.
 pub(super) struct Pretty<F> {
     pub(super) inner: F,
-    pub(super) ids: Ids,
+    pub(super) ids: TraceIds,
 }
 
 impl<S, N, F> FormatEvent<S, N> for Pretty<F>

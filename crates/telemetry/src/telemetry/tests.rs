@@ -1,4 +1,6 @@
+mod connections;
 mod cumulative;
+mod failures;
 mod kit;
 mod modes;
 mod signals;

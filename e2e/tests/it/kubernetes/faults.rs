@@ -276,7 +276,7 @@ async fn a_token_file_that_is_replaced_is_read_again() {
     not_ready(&operator, &["Unauthorized"]).await;
     std::fs::write(&token, &identity.token).unwrap();
     operator.ready().await.unwrap();
-    scene.create_repository("after", &remote.url()).await.unwrap();
+    scene.create_repository("after", &remote.another_url("after").unwrap()).await.unwrap();
     scene.healthy("after").await.unwrap();
     // What the scene knows is the old one.
     assert!(!operator.process.output().contains(&identity.token));
@@ -322,7 +322,7 @@ async fn a_client_certificate_that_expired_is_named_and_a_renewed_one_taken() {
     not_ready(&operator, &[&format!("does not accept {named}: it expired at")]).await;
     rotate(DAY);
     operator.ready().await.unwrap();
-    scene.create_repository("after", &remote.url()).await.unwrap();
+    scene.create_repository("after", &remote.another_url("after").unwrap()).await.unwrap();
     scene.healthy("after").await.unwrap();
 }
 

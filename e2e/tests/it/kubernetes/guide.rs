@@ -5,64 +5,45 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tokio::process::Command;
 use windlass_cluster::{Cluster, Program};
-use windlass_e2e::{Operator, Programs, Remote, Scene, dashboard};
+use windlass_e2e::page::{Reader, blocks};
+use windlass_e2e::{Operator, Programs, Remote, Scene, dashboard, free_port};
 
 const TOKEN: &str = "guide-token-71c2";
-
-/// The commands of the page's console blocks; a here document belongs to its command.
-fn commands(page: &str) -> Vec<String> {
-    let mut commands: Vec<String> = Vec::new();
-    let mut inside = false;
-    for line in page.lines() {
-        if line.starts_with("```") {
-            inside = line == "```console";
-        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
-            commands.push(command.to_owned());
-        } else if inside && let Some(command) = commands.last_mut() {
-            command.push('\n');
-            command.push_str(line);
-        }
-    }
-    commands
-}
 
 #[tokio::test]
 async fn the_guide_to_kubernetes_leads_where_it_says() {
     let Some(cluster) = Cluster::own().await.unwrap() else { return };
     let remote = Remote::private(vec![("team/a.json".to_owned(), dashboard("a", "A"))], TOKEN).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let page = std::fs::read_to_string(root.join("docs/how-to/kubernetes.md")).unwrap();
-    let commands = commands(&page);
-    assert!(commands.len() > 15, "{commands:#?}");
     let kubectl = Program::Kubectl.find_or_build().unwrap().unwrap();
     let path = format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let sub_resources = format!("127.0.0.1:{}", free_port().unwrap());
+    let mut reader = Reader::new().unwrap();
+    reader.replace("127.0.0.1:6447", sub_resources.as_str());
+    reader.export("PATH", &path);
+    reader.export("KUBECONFIG", &cluster.admin_kubeconfig().display().to_string());
+    reader.export("TOKEN", TOKEN);
+    reader.export("URL", &remote.url());
     let mut controllers: Vec<Operator> = Vec::new();
-    let mut printed = String::new();
-    for command in commands {
+    for command in blocks("docs/how-to/kubernetes.md").unwrap().into_iter().flat_map(|block| block.commands) {
         if command.contains(" rollout status ") {
             // Nothing runs pods here: the same programs run under the accounts that the page made.
             for name in ["jobs-controller", "repository-controller"] {
-                controllers.push(controller(&cluster, folder.path(), name, &remote.origin()).await);
+                let sub_resources = [("GF_OPERATOR_REPOSITORY_API_ADDRESS", sub_resources.as_str())];
+                controllers
+                    .push(controller(&cluster, folder.path(), name, &remote.origin(), &sub_resources).await);
             }
             continue;
         }
-        let output = Command::new("bash")
-            .args(["-euo", "pipefail", "-c", &command])
-            .current_dir(&root)
-            .env("PATH", &path)
-            .env("HOME", folder.path())
-            .env("KUBECONFIG", cluster.admin_kubeconfig())
-            .env("TOKEN", TOKEN)
-            .env("URL", remote.url())
-            .output()
-            .await
-            .unwrap();
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        printed.extend(["$ ", &command, "\n", &out, &err]);
+        if command.contains(" port-forward ") {
+            // The controller is on this machine already.
+            continue;
+        }
+        let ran = reader.run(&command).await;
         let logs: Vec<String> = controllers.iter().map(|operator| operator.process.output()).collect();
-        assert!(output.status.success(), "{printed}\n{}", logs.join("\n"));
+        ran.unwrap_or_else(|error| panic!("{error:#}\n{}", logs.join("\n")));
     }
+    let printed = reader.printed();
     for expected in [
         "deployment.apps/windlass-jobs-controller created",
         "intervalSeconds",
@@ -117,7 +98,13 @@ async fn the_sub_resources_and_the_example_are_accepted_as_they_are_deployed() {
 }
 
 /// One of our programs under the account that the documented commands made for it.
-async fn controller(cluster: &Cluster, folder: &Path, name: &str, origin: &str) -> Operator {
+async fn controller(
+    cluster: &Cluster,
+    folder: &Path,
+    name: &str,
+    origin: &str,
+    more: &[(&str, &str)],
+) -> Operator {
     let account = format!("windlass-{name}");
     let token = cluster.kubectl(&["-n", "windlass", "create", "token", &account], "").await.unwrap();
     let admin = std::fs::read_to_string(cluster.admin_kubeconfig()).unwrap();
@@ -126,7 +113,8 @@ async fn controller(cluster: &Cluster, folder: &Path, name: &str, origin: &str) 
     let file = folder.join(name);
     std::fs::write(&file, kubeconfig.to_string()).unwrap();
     let file = file.display().to_string();
-    let environment = [("GF_OPERATOR_KUBECONFIG", file.as_str()), ("GF_OPERATOR_NAMESPACE", "windlass")];
+    let account = [("GF_OPERATOR_KUBECONFIG", file.as_str()), ("GF_OPERATOR_NAMESPACE", "windlass")];
+    let environment = [&account, more].concat();
     let program = Programs::path(name).unwrap();
     let operator = Operator::spawn(folder, &[origin.to_owned()], &program, &[], &environment).unwrap();
     operator.ready().await.unwrap();

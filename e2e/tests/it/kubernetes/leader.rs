@@ -63,7 +63,7 @@ async fn the_one_that_stands_by_goes_on_when_the_leader_is_killed() {
     scene.healthy("before").await.unwrap();
     let before = holder(&scene).await.unwrap();
     first.process.kill().await.unwrap();
-    scene.create_repository("after", &remote.url()).await.unwrap();
+    scene.create_repository("after", &remote.another_url("after").unwrap()).await.unwrap();
     scene.healthy("after").await.unwrap();
     assert_ne!(holder(&scene).await.unwrap(), before);
     assert_eq!(second.lines("leading").len(), 1);
@@ -95,7 +95,7 @@ async fn a_leader_that_was_paused_past_its_lease_changes_nothing() {
     let (first, second) = pair(&scene).await;
     let _jobs = scene.jobs_controller(&[]).await.unwrap();
     for name in ["kept", "removed"] {
-        scene.create_repository(name, &remote.url()).await.unwrap();
+        scene.create_repository(name, &remote.another_url(name).unwrap()).await.unwrap();
         scene.healthy(name).await.unwrap();
     }
     let done = pulled(&scene, "removed", false).await;

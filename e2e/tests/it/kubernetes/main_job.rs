@@ -45,6 +45,8 @@ async fn a_private_repository_becomes_custom_resources_and_is_followed() {
 
     let literal = format!("--from-literal=token={CANARY}");
     scene.kubectl(&["create", "secret", "generic", "git-token", &literal]).await.unwrap();
+    let urls = format!("windlass.dev/urls={}", remote.origin());
+    scene.kubectl(&["annotate", "secret", "git-token", &urls]).await.unwrap();
     // A look at the specification comes at once, and not within the minute that an unhealthy one waits.
     let touched = r#"{"spec":{"description":"its token is there"}}"#;
     scene.kubectl(&["patch", "repository", "follow", "--type=merge", "-p", touched]).await.unwrap();

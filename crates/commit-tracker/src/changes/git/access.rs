@@ -40,9 +40,9 @@ pub(super) struct Access {
     pub(super) tokens: Option<Arc<dyn GitTokens>>,
 }
 
-/// What a Secret of a `GitRepository` says (Flux: `spec.secretRef`).
+/// What is used of a Secret of a `GitRepository` (Flux: `spec.secretRef`).
 #[derive(Default)]
-struct Said {
+struct SecretContents {
     credentials: Option<Credentials>,
     tls: Tls,
 }
@@ -60,19 +60,25 @@ impl Access {
             Some(_) => return Err(ssh_is_unsupported(question, &host)),
             None => (question.url.trim().to_owned(), false),
         };
-        let mut said = match &question.secret {
+        let mut contents = match &question.secret {
             Some(name) if !over_ssh => {
                 let namespace = &question.source.namespace;
                 let secret = self.secrets.secret(namespace, name).await?;
-                said(question, name, secret.as_ref().unwrap_or(&BTreeMap::new()), tokens.is_some())?
+                secret_contents(
+                    question,
+                    name,
+                    secret.as_ref().unwrap_or(&BTreeMap::new()),
+                    tokens.is_some(),
+                )?
             }
-            _ => Said::default(),
+            _ => SecretContents::default(),
         };
-        if let Some(tokens) = tokens.filter(|_| said.credentials.is_none()) {
+        if let Some(tokens) = tokens.filter(|_| contents.credentials.is_none()) {
             let token = tokens.token(&host).await?;
-            said.credentials = Some(Credentials::Basic { user: "x-access-token".to_owned(), token });
+            contents.credentials = Some(Credentials::Basic { user: "x-access-token".to_owned(), token });
         }
-        Ok(Remote { url, credentials: said.credentials, tls: said.tls })
+        let SecretContents { credentials, tls, .. } = contents;
+        Ok(Remote { url, credentials, tls, ..Remote::default() })
     }
 }
 
@@ -85,12 +91,12 @@ fn ssh_is_unsupported(question: &Question, host: &str) -> ChangesError {
     ChangesError::new(Problem::Unsupported, text)
 }
 
-fn said(
+fn secret_contents(
     question: &Question,
     name: &str,
     secret: &BTreeMap<String, SecretString>,
     has_token: bool,
-) -> Result<Said, ChangesError> {
+) -> Result<SecretContents, ChangesError> {
     let refuse = |problem: Problem, what: &str| {
         let text = format!("the Secret {name} of {} {what}", question.source);
         Err(ChangesError::new(problem, text))
@@ -117,7 +123,7 @@ fn said(
         return refuse(Problem::Unsupported, what);
     }
     match secrets::tls(secret) {
-        Ok(tls) => Ok(Said { credentials, tls }),
+        Ok(tls) => Ok(SecretContents { credentials, tls }),
         Err(what) => refuse(Problem::Malformed, &what),
     }
 }

@@ -5,9 +5,9 @@ use axum::http::{HeaderMap, Response, StatusCode, Uri, header};
 use secrecy::{ExposeSecret as _, SecretString};
 use tempfile::TempDir;
 use windlass_cluster::{Admitted, TlsFront};
-use windlass_git::http_backend::{HttpBackend, Running};
-use windlass_git::seed::{self, Edit};
 use windlass_git::{Deadlines, GitConfig, UrlPolicy};
+use windlass_git_server::seed::{self, Edit};
+use windlass_git_server::{HttpBackend, Running};
 
 use super::*;
 use crate::SourceKind;
@@ -34,7 +34,8 @@ fn finder(folder: &TempDir, origin: &str, secrets: Arc<dyn Secrets>) -> GitChang
     let mut config = GitConfig::new(folder.path().join("cache"));
     config.policy = UrlPolicy::default().allow_origin(origin).unwrap();
     let long = Duration::from_mins(1);
-    config.deadlines = Deadlines { connect: long, read: long, refs: long, fetch: long };
+    config.deadlines =
+        Deadlines { connect: long, read: long, refs: long, fetch: long, ..Deadlines::default() };
     GitChanges::new(Git::new(config).unwrap(), secrets, 1_000)
 }
 
@@ -57,7 +58,7 @@ impl Scene {
             seed::commit(&folder.path().join("fleet.git"), "main", [edit], &format!("change {number}\n\nwhy"))
                 .unwrap()
         };
-        let commits = (0..6).map(|number| commit(number).to_string()).collect();
+        let commits = (0..6).map(commit).collect();
         Self { folder, server, commits }
     }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 use tempfile::TempDir;
 use windlass_cluster::{Admitted, Registry, RegistryLogin, TlsFront};
-use windlass_git::http_backend::{HttpBackend, Running};
-use windlass_git::seed::{self, Edit};
 use windlass_git::{Git, GitConfig, UrlPolicy};
+use windlass_git_server::seed::{self, Edit};
+use windlass_git_server::{HttpBackend, Running};
 use windlass_oci::{DockerChain, Retries};
 
 use super::*;
@@ -543,7 +543,7 @@ impl Origin {
         let commit = |number: usize| {
             let edit = Edit::put("a", number.to_string());
             let message = format!("change {number}");
-            seed::commit(&folder.path().join("fleet.git"), "main", [edit], &message).unwrap().to_string()
+            seed::commit(&folder.path().join("fleet.git"), "main", [edit], &message).unwrap()
         };
         let commits = (0..4).map(commit).collect();
         Self { folder, server, commits }

@@ -21,9 +21,9 @@ use windlass_apiserver::ApiServer;
 use windlass_apiserver::store::{StoreOptions, in_memory};
 use windlass_commit_tracker::ledger::{Entry, Ledger, LedgerConfig};
 use windlass_commit_tracker::{FLUX_COMMIT_TRACKER, register};
-use windlass_git::http_backend::{HttpBackend, Running};
 use windlass_git::init_process;
-use windlass_git::seed::{self, Edit};
+use windlass_git_server::seed::{self, Edit};
+use windlass_git_server::{HttpBackend, Running};
 use windlass_runtime::SystemClock;
 
 pub(crate) use self::process::{Death, Process};

@@ -18,12 +18,12 @@ fn commit(number: usize, parents: &[usize]) -> Commit {
     }
 }
 
-fn brought(commits: impl IntoIterator<Item = Commit>, cut: &[usize]) -> Brought {
-    Brought {
+fn received(commits: impl IntoIterator<Item = Commit>, shallow: &[usize]) -> ReceivedHistory {
+    ReceivedHistory {
         commits: commits.into_iter().collect(),
-        cut: cut.iter().map(|number| id(*number)).collect(),
+        shallow: shallow.iter().map(|number| id(*number)).collect(),
         exact: true,
-        ..Brought::default()
+        ..ReceivedHistory::default()
     }
 }
 
@@ -31,7 +31,7 @@ fn brought(commits: impl IntoIterator<Item = Commit>, cut: &[usize]) -> Brought 
 fn line(last: usize) -> Graph {
     let mut graph = Graph::default();
     let parents = |number: usize| number.checked_sub(1).into_iter().collect::<Vec<_>>();
-    graph.take(brought((0..=last).map(|number| commit(number, &parents(number))), &[]), &[]);
+    graph.take(received((0..=last).map(|number| commit(number, &parents(number))), &[]), &[]);
     graph
 }
 
@@ -78,7 +78,7 @@ fn what_any_known_revision_holds_is_no_news() {
         let mut graph = Graph::default();
         for some in order.chunks(1 + random.below(7)) {
             let commits = some.iter().map(|number| commit(*number, &parents[*number]));
-            graph.take(brought(commits, &(0..count).collect::<Vec<_>>()), &[]);
+            graph.take(received(commits, &(0..count).collect::<Vec<_>>()), &[]);
         }
         let closure = |tips: &[usize]| {
             let mut held = HashSet::new();
@@ -126,7 +126,7 @@ fn a_commit_is_merged_when_the_first_parent_line_takes_it_in() {
         commit(7, &[4, 6]),
         commit(8, &[7]),
     ];
-    graph.take(brought(all, &[]), &[]);
+    graph.take(received(all, &[]), &[]);
     let history = ask(&graph, 8, &[0]);
     let told: Vec<_> =
         history.commits.iter().map(|it| (it.subject.as_str(), it.committed, it.merged)).collect();
@@ -158,7 +158,7 @@ fn rolling_back_and_forward_brings_nothing() {
 #[test]
 fn a_revision_beside_the_known_one_is_rewritten_history() {
     let mut graph = line(5);
-    graph.take(brought([commit(6, &[3]), commit(7, &[6])], &[]), &[]);
+    graph.take(received([commit(6, &[3]), commit(7, &[6])], &[]), &[]);
     let history = ask(&graph, 7, &[2, 5]);
     assert_eq!((subjects(&history), history.rewritten, history.truncated), (vec![6, 7], true, false));
     // Back from there: everything was seen before.
@@ -168,13 +168,13 @@ fn a_revision_beside_the_known_one_is_rewritten_history() {
 #[test]
 fn what_the_server_left_out_is_decided_by_what_it_was_told() {
     let mut graph = Graph::default();
-    graph.take(brought([commit(10, &[9]), commit(11, &[10])], &[10]), &[]);
+    graph.take(received([commit(10, &[9]), commit(11, &[10])], &[10]), &[]);
     assert_eq!(graph.need(id(11), &ids(&[10])), Need::Nothing);
     assert_eq!(graph.need(id(11), &[]), Need::Nothing, "the newest are enough where nothing is known");
     assert!(ask(&graph, 11, &[]).truncated);
     assert_eq!(graph.need(id(11), &ids(&[3])), Need::Revisions(ids(&[3])));
     // 12 merges 8, which grew from 5: the server was told of 11, and left 5 out because 11 holds it.
-    graph.take(brought([commit(8, &[5]), commit(12, &[11, 8])], &[]), &ids(&[11]));
+    graph.take(received([commit(8, &[5]), commit(12, &[11, 8])], &[]), &ids(&[11]));
     assert_eq!(graph.need(id(12), &ids(&[11])), Need::Nothing);
     assert_eq!(subjects(&ask(&graph, 12, &[11])), [8, 12]);
     // Who knows 10 alone cannot tell whether 5 is news.
@@ -194,7 +194,7 @@ fn a_revision_that_is_gone_is_asked_for_once_and_may_come_back() {
     let history = ask(&graph, 3, &[2, 40]);
     assert_eq!((subjects(&history), history.rewritten, history.unrelated), (vec![3], true, false));
     assert!(ask(&graph, 3, &[40]).unrelated && !ask(&graph, 3, &[]).unrelated);
-    graph.take(brought([commit(40, &[3])], &[]), &[]);
+    graph.take(received([commit(40, &[3])], &[]), &[]);
     assert_eq!(ask(&graph, 3, &[2, 40]), History::default());
     assert_eq!(graph.need(id(41), &ids(&[40])), Need::Revisions(ids(&[41])));
 }
@@ -203,7 +203,7 @@ fn a_revision_that_is_gone_is_asked_for_once_and_may_come_back() {
 fn a_tag_stands_for_its_commit() {
     let mut graph = line(4);
     let tags = vec![(id(70), id(4)), (id(71), id(70)), (id(72), id(2))];
-    graph.take(Brought { tags, exact: true, ..Brought::default() }, &[]);
+    graph.take(ReceivedHistory { tags, exact: true, ..ReceivedHistory::default() }, &[]);
     for new in [4, 70, 71] {
         let history = ask(&graph, new, &[72]);
         assert_eq!((subjects(&history), history.rewritten), (vec![3, 4], false));
@@ -211,7 +211,7 @@ fn a_tag_stands_for_its_commit() {
     }
     // Tags that name each other lead nowhere.
     let circle = vec![(id(80), id(81)), (id(81), id(80))];
-    graph.take(Brought { tags: circle, exact: true, ..Brought::default() }, &[]);
+    graph.take(ReceivedHistory { tags: circle, exact: true, ..ReceivedHistory::default() }, &[]);
     assert_eq!(graph.answer(id(80), &[], 9), None);
 }
 
@@ -227,11 +227,11 @@ fn a_long_history_is_walked_without_recursion() {
 fn parents_and_tags_count_towards_the_size() {
     let mut graph = line(9);
     assert_eq!(graph.size(), 10);
-    graph.take(brought([commit(10, &[9, 8]), commit(11, &[10; 50])], &[]), &[]);
+    graph.take(received([commit(10, &[9, 8]), commit(11, &[10; 50])], &[]), &[]);
     assert_eq!(graph.size(), 10 + 1 + 49);
     // The same ones again take no more.
-    graph.take(brought([commit(11, &[10; 50])], &[]), &[]);
+    graph.take(received([commit(11, &[10; 50])], &[]), &[]);
     assert_eq!(graph.size(), 60);
-    graph.take(Brought { tags: vec![(id(90), id(9))], ..brought([], &[]) }, &[]);
+    graph.take(ReceivedHistory { tags: vec![(id(90), id(9))], ..received([], &[]) }, &[]);
     assert_eq!(graph.size(), 61);
 }

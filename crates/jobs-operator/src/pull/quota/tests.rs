@@ -22,6 +22,9 @@ fn existing() -> Existing {
         resource_version: "1".to_owned(),
         uid: String::new(),
         file_metadata: None,
+        generation: Some(1),
+        checksum: None,
+        drifted: false,
     }
 }
 

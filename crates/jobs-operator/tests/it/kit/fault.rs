@@ -36,7 +36,7 @@ impl Fault {
         *self.answer.lock().unwrap() = None;
     }
 
-    /// Holds up these requests until [`Self::let_go`].
+    /// Holds up these requests until [`Self::resume`].
     pub(crate) fn hold(&self, matches: impl Fn(&str, &str) -> bool + Send + Sync + 'static) {
         self.gate.send_replace((0, false));
         *self.held.lock().unwrap() = Some(Box::new(matches));
@@ -45,11 +45,11 @@ impl Fault {
     /// Waits until a request is held up.
     pub(crate) async fn holding(&self) {
         let mut gate = self.gate.subscribe();
-        let held = tokio::time::timeout(super::PATIENCE, gate.wait_for(|(held, _)| *held > 0)).await;
+        let held = tokio::time::timeout(super::DEADLINE, gate.wait_for(|(held, _)| *held > 0)).await;
         held.expect("a request is held up").unwrap();
     }
 
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn resume(&self) {
         *self.held.lock().unwrap() = None;
         self.gate.send_modify(|(_, open)| *open = true);
     }

@@ -1,9 +1,9 @@
 use std::path::PathBuf;
 
 use tempfile::TempDir;
-use windlass_git::http_backend::{HttpBackend, Running};
 use windlass_git::init_process;
-use windlass_git::seed::{self, Edit};
+use windlass_git_server::seed::{self, Edit};
+use windlass_git_server::{HttpBackend, Running};
 
 /// A real Git server on this machine with one repository.
 pub(crate) struct GitServer {
@@ -45,7 +45,7 @@ impl GitServer {
     }
 
     pub(crate) fn commit(&self, edits: impl IntoIterator<Item = Edit>) -> String {
-        seed::commit(&self.path(), "main", edits, "change").unwrap().to_string()
+        seed::commit(&self.path(), "main", edits, "change").unwrap()
     }
 
     /// Commits dashboards: path, name and title.

@@ -23,9 +23,9 @@ use windlass_apiserver::store::{StoreOptions, in_memory};
 use windlass_apiserver::{ApiServer, client_of};
 use windlass_auth::Caller;
 use windlass_git::{Git, GitConfig, init_process};
+use windlass_repository::Opener;
 use windlass_repository_api::RepositoryApi;
 use windlass_resources::Clients;
-use windlass_resources::repository::Sources;
 
 pub(crate) use self::fault::Fault;
 pub(crate) use self::git::{GitServer, dashboard};
@@ -33,7 +33,7 @@ pub(crate) use self::process::{Death, Process};
 pub(crate) use self::requests::Requests;
 
 /// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_mins(1);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 pub(crate) struct World {
     pub(crate) folder: tempfile::TempDir,
@@ -78,18 +78,19 @@ impl World {
             provisioning: inner.clone(),
             core: inner.clone(),
             resources: Clients::same(inner),
-            sources: Sources::new(Git::new(config).unwrap(), None, vec![folder.path().to_path_buf()]),
+            opener: Opener::new(Git::new(config).unwrap(), None, vec![folder.path().to_path_buf()]),
             repository_rules: windlass_api::repositories::RepositoryRules::default(),
             job_rules: windlass_api::jobs::JobRules::default(),
             access: std::sync::Arc::new(windlass_auth::CallerAccess),
             namespace: None,
         };
-        let router = windlass_repository_api::router(state).merge(watched);
+        let router = windlass_repository_api::router_over(state, watched);
         let permitted = folder.path().display().to_string();
         let settings = vec![
             ("operator.local_permitted_prefixes".to_owned(), permitted),
             ("operator.metrics_address".to_owned(), String::new()),
             ("operator.job_interval".to_owned(), "1s".to_owned()),
+            ("operator.enable_test_jobs".to_owned(), "true".to_owned()),
             ("operator.allowed_git_origins".to_owned(), origins.join("|")),
         ];
         Self { folder, client: server.client_for_tests(), requests, fault, router, settings }
@@ -288,10 +289,15 @@ fn path_of(object: &impl Resource) -> String {
 }
 
 fn lasting(object: &(impl Resource + serde::Serialize)) -> Value {
+    // How often an object was written depends on how it came to be what it is.
+    let mut annotations = object.meta().annotations.clone();
+    if let Some(all) = &mut annotations {
+        all.remove(windlass_api::annotations::WRITTEN_GENERATION);
+    }
     json!({
         "spec": serde_json::to_value(object).unwrap()["spec"],
         "labels": object.meta().labels,
-        "annotations": object.meta().annotations,
+        "annotations": annotations,
     })
 }
 
@@ -311,11 +317,11 @@ pub(crate) async fn eventually<T, E: Debug, F>(what: &str, mut look: impl FnMut(
 where
     F: Future<Output = Result<T, E>>,
 {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + DEADLINE;
     loop {
         match look().await {
             Ok(found) => return found,
-            Err(last) if Instant::now() > end => panic!("{what}: not within {PATIENCE:?}; last: {last:?}"),
+            Err(last) if Instant::now() > end => panic!("{what}: not within {DEADLINE:?}; last: {last:?}"),
             Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     }

@@ -8,35 +8,44 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use windlass_otlp_receiver::{Behaviour, Code, Receiver, Temporality, Value};
 
-use super::kit::{BEGAN, DEADLINE, Ledger, start};
-use crate::push::client::Client;
-use crate::push::cumulative::{Otlp, Pusher};
-use crate::push::fate::Outcomes;
-use crate::push::settings::{self, Collector};
+use super::kit::{BEGAN, DEADLINE, Ledger, PROTOCOLS, Set, options, start, start_with};
+use crate::export::connection::Connection;
+use crate::export::cumulative::{CollectorExporter, CumulativeExporter};
+use crate::export::report::ExportReports;
+use crate::export::settings::{self, Collector, Signal};
 use crate::resource::ProcessResource;
 use crate::sources::Sources;
-use crate::{FlushError, TelemetryMode};
+use crate::variables::tests::variables;
+use crate::{ExportError, FlushError, TelemetryMode};
 
-/// A pusher to this collector, as if these variables were set.
-fn pusher(
-    ledger: &Arc<Ledger>,
-    endpoint: &str,
-    set: &'static [(&'static str, String)],
-) -> (Pusher, Arc<Outcomes>) {
-    let variables = |name: &str| set.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone());
+/// An exporter to this collector, as if these variables were set.
+fn exporter(ledger: &Arc<Ledger>, endpoint: &str, set: Set<'_>) -> (CumulativeExporter, Arc<ExportReports>) {
+    let variables = variables(set);
     let collector = Collector { endpoint: endpoint.to_owned(), insecure: true };
-    let outcomes = Arc::new(Outcomes::default());
-    let client = Client::new(&collector, &variables, &outcomes, &Handle::current()).unwrap();
-    let otlp = Otlp::new(client, settings::temporality(&variables));
+    let reports = Arc::new(ExportReports::default());
+    let connection = Connection::new(Signal::Metrics, &collector, &variables, &reports, &Handle::current());
+    let to = CollectorExporter::new(connection.unwrap().unwrap(), settings::temporality(&variables));
     let sources = Arc::new(Sources::default());
     sources.add(Arc::clone(ledger) as _);
-    (Pusher::new(sources, ProcessResource::new("test", "1", &variables), None, Some(otlp)), outcomes)
+    let resource = ProcessResource::new("test", "1", &variables);
+    (CumulativeExporter::new(sources, resource, None, Some(to)), reports)
+}
+
+/// These variables and those.
+fn both<'a>(some: Set<'a>, others: Set<'a>) -> Vec<(&'a str, &'a str)> {
+    some.iter().chain(others).copied().collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_series_reaches_a_collector_under_the_sources_identity() {
+    for protocol in PROTOCOLS {
+        every_kind_of_series_reaches_a_collector(protocol).await;
+    }
+}
+
+async fn every_kind_of_series_reaches_a_collector(protocol: Set<'_>) {
     let collector = Receiver::start().unwrap();
-    let (telemetry, _written, _guard) = start(TelemetryMode::Otlp, &collector.url());
+    let (telemetry, _written, _guard) = start_with(&options(TelemetryMode::Otlp, &collector.url()), protocol);
     telemetry.metrics().add_source(Ledger::of(2));
     telemetry.metrics().flush_sources(DEADLINE).await.unwrap();
 
@@ -116,89 +125,93 @@ async fn a_leader_that_lost_its_term_between_two_requests_sends_no_more() {
     let collector = Receiver::start().unwrap();
     let ledger = Ledger::of(2_000);
     ledger.checks_left.store(1, Ordering::SeqCst);
-    let (pusher, _) = pusher(&ledger, &collector.url(), &[]);
-    pusher.flush(DEADLINE).await.unwrap();
+    let (exporter, _) = exporter(&ledger, &collector.url(), &[]);
+    exporter.flush(DEADLINE).await.unwrap();
     let requests = collector.look(|received| received.metric_requests.len());
     assert_eq!(requests, 1);
-    assert_eq!(ledger.taken.load(Ordering::SeqCst), 0, "the rest is for somebody else to tell");
+    assert_eq!(ledger.exported.load(Ordering::SeqCst), 0, "the rest is for somebody else to tell");
     assert!(ledger.copied() < 4 * 2_000, "{}", ledger.copied());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_view_is_sent_in_requests_that_a_collector_takes() {
     const THINGS: usize = 3_000;
-    let collector = Receiver::start().unwrap();
-    let ledger = Ledger::of(THINGS);
-    let (pusher, outcomes) = pusher(&ledger, &collector.url(), &[]);
-    // The collector refuses what is larger than 4 MiB.
-    pusher.flush(DEADLINE).await.unwrap();
-    collector.look(|received| {
-        assert_eq!(received.series.len(), 4 * THINGS);
-        assert!(received.metric_requests.len() > 3, "{} requests", received.metric_requests.len());
-    });
-    assert_eq!((outcomes.failures(), ledger.taken.load(Ordering::SeqCst)), (0, 1));
+    for protocol in PROTOCOLS {
+        let collector = Receiver::start().unwrap();
+        let ledger = Ledger::of(THINGS);
+        let (exporter, reports) = exporter(&ledger, &collector.url(), protocol);
+        // The collector refuses what is larger than 4 MiB.
+        exporter.flush(DEADLINE).await.unwrap();
+        collector.look(|received| {
+            assert_eq!(received.series.len(), 4 * THINGS);
+            assert!(received.metric_requests.len() > 3, "{} requests", received.metric_requests.len());
+        });
+        assert_eq!((reports.failures(), ledger.exported.load(Ordering::SeqCst)), (0, 1));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_point_that_is_rejected_does_not_keep_the_others_from_the_collector() {
     const THINGS: usize = 3_000;
-    for (behaviour, kept) in
-        [(Behaviour::Reject(1), 4 * THINGS), (Behaviour::Refuse(Code::InvalidArgument), 0)]
+    let behaviours = [(Behaviour::Reject(1), 4 * THINGS), (Behaviour::Refuse(Code::InvalidArgument), 0)];
+    for (protocol, (behaviour, kept)) in
+        PROTOCOLS.into_iter().flat_map(|it| behaviours.map(|each| (it, each)))
     {
         let collector = Receiver::start().unwrap();
         collector.behave(behaviour);
         let ledger = Ledger::of(THINGS);
-        let (pusher, outcomes) = pusher(&ledger, &collector.url(), &[]);
-        let error = pusher.flush(DEADLINE).await.unwrap_err();
+        let (exporter, reports) = exporter(&ledger, &collector.url(), protocol);
+        let error = exporter.flush(DEADLINE).await.unwrap_err();
         assert!(matches!(error, FlushError::Refused(_)), "{error:?}");
         assert_eq!(ledger.copied(), 4 * THINGS, "each point was told once");
         assert_eq!(collector.look(|received| received.series.len()), kept, "{behaviour:?}");
-        let requests = outcomes.failures();
+        let requests = reports.failures();
         assert!(requests > 3, "{behaviour:?}: {requests} requests");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_collector_does_not_answer_one_piece_is_held_and_no_more() {
-    let collector = Receiver::start().unwrap();
-    collector.behave(Behaviour::Hang);
-    let ledger = Ledger::of(100_000);
-    let (pusher, outcomes) = pusher(
-        &ledger,
-        &collector.url(),
-        Box::leak(Box::new([("OTEL_EXPORTER_OTLP_TIMEOUT", "50".to_owned())])),
-    );
-    let many = async {
-        while outcomes.failures() < 5 {
-            tokio::task::yield_now().await;
+    for protocol in PROTOCOLS {
+        let collector = Receiver::start().unwrap();
+        collector.behave(Behaviour::Hang);
+        let ledger = Ledger::of(100_000);
+        let set = both(protocol, &[("OTEL_EXPORTER_OTLP_TIMEOUT", "50")]);
+        let (exporter, reports) = exporter(&ledger, &collector.url(), &set);
+        let many = async {
+            while reports.failures() < 5 {
+                tokio::task::yield_now().await;
+            }
+        };
+        // Many intervals pass; each attempt waits for its answer alone.
+        tokio::select! {
+            () = exporter.run(Duration::from_millis(1)) => {}
+            tried = tokio::time::timeout(DEADLINE, many) => tried.unwrap(),
         }
-    };
-    // Many intervals pass; each attempt waits for its answer alone.
-    tokio::select! {
-        () = pusher.run(Duration::from_millis(1)) => {}
-        tried = tokio::time::timeout(DEADLINE, many) => tried.unwrap(),
+        let attempts = usize::try_from(reports.failures()).unwrap();
+        let at_once = ledger.copied() / attempts;
+        assert!(at_once < 1_000, "{at_once} of 400000 points at once");
     }
-    let attempts = usize::try_from(outcomes.failures()).unwrap();
-    let at_once = ledger.copied() / attempts;
-    assert!(at_once < 1_000, "{at_once} of 400000 points at once");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flush_waits_for_a_collector_that_comes_back() {
-    // Connections wait until somebody serves the port.
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let limit = Box::leak(Box::new([("OTEL_EXPORTER_OTLP_TIMEOUT", "500".to_owned())]));
-    let (pusher, outcomes) = pusher(&Ledger::of(2), &url, limit);
-    let back = async {
-        while outcomes.failures() == 0 {
-            tokio::task::yield_now().await;
-        }
-        Receiver::start_at(listener).unwrap()
-    };
-    let (flushed, collector) = tokio::join!(pusher.flush(DEADLINE), back);
-    flushed.unwrap();
-    assert_eq!(collector.look(|received| received.series.len()), 8);
+    for protocol in PROTOCOLS {
+        // Connections wait until somebody serves the port.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let set = both(protocol, &[("OTEL_EXPORTER_OTLP_TIMEOUT", "500")]);
+        let (exporter, reports) = exporter(&Ledger::of(2), &url, &set);
+        let back = async {
+            while reports.failures() == 0 {
+                tokio::task::yield_now().await;
+            }
+            Receiver::start_at(listener).unwrap()
+        };
+        let (flushed, collector) = tokio::join!(exporter.flush(DEADLINE), back);
+        flushed.unwrap();
+        assert_eq!(collector.look(|received| received.series.len()), 8);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -206,11 +219,11 @@ async fn a_flush_does_not_wait_for_what_a_slow_collector_was_told_before() {
     let collector = Receiver::start().unwrap();
     collector.behave(Behaviour::Hang);
     let ledger = Ledger::of(2);
-    let (pusher, outcomes) = pusher(&ledger, &collector.url(), &[]);
-    let pusher = Arc::new(pusher);
+    let (exporter, reports) = exporter(&ledger, &collector.url(), &[]);
+    let exporter = Arc::new(exporter);
     let running = tokio::spawn({
-        let pusher = Arc::clone(&pusher);
-        async move { pusher.run(Duration::from_millis(1)).await }
+        let exporter = Arc::clone(&exporter);
+        async move { exporter.run(Duration::from_millis(1)).await }
     });
     let told = async |times: usize| {
         let copied = async {
@@ -221,9 +234,9 @@ async fn a_flush_does_not_wait_for_what_a_slow_collector_was_told_before() {
         tokio::time::timeout(DEADLINE, copied).await.unwrap();
     };
     told(1).await;
-    let flushed = tokio::spawn(async move { pusher.flush(DEADLINE).await });
+    let flushed = tokio::spawn(async move { exporter.flush(DEADLINE).await });
     told(2).await;
-    assert_eq!(outcomes.failures(), 0, "the first telling did not come to its end");
+    assert_eq!(reports.failures(), 0, "the first telling did not come to its end");
     running.abort();
     collector.behave(Behaviour::Answer);
     flushed.await.unwrap().unwrap();
@@ -231,53 +244,49 @@ async fn a_flush_does_not_wait_for_what_a_slow_collector_was_told_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flush_gives_up_when_the_collector_does_not_want_it() {
-    let collector = Receiver::start().unwrap();
-    collector.behave(Behaviour::Refuse(Code::Unauthenticated));
-    let ledger = Ledger::of(2);
-    let (pusher, outcomes) = pusher(&ledger, &collector.url(), &[]);
-    let error = pusher.flush(DEADLINE).await.unwrap_err();
-    assert!(matches!(error, FlushError::Refused(_)), "{error:?}");
-    assert_eq!((outcomes.failures(), ledger.taken.load(Ordering::SeqCst)), (1, 0));
-
-    collector.behave(Behaviour::Refuse(Code::Unavailable));
-    let mut deadline = Duration::from_millis(100);
-    let last = loop {
-        match pusher.flush(deadline).await.unwrap_err() {
-            FlushError::Deadline { last: Some(last), .. } => break last,
-            // Too short for an answer on this machine.
-            FlushError::Deadline { last: None, .. } => deadline *= 2,
-            refused => panic!("{refused:?}"),
-        }
-        assert!(deadline < DEADLINE);
-    };
-    assert!(last.to_string().contains("Unavailable"), "{last}");
+async fn a_flush_gives_up_when_the_collector_denies_it() {
+    for protocol in PROTOCOLS {
+        let collector = Receiver::start().unwrap();
+        collector.behave(Behaviour::Refuse(Code::Unauthenticated));
+        // More than one request would carry.
+        let ledger = Ledger::of(3_000);
+        let (exporter, reports) = exporter(&ledger, &collector.url(), protocol);
+        let error = exporter.flush(DEADLINE).await.unwrap_err();
+        assert!(matches!(error, FlushError::Refused(ExportError::Denied(_))), "{error:?}");
+        assert_eq!((reports.failures(), ledger.exported.load(Ordering::SeqCst)), (1, 0));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn variables_of_the_environment_hold_for_sources_too() {
-    let collector = Receiver::start_with_tls().unwrap();
-    let folder = std::env::temp_dir().join(format!("windlass-telemetry-{}", uuid::Uuid::new_v4()));
-    std::fs::write(&folder, collector.authority().unwrap()).unwrap();
-    let set = Box::leak(Box::new([
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1".to_owned()),
-        ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", collector.address().to_string()),
-        ("OTEL_EXPORTER_OTLP_METRICS_INSECURE", "false".to_owned()),
-        ("OTEL_EXPORTER_OTLP_CERTIFICATE", folder.display().to_string()),
-        ("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=a%20b".to_owned()),
-        ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip".to_owned()),
-        ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "Delta".to_owned()),
-    ]));
-    let (_telemetry, written, _guard) = start(TelemetryMode::StdoutLogs, "");
-    let (pusher, _) = pusher(&Ledger::of(2), "", set);
-    for _ in 0..2 {
-        pusher.flush(DEADLINE).await.unwrap();
+async fn a_flush_that_ends_in_vain_says_how_the_last_attempt_failed() {
+    for (protocol, said) in PROTOCOLS.into_iter().zip(["Unavailable", "503"]) {
+        let collector = Receiver::start().unwrap();
+        collector.behave(Behaviour::Refuse(Code::Unavailable));
+        let (exporter, _) = exporter(&Ledger::of(2), &collector.url(), protocol);
+        let mut deadline = Duration::from_millis(100);
+        let last = loop {
+            match exporter.flush(deadline).await.unwrap_err() {
+                FlushError::Deadline { last: Some(last), .. } => break last,
+                // Too short for an answer on this machine.
+                FlushError::Deadline { last: None, .. } => deadline *= 2,
+                refused => panic!("{refused:?}"),
+            }
+            assert!(deadline < DEADLINE);
+        };
+        assert!(last.to_string().contains(said), "{last}");
     }
-    std::fs::remove_file(&folder).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preference_for_deltas_is_refused_once() {
+    let collector = Receiver::start().unwrap();
+    let set = [("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "Delta")];
+    let (_telemetry, written, _guard) = start(TelemetryMode::StdoutLogs, "");
+    let (exporter, _) = exporter(&Ledger::of(2), &collector.url(), &set);
+    for _ in 0..2 {
+        exporter.flush(DEADLINE).await.unwrap();
+    }
     collector.look(|received| {
-        let headers = &received.metric_requests[0].headers;
-        assert_eq!(headers["x-tenant"], "a b", "{headers:?}");
-        assert_eq!(headers["grpc-encoding"], "gzip", "{headers:?}");
         let (_, sample) = received.of("ledger.commits").next().unwrap();
         assert_eq!(sample.temporality, Temporality::Cumulative);
     });

@@ -13,6 +13,7 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::log::Output;
+use crate::variables::tests::variables;
 use crate::{
     Buckets, ClassicHistogram, Collector, CumulativePoint, CumulativeSource, CumulativeValue, CumulativeView,
     ExponentialHistogram, Family, FamilyKind, LogFormat, LogOutput, Telemetry, TelemetryMode,
@@ -64,17 +65,25 @@ pub(super) fn options(mode: TelemetryMode, endpoint: &str) -> TelemetryOptions {
     }
 }
 
+/// Variables of a process.
+pub(super) type Set<'a> = &'a [(&'a str, &'a str)];
+
+/// Both protocols, as variables choose them.
+pub(super) const PROTOCOLS: [Set<'static>; 2] =
+    [&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")], &[("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")]];
+
 /// Telemetry of one test, on this thread. (Exporters work on threads of their own: what those log is not seen here,
 /// unless the subscriber is the process's.)
 pub(super) fn start(mode: TelemetryMode, endpoint: &str) -> (Telemetry, Written, DefaultGuard) {
-    start_with(&options(mode, endpoint))
+    start_with(&options(mode, endpoint), &[])
 }
 
-pub(super) fn start_with(options: &TelemetryOptions) -> (Telemetry, Written, DefaultGuard) {
+/// The same with other options, as if these variables were set.
+pub(super) fn start_with(options: &TelemetryOptions, set: Set<'_>) -> (Telemetry, Written, DefaultGuard) {
     let written = Written::default();
     let writer = written.clone();
     let output = Output::new(BoxMakeWriter::new(move || writer.clone()));
-    let (telemetry, layers) = Telemetry::build(options, &output).unwrap();
+    let (telemetry, layers) = Telemetry::build(options, &output, &variables(set)).unwrap();
     let guard = tracing::subscriber::set_default(Registry::default().with(layers));
     (telemetry, written, guard)
 }
@@ -85,8 +94,8 @@ pub(super) struct Ledger {
     pub(super) leading: AtomicBool,
     /// Points that were put together.
     pub(super) copied: Arc<AtomicUsize>,
-    /// Views that were taken.
-    pub(super) taken: Arc<AtomicUsize>,
+    /// Views that were exported as a whole.
+    pub(super) exported: Arc<AtomicUsize>,
     /// How many requests may be sent before the leadership is lost.
     pub(super) checks_left: AtomicUsize,
 }
@@ -102,7 +111,7 @@ impl Ledger {
             things,
             leading: AtomicBool::new(true),
             copied: Arc::default(),
-            taken: Arc::default(),
+            exported: Arc::default(),
             checks_left: AtomicUsize::new(usize::MAX),
         })
     }
@@ -129,8 +138,8 @@ impl CumulativeSource for Ledger {
             family("ledger.commits", "", FamilyKind::Counter),
             family("ledger.age", "s", FamilyKind::Gauge),
         ];
-        let (copied, taken) = (Arc::clone(&self.copied), Arc::clone(&self.taken));
-        Some(Arc::new(View { families, things: self.things, copied, taken }))
+        let (copied, exported) = (Arc::clone(&self.copied), Arc::clone(&self.exported));
+        Some(Arc::new(View { families, things: self.things, copied, exported }))
     }
 
     fn is_current(&self) -> bool {
@@ -143,12 +152,12 @@ struct View {
     families: Vec<Family>,
     things: usize,
     copied: Arc<AtomicUsize>,
-    taken: Arc<AtomicUsize>,
+    exported: Arc<AtomicUsize>,
 }
 
 impl CumulativeView for View {
-    fn taken(&self) {
-        self.taken.fetch_add(1, Ordering::SeqCst);
+    fn exported(&self) {
+        self.exported.fetch_add(1, Ordering::SeqCst);
     }
 
     fn identity(&self) -> &'static str {

@@ -3,7 +3,7 @@
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use windlass_otlp_receiver::Receiver;
 
-use super::kit::{DEADLINE, Ledger, options, start};
+use super::kit::{DEADLINE, Ledger, PROTOCOLS, Set, options, start, start_with};
 use crate::log::Output;
 use crate::{Telemetry, TelemetryError, TelemetryMode};
 
@@ -14,9 +14,9 @@ struct Seen {
     collector: [bool; 4],
 }
 
-async fn seen(mode: TelemetryMode) -> Seen {
+async fn seen(mode: TelemetryMode, protocol: Set<'_>) -> Seen {
     let collector = Receiver::start().unwrap();
-    let (telemetry, written, _guard) = start(mode, &collector.url());
+    let (telemetry, written, _guard) = start_with(&options(mode, &collector.url()), protocol);
     telemetry.metrics().add_source(Ledger::of(2));
     telemetry.metrics().meter("jobs").u64_counter("jobs_total").build().add(2, &[]);
     tracing::info_span!("reconcile").in_scope(|| tracing::info!("measured"));
@@ -54,7 +54,9 @@ async fn each_mode_sends_each_signal_where_its_name_says() {
         (TelemetryMode::StdoutAllOtlp, all, all),
         (TelemetryMode::Otlp, none, all),
     ] {
-        assert_eq!(seen(mode).await, Seen { output, collector }, "{mode}");
+        for protocol in PROTOCOLS {
+            assert_eq!(seen(mode, protocol).await, Seen { output, collector }, "{mode} {protocol:?}");
+        }
     }
 }
 
@@ -86,10 +88,10 @@ async fn a_line_of_output_says_what_a_span_or_metric_says() {
 }
 
 #[test]
-fn pushing_needs_a_runtime() {
+fn exporting_needs_a_runtime() {
     for mode in [TelemetryMode::Otlp, TelemetryMode::StdoutAll] {
         let output = Output::new(BoxMakeWriter::new(std::io::sink));
-        let built = Telemetry::build(&options(mode, ""), &output);
+        let built = Telemetry::build(&options(mode, ""), &output, &|_: &str| None);
         assert!(matches!(built, Err(TelemetryError::NoRuntime)), "{mode}");
     }
 }

@@ -1,34 +1,22 @@
 //! Logs, traces and metrics on the wire.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use opentelemetry::logs::{LogRecord as _, Logger as _, LoggerProvider as _};
+use opentelemetry::KeyValue;
 use opentelemetry::trace::{Event, Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId};
-use opentelemetry::{InstrumentationScope, KeyValue};
-use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
-use opentelemetry_sdk::error::OTelSdkResult;
-use opentelemetry_sdk::logs::{LogBatch, LogExporter, SdkLoggerProvider};
-use opentelemetry_sdk::trace::SpanExporter;
-use tokio::net::TcpListener;
-use tokio::runtime::Handle;
-use tonic::transport::Channel;
-use windlass_otlp_receiver::{Behaviour, Code, Received, Receiver, Signal, Value};
+use windlass_otlp_receiver::{Receiver, Value};
 
-use super::kit::{DEADLINE, options, start, start_with};
-use crate::push::client::Client;
-use crate::push::exporters::Exporter;
-use crate::push::fate::{Outcomes, TARGET};
-use crate::push::queue::ITEMS;
-use crate::push::settings::Collector;
-use crate::variables::{Variables, environment};
+use super::kit::{DEADLINE, PROTOCOLS, Set, options, start, start_with};
 use crate::{FinishedSpan, LogFormat, TelemetryMode, traced};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_three_signals_reach_a_collector_under_one_name() {
+    for protocol in PROTOCOLS {
+        all_three_signals_reach_a_collector(protocol).await;
+    }
+}
+
+async fn all_three_signals_reach_a_collector(protocol: Set<'_>) {
     let collector = Receiver::start().unwrap();
-    let (telemetry, written, _guard) = start(TelemetryMode::Otlp, &collector.url());
+    let (telemetry, written, _guard) = start_with(&options(TelemetryMode::Otlp, &collector.url()), protocol);
     let meter = telemetry.metrics().meter("tracker");
     meter.f64_histogram("export-time").with_unit("s").build().record(12.5, &[KeyValue::new("name", "apps")]);
     telemetry.metrics().meter("jobs").u64_counter("jobs_total").build().add(2, &[]);
@@ -101,181 +89,6 @@ async fn a_span_of_work_says_how_it_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_exporters_say_of_themselves_is_not_exported() {
-    let collector = Receiver::start().unwrap();
-    let (telemetry, written, _guard) = start(TelemetryMode::StdoutLogsOtlp, &collector.url());
-    tracing::info!(target: "tonic::transport", "of the transport");
-    tracing::info!(target: "opentelemetry_sdk::logs", "of the SDK");
-    tracing::warn!(target: TARGET, "of a lost collector");
-    tracing::info!("of us");
-    telemetry.shutdown(DEADLINE).await;
-
-    let bodies =
-        collector.look(|received| received.logs.iter().map(|log| log.body.clone()).collect::<Vec<_>>());
-    assert_eq!(bodies, ["of us"]);
-    assert_eq!(written.lines().len(), 4, "{}", written.text());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lost_collector_is_counted_and_said_once() {
-    // Connections wait in its queue for ever.
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = nobody.local_addr().unwrap();
-    let variables = |name: &str| (name == "OTEL_EXPORTER_OTLP_TIMEOUT").then(|| "20".to_owned());
-    let outcomes = Arc::new(Outcomes::default());
-    let exporters = exporters(&address.to_string(), &variables, &outcomes);
-    let (_telemetry, written, _guard) = start(TelemetryMode::StdoutLogs, "");
-    for _ in 0..3 {
-        exporters.spans().await.unwrap_err();
-        exporters.logs().await.unwrap_err();
-    }
-    assert_eq!(outcomes.failures(), 6);
-    let said: Vec<_> = written
-        .lines()
-        .into_iter()
-        .filter(|line| line["msg"].as_str().unwrap().contains("collector"))
-        .collect();
-    assert_eq!(said.len(), 1, "{}", written.text());
-    assert_eq!(said[0]["endpoint"], format!("http://{address}"));
-    assert_eq!(said[0]["level"], "warn");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_wants_no_logs_is_said_once() {
-    let collector = Receiver::start().unwrap();
-    collector.behave_to(Signal::Logs, Behaviour::Refuse(Code::Unimplemented));
-    let outcomes = Arc::new(Outcomes::default());
-    let exporters = exporters(&collector.url(), &environment, &outcomes);
-    let (_telemetry, written, _guard) = start(TelemetryMode::StdoutLogs, "");
-    for _ in 0..10 {
-        exporters.logs().await.unwrap_err();
-        exporters.spans().await.unwrap();
-    }
-    assert_eq!(outcomes.failures(), 10);
-    assert_eq!(written.lines().len(), 1, "{}", written.text());
-    assert_eq!(written.count("does not want"), 1, "{}", written.text());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_collector_rejects_is_said_once_and_does_not_fail_the_batch() {
-    let collector = Receiver::start().unwrap();
-    collector.behave(Behaviour::Reject(1));
-    let outcomes = Arc::new(Outcomes::default());
-    let exporters = exporters(&collector.url(), &environment, &outcomes);
-    let (_telemetry, written, _guard) = start(TelemetryMode::StdoutLogs, "");
-    for _ in 0..3 {
-        exporters.spans().await.unwrap();
-    }
-    assert_eq!(outcomes.failures(), 3);
-    assert_eq!(written.lines().len(), 1, "{}", written.text());
-    let line = &written.lines()[0];
-    assert!(line["error"].as_str().unwrap().contains("rejected 1 of what it was sent: too many"), "{line}");
-    assert_eq!(collector.look(|received| received.spans.len()), 3, "each was sent once");
-}
-
-/// Exporters of spans and logs, as the SDK would drive them.
-struct Exporters {
-    spans: Exporter<TraceServiceClient<Channel>>,
-    logs: Exporter<LogsServiceClient<Channel>>,
-}
-
-fn exporters(endpoint: &str, variables: Variables<'_>, outcomes: &Arc<Outcomes>) -> Exporters {
-    let collector = Collector { endpoint: endpoint.to_owned(), insecure: true };
-    let runtime = Handle::current();
-    Exporters {
-        spans: Exporter::new(Client::new(&collector, variables, outcomes, &runtime).unwrap()),
-        logs: Exporter::new(Client::new(&collector, variables, outcomes, &runtime).unwrap()),
-    }
-}
-
-impl Exporters {
-    async fn spans(&self) -> OTelSdkResult {
-        let ids = (TraceId::from(1), SpanId::from(1));
-        let now = jiff::Timestamp::UNIX_EPOCH;
-        let span = crate::spans::data(FinishedSpan::new("tracker", "reconcile", ids, (now, now)));
-        SpanExporter::export(&self.spans, vec![span]).await
-    }
-
-    async fn logs(&self) -> OTelSdkResult {
-        let provider = SdkLoggerProvider::builder().build();
-        let mut record = provider.logger("tracker").create_log_record();
-        record.set_observed_timestamp(std::time::SystemTime::UNIX_EPOCH);
-        let scope = InstrumentationScope::builder("tracker").build();
-        LogExporter::export(&self.logs, LogBatch::new(&[(&record, &scope)])).await
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
-    let collector = Receiver::start().unwrap();
-    collector.behave(Behaviour::Hang);
-    let (telemetry, written, _guard) = start(TelemetryMode::StdoutLogsOtlp, &collector.url());
-    telemetry.metrics().add_source(super::kit::Ledger::of(3));
-    tracing::info_span!("lost").in_scope(|| tracing::info!("lost too"));
-    telemetry.shutdown(Duration::from_millis(100)).await;
-    let text = written.text();
-    assert!(text.contains("telemetry was not sent to its end within 100ms"), "{text}");
-    assert!(text.contains("failed to send everything to the collector within 100ms"), "{text}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_signal_that_hangs_at_the_end_holds_up_no_other_and_no_line_of_output() {
-    for hanging in [Signal::Logs, Signal::Traces, Signal::Metrics] {
-        let collector = Receiver::start().unwrap();
-        collector.behave_to(hanging, Behaviour::Hang);
-        let (telemetry, written, _guard) = start(TelemetryMode::StdoutAllOtlp, &collector.url());
-        telemetry.metrics().meter("jobs").u64_counter("jobs_total").build().add(2, &[]);
-        tracing::info_span!("reconcile").in_scope(|| tracing::info!("measured"));
-        let ended = tokio::spawn(telemetry.shutdown(DEADLINE));
-
-        let came = |received: &Received| {
-            [
-                (Signal::Logs, received.logs_of("measured").next().is_some()),
-                (Signal::Traces, received.spans_of("reconcile").next().is_some()),
-                (Signal::Metrics, received.of("jobs_total").next().is_some()),
-            ]
-        };
-        let others = |received: &Received| {
-            came(received).iter().all(|(signal, came)| *came || *signal == hanging).then_some(())
-        };
-        collector.until(DEADLINE, others).await.unwrap_or_else(|| panic!("{hanging:?} holds up others"));
-        for told in ["span", "metric"] {
-            let lines = async {
-                while written.count(told) == 0 {
-                    tokio::task::yield_now().await;
-                }
-            };
-            tokio::time::timeout(DEADLINE, lines).await.unwrap_or_else(|_| panic!("no line of a {told}"));
-        }
-        // Nothing was given up so far: the one that hung arrives, too.
-        collector.behave(Behaviour::Answer);
-        ended.await.unwrap();
-        let all = collector.look(came);
-        assert!(all.iter().all(|(_, came)| *came), "{hanging:?}: {all:?}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn spans_beyond_the_queue_are_dropped_while_a_collector_does_not_answer() {
-    const FLOOD: usize = 4 * ITEMS;
-    let collector = Receiver::start().unwrap();
-    collector.behave(Behaviour::Hang);
-    let (telemetry, _written, _guard) = start(TelemetryMode::Otlp, &collector.url());
-    for number in 0..FLOOD {
-        tracing::info_span!("flood", number).in_scope(|| ());
-    }
-    let text = telemetry.metrics().render().unwrap();
-    let lost = text
-        .lines()
-        .find_map(|line| line.strip_prefix(r#"otel_lost_items_total{reason="queue_full",signal="traces"} "#));
-    let lost: usize = lost.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
-    assert_eq!(lost, FLOOD - ITEMS, "nothing left the queue meanwhile");
-    collector.behave(Behaviour::Answer);
-    telemetry.shutdown(DEADLINE).await;
-    assert_eq!(collector.look(|received| received.spans.len()), ITEMS);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_finished_span_keeps_its_ids_and_times() {
     let collector = Receiver::start().unwrap();
     let (telemetry, written, _guard) = start(TelemetryMode::StdoutLogsOtlp, &collector.url());
@@ -285,7 +98,7 @@ async fn a_finished_span_keeps_its_ids_and_times() {
         SpanContext::new(0xfed_u128.into(), 0x99_u64.into(), TraceFlags::SAMPLED, true, <_>::default());
     let start = "2026-03-04T09:15:00Z".parse().unwrap();
     let end: jiff::Timestamp = "2026-03-04T09:16:01.5Z".parse().unwrap();
-    spans.tell(FinishedSpan {
+    spans.record(FinishedSpan {
         kind: SpanKind::Consumer,
         parent: Some(parent),
         attributes: vec![KeyValue::new("k8s.resource.name", "apps"), KeyValue::new("commits", 3)],
@@ -327,10 +140,10 @@ async fn a_finished_span_keeps_its_ids_and_times() {
 async fn a_line_names_its_span_where_spans_go_to_a_collector() {
     for format in [LogFormat::Json, LogFormat::Pretty { ansi: false }, LogFormat::Pretty { ansi: true }] {
         let collector = Receiver::start().unwrap();
-        let (telemetry, written, guard) = start_with(&crate::TelemetryOptions {
-            format,
-            ..options(TelemetryMode::StdoutLogsOtlp, &collector.url())
-        });
+        let (telemetry, written, guard) = start_with(
+            &crate::TelemetryOptions { format, ..options(TelemetryMode::StdoutLogsOtlp, &collector.url()) },
+            &[],
+        );
         tracing::info_span!("reconcile").in_scope(|| tracing::info!("within"));
         tracing::info!("outside");
         telemetry.shutdown(DEADLINE).await;
@@ -361,7 +174,7 @@ async fn trace_is_a_level_in_any_case_and_breeds_nothing() {
         let collector = Receiver::start().unwrap();
         let mut options = options(TelemetryMode::StdoutLogsOtlp, &collector.url());
         filter.clone_into(&mut options.filter);
-        let (telemetry, written, _guard) = start_with(&options);
+        let (telemetry, written, _guard) = start_with(&options, &[]);
         tracing::trace!("finest");
         telemetry.shutdown(DEADLINE).await;
         assert_eq!(written.count("finest"), 1, "{filter}: {}", written.text());
@@ -376,7 +189,7 @@ async fn the_filter_holds_for_the_collector_as_for_the_output() {
     let collector = Receiver::start().unwrap();
     let mut options = options(TelemetryMode::StdoutLogsOtlp, &collector.url());
     "WARN,windlass_git=Debug".clone_into(&mut options.filter);
-    let (telemetry, written, _guard) = start_with(&options);
+    let (telemetry, written, _guard) = start_with(&options, &[]);
     tracing::info!("too quiet");
     tracing::warn!("loud");
     tracing::debug!(target: "windlass_git", "asked for");

@@ -1,0 +1,12 @@
+//! A Git server over bare repositories of this machine, and commits made in them: what the demonstration syncs from,
+//! and a real peer for tests. Both run the program `git`, which must be on the path.
+//!
+//! What it refuses to know: the crate `windlass-git`, whose peer it is. Nothing of it is meant for the internet.
+//!
+//! Start reading at [`HttpBackend`] and [`seed::commit`].
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
+
+mod http_backend;
+pub mod seed;
+
+pub use self::http_backend::{HttpBackend, RequestLog, Running};

@@ -1,0 +1,295 @@
+//! Sends one request within deadlines, retries and the rate limit, to the API's own origin only.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderValue};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use octocrab::OctoBody;
+use secrecy::{ExposeSecret as _, SecretString};
+use url::{Host, Url};
+use windlass_http_client::{
+    Answer as Head, Deadline, Deadlines, Failure, Held, Retries, SetUpError, is_loopback, judging_resolver,
+};
+
+use crate::{Caller, ErrorKind, GithubError, Options, OptionsError};
+
+const JSON: HeaderValue = HeaderValue::from_static("application/vnd.github+json");
+/// Redirects that are followed, on the same origin: a repository that was renamed has one.
+const REDIRECTS: usize = 3;
+/// Bytes that an error's body may have.
+pub(super) const MAX_ERROR: u64 = 256 << 10;
+/// Bytes that an answer may have beside a file.
+const MAX_ANSWER: u64 = 8 << 20;
+
+/// A request, as octocrab made it.
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// Path below the API's URL, and query.
+    pub(crate) target: String,
+    pub(crate) headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Call {
+    pub(crate) async fn read(request: Request<OctoBody>) -> Result<Self, ErrorKind> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map_err(|error| ErrorKind::Malformed(error.to_string()))?.to_bytes();
+        let target = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+        let mut headers = parts.headers;
+        // octocrab says 0 where there is no body; the HTTP client counts for itself.
+        headers.remove(CONTENT_LENGTH);
+        headers.entry(ACCEPT).or_insert(JSON);
+        Ok(Self { method: parts.method, target, headers, body })
+    }
+
+    /// What tells its answer from others'.
+    pub(crate) fn key(&self) -> String {
+        let accept = self.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        format!("{accept} {}", self.target)
+    }
+
+    /// Whether it may be sent again when nobody knows what became of it. A second POST makes a second comment; a second
+    /// token is of no harm.
+    fn is_repeatable(&self) -> bool {
+        self.method != Method::POST || self.target.ends_with("/access_tokens")
+    }
+}
+
+/// With what a request says who calls.
+pub(crate) struct Bearer {
+    pub(crate) caller: Caller,
+    pub(crate) token: Option<SecretString>,
+}
+
+/// A successful answer, or that what is kept still holds (304).
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+enum Reply {
+    Answer(Answer),
+    Redirect(Url),
+}
+
+/// The way to one API.
+pub(crate) struct Transport {
+    client: reqwest::Client,
+    base: Url,
+    host: String,
+    deadlines: Deadlines,
+    retries: Retries,
+    max_body: u64,
+    /// Nothing is sent while GitHub asks for it.
+    held: Held,
+    sent: AtomicU64,
+}
+
+impl Transport {
+    /// The way to the API that `options` name.
+    pub(crate) fn new(options: &Options) -> Result<Self, OptionsError> {
+        let base = base(options)?;
+        let host = match (base.host_str(), base.port_or_known_default()) {
+            (Some(host), Some(port)) => format!("{host}:{port}"),
+            _ => return Err(OptionsError::Url { detail: "it has no host".to_owned() }),
+        };
+        let mut builder = windlass_http_client::builder(&options.tls, options.deadlines.connect);
+        if let Some(policy) = options.addresses {
+            builder = builder.dns_resolver(judging_resolver(policy));
+        }
+        if options.addresses.is_some() || is_loopback(&base) {
+            builder = builder.no_proxy();
+        }
+        let client =
+            builder.build().map_err(|error| OptionsError::Client { source: SetUpError::from(error) })?;
+        Ok(Self {
+            client,
+            base,
+            host,
+            deadlines: options.deadlines,
+            retries: options.retries,
+            max_body: encoded_size(options.max_file).saturating_add(MAX_ANSWER),
+            held: Held::default(),
+            sent: AtomicU64::new(0),
+        })
+    }
+
+    /// The API's URL, without a slash at its end.
+    pub(crate) fn base(&self) -> &Url {
+        &self.base
+    }
+
+    /// `host:port`.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Requests sent so far, retries included.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// The deadlines of a call that begins now.
+    pub(crate) fn begin(&self) -> Deadline {
+        self.deadlines.begin()
+    }
+
+    pub(crate) fn error(&self, kind: ErrorKind) -> GithubError {
+        GithubError::new(&self.host, kind)
+    }
+
+    pub(crate) fn failed(&self, failure: Failure) -> GithubError {
+        self.error(match failure {
+            Failure::Refused(detail) | Failure::Broken(detail) => ErrorKind::Unreachable(detail),
+            Failure::Timeout(after) => ErrorKind::Timeout(after),
+            Failure::TooLarge(limit) => ErrorKind::TooLarge(limit),
+        })
+    }
+
+    /// Nothing more is sent for that long.
+    pub(super) fn hold(&self, retry_after: Duration) {
+        self.held.hold(&self.host, retry_after);
+    }
+
+    /// Sends a request, again where it failed for a time, and answers what succeeded.
+    pub(crate) async fn exchange(
+        &self,
+        call: &Call,
+        bearer: &Bearer,
+        deadline: Deadline,
+    ) -> Result<Answer, GithubError> {
+        let retry = |error: &GithubError| match error.kind() {
+            // Its own time is known: the caller waits, and may do other things meanwhile.
+            ErrorKind::RateLimited { .. } => None,
+            _ if !call.is_repeatable() || !error.is_transient() => None,
+            _ => Some(error.retry_after().unwrap_or_default()),
+        };
+        self.retries.run(&deadline, retry, || self.follow(call, bearer, deadline)).await
+    }
+
+    async fn follow(&self, call: &Call, bearer: &Bearer, deadline: Deadline) -> Result<Answer, GithubError> {
+        let malformed = |detail: String| self.error(ErrorKind::Malformed(detail));
+        let base = self.base.as_str().trim_end_matches('/');
+        let mut url =
+            Url::parse(&format!("{base}{}", call.target)).map_err(|error| malformed(error.to_string()))?;
+        for _ in 0..=REDIRECTS {
+            match self.send(call, &url, bearer, deadline).await? {
+                Reply::Answer(answer) => return Ok(answer),
+                Reply::Redirect(target) => url = target,
+            }
+        }
+        Err(malformed(format!("more than {REDIRECTS} redirects")))
+    }
+
+    async fn send(
+        &self,
+        call: &Call,
+        url: &Url,
+        bearer: &Bearer,
+        deadline: Deadline,
+    ) -> Result<Reply, GithubError> {
+        if let Some(retry_after) = self.held.left(&self.host) {
+            return Err(self.error(ErrorKind::RateLimited { retry_after }));
+        }
+        let mut request = self.client.request(call.method.clone(), url.clone()).headers(call.headers.clone());
+        if let Some(token) = &bearer.token {
+            let value = authorization(token).map_err(|()| {
+                let detail = "it gave a token that no header can have".to_owned();
+                self.error(ErrorKind::Malformed(detail))
+            })?;
+            request = request.header(AUTHORIZATION, value);
+        }
+        if !call.body.is_empty() {
+            request = request.body(call.body.clone());
+        }
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        let head = windlass_http_client::send(request, &deadline).await;
+        let head = head.map_err(|failure| self.failed(failure))?;
+        let status = head.status();
+        tracing::debug!(method = %call.method, path = url.path(), status = status.as_u16(), "GitHub request");
+        if status == StatusCode::NOT_MODIFIED {
+            let headers = head.headers().clone();
+            return Ok(Reply::Answer(Answer { status, headers, body: Bytes::new() }));
+        }
+        if status.is_success() {
+            let headers = head.headers().clone();
+            let body = head.body(self.max_body).await.map_err(|failure| self.failed(failure))?;
+            return Ok(Reply::Answer(Answer { status, headers, body }));
+        }
+        if status.is_redirection() {
+            return self.redirect(call, &head).map(Reply::Redirect);
+        }
+        Err(self.refusal(bearer, head).await)
+    }
+
+    /// Where a redirect leads, if that is the same origin: credentials go nowhere else. A write goes on only where the
+    /// server says that it may be repeated as it is (307, 308).
+    fn redirect(&self, call: &Call, head: &Head) -> Result<Url, GithubError> {
+        let malformed = |detail: String| Err(self.error(ErrorKind::Malformed(detail)));
+        let verbatim =
+            matches!(head.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+        if call.method != Method::GET && !verbatim {
+            return malformed(format!("it answers {} to a write", head.status().as_u16()));
+        }
+        match head.location() {
+            None => malformed("a redirect without a target".to_owned()),
+            Some(target) if target.origin() == self.base.origin() => Ok(target),
+            Some(target) => {
+                let elsewhere = target.origin().ascii_serialization();
+                malformed(format!("it redirects to another origin, {elsewhere}"))
+            }
+        }
+    }
+}
+
+/// Bytes that a file of `size` bytes takes in an answer: base64 with line ends.
+fn encoded_size(size: u64) -> u64 {
+    (size / 3).saturating_mul(4).saturating_add(size / 30)
+}
+
+/// The header that shows `token`; octocrab's `personal_token` would panic where there can be none.
+pub(crate) fn authorization(token: &SecretString) -> Result<HeaderValue, ()> {
+    let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret())).map_err(|_| ())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// The API's URL, checked.
+fn base(options: &Options) -> Result<Url, OptionsError> {
+    let refuse = |detail: &str| Err(OptionsError::Url { detail: detail.to_owned() });
+    let mut base = match Url::parse(options.api.trim()) {
+        Ok(base) => base,
+        Err(error) => return refuse(&error.to_string()),
+    };
+    if !base.username().is_empty() || base.password().is_some() {
+        return refuse("it carries credentials");
+    }
+    if base.query().is_some() || base.fragment().is_some() {
+        return refuse("it has a query or a fragment");
+    }
+    match base.scheme() {
+        "https" => {}
+        "http" if is_loopback(&base) => {}
+        _ => return refuse("only https: is allowed"),
+    }
+    let address = match base.host() {
+        Some(Host::Ipv4(address)) => Some(address.into()),
+        Some(Host::Ipv6(address)) => Some(address.into()),
+        _ => None,
+    };
+    // No resolver is asked for an address.
+    if let (Some(policy), Some(address)) = (options.addresses, address)
+        && let Some(why) = policy(address)
+    {
+        return refuse(&format!("{address} is not connected to: {why}"));
+    }
+    let path = base.path().trim_end_matches('/').to_owned();
+    base.set_path(&path);
+    Ok(base)
+}

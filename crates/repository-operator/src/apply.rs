@@ -1,0 +1,236 @@
+//! Doing the steps of a plan. What they come to is gathered as the status that is wanted, and written once at the end.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use windlass_api::conditions::{self, messages, reasons, types};
+use windlass_api::{
+    ErrorDetails, HealthErrorKind, HealthStatus, JobState, QuotaStatus, Repository, RepositoryStatus,
+};
+use windlass_repository::check::{Checked, check, timed_out};
+use windlass_runtime::{ObjectKey, add_finalizers};
+
+use crate::controller::{CALL, Controller};
+use crate::finalize::{self, FinalizeError, Finalized};
+use crate::neighbours::Block;
+use crate::observe::Observed;
+use crate::plan::{Pull, Scope, Step};
+use crate::reconcile::ReconcileError;
+use crate::status;
+
+/// What the steps came to.
+pub(crate) struct Applied {
+    /// The repository as it was last read or written.
+    pub(crate) current: Repository,
+    /// The status that `wanted` was made from.
+    pub(crate) before: RepositoryStatus,
+    /// What its status is to say.
+    pub(crate) wanted: RepositoryStatus,
+    /// The pull that is due.
+    pub(crate) pull: Option<WantedPull>,
+    /// How long until what stands in the way is looked at again.
+    pub(crate) wait: Option<Duration>,
+    /// What ended the pass, and is told of in the status.
+    pub(crate) failure: Option<ReconcileError>,
+}
+
+/// A pull to queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WantedPull {
+    pub(crate) incremental: bool,
+    pub(crate) why: &'static str,
+}
+
+/// Does the steps in their order. A step that fails ends the pass; nothing is written to the status then, unless the
+/// failure is a fact about the repository.
+pub(crate) async fn apply(
+    controller: &Controller,
+    key: &ObjectKey,
+    observed: &Observed,
+    steps: &[Step],
+) -> Result<Applied, ReconcileError> {
+    let mut applied = Applied {
+        current: (*observed.stored).clone(),
+        before: observed.stored.status.clone(),
+        wanted: observed.stored.status.clone(),
+        pull: None,
+        wait: None,
+        failure: None,
+    };
+    let generation = observed.stored.metadata.generation.unwrap_or_default();
+    let mut tip = None;
+    for step in steps {
+        match step {
+            Step::AddFinalizers(names) => {
+                let api = controller.repositories(&applied.current);
+                let added = add_finalizers(&api, &applied.current, names, CALL).await;
+                applied.current = added.map_err(ReconcileError::Call)?;
+                tracing::info!(repository = %key, finalizers = ?names, "finalizers added");
+            }
+            Step::RunFinalizers => {
+                applied.run_finalizers(controller, key, observed.now).await?;
+                return Ok(applied);
+            }
+            Step::Report(condition) => {
+                conditions::set(&mut applied.wanted.conditions, condition.clone());
+            }
+            Step::Block(block) => {
+                applied.wanted.be_unhealthy(&Failing::blocked(block), generation, observed.now);
+            }
+            Step::Reject(errors) => {
+                applied.wanted.be_unhealthy(&Failing::rejected(errors), generation, observed.now);
+            }
+            Step::Check { why } => {
+                tracing::debug!(repository = %key, why, "checking the repository");
+                let checked = check_in_time(controller, &observed.filled).await?;
+                let now = controller.clock.now();
+                applied.record_check(controller, &checked, generation, now);
+                tip = checked.revision.map(|revision| revision.as_str().to_owned());
+            }
+            Step::Pull(pull) => applied.want(pull, tip.as_deref(), controller.clock.now()),
+        }
+    }
+    if !steps.is_empty() {
+        applied.wanted.observed_generation = generation;
+    }
+    Ok(applied)
+}
+
+/// The check under its deadline: a server that never answers makes the repository unhealthy, and holds up no other.
+async fn check_in_time(controller: &Controller, repository: &Repository) -> Result<Checked, ReconcileError> {
+    let cancel = controller.cancel.child_token();
+    let work = check(&controller.opener, &controller.clients.core, repository, &controller.rules, &cancel);
+    let checked = match tokio::time::timeout(controller.check_deadline, work).await {
+        Ok(checked) => checked,
+        Err(_elapsed) => {
+            cancel.cancel();
+            timed_out(repository, controller.check_deadline)
+        }
+    };
+    // A check that failed because we are told to stop says nothing about the repository.
+    if !checked.results.success && controller.cancel.is_cancelled() {
+        return Err(ReconcileError::Interrupted);
+    }
+    controller.metrics.checked(checked.results.success);
+    Ok(checked)
+}
+
+impl Applied {
+    fn record_check(&mut self, controller: &Controller, checked: &Checked, generation: i64, now: Timestamp) {
+        let status = &mut self.wanted;
+        if checked.results.success {
+            status.health =
+                HealthStatus { healthy: true, checked: now.as_millisecond(), ..HealthStatus::default() };
+            status.field_errors.clear();
+            let (reason, message) = (checked.reason, messages::AVAILABLE);
+            let ready = conditions::new(types::READY, true, reason, message, Some(generation), now);
+            conditions::set(&mut status.conditions, ready);
+        } else {
+            status.be_unhealthy(&Failing::checked(checked), generation, now);
+        }
+        status.quota = Some(QuotaStatus { updated_at: now.as_millisecond(), ..controller.limits.clone() });
+    }
+
+    /// Decides on the pull, now that health and tip are known. One that is wanted is marked as pending, so that it is
+    /// not lost when the process ends before it is queued.
+    fn want(&mut self, pull: &Pull, tip: Option<&str>, now: Timestamp) {
+        let status = &mut self.wanted;
+        if !status.health.healthy {
+            return;
+        }
+        let incremental = match &pull.scope {
+            Scope::Full => false,
+            Scope::IfChanged(last) if tip == Some(last) => {
+                status.sync.checked = now.as_millisecond();
+                return;
+            }
+            Scope::Incremental | Scope::IfChanged(_) => true,
+        };
+        if status.sync.state != JobState::Working {
+            status.sync.state = JobState::Pending;
+            status.sync.started = 0;
+            status.sync.incremental = incremental;
+        }
+        self.pull = Some(WantedPull { incremental, why: pull.why });
+    }
+
+    async fn run_finalizers(
+        &mut self,
+        controller: &Controller,
+        key: &ObjectKey,
+        now: Timestamp,
+    ) -> Result<(), ReconcileError> {
+        let finalized = finalize::run(controller, &mut self.current).await;
+        self.before = self.current.status.clone();
+        self.wanted = self.current.status.clone();
+        match finalized {
+            Ok(Finalized::Gone) => {}
+            Ok(Finalized::Waiting) => self.wait = Some(controller.memory.obstructed(key)),
+            // Somebody else wrote: nothing is in the way.
+            Err(FinalizeError::Call { source, .. }) if source.is_conflict() || source.is_not_found() => {
+                return Err(ReconcileError::Call(source));
+            }
+            Err(FinalizeError::Interrupted { .. }) => return Err(ReconcileError::Interrupted),
+            Err(_) if controller.cancel.is_cancelled() => return Err(ReconcileError::Interrupted),
+            Err(error) => {
+                let generation = self.current.metadata.generation.unwrap_or_default();
+                status::report_blocked(&mut self.wanted, &error, generation, now);
+                self.failure = Some(ReconcileError::Finalize(error));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a repository is not healthy.
+pub(crate) struct Failing {
+    pub(crate) reason: &'static str,
+    pub(crate) errors: Vec<ErrorDetails>,
+}
+
+impl Failing {
+    fn blocked(block: &Block) -> Self {
+        let error = ErrorDetails {
+            kind: "FieldValueForbidden".to_owned(),
+            field: block.field.to_owned(),
+            detail: block.message.clone(),
+            ..ErrorDetails::default()
+        };
+        Self { reason: block.reason, errors: vec![error] }
+    }
+
+    fn rejected(errors: &[ErrorDetails]) -> Self {
+        Self { reason: reasons::INVALID_SPEC, errors: errors.to_vec() }
+    }
+
+    fn checked(checked: &Checked) -> Self {
+        Self { reason: checked.reason, errors: checked.results.errors.clone() }
+    }
+}
+
+/// Writing into a status that the repository is not healthy.
+pub(crate) trait BeUnhealthy {
+    /// Health, the `Ready` condition and the errors by field.
+    fn be_unhealthy(&mut self, failing: &Failing, generation: i64, now: Timestamp);
+}
+
+impl BeUnhealthy for RepositoryStatus {
+    fn be_unhealthy(&mut self, failing: &Failing, generation: i64, now: Timestamp) {
+        let details: Vec<String> = failing
+            .errors
+            .iter()
+            .map(|error| error.detail.clone())
+            .filter(|detail| !detail.is_empty())
+            .collect();
+        let message = details.first().cloned().unwrap_or_else(|| messages::UNAVAILABLE.to_owned());
+        self.health = HealthStatus {
+            healthy: false,
+            error: Some(HealthErrorKind::Health),
+            checked: now.as_millisecond(),
+            message: details,
+        };
+        self.field_errors.clone_from(&failing.errors);
+        let ready = conditions::new(types::READY, false, failing.reason, message, Some(generation), now);
+        conditions::set(&mut self.conditions, ready);
+    }
+}

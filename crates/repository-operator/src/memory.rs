@@ -1,0 +1,199 @@
+//! What this process remembers of each repository between passes.
+//!
+//! How long ago something happened is measured on this process's monotonic clock, from the moment at which the status
+//! was *seen* to change. The times in a status come from the clocks of whoever wrote them, and are compared with this
+//! machine's clock once at most: when a status is seen for the first time, after a start.
+//!
+//! Losing the memory costs a request, or a pull that finds nothing to do.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+use windlass_api::{Repository, SyncStatus, conditions};
+use windlass_runtime::{Backoff, BackoffPolicy, ObjectKey};
+
+use crate::plan::{Timing, health_lasts};
+
+/// How far two clocks may be apart without anybody's fault.
+const SKEW: Duration = Duration::from_mins(1);
+/// An age beyond this, at first sight, says more about a clock than about the repository.
+const ABSURD: Duration = Duration::from_hours(24);
+/// Delays before something that is in the way is looked at again: a job that ends, an object that goes.
+const OBSTACLE: BackoffPolicy =
+    BackoffPolicy { first: Duration::from_secs(1), max: Duration::from_secs(30), factor: 2.0, jitter: 0.2 };
+
+/// How long ago things happened to a repository; none for never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ages {
+    /// Its health was checked.
+    pub(crate) checked: Option<Duration>,
+    /// A pull was wanted, began or ended, or its source was found unchanged.
+    pub(crate) synced: Option<Duration>,
+    /// A pull that compared everything ended.
+    pub(crate) full: Option<Duration>,
+}
+
+/// What is remembered, by repository.
+#[derive(Default)]
+pub(crate) struct Memory {
+    entries: Mutex<HashMap<ObjectKey, Entry>>,
+}
+
+#[derive(Default)]
+struct Entry {
+    /// Of which object: one that was deleted and made again is another.
+    uid: Option<String>,
+    checked: Option<Seen<i64>>,
+    synced: Option<Seen<SyncStatus>>,
+    full: Option<Seen<i64>>,
+    queued: Option<Queued>,
+    obstacle: Option<Backoff>,
+}
+
+/// A value of the status, and when it came to be by this process's monotonic clock.
+struct Seen<V> {
+    value: V,
+    at: Instant,
+    /// What had passed already at `at`.
+    before: Duration,
+}
+
+impl<V: PartialEq> Seen<V> {
+    /// Takes the current value in: one that changed under our eyes came to be now, one seen for the first time as long
+    /// ago as `first` says.
+    fn observe(seen: &mut Option<Self>, value: V, first: impl FnOnce() -> Duration) -> Duration {
+        let before = match seen {
+            Some(known) if known.value == value => return known.at.elapsed() + known.before,
+            Some(_) => Duration::ZERO,
+            None => first(),
+        };
+        *seen = Some(Self { value, at: Instant::now(), before });
+        before
+    }
+}
+
+/// A sync that was queued, and what the repository said then. One that says something else has seen the sync begin, or
+/// wants another one.
+struct Queued {
+    at: Instant,
+    status: QueuedFor,
+}
+
+#[derive(PartialEq)]
+struct QueuedFor {
+    generation: Option<i64>,
+    healthy_since: Option<Timestamp>,
+    sync: SyncStatus,
+}
+
+impl QueuedFor {
+    fn of(repository: &Repository) -> Self {
+        let ready = conditions::find(&repository.status.conditions, conditions::types::READY);
+        Self {
+            generation: repository.metadata.generation,
+            healthy_since: ready.map(|ready| ready.last_transition_time.0),
+            sync: repository.status.sync.clone(),
+        }
+    }
+}
+
+impl Memory {
+    /// How long ago things happened to the repository.
+    pub(crate) fn ages(
+        &self,
+        key: &ObjectKey,
+        repository: &Repository,
+        timing: Timing,
+        now: Timestamp,
+    ) -> Ages {
+        let mut entries = self.lock();
+        let entry = entries.entry(key.clone()).or_default();
+        if entry.uid != repository.metadata.uid {
+            *entry = Entry { uid: repository.metadata.uid.clone(), ..Entry::default() };
+        }
+        let status = &repository.status;
+        let seed = repository.metadata.uid.as_deref().unwrap_or_default();
+        let first = |millis: i64, period: Duration| move || first_age(millis, now, period, seed);
+        let sync = &status.sync;
+        let last = sync.finished.max(sync.scheduled).max(sync.started).max(sync.checked);
+        let interval = timing.interval(repository);
+        let health = health_lasts(status.health.healthy);
+        let checked =
+            Seen::observe(&mut entry.checked, status.health.checked, first(status.health.checked, health));
+        let synced = Seen::observe(&mut entry.synced, sync.clone(), first(last, interval));
+        let full = Seen::observe(&mut entry.full, sync.last_full, first(sync.last_full, timing.full_sync));
+        Ages {
+            checked: (status.health.checked != 0).then_some(checked),
+            synced: (last != 0 || sync.state.is_finished()).then_some(synced),
+            full: (sync.last_full != 0).then_some(full),
+        }
+    }
+
+    /// Remembers that a sync was queued for the repository as it is.
+    pub(crate) fn queued(&self, key: &ObjectKey, repository: &Repository) {
+        let queued = Queued { at: Instant::now(), status: QueuedFor::of(repository) };
+        let mut entries = self.lock();
+        let entry = entries.entry(key.clone()).or_default();
+        (entry.queued, entry.obstacle) = (Some(queued), None);
+    }
+
+    /// How long the sync that was queued for the repository as it is may still take to begin, before it is taken to be
+    /// lost; nothing when none was queued.
+    pub(crate) fn queued_left(
+        &self,
+        key: &ObjectKey,
+        repository: &Repository,
+        lost_after: Duration,
+    ) -> Option<Duration> {
+        let entries = self.lock();
+        let queued = entries.get(key)?.queued.as_ref()?;
+        let left = lost_after.checked_sub(queued.at.elapsed()).filter(|left| !left.is_zero());
+        left.filter(|_| queued.status == QueuedFor::of(repository))
+    }
+
+    /// Something stands in the way once more: how long until it is looked at again.
+    pub(crate) fn obstructed(&self, key: &ObjectKey) -> Duration {
+        let mut entries = self.lock();
+        let entry = entries.entry(key.clone()).or_default();
+        entry.obstacle.get_or_insert_with(|| Backoff::new(OBSTACLE)).delay()
+    }
+
+    /// Nothing stands in the way any more.
+    pub(crate) fn cleared(&self, key: &ObjectKey) {
+        if let Some(entry) = self.lock().get_mut(key) {
+            entry.obstacle = None;
+        }
+    }
+
+    /// Forgets a repository that is gone.
+    pub(crate) fn forget(&self, key: &ObjectKey) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long ago a moment in somebody's Unix milliseconds is taken to be that is seen for the first time. What lies ahead
+/// or far back is not believed: it is taken to be now, spread over the period so that not all of them are due at once.
+fn first_age(millis: i64, now: Timestamp, period: Duration, seed: &str) -> Duration {
+    let apart = now.as_millisecond().saturating_sub(millis);
+    let size = Duration::from_millis(apart.unsigned_abs());
+    match apart {
+        0.. if size <= ABSURD => size,
+        ..0 if size <= SKEW => Duration::ZERO,
+        _ => {
+            let mut hasher = DefaultHasher::new();
+            seed.hash(&mut hasher);
+            period.mul_f64((hasher.finish() % 1_000) as f64 / 1_000.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+use windlass_api::JobState;
+
+use super::*;
+
+const TIMING: Timing =
+    Timing { min_sync: Duration::from_mins(1), full_sync: Duration::from_hours(1), max_repositories: 0 };
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + seconds).unwrap()
+}
+
+/// Pulled and checked at this second of somebody's clock.
+fn pulled(second: i64) -> Repository {
+    let mut repository = Repository::default();
+    repository.metadata.uid = Some("uid".to_owned());
+    repository.status.health.checked = at(second).as_millisecond();
+    repository.status.sync.state = JobState::Success;
+    repository.status.sync.finished = at(second).as_millisecond();
+    repository.status.sync.last_full = at(second).as_millisecond();
+    repository
+}
+
+fn same(seconds: u64) -> Ages {
+    let age = Some(Duration::from_secs(seconds));
+    Ages { checked: age, synced: age, full: age }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_is_measured_from_the_change_that_was_seen_whatever_the_clocks_say() {
+    let (memory, key) = (Memory::default(), ObjectKey::new("default", "a"));
+    let ages = |second: i64, now: i64| memory.ages(&key, &pulled(second), TIMING, at(now));
+    ages(0, 0);
+    for hour in [0, 3_600, -3_600, 1_000_000] {
+        // The worker's clock is an hour or more away from ours.
+        assert_eq!(ages(hour, 60), same(0));
+        tokio::time::advance(Duration::from_secs(30)).await;
+        // Ours jumps meanwhile, forward and back.
+        for now in [60, 7_200, -7_200] {
+            assert_eq!(ages(hour, now), same(30), "{hour} {now}");
+        }
+        assert_eq!(ages(hour + 1, 60), same(0), "it was pulled again");
+    }
+}
+
+#[test]
+fn a_time_that_is_seen_for_the_first_time_is_believed_within_bounds() {
+    let period = Duration::from_mins(10);
+    let age = |millis: i64, seed: &str| first_age(millis, at(0), period, seed);
+    let then = |seconds: i64| at(seconds).as_millisecond();
+    assert_eq!(age(then(-90), ""), Duration::from_secs(90));
+    assert_eq!(age(then(-80_000), ""), Duration::from_secs(80_000), "it was down for a night");
+    assert_eq!(age(then(30), ""), Duration::ZERO, "clocks are never quite the same");
+    for absurd in [then(3_600), then(-90_000), 1, i64::MIN, i64::MAX] {
+        let spread: std::collections::BTreeSet<Duration> =
+            (0..50).map(|number| age(absurd, &format!("uid-{number}"))).collect();
+        assert!(spread.iter().all(|age| *age < period), "{absurd}: {spread:?}");
+        assert!(spread.len() > 25, "not all of them are due at once: {spread:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_never_happened_has_no_age_and_another_object_of_the_name_is_new() {
+    let (memory, key) = (Memory::default(), ObjectKey::new("default", "a"));
+    assert_eq!(memory.ages(&key, &Repository::default(), TIMING, at(0)), Ages::default());
+    memory.ages(&key, &pulled(0), TIMING, at(0));
+    tokio::time::advance(Duration::from_secs(30)).await;
+    let mut again = pulled(0);
+    again.metadata.uid = Some("another".to_owned());
+    assert_eq!(memory.ages(&key, &again, TIMING, at(7)), same(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_sync_is_remembered_until_the_status_moves_on_or_it_is_lost() {
+    let (memory, key, minute) = (Memory::default(), ObjectKey::new("default", "a"), Duration::from_mins(1));
+    let repository = pulled(0);
+    assert_eq!(memory.queued_left(&key, &repository, minute), None);
+    memory.queued(&key, &repository);
+    tokio::time::advance(Duration::from_secs(20)).await;
+    assert_eq!(memory.queued_left(&key, &repository, minute), Some(Duration::from_secs(40)));
+    assert_eq!(memory.queued_left(&key, &pulled(1), minute), None, "it has begun");
+    tokio::time::advance(Duration::from_secs(40)).await;
+    assert_eq!(memory.queued_left(&key, &repository, minute), None, "it is lost");
+}
+
+#[test]
+fn what_stands_in_the_way_is_looked_at_less_and_less_often_until_it_is_gone() {
+    let (memory, key) = (Memory::default(), ObjectKey::new("default", "a"));
+    let delays: Vec<Duration> = (0..8).map(|_| memory.obstructed(&key)).collect();
+    let seconds = Duration::from_secs;
+    assert!(delays[0] <= seconds(1) && delays[4] > seconds(8), "{delays:?}");
+    assert!(delays.iter().all(|delay| *delay <= seconds(30)), "{delays:?}");
+    memory.cleared(&key);
+    assert!(memory.obstructed(&key) <= Duration::from_secs(1));
+}

@@ -1,0 +1,216 @@
+//! A repository among the others of its namespace: who was first, and who has to wait.
+//!
+//! Admission refuses what would conflict. A Kubernetes API server without our admission, and two writes at the same
+//! moment, let it through; then the older repository stays, by `creationTimestamp` and then by `uid`, and the younger one
+//! waits and says for whom. Every process comes to the same answer, and it changes only when a repository is created,
+//! changed or gone. Grafana: `controller/repository_path_conflict.go`, `controller/repository_quota.go`.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use windlass_api::conditions::{self, messages, reasons, types};
+use windlass_api::repositories::{Overlap, overlap};
+use windlass_api::{Repository, SyncTarget};
+
+/// How two repositories of a namespace get into each other's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Conflict {
+    /// The same files.
+    Same,
+    /// The files of one lie inside those of the other.
+    Nested,
+    /// One of them takes the whole namespace.
+    Instance,
+}
+
+/// Where a repository stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Older repositories that it conflicts with, by name.
+    conflicts: Vec<(Conflict, String)>,
+    /// Younger ones that wait for it, by name.
+    waiting: Vec<String>,
+    /// Repositories of the namespace that are not being deleted, itself among them.
+    count: usize,
+    /// Those of them that are older.
+    older: usize,
+}
+
+impl Standing {
+    /// Where `repository` stands among `all` of its namespace, itself among them or not.
+    ///
+    /// One that is being deleted still owns its files, and has no place in the count any more.
+    pub(crate) fn of<'a>(repository: &Repository, all: impl Iterator<Item = &'a Repository>) -> Self {
+        let mut standing = Self { count: 1, ..Self::default() };
+        for other in all.filter(|other| other.metadata.name != repository.metadata.name) {
+            let is_older = age(other) < age(repository);
+            if other.metadata.deletion_timestamp.is_none() {
+                standing.count += 1;
+                standing.older += usize::from(is_older);
+            }
+            let name = other.metadata.name.clone().unwrap_or_default();
+            match conflict(repository, other) {
+                Some(conflict) if is_older => standing.conflicts.push((conflict, name)),
+                Some(_) => standing.waiting.push(name),
+                None => {}
+            }
+        }
+        standing.conflicts.sort();
+        standing.waiting.sort();
+        standing
+    }
+
+    /// What the repository has to wait for, if it has to: the reason, and a text for people.
+    pub(crate) fn block(&self, max: i64) -> Option<Block> {
+        if self.is_over(max) {
+            let (reason, message) = (reasons::QUOTA_EXCEEDED, self.quota_text(max));
+            return Some(Block { reason, field: "metadata.name", message });
+        }
+        let field = if self.conflicts.iter().any(|(conflict, _)| *conflict == Conflict::Instance) {
+            "spec.sync.target"
+        } else {
+            "spec.path"
+        };
+        let message = self.conflict_text()?;
+        Some(Block { reason: reasons::PATH_CONFLICT, field, message })
+    }
+
+    /// The `PathConflict` condition.
+    pub(crate) fn path_conflict(&self, generation: Option<i64>, now: Timestamp) -> Condition {
+        let condition = |holds, reason, message: String| {
+            conditions::new(types::PATH_CONFLICT, holds, reason, message, generation, now)
+        };
+        match self.conflict_text() {
+            Some(text) => condition(false, reasons::PATH_CONFLICT, text),
+            None if self.waiting.is_empty() => {
+                condition(true, reasons::NO_PATH_CONFLICT, messages::NO_PATH_CONFLICT.to_owned())
+            }
+            None => {
+                let text =
+                    format!("this repository is the older one; waiting for it: {}", self.waiting.join(", "));
+                condition(true, reasons::NO_PATH_CONFLICT, text)
+            }
+        }
+    }
+
+    /// The `NamespaceQuota` condition. `max` of 0 is no limit.
+    pub(crate) fn namespace_quota(&self, max: i64, generation: Option<i64>, now: Timestamp) -> Condition {
+        let reason = match usize::try_from(max) {
+            Err(_) | Ok(0) => reasons::QUOTA_UNLIMITED,
+            Ok(_) if self.is_over(max) => reasons::QUOTA_EXCEEDED,
+            Ok(max) if self.count >= max => reasons::QUOTA_REACHED,
+            Ok(_) => reasons::WITHIN_QUOTA,
+        };
+        conditions::new(
+            types::NAMESPACE_QUOTA,
+            !self.is_over(max),
+            reason,
+            self.quota_text(max),
+            generation,
+            now,
+        )
+    }
+
+    fn is_over(&self, max: i64) -> bool {
+        usize::try_from(max).is_ok_and(|max| max > 0 && self.older >= max)
+    }
+
+    fn quota_text(&self, max: i64) -> String {
+        let count = self.count;
+        match usize::try_from(max) {
+            Err(_) | Ok(0) => messages::QUOTA_UNLIMITED.to_owned(),
+            Ok(_) if self.is_over(max) => format!("namespace quota exceeded: {count}/{max} repositories"),
+            Ok(limit) if count >= limit => format!("namespace quota reached: {count}/{max} repositories"),
+            Ok(_) => format!("within quota: {count}/{max} repositories"),
+        }
+    }
+
+    fn conflict_text(&self) -> Option<String> {
+        let named = |wanted: Conflict, text: &str| {
+            let found = self.conflicts.iter().filter(|(conflict, _)| *conflict == wanted);
+            let names: Vec<&str> = found.map(|(_, name)| name.as_str()).collect();
+            (!names.is_empty()).then(|| format!("{text}: {}", names.join(", ")))
+        };
+        let parts: Vec<String> = [
+            named(Conflict::Same, "duplicate repository path"),
+            named(Conflict::Nested, "repository path conflicts with existing repository"),
+            named(
+                Conflict::Instance,
+                "the target instance takes the whole namespace, which has an older repository",
+            ),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}
+
+/// Why a repository is neither checked nor synced, although nothing is wrong with it by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// The reason of the `Ready` condition.
+    pub(crate) reason: &'static str,
+    /// The field to change.
+    pub(crate) field: &'static str,
+    /// What it is, for people.
+    pub(crate) message: String,
+}
+
+impl Block {
+    /// Whether a `Ready` condition says that the repository was blocked.
+    pub(crate) fn is_reason(reason: &str) -> bool {
+        matches!(reason, reasons::QUOTA_EXCEEDED | reasons::PATH_CONFLICT)
+    }
+}
+
+/// Which of the others have to look again, after `old` became `new`: those that conflict with either, and, when the
+/// number of repositories changed, those that had no room.
+pub(crate) fn affected<'a>(
+    old: Option<&Repository>,
+    new: Option<&Repository>,
+    others: impl Iterator<Item = &'a Repository>,
+) -> Vec<&'a Repository> {
+    let counts = |repository: Option<&Repository>| {
+        repository.is_some_and(|repository| repository.metadata.deletion_timestamp.is_none())
+    };
+    let recount = counts(old) != counts(new);
+    let moved = match (old, new) {
+        (Some(old), Some(new)) => old.metadata.generation != new.metadata.generation,
+        _ => true,
+    };
+    let same = |one: Option<&Repository>, other: &Repository| {
+        one.is_some_and(|one| one.metadata.name == other.metadata.name)
+    };
+    others
+        .filter(|other| !same(old, other) && !same(new, other))
+        .filter(|other| {
+            (recount && is_without_room(other))
+                || (moved && [old, new].into_iter().flatten().any(|one| conflict(one, other).is_some()))
+        })
+        .collect()
+}
+
+fn is_without_room(repository: &Repository) -> bool {
+    conditions::find(&repository.status.conditions, types::NAMESPACE_QUOTA)
+        .is_some_and(|quota| quota.reason == reasons::QUOTA_EXCEEDED)
+}
+
+/// Who was first. One that is being deleted was, whoever came in the same second: its files are there.
+fn age(repository: &Repository) -> (bool, Option<Timestamp>, Option<&str>) {
+    let meta = &repository.metadata;
+    let created = meta.creation_timestamp.as_ref().map(|time| time.0);
+    (meta.deletion_timestamp.is_none(), created, meta.uid.as_deref())
+}
+
+fn conflict(one: &Repository, other: &Repository) -> Option<Conflict> {
+    let is_instance = |repository: &Repository| repository.spec.sync.target == Some(SyncTarget::Instance);
+    match overlap(&one.spec, &other.spec) {
+        Some(Overlap::Same) => Some(Conflict::Same),
+        Some(Overlap::Nested) => Some(Conflict::Nested),
+        None if is_instance(one) || is_instance(other) => Some(Conflict::Instance),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

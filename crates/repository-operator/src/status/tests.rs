@@ -1,0 +1,66 @@
+use windlass_api::JobState;
+use windlass_api::conditions::new;
+
+use super::*;
+
+fn condition(kind: &str, holds: bool) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition {
+    new(kind, holds, if holds { "Yes" } else { "No" }, "", Some(1), Timestamp::UNIX_EPOCH)
+}
+
+fn status() -> RepositoryStatus {
+    let conditions = vec![condition(types::PULL_STATUS, true), condition(types::READY, true)];
+    let mut status = RepositoryStatus { conditions, ..RepositoryStatus::default() };
+    status.sync.state = JobState::Success;
+    status.health.healthy = true;
+    status
+}
+
+#[test]
+fn a_write_names_only_what_changed_and_tests_what_it_replaces() {
+    let before = status();
+    let mut after = before.clone();
+    after.observed_generation = 2;
+    after.sync.state = JobState::Pending;
+    after.health.message = vec!["no".to_owned()];
+    conditions::set(&mut after.conditions, condition(types::READY, false));
+    conditions::set(&mut after.conditions, condition(types::PATH_CONFLICT, true));
+    let described: Vec<String> = operations(&before, &after)
+        .iter()
+        .map(|operation| {
+            format!("{} {}", operation["op"].as_str().unwrap(), operation["path"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(
+        described,
+        [
+            "add /status/observedGeneration",
+            "add /status/health",
+            "test /status/sync/state",
+            "add /status/sync/state",
+            "test /status/conditions/1/type",
+            "replace /status/conditions/1",
+            "add /status/conditions/-",
+        ]
+    );
+    assert!(operations(&before, &before).is_empty());
+    let shorter = RepositoryStatus { quota: None, ..after.clone() };
+    let longer = RepositoryStatus { quota: Some(windlass_api::QuotaStatus::default()), ..after };
+    assert_eq!(operations(&longer, &shorter), [serde_json::json!({"op": "remove", "path": "/status/quota"})]);
+}
+
+#[test]
+fn what_a_pull_wrote_meanwhile_survives_and_a_pull_that_began_is_not_pending_again() {
+    let before = status();
+    let mut wanted = before.clone();
+    wanted.health.healthy = false;
+    wanted.sync.state = JobState::Pending;
+    conditions::set(&mut wanted.conditions, condition(types::READY, false));
+    let mut fresh = before.clone();
+    fresh.sync.state = JobState::Working;
+    fresh.sync.job = "a-sync".to_owned();
+    conditions::set(&mut fresh.conditions, condition(types::PULL_STATUS, false));
+    let merged = merged(&fresh, &before, &wanted);
+    assert_eq!((merged.sync.state, &*merged.sync.job), (JobState::Working, "a-sync"));
+    assert!(!merged.health.healthy && !conditions::is_true(&merged.conditions, types::READY));
+    assert!(!conditions::is_true(&merged.conditions, types::PULL_STATUS), "{merged:#?}");
+}

@@ -1,0 +1,119 @@
+//! Whether a repository can be read with what its specification says: the health check and `POST …/test`.
+
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+use windlass_api::conditions::reasons;
+use windlass_api::repositories::{self, RepositoryRules};
+use windlass_api::{ErrorDetails, Repository, TestResults};
+use windlass_git::{GitError, Revision};
+
+use crate::{LocalError, OpenError, Opener, ReadError};
+
+/// What a check found.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    /// The answer of `POST …/test`: code 200 and success, or the errors with the code of the first.
+    pub results: TestResults,
+    /// The reason for the `Ready` condition.
+    pub reason: &'static str,
+    /// The branch's tip, when it was reached.
+    pub revision: Option<Revision>,
+}
+
+impl Checked {
+    fn healthy(revision: Revision) -> Self {
+        let results = TestResults { code: 200, success: true, errors: Vec::new() };
+        Self { results, reason: reasons::AVAILABLE, revision: Some(revision) }
+    }
+
+    fn failed(code: u16, reason: &'static str, errors: Vec<ErrorDetails>) -> Self {
+        let results = TestResults { code: i64::from(code), success: false, errors };
+        Self { results, reason, revision: None }
+    }
+}
+
+/// Checks the specification, then that the source answers and has the branch: one request to a Git server.
+///
+/// Failures of the source are a result, not an error: an unreachable server is a fact about the repository.
+pub async fn check(
+    opener: &Opener,
+    core: &Client,
+    repository: &Repository,
+    rules: &RepositoryRules,
+    cancel: &CancellationToken,
+) -> Checked {
+    let invalid = repositories::review(repository, rules);
+    if !invalid.is_empty() {
+        let errors = invalid
+            .into_iter()
+            .map(|error| ErrorDetails {
+                kind: error.reason.as_str().to_owned(),
+                field: error.field.clone(),
+                detail: error.message.clone(),
+                ..ErrorDetails::default()
+            })
+            .collect();
+        return Checked::failed(422, reasons::INVALID_SPEC, errors);
+    }
+    let reader = match opener.open(core, repository).await {
+        Ok(found) => found.reader,
+        Err(error) => {
+            return Checked::failed(error.http_code(), error.reason(), vec![of_open(repository, &error)]);
+        }
+    };
+    match reader.resolve(repository.spec.branch(), cancel).await {
+        Ok(revision) => Checked::healthy(revision),
+        Err(error) => Checked::failed(error.http_code(), error.reason(), vec![of_read(repository, &error)]),
+    }
+}
+
+/// What a check came to that did not end in time.
+pub fn timed_out(repository: &Repository, after: std::time::Duration) -> Checked {
+    let detail =
+        format!("the repository could not be read within {after:?}; the server is slow, or not answering");
+    let error = ErrorDetails {
+        kind: "InternalError".to_owned(),
+        field: url_field(repository),
+        detail,
+        ..ErrorDetails::default()
+    };
+    Checked::failed(504, reasons::SERVICE_UNAVAILABLE, vec![error])
+}
+
+fn of_open(repository: &Repository, error: &OpenError) -> ErrorDetails {
+    match error {
+        OpenError::Refused(error) => of_read(repository, error),
+        OpenError::NoUrl => details("FieldValueRequired", url_field(repository), error),
+        OpenError::Token(_) => details("FieldValueInvalid", "secure.token".to_owned(), error),
+    }
+}
+
+fn of_read(repository: &Repository, error: &ReadError) -> ErrorDetails {
+    let field = match error {
+        ReadError::Git(GitError::Unauthorized { .. } | GitError::Forbidden { .. }) => {
+            "secure.token".to_owned()
+        }
+        ReadError::Git(GitError::BranchNotFound { .. }) => {
+            format!("spec.{}.branch", repository.spec.kind.as_str())
+        }
+        ReadError::Local(LocalError::NotFound { .. }) => "spec.local.path".to_owned(),
+        _ => url_field(repository),
+    };
+    details("FieldValueInvalid", field, error)
+}
+
+fn url_field(repository: &Repository) -> String {
+    format!(
+        "spec.{}.{}",
+        repository.spec.kind.as_str(),
+        if repository.spec.is_git() { "url" } else { "path" }
+    )
+}
+
+fn details(kind: &str, field: String, error: &dyn std::error::Error) -> ErrorDetails {
+    let mut detail = error.to_string();
+    if let Some(source) = error.source() {
+        detail = format!("{detail}: {source}");
+    }
+    ErrorDetails { kind: kind.to_owned(), field, detail, ..ErrorDetails::default() }
+}

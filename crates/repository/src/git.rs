@@ -1,0 +1,138 @@
+//! Repositories on a Git server.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use windlass_git::{
+    CommitMeta, Diff, GitError, History, HistoryQuery, Limits, ObjectId, Ref, RemoteRepository, Revision,
+    Source as _, Tree, TreeChange,
+};
+
+use crate::{Base, Commit, Opened, ReadError, Reader, StagedChange, Versioned, WriteError, Writer};
+
+/// The trailer that says which job made a commit.
+const JOB_TRAILER: &str = "Windlass-Job";
+
+/// A repository on a Git server.
+pub(crate) struct GitRepository {
+    remote: Arc<RemoteRepository>,
+    /// The folder in it that is written to; empty for the root.
+    prefix: String,
+}
+
+impl GitRepository {
+    /// What a remote offers; files are written under `prefix`.
+    pub(crate) fn open(remote: Arc<RemoteRepository>, prefix: &str) -> Opened {
+        let repository = Arc::new(Self { remote, prefix: prefix.to_owned() });
+        let (versioned, writer): (Arc<dyn Versioned>, Arc<dyn Writer>) =
+            (repository.clone(), repository.clone());
+        Opened { versioned: Some(versioned), writer: Some(writer), ..Opened::read_only(repository) }
+    }
+
+    fn placed(&self, path: String) -> String {
+        if self.prefix.is_empty() { path } else { format!("{}/{path}", self.prefix) }
+    }
+
+    fn change(&self, change: StagedChange) -> TreeChange {
+        match change {
+            StagedChange::Put { path, content } => {
+                TreeChange::Put { path: self.placed(path), content, executable: false }
+            }
+            StagedChange::Delete { path } => TreeChange::Delete { path: self.placed(path) },
+            StagedChange::Rename { from, to } => {
+                TreeChange::Rename { from: self.placed(from), to: self.placed(to) }
+            }
+        }
+    }
+
+    fn refused(&self, base: &Base, error: GitError) -> WriteError {
+        let name = self.remote.name().to_owned();
+        match error {
+            GitError::RefMoved { .. } => WriteError::Conflict { name, base: base.revision.to_string() },
+            GitError::FileNotFound { path } => WriteError::NotFound { path, name },
+            error => WriteError::Write { name, source: Box::new(error.into()) },
+        }
+    }
+}
+
+#[async_trait]
+impl Reader for GitRepository {
+    fn name(&self) -> &str {
+        self.remote.name()
+    }
+
+    fn limits(&self) -> &Limits {
+        self.remote.limits()
+    }
+
+    async fn resolve(&self, branch: &str, cancel: &CancellationToken) -> Result<Revision, ReadError> {
+        Ok(self.remote.resolve(branch, cancel).await?)
+    }
+
+    async fn tree(
+        &self,
+        revision: &Revision,
+        prefix: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Tree, ReadError> {
+        Ok(self.remote.tree(revision, prefix, cancel).await?)
+    }
+
+    async fn blobs(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, ReadError> {
+        Ok(self.remote.blobs(ids, cancel).await?)
+    }
+}
+
+#[async_trait]
+impl Versioned for GitRepository {
+    async fn refs(&self, prefix: &str, cancel: &CancellationToken) -> Result<Vec<Ref>, ReadError> {
+        Ok(self.remote.refs(prefix, cancel).await?)
+    }
+
+    async fn diff(
+        &self,
+        old: &Revision,
+        new: &Revision,
+        prefix: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Diff, ReadError> {
+        Ok(self.remote.diff(old, new, prefix, cancel).await?)
+    }
+
+    async fn history(&self, query: &HistoryQuery, cancel: &CancellationToken) -> Result<History, ReadError> {
+        Ok(self.remote.history(query, cancel).await?)
+    }
+}
+
+#[async_trait]
+impl Writer for GitRepository {
+    fn limits(&self) -> &Limits {
+        self.remote.limits()
+    }
+
+    async fn write(
+        &self,
+        base: &Base,
+        changes: Vec<StagedChange>,
+        commit: &Commit,
+        cancel: &CancellationToken,
+    ) -> Result<Revision, WriteError> {
+        let changes: Vec<TreeChange> = changes.into_iter().map(|change| self.change(change)).collect();
+        let who = windlass_git::Signature {
+            name: commit.author.name.clone(),
+            email: commit.author.email.clone(),
+            seconds: commit.seconds,
+        };
+        let message = format!("{}\n\n{JOB_TRAILER}: {}", commit.message.trim_end(), commit.job);
+        let meta = CommitMeta { author: who.clone(), committer: who, message };
+        let made = self.remote.commit(Some(&base.revision), &changes, &meta, cancel).await;
+        let Some(new) = made.map_err(|error| self.refused(base, error))? else {
+            return Ok(base.revision.clone());
+        };
+        let pushed = self.remote.push(&base.branch, Some(&base.revision), &new, cancel).await;
+        pushed.map_err(|error| self.refused(base, error))?;
+        Ok(new)
+    }
+}

@@ -1,0 +1,32 @@
+//! One abstraction over the places that repositories are in: a folder of this machine, a Git server, GitHub.
+//!
+//! [`Opener::open`] turns a `Repository` object into [`Opened`], whose fields are what can be done with it: reading
+//! always, and the past, writing, links, webhooks and pull requests where there are any. They are fields and not one
+//! trait that is asked for its abilities, so that whoever wraps one part keeps the others.
+//!
+//! The crate decides which Secret a repository's token may come from (`token.rs`), and holds what a writer may do to
+//! paths inside the repository's own folder ([`Stage`]). It refuses to know what a file means, jobs, and status.
+//!
+//! Start reading at [`Opened`]; then `local.rs`, `git.rs` and `github.rs`, one for each place.
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")
+)]
+
+pub mod check;
+pub mod local;
+
+mod error;
+mod git;
+mod github;
+mod opened;
+mod opener;
+mod stage;
+mod token;
+
+pub use self::error::{OpenError, ReadError, WriteError};
+pub use self::local::LocalError;
+pub use self::opened::{Hooks, Opened, PullRequests, Reader, Urls, Versioned};
+pub use self::opener::{Opener, prefix};
+pub use self::stage::{Base, Commit, Signature, Stage, StagedChange, Writer};
+pub use self::token::{SecretToken, TOKEN_KEY, Token, TokenError, TokenSource};

@@ -1,0 +1,79 @@
+//! From a `Repository` object to what can be done with the repository.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kube::Client;
+use windlass_api::{Repository, RepositorySpec, RepositoryType};
+use windlass_git::{Credentials, Git, Remote};
+
+use crate::git::GitRepository;
+use crate::github::GithubUrls;
+use crate::local::{Changes, LocalFolders};
+use crate::token::SecretToken;
+use crate::{LocalError, OpenError, Opened, TokenSource as _};
+
+/// Opens repositories: one for every process, shared by everything that reads or writes files.
+#[derive(Clone)]
+pub struct Opener {
+    git: Git,
+    folders: LocalFolders,
+    home: Option<PathBuf>,
+}
+
+impl Opener {
+    /// Opens remote repositories over `git`. A `local` repository must lie under one of `permitted`; a relative path
+    /// of one starts at `home`.
+    pub fn new(git: Git, home: Option<PathBuf>, permitted: Vec<PathBuf>) -> Self {
+        let folders = LocalFolders::new(permitted, git.limits().clone());
+        Self { git, folders, home }
+    }
+
+    /// The Git access behind the remote ones.
+    pub fn git(&self) -> &Git {
+        &self.git
+    }
+
+    /// Opens `repository`, its token read from the Secret that `secure.token.name` names, through `core`. Nothing is
+    /// sent to the repository's server yet.
+    pub async fn open(&self, core: &Client, repository: &Repository) -> Result<Opened, OpenError> {
+        let spec = &repository.spec;
+        if spec.kind == RepositoryType::Local {
+            let folder = self.folders.open(&self.local_path(spec));
+            return folder.map_err(|error| OpenError::Refused(error.into()));
+        }
+        let url = spec.url().filter(|url| !url.is_empty()).ok_or(OpenError::NoUrl)?;
+        let token = SecretToken::new(core, repository).token().await?;
+        let mut remote = Remote { url: url.to_owned(), ..Remote::default() };
+        if let Some(token) = token {
+            let user = spec.token_user().to_owned();
+            remote.credentials = Some(Credentials::Basic { user, token: token.value });
+            remote.cache_identity = token.cache_identity;
+        }
+        let remote = self.git.remote(remote).map_err(|error| OpenError::Refused(error.into()))?;
+        let mut opened = GitRepository::open(remote, prefix(spec));
+        if matches!(spec.kind, RepositoryType::Github | RepositoryType::GithubEnterprise) {
+            opened.urls = Some(Arc::new(GithubUrls::new(url, prefix(spec))));
+        }
+        Ok(opened)
+    }
+
+    /// Watches the folder of a `local` repository.
+    pub fn watch(&self, spec: &RepositorySpec) -> Result<Changes, LocalError> {
+        self.folders.watch(&self.local_path(spec))
+    }
+
+    /// Where the files of a `local` repository are.
+    fn local_path(&self, spec: &RepositorySpec) -> PathBuf {
+        let path = Path::new(spec.path());
+        match &self.home {
+            Some(home) if path.is_relative() => home.join(path),
+            _ => path.to_path_buf(),
+        }
+    }
+}
+
+/// The folder inside the repository that its files are under: nothing for a local one, whose path is its root.
+pub fn prefix(spec: &RepositorySpec) -> &str {
+    if spec.kind == RepositoryType::Local { "" } else { spec.path().trim_matches('/') }
+}

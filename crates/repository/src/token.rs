@@ -1,0 +1,156 @@
+//! Where tokens come from, and the Secret that a repository's own is read from.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Api, Client};
+use secrecy::{ExposeSecret as _, SecretString};
+use windlass_api::Repository;
+use windlass_api::conditions::reasons;
+use windlass_api::secret_use::{self, SecretRefusal};
+
+/// The key of a `Secret` that holds a repository's access token.
+pub const TOKEN_KEY: &str = "token";
+
+/// How long reading a Secret may take.
+const SECRET_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A token, and who it stands for.
+#[derive(Clone, Debug)]
+pub struct Token {
+    /// What is sent.
+    pub value: SecretString,
+    /// When it ends; nothing for one that does not say.
+    pub expires: Option<Timestamp>,
+    /// Who it stands for: the same for every token that this one is renewed by, and different for others. What was
+    /// fetched with one token serves the next of the same identity. Nothing for one that is known by its value alone.
+    pub cache_identity: Option<String>,
+}
+
+/// Something that tokens come from.
+#[async_trait]
+pub trait TokenSource: Send + Sync {
+    /// A token that can be used now; nothing when the repository is read without one.
+    async fn token(&self) -> Result<Option<Token>, TokenError>;
+}
+
+/// The token that a repository's `secure.token` refers to, or that a repository which is not stored brings along.
+pub struct SecretToken<'a> {
+    core: &'a Client,
+    repository: &'a Repository,
+}
+
+impl<'a> SecretToken<'a> {
+    /// The token of `repository`, its Secret read through `core`.
+    pub fn new(core: &'a Client, repository: &'a Repository) -> Self {
+        Self { core, repository }
+    }
+
+    /// The value of the Secret, if the repository may use it: this check is the one that counts where the API server
+    /// has no admission of ours.
+    async fn read(&self, namespace: &str, name: &str) -> Result<Token, TokenError> {
+        let secret = || name.to_owned();
+        // A name goes into the path of a request: one with a slash would lead to another namespace.
+        if !secret_use::is_secret_name(name) {
+            return Err(TokenError::Name { secret: secret() });
+        }
+        let secrets: Api<Secret> = Api::namespaced(self.core.clone(), namespace);
+        let found = tokio::time::timeout(SECRET_DEADLINE, secrets.get_opt(name))
+            .await
+            .map_err(|_elapsed| TokenError::Timeout { secret: secret() })?
+            .map_err(|source| TokenError::Read { secret: secret(), source: Box::new(source) })?
+            .ok_or_else(|| TokenError::Missing { secret: secret() })?;
+        secret_use::check(&found.metadata, found.type_.as_deref(), self.repository)
+            .map_err(|refusal| TokenError::Refused { secret: secret(), refusal })?;
+        let value = found.data.unwrap_or_default().remove(TOKEN_KEY);
+        let text = value.and_then(|value| String::from_utf8(value.0).ok());
+        let value = text.map(SecretString::from).ok_or_else(|| TokenError::NoToken { secret: secret() })?;
+        Ok(Token { value, expires: None, cache_identity: found.metadata.uid })
+    }
+}
+
+#[async_trait]
+impl TokenSource for SecretToken<'_> {
+    async fn token(&self) -> Result<Option<Token>, TokenError> {
+        let metadata = &self.repository.metadata;
+        let namespace = metadata.namespace.as_deref().unwrap_or("default");
+        let field = &self.repository.secure.token;
+        let token = match (&field.create, field.name.as_str()) {
+            (Some(value), _) => Token { value: value.clone(), expires: None, cache_identity: None },
+            (None, "") => return Ok(None),
+            (None, name) => self.read(namespace, name).await?,
+        };
+        Ok(Some(token).filter(|token| !token.value.expose_secret().is_empty()))
+    }
+}
+
+/// Why a repository's token could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// `secure.token.name` is no name that a Secret can have.
+    #[error("{secret:?} in secure.token.name is no name of a Secret; correct it")]
+    Name {
+        /// What stands there.
+        secret: String,
+    },
+    /// `secure.token.name` names a Secret that is not there.
+    #[error("secret {secret:?} named by secure.token.name was not found; create it, or set a new token")]
+    Missing {
+        /// The Secret's name.
+        secret: String,
+    },
+    /// The Secret is another's.
+    #[error("secret {secret:?} named by secure.token.name may not be used: {refusal}")]
+    Refused {
+        /// The Secret's name.
+        secret: String,
+        /// Why, and what to do.
+        refusal: SecretRefusal,
+    },
+    /// The Secret has no usable value under [`TOKEN_KEY`].
+    #[error("secret {secret:?} has no text under the key \"token\"; add one")]
+    NoToken {
+        /// The Secret's name.
+        secret: String,
+    },
+    /// The API did not give the Secret.
+    #[error("failed to read secret {secret:?}")]
+    Read {
+        /// The Secret's name.
+        secret: String,
+        /// What the API said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The API took too long to give the Secret.
+    #[error("failed to read secret {secret:?} within {SECRET_DEADLINE:?}")]
+    Timeout {
+        /// The Secret's name.
+        secret: String,
+    },
+}
+
+impl TokenError {
+    /// The condition reason for it.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Name { .. } => reasons::INVALID_SPEC,
+            Self::Missing { .. } | Self::NoToken { .. } | Self::Refused { .. } => {
+                reasons::AUTHENTICATION_FAILED
+            }
+            Self::Read { .. } | Self::Timeout { .. } => reasons::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The HTTP status that a test result reports it with.
+    pub fn http_code(&self) -> u16 {
+        match self {
+            Self::Name { .. } => 422,
+            Self::Missing { .. } | Self::NoToken { .. } => 401,
+            Self::Refused { .. } => 403,
+            Self::Read { .. } | Self::Timeout { .. } => 503,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! As much of an object as decisions need.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use windlass_api::annotations::MANAGER_KIND_REPO;
+
+use crate::plan::Existing;
+
+/// The annotations that say where an object comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Annotations {
+    #[serde(rename = "grafana.app/managedBy")]
+    pub(crate) managed_by: Option<String>,
+    #[serde(rename = "grafana.app/managerId")]
+    pub(crate) manager_id: Option<String>,
+    #[serde(rename = "grafana.app/managerAllowsEdits")]
+    pub(super) allows_edits: Option<String>,
+    #[serde(rename = "grafana.app/sourcePath")]
+    pub(crate) source_path: Option<String>,
+    #[serde(rename = "grafana.app/sourceChecksum")]
+    pub(crate) source_checksum: Option<String>,
+    #[serde(rename = "grafana.app/folder")]
+    pub(crate) folder: Option<String>,
+    #[serde(rename = "windlass.dev/file-metadata")]
+    pub(crate) file_metadata: Option<String>,
+    #[serde(rename = "windlass.dev/written-generation")]
+    pub(crate) written_generation: Option<String>,
+}
+
+impl Annotations {
+    const NONE: Self = Self {
+        managed_by: None,
+        manager_id: None,
+        allows_edits: None,
+        source_path: None,
+        source_checksum: None,
+        folder: None,
+        file_metadata: None,
+        written_generation: None,
+    };
+
+    /// The generation after our last write; nothing if it is not known.
+    pub(crate) fn written_generation(&self) -> Option<i64> {
+        self.written_generation.as_deref()?.parse().ok()
+    }
+}
+
+/// Who wrote fields of an object, and when. The times are as the server writes them: their order is that of the text.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ManagedFields<'a> {
+    #[serde(borrow, default)]
+    pub(crate) manager: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(crate) operation: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(crate) time: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(crate) subresource: Cow<'a, str>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Head {
+    pub(super) metadata: HeadMetadata,
+    #[serde(default)]
+    pub(super) spec: HeadSpec,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct HeadMetadata {
+    #[serde(default)]
+    pub(super) resource_version: String,
+    #[serde(default)]
+    pub(super) uid: String,
+    pub(super) generation: Option<i64>,
+    annotations: Option<Annotations>,
+    pub(super) labels: Option<serde::de::IgnoredAny>,
+    pub(super) deletion_timestamp: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct HeadSpec {
+    pub(super) title: Option<String>,
+}
+
+impl Head {
+    pub(super) fn marks(&self) -> &Annotations {
+        const NONE: &Annotations = &Annotations::NONE;
+        self.metadata.annotations.as_ref().unwrap_or(NONE)
+    }
+
+    pub(super) fn path(&self) -> &str {
+        self.marks().source_path.as_deref().unwrap_or_default().trim_end_matches('/')
+    }
+
+    pub(super) fn is_managed_by(&self, repository: &str) -> bool {
+        let marks = self.marks();
+        marks.managed_by.as_deref() == Some(MANAGER_KIND_REPO)
+            && marks.manager_id.as_deref() == Some(repository)
+    }
+
+    /// Whether somebody else changed the spec since our last write.
+    pub(super) fn has_drifted(&self) -> bool {
+        has_drifted(self.metadata.generation, self.marks().written_generation())
+    }
+}
+
+/// Whether somebody else changed the spec since our last write; no where that cannot be known.
+pub(crate) fn has_drifted(generation: Option<i64>, written: Option<i64>) -> bool {
+    generation.zip(written).is_some_and(|(generation, written)| generation != written)
+}
+
+/// What is known about an object before the next request.
+#[derive(Debug, Clone)]
+pub(crate) enum Observed {
+    /// There is none.
+    Absent,
+    /// It is there.
+    At(At),
+    /// Nothing: it has to be looked at.
+    Unknown,
+}
+
+impl Observed {
+    /// An object of which only the version is known, if that.
+    pub(super) fn at_version(version: Option<&str>) -> Self {
+        version.map_or(Self::Unknown, |version| Self::At(At { version: version.to_owned(), ..At::default() }))
+    }
+}
+
+/// An object as it was looked at.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct At {
+    pub(crate) version: String,
+    pub(crate) uid: String,
+    pub(crate) has_labels: bool,
+    pub(crate) has_annotations: bool,
+    pub(crate) file_metadata: Option<String>,
+    pub(crate) generation: Option<i64>,
+    /// Hash of the file that the spec was last written from, empty for a folder without a file; nothing if the spec has
+    /// changed since, or may have.
+    pub(crate) spec_of: Option<String>,
+    /// Whether nobody, or another manager, has managed it so far.
+    pub(crate) is_foreign: bool,
+}
+
+impl At {
+    /// The generation that writing the content of this hash leads to: a write that leaves the spec as it is does not
+    /// count.
+    pub(super) fn next_generation(&self, checksum: Option<&str>) -> Option<i64> {
+        let same = self.spec_of.as_deref() == Some(checksum.unwrap_or_default());
+        Some(self.generation? + i64::from(!same))
+    }
+}
+
+impl From<&Existing> for At {
+    fn from(existing: &Existing) -> Self {
+        Self {
+            version: existing.resource_version.clone(),
+            uid: existing.uid.clone(),
+            has_labels: true,
+            has_annotations: true,
+            file_metadata: existing.file_metadata.clone(),
+            generation: existing.generation,
+            spec_of: (!existing.drifted).then(|| existing.checksum.clone().unwrap_or_default()),
+            is_foreign: false,
+        }
+    }
+}
+
+impl Head {
+    pub(super) fn into_at(self, repository: &str) -> At {
+        let (is_foreign, drifted) = (!self.is_managed_by(repository), self.has_drifted());
+        let HeadMetadata { resource_version, uid, generation, annotations, labels, .. } = self.metadata;
+        let has_annotations = annotations.is_some();
+        let marks = annotations.unwrap_or_default();
+        At {
+            version: resource_version,
+            uid,
+            has_labels: labels.is_some(),
+            has_annotations,
+            file_metadata: marks.file_metadata,
+            generation,
+            spec_of: (!drifted && !is_foreign).then(|| marks.source_checksum.unwrap_or_default()),
+            is_foreign,
+        }
+    }
+}

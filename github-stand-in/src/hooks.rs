@@ -1,0 +1,189 @@
+//! The hooks of a repository.
+
+use axum::http::StatusCode;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::description::Description;
+use crate::repository::Repository;
+use crate::request::{Incoming, Reply};
+
+const LIST: &str = "GET /repos/{owner}/{repo}/hooks";
+const DELIVERIES: &str = "GET /repos/{owner}/{repo}/hooks/{hook_id}/deliveries";
+
+/// A hook, as the stand-in has it: with its secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredHook {
+    /// Its number.
+    pub id: u64,
+    /// Where events would be posted.
+    pub url: String,
+    /// How they would be encoded: `json` or `form`.
+    pub content_type: String,
+    /// What they would be signed with.
+    pub secret: Option<String>,
+    /// Whether the receiver's certificate would not be verified: `0` or `1`.
+    pub insecure_ssl: String,
+    /// The events.
+    pub events: Vec<String>,
+    /// Whether any would be posted.
+    pub active: bool,
+    pub(crate) deliveries: Vec<StoredDelivery>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredDelivery {
+    id: u64,
+    guid: String,
+    event: String,
+    status: u16,
+    at: Timestamp,
+    redelivery: bool,
+}
+
+impl StoredHook {
+    fn new(id: u64) -> Self {
+        Self {
+            id,
+            url: String::new(),
+            content_type: "form".to_owned(),
+            secret: None,
+            insecure_ssl: "0".to_owned(),
+            events: vec!["push".to_owned()],
+            active: true,
+            deliveries: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, body: &Value) {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let config = &body["config"];
+        self.url = text(&config["url"]).unwrap_or_else(|| self.url.clone());
+        self.content_type = text(&config["content_type"]).unwrap_or_else(|| self.content_type.clone());
+        self.insecure_ssl = text(&config["insecure_ssl"]).unwrap_or_else(|| self.insecure_ssl.clone());
+        self.secret = text(&config["secret"]).or(self.secret.take());
+        if let Some(events) = body["events"].as_array() {
+            self.events = events.iter().filter_map(text).collect();
+        }
+        self.active = body["active"].as_bool().unwrap_or(self.active);
+    }
+
+    /// With the least that GitHub says of a hook around it.
+    fn body(&self, description: &Description) -> Value {
+        let mut body = description.least_element(LIST);
+        body["id"] = json!(self.id);
+        body["active"] = json!(self.active);
+        body["events"] = json!(self.events);
+        body["config"] =
+            json!({ "content_type": self.content_type, "insecure_ssl": self.insecure_ssl, "url": self.url });
+        if self.secret.is_some() {
+            body["config"]["secret"] = json!("********");
+        }
+        body
+    }
+}
+
+impl Repository {
+    /// Its hooks.
+    pub fn hooks(&self) -> Vec<StoredHook> {
+        self.content().hooks.clone()
+    }
+
+    /// Takes a hook away, as its owner may on GitHub's page.
+    pub fn remove_hook(&self, id: u64) {
+        self.content().hooks.retain(|hook| hook.id != id);
+    }
+
+    /// Notes that `event` was posted to a hook, which answered `status`; answers the delivery's number.
+    pub fn deliver(&self, hook: u64, event: &str, status: u16) -> u64 {
+        let mut content = self.content();
+        let id = content.number();
+        let delivery = StoredDelivery {
+            id,
+            guid: format!("00000000-0000-4000-8000-{id:012}"),
+            event: event.to_owned(),
+            status,
+            at: Timestamp::now(),
+            redelivery: false,
+        };
+        let hook = content.hooks.iter_mut().find(|stored| stored.id == hook);
+        if let Some(hook) = hook {
+            hook.deliveries.insert(0, delivery);
+        }
+        id
+    }
+}
+
+/// The reply to a request about hooks; `below` is the path after `hooks`.
+pub(crate) fn respond(
+    description: &Description,
+    repository: &Repository,
+    below: &[&str],
+    incoming: &Incoming,
+    body: Option<&Value>,
+) -> Reply {
+    let mut content = repository.content();
+    let place = below.first().and_then(|id| id.parse().ok());
+    let place = place.and_then(|id: u64| content.hooks.iter().position(|hook| hook.id == id));
+    match (incoming.method.as_str(), below, place) {
+        ("GET", [], _) => {
+            let (page, next_page) = incoming.page(&content.hooks);
+            let list = page.iter().map(|hook| hook.body(description)).collect();
+            Reply { next_page, ..Reply::ok(list) }
+        }
+        ("POST", [], _) => {
+            let id = content.number();
+            let mut hook = StoredHook::new(id);
+            hook.take(body.unwrap_or(&Value::Null));
+            if hook.url.starts_with("https://localhost") {
+                let message =
+                    "url is not supported because it isn't reachable over the public Internet (localhost)";
+                return Reply::invalid("Hook", message);
+            }
+            if content.hooks.iter().any(|other| other.url == hook.url) {
+                return Reply::invalid("Hook", "Hook already exists on this repository");
+            }
+            let reply = Reply::new(StatusCode::CREATED, hook.body(description));
+            content.hooks.push(hook);
+            reply
+        }
+        (_, [_, ..], None) => Reply::not_found(),
+        ("GET", [_], Some(place)) => Reply::ok(content.hooks[place].body(description)),
+        ("PATCH", [_], Some(place)) => {
+            let hook = &mut content.hooks[place];
+            hook.take(body.unwrap_or(&Value::Null));
+            Reply::ok(hook.body(description))
+        }
+        ("DELETE", [_], Some(place)) => {
+            content.hooks.remove(place);
+            Reply::empty(StatusCode::NO_CONTENT)
+        }
+        ("GET", [_, "deliveries"], Some(place)) => {
+            let all = &content.hooks[place].deliveries;
+            Reply::ok(all.iter().map(|delivery| delivery_body(description, delivery)).collect())
+        }
+        ("POST", [_, "deliveries", id, "attempts"], Some(place)) => {
+            let number = content.number();
+            let deliveries = &mut content.hooks[place].deliveries;
+            let Some(first) = deliveries.iter().find(|delivery| delivery.id.to_string() == *id).cloned()
+            else {
+                return Reply::not_found();
+            };
+            deliveries.insert(0, StoredDelivery { id: number, status: 200, redelivery: true, ..first });
+            Reply::new(StatusCode::ACCEPTED, json!({}))
+        }
+        _ => Reply::not_found(),
+    }
+}
+
+fn delivery_body(description: &Description, delivery: &StoredDelivery) -> Value {
+    let mut body = description.least_element(DELIVERIES);
+    body["id"] = json!(delivery.id);
+    body["guid"] = json!(delivery.guid);
+    body["event"] = json!(delivery.event);
+    body["delivered_at"] = json!(delivery.at.to_string());
+    body["status_code"] = json!(delivery.status);
+    body["status"] = json!(if delivery.status < 400 { "OK" } else { "failed" });
+    body["redelivery"] = json!(delivery.redelivery);
+    body
+}
