@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     consts::{GROUP, VERSION},
+    field_error::FieldError,
     health::{ErrorDetails, HealthStatus, TokenStatus},
     rules::Rule,
     secure::{InlineSecureValue, secure_rules},
@@ -46,6 +47,13 @@ pub(crate) const RULES: &[&[Rule<Connection>]] = &[&secure_rules!(
     "clientSecret" "raw-client-secret" "client-secret-twice" "client-secret-name" client_secret,
     "token" "raw-token" "token-twice" "token-name" token,
 )];
+
+impl Connection {
+    /// Every rule of the definition that the connection breaks.
+    pub fn broken_rules(&self, old: Option<&Self>) -> Vec<FieldError> {
+        crate::rules::broken(RULES, "", self, old)
+    }
+}
 
 /// What a connection should be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -1,6 +1,5 @@
 //! Which commits came with a revision.
 
-mod ask;
 mod exporter_info;
 mod git;
 mod github;
@@ -8,14 +7,15 @@ mod github;
 mod given;
 mod metadata;
 mod oci;
+mod resolver;
 mod secrets;
 
-pub use ask::{Ask, Asked, Finders, NoAnswer};
 pub use exporter_info::ExporterInfo;
 pub use git::{GitChanges, GitTokens};
 pub use github::{GithubChanges, GithubConfig};
 pub use metadata::{MetadataChanges, annotated};
 pub use oci::{EXPORTER_INFO_MEDIA_TYPE, LookForSkipped, OciChanges, OciConfig, PayloadWanted};
+pub use resolver::{ChangesResolver, Finders, NoAnswer, ResolverObserver};
 pub use secrets::{ClusterSecrets, NoSecrets, Secrets};
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use crate::{Algorithm, Revision, SourceKey};
 
 /// A revision that was applied, as those are asked about it that know where it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct ChangesQuery {
     /// The source object.
     pub source: SourceKey,
     /// The source's `spec.url`; empty for kinds that have none.
@@ -53,7 +53,7 @@ pub struct Question {
     pub seen: Option<Timestamp>,
 }
 
-impl Question {
+impl ChangesQuery {
     /// What was known as commits of Git, oldest first: of what was built from a commit, that one. The source was of another
     /// kind, or another one, when some of them were applied; whether they are of the same repository is not known.
     pub fn known_commits(&self) -> impl Iterator<Item = Revision> {
@@ -220,5 +220,5 @@ impl ChangesError {
 #[async_trait]
 pub trait FindChanges: Send + Sync + 'static {
     /// The commits that `question.to` brought over `question.known`, oldest first.
-    async fn find(&self, question: &Question) -> Result<Changes, ChangesError>;
+    async fn find(&self, question: &ChangesQuery) -> Result<Changes, ChangesError>;
 }

@@ -42,12 +42,12 @@ impl CumulativeSource for LedgerSource {
         let led = self.leading.current()?;
         let entries = led.ledger.entries().into_iter().map(|(uid, entry)| {
             let now = Now { oldest: led.unapplied.oldest(&uid), suspended: led.unapplied.is_suspended(&uid) };
-            Shown { entry, now: Some(now), leaving: None }
+            Shown { entry, now: Some(now), deleted: None }
         });
-        let leaving = led.ledger.leaving().into_iter();
-        let leaving = leaving.map(|(uid, entry)| Shown { entry, now: None, leaving: Some(uid) });
+        let deleted = led.ledger.deleted().into_iter();
+        let deleted = deleted.map(|(uid, entry)| Shown { entry, now: None, deleted: Some(uid) });
         let families = Arc::clone(&self.families);
-        let (entries, now) = (entries.chain(leaving).collect(), self.clock.now());
+        let (entries, now) = (entries.chain(deleted).collect(), self.clock.now());
         Some(Arc::new(LedgerView::new(led.ledger.identity(), families, entries, now).of(led.ledger.clone())))
     }
 

@@ -9,8 +9,8 @@ use windlass_runtime::BoxError;
 use windlass_settings::{CommitTrackerSettings, ExporterInfoSource, GithubCredentials, SkippedArtifacts};
 
 use crate::changes::{
-    Changes, ChangesError, ClusterSecrets, FindChanges, Finders, GitChanges, GithubChanges, GithubConfig,
-    LookForSkipped, MetadataChanges, NoSecrets, OciChanges, OciConfig, PayloadWanted, Problem, Question,
+    Changes, ChangesError, ChangesQuery, ClusterSecrets, FindChanges, Finders, GitChanges, GithubChanges,
+    GithubConfig, LookForSkipped, MetadataChanges, NoSecrets, OciChanges, OciConfig, PayloadWanted, Problem,
     Secrets,
 };
 
@@ -101,7 +101,7 @@ struct AtGithub {
 
 #[async_trait]
 impl FindChanges for AtGithub {
-    async fn find(&self, question: &Question) -> Result<Changes, ChangesError> {
+    async fn find(&self, question: &ChangesQuery) -> Result<Changes, ChangesError> {
         if !self.required && !self.github.serves(question) {
             return self.otherwise.find(question).await;
         }
@@ -134,7 +134,7 @@ mod tests {
 
     #[async_trait]
     impl FindChanges for ByGit {
-        async fn find(&self, _question: &Question) -> Result<Changes, ChangesError> {
+        async fn find(&self, _question: &ChangesQuery) -> Result<Changes, ChangesError> {
             Ok(Changes { rewritten: true, ..Changes::default() })
         }
     }
@@ -145,7 +145,7 @@ mod tests {
         let token = SecretString::from("a_t0ken");
         stand_in.allow_token(&token);
         let repository = stand_in.repository("apps/manifests");
-        let question = Question {
+        let question = ChangesQuery {
             source: SourceKey {
                 kind: SourceKind::GitRepository,
                 namespace: "flux-system".to_owned(),

@@ -13,10 +13,10 @@
 //!
 //! It knows neither where commits come from nor how series are exported.
 
+mod deleted;
 mod entry;
 mod error;
 mod format;
-mod leaving;
 mod open;
 mod shard;
 mod write;
@@ -30,11 +30,11 @@ use kube::{Api, Client};
 use tokio::sync::{Semaphore, oneshot, watch};
 use windlass_runtime::Clock;
 
+use self::deleted::DeletedEntries;
 pub use self::entry::{Accounted, CommitCounts, Entry, FRONTIER, LastApplied, Outcome, Record, Stuck};
 pub use self::error::{LedgerError, Refusal};
 use self::format::Head;
-use self::leaving::Leaving;
-use self::shard::{Ask, Shard};
+use self::shard::{PendingWrite, Shard};
 
 /// How many shards are written at a time.
 const WRITES: usize = 8;
@@ -47,7 +47,7 @@ pub struct LedgerConfig {
     /// How long one request may take.
     pub call_deadline: Duration,
     /// How long a write is tried, while its outcome is not known or the server is not there, before the ledger is lost.
-    pub patience: Duration,
+    pub write_deadline: Duration,
     /// How long a write waits for further records. The only delay of a record when there is no other.
     pub gather: Duration,
     /// How long what is forgotten may stay in the cluster, once it is not shown any more and nothing else is written.
@@ -64,7 +64,7 @@ impl LedgerConfig {
         Self {
             name: "flux-commit-tracker-ledger".to_owned(),
             call_deadline: Duration::from_secs(5),
-            patience: Duration::from_secs(30),
+            write_deadline: Duration::from_secs(30),
             gather: Duration::from_millis(10),
             tidy: Duration::from_secs(30),
             show_deleted_for: Duration::from_mins(5),
@@ -86,7 +86,7 @@ struct Inner {
     config: LedgerConfig,
     head: Head,
     shards: Box<[Shard]>,
-    leaving: Mutex<Leaving>,
+    deleted: Mutex<DeletedEntries>,
     writes: Semaphore,
     lost: watch::Sender<Option<Arc<str>>>,
 }
@@ -102,8 +102,8 @@ impl Ledger {
         let (head, shards) = open::open(&api, namespace, &config).await?;
         let (lost, _) = watch::channel(None);
         let writes = Semaphore::new(WRITES);
-        let (namespace, leaving) = (namespace.to_owned(), Mutex::default());
-        Ok(Self { inner: Arc::new(Inner { api, namespace, config, head, shards, leaving, writes, lost }) })
+        let (namespace, deleted) = (namespace.to_owned(), Mutex::default());
+        Ok(Self { inner: Arc::new(Inner { api, namespace, config, head, shards, deleted, writes, lost }) })
     }
 
     /// When the ledger was begun: commits from before are baseline.
@@ -140,7 +140,7 @@ impl Ledger {
     pub async fn record(&self, record: Record) -> Result<(), LedgerError> {
         let (answer, answered) = oneshot::channel();
         let shard = format::shard_of(&record.uid);
-        self.inner.ask(shard, Ask::Record(Box::new(record), answer));
+        self.inner.ask(shard, PendingWrite::Record(Box::new(record), answer));
         match answered.await {
             Ok(answer) => answer,
             // The task that writes is gone, and what it did is not known.

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_launch::{Context, Launch, observe_leadership};
 use windlass_runtime::{BoxError, Operator, Registry, Watch};
 
-use crate::changes::Ask;
+use crate::changes::ChangesResolver;
 use crate::export::LedgerSource;
 use crate::finders::finders;
 use crate::ledger::LedgerConfig;
@@ -57,7 +57,8 @@ impl Operator<Context> for CommitTracker {
         let sources = Sources::new(client.clone(), scope, process.supervisor.clone(), current.clone());
         let metrics = ProcessMetrics::new(&meter, watch.store(), current.clone(), sources.clone());
         observe_leadership(&meter, &settings.state_name, &leadership);
-        let ask = Ask::new(finders(&process)?, settings.questions_at_a_time, Arc::new(metrics.clone()));
+        let ask =
+            ChangesResolver::new(finders(&process)?, settings.questions_at_a_time, Arc::new(metrics.clone()));
         let ledger = LedgerConfig {
             name: format!("{}-ledger", settings.state_name),
             show_deleted_for: settings.show_deleted_for,

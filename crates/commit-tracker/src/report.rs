@@ -10,9 +10,9 @@
 
 mod ids;
 mod lines;
+mod stages;
 #[cfg(test)]
 mod tests;
-mod way;
 mod work;
 
 use jiff::Timestamp;
@@ -87,8 +87,8 @@ impl Reporter {
         if !self.spans.is_enabled() {
             return;
         }
-        let way = ids_of(of.standing, of.step, Trace::Way);
-        for span in work::measured(of, work, way).into_iter().chain(way::spans(of, way, work)) {
+        let way = ids_of(of.standing, of.step, Trace::Stages);
+        for span in work::measured(of, work, way).into_iter().chain(stages::spans(of, way, work)) {
             self.spans.record(span);
         }
     }

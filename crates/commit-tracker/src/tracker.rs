@@ -10,9 +10,9 @@
 mod failure_cache;
 mod last_logged;
 mod lead;
-mod look;
 mod metrics;
 mod plan;
+mod reconcile;
 mod sources;
 mod unapplied;
 

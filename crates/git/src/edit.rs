@@ -94,7 +94,7 @@ impl<'a> TreeEditor<'a> {
         }
         let (parents, name) = self.segments(path)?;
         let (odb, limits) = (self.odb, self.limits);
-        let directory = Way { odb, limits, path }.make(&mut self.root, &parents)?;
+        let directory = PathLookup { odb, limits, path }.make(&mut self.root, &parents)?;
         if let Some(Slot::Open(_) | Slot::Kept { mode: DIRECTORY, .. }) = directory.get(name) {
             return Err(invalid(path, "a directory is there"));
         }
@@ -108,7 +108,7 @@ impl<'a> TreeEditor<'a> {
     /// Takes out what is at `path`.
     fn take(&mut self, path: &str) -> Result<Slot, GitError> {
         let (parents, name) = self.segments(path)?;
-        let way = Way { odb: self.odb, limits: self.limits, path };
+        let way = PathLookup { odb: self.odb, limits: self.limits, path };
         let missing = || GitError::FileNotFound { path: printable(path, 300) };
         way.find(&mut self.root, &parents)?.and_then(|it| it.remove(name)).ok_or_else(missing)
     }
@@ -123,7 +123,7 @@ impl<'a> TreeEditor<'a> {
         self.segments(to)?;
         let moved = self.take(from)?;
         let (parents, name) = self.segments(to)?;
-        let way = Way { odb: self.odb, limits: self.limits, path: to };
+        let way = PathLookup { odb: self.odb, limits: self.limits, path: to };
         let directory = way.make(&mut self.root, &parents)?;
         if directory.contains_key(name) {
             return Err(invalid(to, "something is there already"));
@@ -184,13 +184,13 @@ impl<'a> TreeEditor<'a> {
 }
 
 /// The way to a path.
-struct Way<'a> {
+struct PathLookup<'a> {
     odb: &'a Odb<'a>,
     limits: &'a Limits,
     path: &'a str,
 }
 
-impl Way<'_> {
+impl PathLookup<'_> {
     /// The directory behind `segments`; nothing if one of them is not there or no directory.
     fn find<'d>(
         &self,

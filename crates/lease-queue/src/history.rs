@@ -3,11 +3,15 @@
 //! Each replica that prunes lists history page by page and keeps in mind, of each repository, the newest records that the
 //! limits have room for; what falls out, the oldest first, is deleted under its uid. So replicas that prune at the same time
 //! delete the same records, once each, and none has to lead.
+//!
+//! Ages are counted by the API server's clock alone: see [`StoreTime`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use crate::store::{HistoryEntry, Key, Store, StoreError};
 
@@ -17,7 +21,7 @@ const UNKNOWN_BYTES: u64 = 4096;
 /// How much history of one repository is kept. The newest record always is, unless it is too old.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HistoryLimits {
-    /// Records older than that go; nothing for no limit.
+    /// Records older than that go, by the clock that timed them; nothing for no limit.
     pub max_age: Option<Duration>,
     /// So many records are kept; nothing for no limit.
     pub max_count: Option<usize>,
@@ -77,17 +81,41 @@ impl Pruned {
     }
 }
 
+/// What the time is at the store, as far as its records tell: the newest of them, and what has passed since it was
+/// seen. Never ahead of the store's own clock, whatever this machine's says, so no record goes too early.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StoreTime(Option<(Timestamp, Instant)>);
+
+impl StoreTime {
+    /// Takes in when a record was created.
+    fn observe(&mut self, created: Timestamp) {
+        if self.now().is_none_or(|now| created > now) {
+            self.0 = Some((created, Instant::now()));
+        }
+    }
+
+    fn now(self) -> Option<Timestamp> {
+        let (newest, seen) = self.0?;
+        newest.checked_add(seen.elapsed()).ok()
+    }
+
+    fn age(self, created: Timestamp) -> Duration {
+        let age = self.now().and_then(|now| Duration::try_from(now.duration_since(created)).ok());
+        age.unwrap_or_default()
+    }
+}
+
 /// Deletes what `limits` leave no room for, but no record of a job that is still queued: whoever claims that job finds out
 /// by it that the job has ended. What was deleted before a failure is told as well.
 pub(crate) async fn prune(
     store: &dyn Store,
     limits: HistoryLimits,
-    now: Timestamp,
+    time: &Mutex<StoreTime>,
     queued: &HashSet<String>,
 ) -> Pruned {
     let mut pruned = Pruned::default();
     if limits.any()
-        && let Err(error) = prune_pages(store, limits, now, queued, &mut pruned).await
+        && let Err(error) = prune_pages(store, limits, time, queued, &mut pruned).await
     {
         pruned.error = Some(error);
     }
@@ -97,7 +125,7 @@ pub(crate) async fn prune(
 async fn prune_pages(
     store: &dyn Store,
     limits: HistoryLimits,
-    now: Timestamp,
+    time: &Mutex<StoreTime>,
     queued: &HashSet<String>,
     pruned: &mut Pruned,
 ) -> Result<(), StoreError> {
@@ -106,9 +134,13 @@ async fn prune_pages(
     loop {
         let page = store.history_page(next).await?;
         let mut surplus = Vec::new();
+        let now = {
+            let mut time = time.lock().unwrap_or_else(PoisonError::into_inner);
+            page.entries.iter().for_each(|entry| time.observe(entry.created));
+            *time
+        };
         for entry in page.entries.into_iter().filter(|entry| !queued.contains(&entry.job_uid)) {
-            let age = Duration::try_from(now.duration_since(entry.created)).unwrap_or(Duration::ZERO);
-            if limits.max_age.is_some_and(|most| age > most) {
+            if limits.max_age.is_some_and(|most| now.age(entry.created) > most) {
                 surplus.push((Listed::of(entry), PruneReason::Age));
                 continue;
             }

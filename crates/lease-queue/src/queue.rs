@@ -12,7 +12,7 @@ use windlass_api::{JobState, JobStatus, labels};
 
 use crate::archive;
 use crate::config::{ConfigError, QueueConfig};
-use crate::history::{self, HistoryLimits, Pruned};
+use crate::history::{self, HistoryLimits, Pruned, StoreTime};
 use crate::lease::{Hold, Lease, LeaseError};
 use crate::observer::{Observer, Unobserved};
 use crate::peers::Peers;
@@ -35,6 +35,7 @@ pub(crate) struct Inner {
     pub(crate) config: Arc<QueueConfig>,
     pub(crate) observer: Arc<dyn Observer>,
     schedule: Mutex<Schedule>,
+    store_time: Mutex<StoreTime>,
     changed: Notify,
 }
 
@@ -96,7 +97,8 @@ impl Queue {
         config.validate()?;
         let config = Arc::new(config);
         let schedule = Mutex::new(Schedule::new(Arc::clone(&config)));
-        let inner = Inner { store, clock, config, observer, schedule, changed: Notify::new() };
+        let (store_time, changed) = (Mutex::default(), Notify::new());
+        let inner = Inner { store, clock, config, observer, schedule, store_time, changed };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -398,7 +400,7 @@ impl Queue {
     /// Deletes from history what `limits` leave no room for. Any number of replicas may do so at the same time.
     pub async fn prune(&self, limits: HistoryLimits) -> Result<Pruned, StoreError> {
         let queued = self.inner.schedule().uids();
-        let pruned = history::prune(&*self.inner.store, limits, self.inner.now(), &queued).await;
+        let pruned = history::prune(&*self.inner.store, limits, &self.inner.store_time, &queued).await;
         for (why, count) in pruned.counts() {
             self.inner.observer.pruned(why, count);
         }

@@ -1,4 +1,4 @@
-//! The token dance: what a registry is sent so that it answers, remembered for each repository and login.
+//! The token exchange: what a registry is sent so that it answers, remembered for each repository and login.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use windlass_http_client::{Deadline, is_loopback, printable};
 
 use crate::challenge::Challenge;
 use crate::docker_config::{Credentials, basic};
-use crate::http::{Ask, Http, Wires, authority};
+use crate::http::{Connections, Http, Request, authority};
 use crate::{OciError, Repository};
 
 /// Repositories whose sessions are remembered.
@@ -92,7 +92,7 @@ impl Session {
         http: &Http,
         repository: &Repository,
         credentials: &Credentials,
-        (wires, deadline): (&Wires, Deadline),
+        (connections, deadline): (&Connections, Deadline),
     ) -> Result<HeaderValue, OciError> {
         let missing = || OciError::Unauthorized {
             host: repository.registry(),
@@ -106,8 +106,9 @@ impl Session {
             }
             (Challenge::Basic, _) => return Err(missing()),
             (Challenge::Bearer { realm, service, scope }, credentials) => {
-                let dance = Dance { realm, service: service.as_deref(), scope: scope.as_deref(), repository };
-                dance.token(http, credentials, (wires, deadline)).await?
+                let exchange =
+                    TokenExchange { realm, service: service.as_deref(), scope: scope.as_deref(), repository };
+                exchange.token(http, credentials, (connections, deadline)).await?
             }
         };
         self.header = Some((header.clone(), until));
@@ -115,7 +116,7 @@ impl Session {
     }
 }
 
-struct Dance<'a> {
+struct TokenExchange<'a> {
     realm: &'a str,
     service: Option<&'a str>,
     scope: Option<&'a str>,
@@ -132,12 +133,12 @@ struct Grant {
     expires_in: Option<u64>,
 }
 
-impl Dance<'_> {
+impl TokenExchange<'_> {
     async fn token(
         &self,
         http: &Http,
         credentials: &Credentials,
-        (wires, deadline): (&Wires, Deadline),
+        (connections, deadline): (&Connections, Deadline),
     ) -> Result<(HeaderValue, Option<Instant>), OciError> {
         let mut realm = self.realm()?;
         let pull = format!("repository:{}:pull", self.repository.name());
@@ -167,9 +168,17 @@ impl Dance<'_> {
         let asked = Instant::now();
         let authorization = authorization.as_ref();
         let repository = self.repository;
-        let ask =
-            Ask { what: &what, url: realm, accept: None, authorization, form, repository, wires, deadline };
-        let answer = http.send(ask).await?.judged()?;
+        let wanted = Request {
+            what: &what,
+            url: realm,
+            accept: None,
+            authorization,
+            form,
+            repository,
+            connections,
+            deadline,
+        };
+        let answer = http.send(wanted).await?.judged()?;
         if answer.status() == StatusCode::UNAUTHORIZED {
             return Err(OciError::Unauthorized { host: answer.host(), what, sent });
         }

@@ -12,7 +12,7 @@ use windlass_http_client::{Deadline, Deadlines, Retries, Tls, is_loopback, print
 use crate::authorization::Sessions;
 use crate::challenge::Challenge;
 use crate::docker_config::Credentials;
-use crate::http::{Answer, Ask, Http, Wires, malformed};
+use crate::http::{Answer, Connections, Http, Request, malformed};
 use crate::manifest::ACCEPT;
 use crate::repository::is_tag;
 use crate::tags::{Page, next_page};
@@ -100,7 +100,7 @@ impl Login {
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
-    wires: Wires,
+    connections: Connections,
 }
 
 struct Shared {
@@ -132,8 +132,8 @@ impl Client {
     /// [`OciError::SetUp`] for a bundle of certificates that cannot be read.
     pub fn new(config: ClientConfig) -> Result<Self, OciError> {
         let http = Http::new(&config.deadlines, config.concurrency, config.ca_bundle.as_deref())?;
-        let wires = http.wires(&Tls::default())?;
-        Ok(Self { shared: Arc::new(Shared { config, http, sessions: Sessions::default() }), wires })
+        let connections = http.connections(&Tls::default())?;
+        Ok(Self { shared: Arc::new(Shared { config, http, sessions: Sessions::default() }), connections })
     }
 
     /// A clone that trusts and shows `tls`, too: its certificate to the registry alone, its trust for wherever that
@@ -142,7 +142,7 @@ impl Client {
     /// # Errors
     /// [`OciError::SetUp`] where a certificate and its key do not belong together.
     pub fn with_tls(&self, tls: &Tls) -> Result<Self, OciError> {
-        Ok(Self { shared: Arc::clone(&self.shared), wires: self.shared.http.wires(tls)? })
+        Ok(Self { shared: Arc::clone(&self.shared), connections: self.shared.http.connections(tls)? })
     }
 
     /// HTTP requests sent so far, token services' and redirects' included.
@@ -251,9 +251,9 @@ impl Client {
     ) -> Result<Answer, OciError> {
         self.check_insecure(call.repository)?;
         let Shared { http, sessions, .. } = &*self.shared;
-        let road = (&self.wires, call.deadline);
+        let road = (&self.connections, call.deadline);
         let session =
-            sessions.of((call.repository.clone(), call.login.fingerprint(), self.wires.fingerprint));
+            sessions.of((call.repository.clone(), call.login.fingerprint(), self.connections.fingerprint));
         let (mut header, turn) = {
             let mut session = session.lock().await;
             let header = if session.is_stale() {
@@ -265,17 +265,17 @@ impl Client {
             (header, session.turn)
         };
         for last in [false, true] {
-            let ask = Ask {
+            let wanted = Request {
                 what: &call.what,
                 url: url.clone(),
                 accept,
                 authorization: header.as_ref(),
                 form: None,
                 repository: call.repository,
-                wires: &self.wires,
+                connections: &self.connections,
                 deadline: call.deadline,
             };
-            let answer = http.send(ask).await?.judged()?;
+            let answer = http.send(wanted).await?.judged()?;
             if answer.status() != StatusCode::UNAUTHORIZED {
                 return Ok(answer);
             }

@@ -117,13 +117,13 @@ impl DockerChain {
             .map_err(|_| failed(format!("it takes longer than {HELPER_PATIENCE:?}")))?
             .map_err(|error| failed(error.to_string()))?;
         let credentials = match answer {
-            Said::Found(content) => {
+            HelperOutcome::Found(content) => {
                 let found: Found = serde_json::from_slice(&content)
                     .map_err(|_| failed("its answer is not what helpers answer".into()))?;
                 found.credentials()
             }
-            Said::NotFound => Credentials::Anonymous,
-            Said::Failed(status) => return Err(failed(format!("it ended with {status}"))),
+            HelperOutcome::NotFound => Credentials::Anonymous,
+            HelperOutcome::Failed(status) => return Err(failed(format!("it ended with {status}"))),
         };
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).insert(key, (asked, credentials.clone()));
         Ok(credentials)
@@ -142,13 +142,13 @@ impl DockerChain {
     }
 }
 
-enum Said {
+enum HelperOutcome {
     Found(Vec<u8>),
     NotFound,
     Failed(std::process::ExitStatus),
 }
 
-async fn run(program: &Path, server: &str) -> std::io::Result<Said> {
+async fn run(program: &Path, server: &str) -> std::io::Result<HelperOutcome> {
     let mut child = Command::new(program)
         .arg("get")
         .stdin(Stdio::piped())
@@ -162,13 +162,13 @@ async fn run(program: &Path, server: &str) -> std::io::Result<Said> {
     }
     let output = child.wait_with_output().await?;
     if output.status.success() {
-        return Ok(Said::Found(output.stdout));
+        return Ok(HelperOutcome::Found(output.stdout));
     }
     let words = String::from_utf8_lossy(&output.stdout);
     if words.contains("credentials not found") {
-        return Ok(Said::NotFound);
+        return Ok(HelperOutcome::NotFound);
     }
-    Ok(Said::Failed(output.status))
+    Ok(HelperOutcome::Failed(output.status))
 }
 
 #[derive(Deserialize)]

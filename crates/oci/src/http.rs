@@ -10,8 +10,8 @@ use http::{HeaderMap, Method, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 use windlass_http_client::{
-    Deadline, Deadlines, Failure, Held, PerTls, SetUpError, Tls, is_loopback, judging_resolver, printable,
-    retry_after,
+    Deadline, Deadlines, Failure, PerTls, RetryAfterHosts, SetUpError, Tls, is_loopback, judging_resolver,
+    printable, retry_after,
 };
 
 use crate::address;
@@ -26,7 +26,7 @@ pub(crate) struct Http {
     permits: Arc<Semaphore>,
     sent: AtomicU64,
     /// Registries that asked to be left alone.
-    held: Held,
+    held: RetryAfterHosts,
 }
 
 /// Two keep-alive clients: one for this machine, and one that uses the proxies which the environment names.
@@ -37,7 +37,7 @@ struct Clients {
 
 /// What requests are sent with.
 #[derive(Clone)]
-pub(crate) struct Wires {
+pub(crate) struct Connections {
     /// To the registry itself.
     registry: Arc<Clients>,
     /// To whom it sends us: the same trust, and no client certificate.
@@ -47,7 +47,7 @@ pub(crate) struct Wires {
 }
 
 /// One request.
-pub(crate) struct Ask<'a> {
+pub(crate) struct Request<'a> {
     /// What is asked for, for messages.
     pub(crate) what: &'a str,
     pub(crate) url: Url,
@@ -58,7 +58,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) form: Option<String>,
     /// For whose sake; it says whether a registry may be spoken to without TLS.
     pub(crate) repository: &'a Repository,
-    pub(crate) wires: &'a Wires,
+    pub(crate) connections: &'a Connections,
     pub(crate) deadline: Deadline,
 }
 
@@ -87,15 +87,15 @@ impl Http {
             clients: clients.map_err(set_up)?,
             permits: Arc::new(Semaphore::new(concurrency.max(1))),
             sent: AtomicU64::new(0),
-            held: Held::default(),
+            held: RetryAfterHosts::default(),
         })
     }
 
     /// What requests are sent with that trust and show `tls`, too.
-    pub(crate) fn wires(&self, tls: &Tls) -> Result<Wires, OciError> {
+    pub(crate) fn connections(&self, tls: &Tls) -> Result<Connections, OciError> {
         let clients = |tls: &Tls| self.clients.of(tls).map_err(set_up);
         let (registry, others) = (clients(tls)?, clients(&tls.showing_nothing())?);
-        Ok(Wires { registry, others, fingerprint: tls.fingerprint() })
+        Ok(Connections { registry, others, fingerprint: tls.fingerprint() })
     }
 
     /// Requests sent, redirects' included.
@@ -105,20 +105,20 @@ impl Http {
 
     /// Sends a request and follows redirects to its answer. Of a redirect to another origin the credentials know
     /// nothing, and it never leads from TLS to none, or to this machine from elsewhere.
-    pub(crate) async fn send(&self, ask: Ask<'_>) -> Result<Answer, OciError> {
-        let what = ask.what;
-        let permit = ask.deadline.by_the_end(Arc::clone(&self.permits).acquire_owned()).await;
+    pub(crate) async fn send(&self, wanted: Request<'_>) -> Result<Answer, OciError> {
+        let what = wanted.what;
+        let permit = wanted.deadline.by_the_end(Arc::clone(&self.permits).acquire_owned()).await;
         let closed = || Failure::Broken("this process ends".to_owned());
         let permit = permit.and_then(|permit| permit.map_err(|_| closed()));
-        let permit = permit.map_err(|failure| failed(&ask.url, what, failure))?;
-        let mut url = ask.url.clone();
+        let permit = permit.map_err(|failure| failed(&wanted.url, what, failure))?;
+        let mut url = wanted.url.clone();
         for _ in 0..=MAX_REDIRECTS {
-            judge_url(&url, &ask)?;
+            judge_url(&url, &wanted)?;
             let host = authority(&url);
             if let Some(left) = self.held.left(&host) {
                 return Err(OciError::RateLimited { host, retry_after: Some(left) });
             }
-            let answer = self.one(&url, &ask).await.map_err(|failure| failed(&url, what, failure))?;
+            let answer = self.one(&url, &wanted).await.map_err(|failure| failed(&url, what, failure))?;
             let status = answer.status();
             tracing::debug!(host, path = url.path(), status = status.as_u16(), "registry request");
             if status == StatusCode::TOO_MANY_REQUESTS
@@ -126,32 +126,32 @@ impl Http {
             {
                 self.held.hold(&host, wait);
             }
-            if !status.is_redirection() || ask.form.is_some() {
+            if !status.is_redirection() || wanted.form.is_some() {
                 return Ok(Answer { inner: answer, url, what: what.to_owned(), _permit: permit });
             }
             let target = answer.location();
             url = target.ok_or_else(|| malformed(&host, what, "a redirect without a target"))?;
         }
-        Err(malformed(&authority(&ask.url), what, &format!("more than {MAX_REDIRECTS} redirects")))
+        Err(malformed(&authority(&wanted.url), what, &format!("more than {MAX_REDIRECTS} redirects")))
     }
 
-    async fn one(&self, url: &Url, ask: &Ask<'_>) -> Result<windlass_http_client::Answer, Failure> {
-        let is_registry = url.origin() == ask.repository.base().origin();
-        let clients = if is_registry { &ask.wires.registry } else { &ask.wires.others };
+    async fn one(&self, url: &Url, wanted: &Request<'_>) -> Result<windlass_http_client::Answer, Failure> {
+        let is_registry = url.origin() == wanted.repository.base().origin();
+        let clients = if is_registry { &wanted.connections.registry } else { &wanted.connections.others };
         let client = if is_loopback(url) { &clients.loopback } else { &clients.general };
-        let method = if ask.form.is_some() { Method::POST } else { Method::GET };
+        let method = if wanted.form.is_some() { Method::POST } else { Method::GET };
         let mut request = client.request(method, url.clone());
-        if let Some(accept) = ask.accept {
+        if let Some(accept) = wanted.accept {
             request = request.header(ACCEPT, accept);
         }
-        if let Some(authorization) = ask.authorization.filter(|_| url.origin() == ask.url.origin()) {
+        if let Some(authorization) = wanted.authorization.filter(|_| url.origin() == wanted.url.origin()) {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
-        if let Some(form) = &ask.form {
+        if let Some(form) = &wanted.form {
             request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(form.clone());
         }
         self.sent.fetch_add(1, Ordering::Relaxed);
-        windlass_http_client::send(request, &ask.deadline).await
+        windlass_http_client::send(request, &wanted.deadline).await
     }
 }
 
@@ -223,18 +223,18 @@ fn shown(url: &Url) -> String {
     printable(&format!("{}://{}{}", url.scheme(), authority(url), url.path()), 300)
 }
 
-fn judge_url(url: &Url, ask: &Ask<'_>) -> Result<(), OciError> {
+fn judge_url(url: &Url, wanted: &Request<'_>) -> Result<(), OciError> {
     let refuse = |detail: &str| Err(OciError::Refused { url: shown(url), detail: detail.to_owned() });
     if let Some(why) = address::refused_url(url) {
         return refuse(why);
     }
-    let here = url.origin() == ask.url.origin();
-    if !here && is_loopback(url) && !is_loopback(&ask.url) {
+    let here = url.origin() == wanted.url.origin();
+    if !here && is_loopback(url) && !is_loopback(&wanted.url) {
         return refuse("another machine redirects to this one");
     }
     match url.scheme() {
         "https" => Ok(()),
-        "http" if ask.repository.is_insecure() && (here || is_loopback(url)) => Ok(()),
+        "http" if wanted.repository.is_insecure() && (here || is_loopback(url)) => Ok(()),
         "http" => refuse("it is not https; add the registry to allowed_registries to allow that"),
         _ => refuse("its scheme is not supported"),
     }

@@ -1,6 +1,6 @@
 //! Reading from OCI registries: manifests, blobs, tags and annotations, nothing else.
 //!
-//! The distribution protocol over one HTTP client with rustls, and its token dance done here rather than by a library,
+//! The distribution protocol over one HTTP client with rustls, and its token exchange done here rather than by a library,
 //! because what is asked of it is just what libraries leave out: every body has a limit and nothing of a larger one is
 //! read, every wait has a deadline, `Retry-After` is kept, credentials belong to one registry and one login and go
 //! nowhere else, and an error says what kind of failure it was.

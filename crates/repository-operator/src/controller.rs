@@ -12,6 +12,7 @@ use windlass_repository::Opener;
 use windlass_resources::Clients;
 use windlass_runtime::{CallOptions, Clock, EventRecorder, Store};
 
+use crate::folders::Folders;
 use crate::memory::Memory;
 use crate::metrics::RepositoryMetrics;
 use crate::plan::Timing;
@@ -35,6 +36,8 @@ pub(crate) struct Controller {
     pub(crate) metrics: RepositoryMetrics,
     pub(crate) events: EventRecorder,
     pub(crate) memory: Arc<Memory>,
+    /// Of the term that goes on; none while this process stands by.
+    pub(crate) folders: Option<Arc<Folders>>,
     /// The most time that a check may take.
     pub(crate) check_deadline: Duration,
     /// Requests at a time while resources are removed or released.

@@ -7,6 +7,7 @@ use windlass_api::Repository;
 use windlass_runtime::{BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, run_keyed};
 
 use crate::controller::Controller;
+use crate::folders::Folders;
 use crate::memory::Memory;
 use crate::neighbours::affected;
 use crate::reconcile::reconcile;
@@ -53,8 +54,10 @@ impl Work {
         let cancel = shutdown.child_token();
         let _stop = cancel.clone().drop_guard();
         let clients = self.controller.clients.map(|client| term.guard(client));
-        let controller = Arc::new(Controller { clients, cancel, ..self.controller.clone() });
         let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
+        let Controller { opener, store, memory, .. } = self.controller.clone();
+        let folders = Some(Arc::new(Folders::new(opener, store, memory, queue.clone())));
+        let controller = Arc::new(Controller { clients, folders, cancel, ..self.controller.clone() });
         // First the queue, then what is known already: nothing can fall between the two.
         self.set(Some(queue.clone()));
         for repository in self.controller.store.list() {

@@ -15,6 +15,7 @@ mod api;
 mod apply;
 mod controller;
 mod finalize;
+mod folders;
 mod lead;
 mod memory;
 mod metrics;

@@ -51,6 +51,8 @@ struct Entry {
     synced: Option<Seen<SyncStatus>>,
     full: Option<Seen<i64>>,
     queued: Option<Queued>,
+    /// How often the folder of a local repository has changed, and up to which of these times it was looked at.
+    folder: (u64, u64),
     obstacle: Option<Backoff>,
 }
 
@@ -130,6 +132,26 @@ impl Memory {
             checked: (status.health.checked != 0).then_some(checked),
             synced: (last != 0 || sync.state.is_finished()).then_some(synced),
             full: (sync.last_full != 0).then_some(full),
+        }
+    }
+
+    /// The folder of a local repository has changed.
+    pub(crate) fn folder_changed(&self, key: &ObjectKey) {
+        if let Some(entry) = self.lock().get_mut(key) {
+            entry.folder.0 += 1;
+        }
+    }
+
+    /// The change of a folder that nobody has looked at, if there is one.
+    pub(crate) fn folder_change(&self, key: &ObjectKey) -> Option<u64> {
+        let (changed, seen) = self.lock().get(key)?.folder;
+        (changed > seen).then_some(changed)
+    }
+
+    /// A sync that takes in this change of the folder was queued, or is not needed.
+    pub(crate) fn folder_seen(&self, key: &ObjectKey, change: u64) {
+        if let Some(entry) = self.lock().get_mut(key) {
+            entry.folder.1 = change;
         }
     }
 

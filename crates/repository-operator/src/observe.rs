@@ -23,6 +23,8 @@ pub(crate) struct Observed {
     pub(crate) standing: Standing,
     /// How long ago things happened to it.
     pub(crate) ages: Ages,
+    /// The change of its folder that no sync has taken in.
+    pub(crate) folder_change: Option<u64>,
     /// Now, for what is written.
     pub(crate) now: Timestamp,
 }
@@ -37,6 +39,7 @@ pub(crate) fn observe(controller: &Controller, key: &ObjectKey) -> Option<Observ
     Some(Observed {
         standing: Standing::of(&stored, neighbours.iter().map(|other| &**other)),
         ages: controller.memory.ages(key, &stored, controller.timing, now),
+        folder_change: controller.memory.folder_change(key),
         stored,
         filled,
         missing_finalizers,

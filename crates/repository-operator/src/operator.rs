@@ -74,6 +74,7 @@ impl Operator<windlass_launch::Context> for Repositories {
             events,
             store: watch.store(),
             memory: Arc::new(Memory::default()),
+            folders: None,
             check_deadline: process.check_deadline,
             parallel: settings.parallel_operations,
             cancel: shutdown.clone(),

@@ -233,7 +233,8 @@ fn pull_due(observed: &Observed, timing: Timing, checks: bool) -> Due {
         None => Duration::ZERO,
     };
     let left = timing.interval(repository).saturating_sub(age);
-    if !left.is_zero() {
+    let folder_changed = observed.folder_change.is_some();
+    if !left.is_zero() && !folder_changed {
         return Due::In(left);
     }
     if full_left.is_zero() {
@@ -250,7 +251,8 @@ fn pull_due(observed: &Observed, timing: Timing, checks: bool) -> Due {
         _ => false,
     };
     if settled && !sync.last_ref.is_empty() {
-        now(Scope::IfChanged(sync.last_ref.clone()), "its interval elapsed")
+        let why = if folder_changed { "its folder changed" } else { "its interval elapsed" };
+        now(Scope::IfChanged(sync.last_ref.clone()), why)
     } else {
         now(Scope::Incremental, "its interval elapsed, and the last pull left something undone")
     }

@@ -14,12 +14,14 @@ use crate::reconcile::ReconcileError;
 const WATCH_LAG: Duration = Duration::from_secs(1);
 
 /// Queues the pull, and answers when to look again. The repository's own status tells of a job that was begun, and brings
-/// the next look sooner. `current` is the repository as it was last read or written.
+/// the next look sooner. `current` is the repository as it was last read or written;
+/// `folder_change` the change of its folder that the pull takes in.
 pub(crate) async fn queue(
     controller: &Controller,
     key: &ObjectKey,
     current: &Repository,
     wanted: &WantedPull,
+    folder_change: Option<u64>,
 ) -> Result<Duration, ReconcileError> {
     let interval = controller.timing.interval(current);
     // The watch's copy lags behind what we did: what was queued for this very status is not queued once more.
@@ -36,6 +38,9 @@ pub(crate) async fn queue(
     }
     if insert_job(controller, current, wanted).await? {
         controller.memory.queued(key, current);
+        if let Some(change) = folder_change {
+            controller.memory.folder_seen(key, change);
+        }
         return Ok(interval);
     }
     // A job of this name is there. It may be one that just ended and is about to go, for what was specified before; or

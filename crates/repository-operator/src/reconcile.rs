@@ -78,6 +78,9 @@ pub(crate) async fn reconcile(controller: Arc<Controller>, key: ObjectKey) -> Re
 
 async fn pass(controller: &Controller, key: &ObjectKey) -> Result<Requeue, ReconcileError> {
     let Some(observed) = observe(controller, key) else { return Ok(Requeue::No) };
+    if let Some(folders) = &controller.folders {
+        folders.follow(key, &observed.filled);
+    }
     let valid = validate(&observed.filled, &controller.rules);
     let plan = plan(&observed, valid, controller.timing);
     tracing::debug!(repository = %key, "{plan}");
@@ -87,8 +90,14 @@ async fn pass(controller: &Controller, key: &ObjectKey) -> Result<Requeue, Recon
         return Err(failure);
     }
     let pulled = match &applied.pull {
-        Some(wanted) => Some(pull::queue(controller, key, &current, wanted).await?),
+        Some(wanted) => {
+            let change = observed.folder_change;
+            Some(pull::queue(controller, key, &current, wanted, change).await?)
+        }
         None => {
+            if let Some(change) = observed.folder_change {
+                controller.memory.folder_seen(key, change);
+            }
             if applied.wait.is_none() {
                 controller.memory.cleared(key);
             }

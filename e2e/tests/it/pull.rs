@@ -173,7 +173,7 @@ async fn a_path_that_is_not_there_changes_nothing_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_local_folder_is_pulled_where_it_is_permitted() {
+async fn a_local_folder_is_pulled_where_it_is_permitted_and_again_when_it_changes() {
     if !Peers::present(&["curl", "jq", "kubectl"]).unwrap() {
         return;
     }
@@ -192,7 +192,8 @@ async fn a_local_folder_is_pulled_where_it_is_permitted() {
     let repository = |name: &str, path: &str| {
         serde_json::json!({
             "apiVersion": "provisioning.grafana.app/v0alpha1", "kind": "Repository", "metadata": {"name": name},
-            "spec": {"title": name, "type": "local", "workflows": [], "sync": {"enabled": false, "target": "folder"},
+            "spec": {"title": name, "type": "local", "workflows": [],
+                     "sync": {"enabled": true, "target": "folder", "intervalSeconds": 86400},
                      "local": {"path": path}},
         })
         .to_string()
@@ -200,9 +201,20 @@ async fn a_local_folder_is_pulled_where_it_is_permitted() {
     let inside = repository("inside", &home.display().to_string());
     server.kubectl_with(&["create", "-f", "-"], &inside).await.unwrap();
     server.healthy("inside").await.unwrap();
-    let filed = server.pull("inside", true).await.unwrap();
-    assert_eq!(filed["status"]["state"], "success", "{filed:#}");
-    assert_eq!(titles(&server).await, expect(&[("local-a", "A")]));
+    let synced = |wanted: &'static [(&'static str, &'static str)]| {
+        let server = &server;
+        windlass_e2e::eventually("the folder's files are in the API", move || async move {
+            let found = titles(server).await;
+            anyhow::ensure!(found == expect(wanted), "{found:?}");
+            Ok(Some(()))
+        })
+    };
+    synced(&[("local-a", "A")]).await.unwrap();
+    // Its interval is a day: the change itself brings the next sync.
+    std::fs::write(home.join("team/b.json"), dashboard("local-b", "B")).unwrap();
+    synced(&[("local-a", "A"), ("local-b", "B")]).await.unwrap();
+    std::fs::remove_file(home.join("team/a.json")).unwrap();
+    synced(&[("local-b", "B")]).await.unwrap();
 
     server.kubectl_with(&["create", "-f", "-"], &repository("outside", "/etc")).await.unwrap();
     let refused = windlass_e2e::eventually("the folder outside is refused", || async {

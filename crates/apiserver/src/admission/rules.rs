@@ -2,7 +2,7 @@
 
 use serde::Deserialize as _;
 use serde_json::Value;
-use windlass_api::{JobSpec, Repository, jobs, repositories};
+use windlass_api::{Connection, JobSpec, Repository, jobs, repositories};
 
 use super::{Object, Ruled};
 use crate::failure::FieldError;
@@ -35,6 +35,10 @@ impl Context {
             Some(Ruled::Repository) => {
                 let read = |object: &Object| Repository::deserialize(&Value::Object(object.clone())).ok();
                 read(new).map(|new| repositories::broken_rules(&new, old.and_then(read).as_ref()))
+            }
+            Some(Ruled::Connection) => {
+                let read = |object: &Object| Connection::deserialize(&Value::Object(object.clone())).ok();
+                read(new).map(|new| new.broken_rules(old.and_then(read).as_ref()))
             }
             Some(Ruled::Job) => {
                 let read = |object: &Object| JobSpec::deserialize(object.get("spec")?).ok();

@@ -302,13 +302,13 @@ struct WriterTurn {
     /// How many callers the last transaction had, with those who came while it was written.
     callers: usize,
     /// How long to wait for so many.
-    patience: Duration,
+    gather_for: Duration,
     is_over: bool,
 }
 
 impl WriterTurn {
     fn new(engine: Arc<Engine>) -> Self {
-        Self { engine, callers: 0, patience: Duration::ZERO, is_over: false }
+        Self { engine, callers: 0, gather_for: Duration::ZERO, is_over: false }
     }
 
     fn run(mut self) {
@@ -317,7 +317,7 @@ impl WriterTurn {
                 requests.into_iter().map(|request| (request.writes, request.answer)).unzip();
             let started = Instant::now();
             let outcomes = self.engine.write(batch);
-            self.patience = (started.elapsed() / GATHERING).min(MAX_GATHERING);
+            self.gather_for = (started.elapsed() / GATHERING).min(MAX_GATHERING);
             self.callers = outcomes.len() + lock(&self.engine.queue).waiting.len();
             for (outcome, answer) in outcomes.into_iter().zip(answers) {
                 // A caller that has gone away does not take its commit back.
@@ -332,7 +332,7 @@ impl WriterTurn {
         if self.callers > 1 {
             let gathered = self.callers.min(MAX_BATCH);
             let too_few = |queue: &mut Queue| queue.waiting.len() < gathered;
-            let waited = self.engine.arrived.wait_timeout_while(queue, self.patience, too_few);
+            let waited = self.engine.arrived.wait_timeout_while(queue, self.gather_for, too_few);
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         if queue.waiting.is_empty() {

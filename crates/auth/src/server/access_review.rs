@@ -23,13 +23,13 @@ const MOST: usize = 4096;
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Who asked for what.
-type Question = (String, Vec<String>, Access);
+type CacheKey = (String, Vec<String>, Access);
 
 /// Lets a caller do what the Roles of a Kubernetes API server let it do.
 #[derive(Clone)]
 pub struct AccessReviews {
     client: Client,
-    cache: Arc<TtlCache<Question, Result<(), AccessError>>>,
+    cache: Arc<TtlCache<CacheKey, Result<(), AccessError>>>,
 }
 
 impl std::fmt::Debug for AccessReviews {

@@ -83,10 +83,10 @@ async fn a_system_token_buys_an_es256_token_that_the_published_keys_verify() {
 async fn a_lifetime_may_be_wished_for_up_to_an_hour() {
     let wall = Wall::new();
     let (_, router) = router(&wall);
-    for (wish, given) in [(60, 60), (3600, 3600), (86_400, 3600)] {
-        let body = json!({"namespace": "*", "audiences": ["a"], "expiresIn": wish});
+    for (wanted, given) in [(60, 60), (3600, 3600), (86_400, 3600)] {
+        let body = json!({"namespace": "*", "audiences": ["a"], "expiresIn": wanted});
         let (_, claims) = decode(&router, &ask(&router, ADMIN, body).await.1).await;
-        assert_eq!(claims["exp"], wall.seconds() + given, "{wish}");
+        assert_eq!(claims["exp"], wall.seconds() + given, "{wanted}");
     }
 }
 

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_git::{Git, GitError, History, HistoryQuery, Source as _};
 
 use self::access::Access;
-use super::{Changes, ChangesError, Commit, FindChanges, Problem, Question, Secrets};
+use super::{Changes, ChangesError, ChangesQuery, Commit, FindChanges, Problem, Secrets};
 use crate::{Algorithm, Revision};
 
 /// Walks the history between revisions.
@@ -45,7 +45,7 @@ impl GitChanges {
 
 #[async_trait]
 impl FindChanges for GitChanges {
-    async fn find(&self, question: &Question) -> Result<Changes, ChangesError> {
+    async fn find(&self, question: &ChangesQuery) -> Result<Changes, ChangesError> {
         let new = commit_of(&question.to)?;
         let known: Vec<_> = question.known_commits().filter_map(|known| commit_of(&known).ok()).collect();
         // What is no commit, and was built from none, holds none.
@@ -101,7 +101,7 @@ fn timestamp(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap_or(beyond)
 }
 
-fn explained(question: &Question, error: GitError, anonymous: bool) -> ChangesError {
+fn explained(question: &ChangesQuery, error: GitError, anonymous: bool) -> ChangesError {
     let problem = problem(&error);
     let advice = match (problem, &question.secret) {
         (Problem::Unauthorized | Problem::Forbidden | Problem::NotFound, Some(secret)) if anonymous => {

@@ -19,7 +19,7 @@ use windlass_github::{
 };
 use windlass_telemetry::traced;
 
-use super::{Changes, ChangesError, Commit, ExporterInfo, FindChanges, Problem, Question};
+use super::{Changes, ChangesError, ChangesQuery, Commit, ExporterInfo, FindChanges, Problem};
 use crate::{Algorithm, Revision, SourceKind};
 
 /// Exports that are listed with one request.
@@ -65,7 +65,7 @@ struct New {
 
 /// What the known revisions hold, as far as the list of exports does not show it.
 #[derive(Default)]
-struct Held {
+struct KnownExports {
     /// Hashes of exports.
     exports: HashSet<String>,
     /// The newest known revision is not there any more.
@@ -83,11 +83,11 @@ impl GithubChanges {
     }
 
     /// Whether it knows a repository to ask about `question`.
-    pub fn serves(&self, question: &Question) -> bool {
+    pub fn serves(&self, question: &ChangesQuery) -> bool {
         self.repository(question).is_some()
     }
 
-    fn repository(&self, question: &Question) -> Option<RepositoryName> {
+    fn repository(&self, question: &ChangesQuery) -> Option<RepositoryName> {
         match (&self.config.repository, question.source.kind) {
             (Some(repository), _) => Some(repository.clone()),
             (None, SourceKind::GitRepository) => self.github.repository_at(&question.url),
@@ -163,8 +163,8 @@ impl GithubChanges {
         repository: &RepositoryName,
         known: &[String],
         list: &[ManifestsCommit],
-    ) -> Result<Held, GithubError> {
-        let mut held = Held { exports: known.iter().cloned().collect(), ..Held::default() };
+    ) -> Result<KnownExports, GithubError> {
+        let mut held = KnownExports { exports: known.iter().cloned().collect(), ..KnownExports::default() };
         let unlisted = known.iter().rev().take_while(|sha| !listed(list, sha)).take(KNOWN);
         for (age, sha) in unlisted.enumerate() {
             match self.exports(repository, sha, 1).await {
@@ -216,7 +216,7 @@ impl GithubChanges {
 
 #[async_trait]
 impl FindChanges for GithubChanges {
-    async fn find(&self, question: &Question) -> Result<Changes, ChangesError> {
+    async fn find(&self, question: &ChangesQuery) -> Result<Changes, ChangesError> {
         let repository = self.repository(question).ok_or_else(|| {
             ChangesError::new(
                 Problem::Unsupported,

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use secrecy::SecretString;
 
-use super::{ChangesError, Question, Secrets};
+use super::{ChangesError, ChangesQuery, Secrets};
 use crate::{SourceKey, SourceKind};
 
 /// The question which commits came with `to` over `known`, for a source `apps/fleet`.
-pub(crate) fn question(kind: SourceKind, url: &str, to: &str, known: &[impl AsRef<str>]) -> Question {
-    Question {
+pub(crate) fn question(kind: SourceKind, url: &str, to: &str, known: &[impl AsRef<str>]) -> ChangesQuery {
+    ChangesQuery {
         source: SourceKey { kind, namespace: "apps".to_owned(), name: "fleet".to_owned() },
         url: url.to_owned(),
         insecure: false,

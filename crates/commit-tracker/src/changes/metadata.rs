@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::{Changes, ChangesError, Commit, FindChanges, Problem, Question};
+use super::{Changes, ChangesError, ChangesQuery, Commit, FindChanges, Problem};
 use crate::Revision;
 
 /// The revision that an artifact was built from.
@@ -31,7 +31,7 @@ pub struct MetadataChanges;
 
 #[async_trait]
 impl FindChanges for MetadataChanges {
-    async fn find(&self, question: &Question) -> Result<Changes, ChangesError> {
+    async fn find(&self, question: &ChangesQuery) -> Result<Changes, ChangesError> {
         annotated(&question.metadata, question)
     }
 }
@@ -39,14 +39,14 @@ impl FindChanges for MetadataChanges {
 /// The commit that these annotations name; none when it came with what was known before.
 ///
 /// They are the artifact's metadata, or the annotations of its manifest where somebody asked the registry.
-/// [`Question::origin`] is used where they name no revision.
+/// [`ChangesQuery::origin`] is used where they name no revision.
 ///
 /// # Errors
 /// [`Problem::Unsupported`] when they name no revision, or not when it was built; [`Problem::Malformed`] when either makes
 /// no sense.
 pub fn annotated(
     annotations: &BTreeMap<String, String>,
-    question: &Question,
+    question: &ChangesQuery,
 ) -> Result<Changes, ChangesError> {
     let (source, to) = (&question.source, &question.to);
     let text = |key: &str| annotations.get(key).map(|text| text.trim()).filter(|text| !text.is_empty());
@@ -117,16 +117,16 @@ mod tests {
 
     const SHA: &str = "5394cb7f48332b2de7c17dd8b8384bbc84b7e738";
 
-    fn question(origin: Option<&str>, known_origins: &[Option<&str>]) -> Question {
+    fn question(origin: Option<&str>, known_origins: &[Option<&str>]) -> ChangesQuery {
         let known = vec!["v1"; known_origins.len()];
-        Question {
+        ChangesQuery {
             origin: origin.map(str::to_owned),
             known_origins: known_origins.iter().map(|known| known.map(str::to_owned)).collect(),
             ..given::question(SourceKind::ExternalArtifact, "", "v2", &known)
         }
     }
 
-    fn find(annotations: &[(&str, &str)], question: &Question) -> Result<Changes, Problem> {
+    fn find(annotations: &[(&str, &str)], question: &ChangesQuery) -> Result<Changes, Problem> {
         let annotations =
             annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         annotated(&annotations, question).map_err(|error| error.problem)

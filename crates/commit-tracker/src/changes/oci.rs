@@ -25,7 +25,7 @@ use windlass_oci::{
 use self::memory::{Artifact, Memory};
 use self::skipped::{Ids, same_commit};
 use super::{
-    Changes, ChangesError, ExporterInfo, FindChanges, Problem, Question, Secrets, metadata::annotated,
+    Changes, ChangesError, ChangesQuery, ExporterInfo, FindChanges, Problem, Secrets, metadata::annotated,
     secrets,
 };
 use crate::{Algorithm, Revision};
@@ -120,7 +120,7 @@ pub struct OciChanges {
 
 /// A repository, and who asks.
 struct Place<'a> {
-    question: &'a Question,
+    question: &'a ChangesQuery,
     /// With what is trusted and shown there.
     client: Client,
     repository: Repository,
@@ -153,7 +153,7 @@ impl OciChanges {
 
 #[async_trait]
 impl FindChanges for OciChanges {
-    async fn find(&self, question: &Question) -> Result<Changes, ChangesError> {
+    async fn find(&self, question: &ChangesQuery) -> Result<Changes, ChangesError> {
         let to = digest_of(&question.to)?;
         let told = |key: &str| question.metadata.contains_key(key);
         if self.config.payload == PayloadWanted::Never && (told(REVISION) || told(CREATED)) {
@@ -180,7 +180,7 @@ impl FindChanges for OciChanges {
 }
 
 impl OciChanges {
-    async fn place<'a>(&self, question: &'a Question) -> Result<Place<'a>, ChangesError> {
+    async fn place<'a>(&self, question: &'a ChangesQuery) -> Result<Place<'a>, ChangesError> {
         let repository = Repository::parse(&question.url, question.insecure)
             .map_err(|error| explained(question, "find the registry", error))?;
         let client = self.client(question).await?;
@@ -189,7 +189,7 @@ impl OciChanges {
     }
 
     /// One that trusts and shows what the Secret in `spec.certSecretRef` holds.
-    async fn client(&self, question: &Question) -> Result<Client, ChangesError> {
+    async fn client(&self, question: &ChangesQuery) -> Result<Client, ChangesError> {
         let Some(name) = &question.cert_secret else { return Ok(self.client.clone()) };
         let namespace = &question.source.namespace;
         let Some(values) = self.secrets.secret(namespace, name).await? else {
@@ -205,7 +205,7 @@ impl OciChanges {
     }
 
     /// That of the Secret in `spec.secretRef`, or Docker's.
-    async fn login(&self, question: &Question) -> Result<Login, ChangesError> {
+    async fn login(&self, question: &ChangesQuery) -> Result<Login, ChangesError> {
         let Some(name) = &question.secret else { return Ok(Login::Chain) };
         let namespace = &question.source.namespace;
         let Some(values) = self.secrets.secret(namespace, name).await? else {
@@ -397,7 +397,7 @@ impl OciChanges {
     async fn annotated(
         &self,
         annotations: &BTreeMap<String, String>,
-        question: &Question,
+        question: &ChangesQuery,
     ) -> Result<Changes, ChangesError> {
         let built = annotations.get(CREATED).and_then(|created| created.trim().parse().ok());
         if let Some((git, question)) = self.git.as_ref().zip(git_question(annotations, question)) {
@@ -418,7 +418,7 @@ impl OciChanges {
 
 /// Whether the payload goes on from commits of Git that were known when the source was another one; what they hold of it
 /// is taken out.
-fn continues(changes: &mut Changes, info: &ExporterInfo, question: &Question) -> bool {
+fn continues(changes: &mut Changes, info: &ExporterInfo, question: &ChangesQuery) -> bool {
     let known: Vec<Revision> = question.known_commits().collect();
     let is_known = |id: &str| known.iter().filter_map(Revision::digest).any(|known| same_commit(known, id));
     if info.commit.as_deref().is_some_and(is_known) {
@@ -433,7 +433,7 @@ fn continues(changes: &mut Changes, info: &ExporterInfo, question: &Question) ->
 }
 
 /// The question to ask of the repository that an artifact was built from.
-fn git_question(annotations: &BTreeMap<String, String>, question: &Question) -> Option<Question> {
+fn git_question(annotations: &BTreeMap<String, String>, question: &ChangesQuery) -> Option<ChangesQuery> {
     let url = annotations.get(SOURCE)?.trim();
     let is_git = |revision: &Revision| revision.algorithm() == Some(Algorithm::Sha1);
     let origin = annotations.get(REVISION).or(question.origin.as_ref())?;
@@ -441,7 +441,7 @@ fn git_question(annotations: &BTreeMap<String, String>, question: &Question) -> 
     let known: Vec<Revision> = question.known_commits().collect();
     // Without the origin of what was known, all history would be new.
     let is_range = question.known.is_empty() || !known.is_empty();
-    is_range.then(|| Question {
+    is_range.then(|| ChangesQuery {
         source: question.source.clone(),
         url: url.to_owned(),
         insecure: false,
@@ -476,7 +476,7 @@ fn malformed(place: &Place<'_>, digest: &Digest, detail: &str) -> ChangesError {
     )
 }
 
-fn explained(question: &Question, action: &str, error: OciError) -> ChangesError {
+fn explained(question: &ChangesQuery, action: &str, error: OciError) -> ChangesError {
     let problem = match &error {
         OciError::RateLimited { .. } => Problem::RateLimited,
         OciError::Unauthorized { .. } => Problem::Unauthorized,

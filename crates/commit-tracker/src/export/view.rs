@@ -50,7 +50,7 @@ pub(super) struct Shown {
     /// What is known of it now; nothing where it was deleted.
     pub(super) now: Option<Now>,
     /// Its UID where it was deleted, and is told until somebody took it.
-    pub(super) leaving: Option<Box<str>>,
+    pub(super) deleted: Option<Box<str>>,
 }
 
 impl Shown {
@@ -72,14 +72,14 @@ impl LedgerView {
         // the newer one speaks.
         let order = |shown: &Shown| {
             let began = shown.entry.began;
-            let first = shown.leaving.as_ref().map(|_| began);
+            let first = shown.deleted.as_ref().map(|_| began);
             (first.is_none(), first, Reverse(began))
         };
         entries
             .sort_by(|one, other| one.name().cmp(&other.name()).then_with(|| order(one).cmp(&order(other))));
         entries.dedup_by(|later, kept| {
             let is_same = later.name() == kept.name();
-            if is_same && kept.leaving.is_some() {
+            if is_same && kept.deleted.is_some() {
                 // What waits, waits for the one that is there.
                 kept.now = kept.now.take().or(later.now.take());
             }
@@ -158,9 +158,9 @@ impl CumulativeView for LedgerView {
     }
 
     fn exported(&self) {
-        let leaving: Vec<_> = self.entries.iter().filter_map(|shown| shown.leaving.clone()).collect();
-        if let Some(ledger) = self.ledger.as_ref().filter(|_| !leaving.is_empty()) {
-            ledger.taken(&leaving);
+        let deleted: Vec<_> = self.entries.iter().filter_map(|shown| shown.deleted.clone()).collect();
+        if let Some(ledger) = self.ledger.as_ref().filter(|_| !deleted.is_empty()) {
+            ledger.taken(&deleted);
         }
     }
 }
@@ -229,7 +229,7 @@ mod tests {
     fn view(entries: Vec<(Entry, Option<Timestamp>)>, buckets: Buckets) -> LedgerView {
         let entries = entries.into_iter().map(|(entry, oldest)| {
             let now = Some(Now { oldest, suspended: oldest.is_some() });
-            Shown { entry: Arc::new(entry), now, leaving: None }
+            Shown { entry: Arc::new(entry), now, deleted: None }
         });
         LedgerView::new("ledger", families(Spelling::Dashes, buckets), entries.collect(), NOW)
     }
@@ -345,10 +345,10 @@ mod tests {
         (again.began, again.commits.counted) = (NOW, 9);
         let mut before = entry("apps");
         before.commits.counted = 4;
-        let shown = |entry: &Entry, oldest, leaving: Option<&str>| Shown {
+        let shown = |entry: &Entry, oldest, deleted: Option<&str>| Shown {
             entry: Arc::new(entry.clone()),
-            now: leaving.is_none().then_some(Now { oldest, suspended: false }),
-            leaving: leaving.map(Into::into),
+            now: deleted.is_none().then_some(Now { oldest, suspended: false }),
+            deleted: deleted.map(Into::into),
         };
         let told = |entries: Vec<Shown>| {
             let families = families(Spelling::Dashes, Buckets::Exponential);

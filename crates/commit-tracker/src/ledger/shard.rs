@@ -35,7 +35,7 @@ pub(super) struct State {
     /// The `ConfigMap`'s `resourceVersion`; none when there is no `ConfigMap` yet.
     version: Option<String>,
     slots: HashMap<Box<str>, Slot>,
-    queue: Vec<Ask>,
+    queue: Vec<PendingWrite>,
     writer: Writer,
 }
 
@@ -62,7 +62,7 @@ type Answer = oneshot::Sender<Result<(), LedgerError>>;
 
 /// Something that is to be written.
 #[derive(Debug)]
-pub(super) enum Ask {
+pub(super) enum PendingWrite {
     Record(Box<Record>, Answer),
     Forget(Box<str>),
 }
@@ -111,13 +111,13 @@ impl State {
     }
 
     /// Works out what `asks` change, one after the other. Those that change nothing are answered.
-    fn stage(&self, asks: Vec<Ask>, now: Timestamp, header: &str) -> Staged {
+    fn stage(&self, asks: Vec<PendingWrite>, now: Timestamp, header: &str) -> Staged {
         let mut next: BTreeMap<Box<str>, Option<Arc<Entry>>> = BTreeMap::new();
         let mut staged = Staged::default();
         for ask in asks {
             let (record, answer) = match ask {
-                Ask::Record(record, answer) => (record, answer),
-                Ask::Forget(uid) => {
+                PendingWrite::Record(record, answer) => (record, answer),
+                PendingWrite::Forget(uid) => {
                     next.insert(uid.clone(), None);
                     staged.forgotten.push(uid);
                     continue;
@@ -172,9 +172,9 @@ impl State {
 
 impl Inner {
     /// Queues `ask`, and sees to it that somebody writes.
-    pub(super) fn ask(self: &Arc<Self>, number: u8, ask: Ask) {
+    pub(super) fn ask(self: &Arc<Self>, number: u8, ask: PendingWrite) {
         let shard = &self.shards[usize::from(number)];
-        let waits = matches!(ask, Ask::Record(..));
+        let waits = matches!(ask, PendingWrite::Record(..));
         let mut state = shard.lock();
         state.queue.push(ask);
         match (&state.writer, waits) {
@@ -215,7 +215,7 @@ impl Inner {
                 // Left for the next write; sooner it would fail as this one did.
                 let mut state = shard.lock();
                 let only = state.queue.is_empty();
-                state.queue.extend(forgotten.into_iter().map(Ask::Forget));
+                state.queue.extend(forgotten.into_iter().map(PendingWrite::Forget));
                 if only {
                     state.writer = Writer::None;
                     return;
@@ -225,7 +225,7 @@ impl Inner {
     }
 
     /// Writes `asks` together and answers them. What was to be forgotten comes back when it is not.
-    async fn write_once(&self, number: u8, asks: Vec<Ask>) -> Option<Vec<Box<str>>> {
+    async fn write_once(&self, number: u8, asks: Vec<PendingWrite>) -> Option<Vec<Box<str>>> {
         let header = self.header();
         let text = header.text();
         let (staged, version, bytes) = {

@@ -52,7 +52,7 @@ impl Inner {
         header: &Header,
         values: BTreeMap<&str, Option<&str>>,
     ) -> Result<String, LedgerError> {
-        let end = Instant::now() + self.config.patience;
+        let end = Instant::now() + self.config.write_deadline;
         let mut backoff = Backoff::new(AGAIN);
         let mut doubtful = false;
         loop {
@@ -188,9 +188,9 @@ impl Inner {
     }
 
     fn unknown(&self, number: u8) -> LedgerError {
-        let (name, patience) = (self.full_name(number), self.config.patience);
+        let (name, write_deadline) = (self.full_name(number), self.config.write_deadline);
         self.lose(format!(
-            "what became of a write of ConfigMap {name} was not to be found out within {patience:?}"
+            "what became of a write of ConfigMap {name} was not to be found out within {write_deadline:?}"
         ))
     }
 }

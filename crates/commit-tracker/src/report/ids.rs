@@ -12,7 +12,7 @@ pub(super) enum Trace {
     /// Of what the tracker did.
     Work,
     /// Of how the revision came to be applied.
-    Way,
+    Stages,
     /// Of what the tracker tried in vain at this time.
     Attempt(Timestamp),
 }
@@ -27,7 +27,7 @@ impl Ids {
     pub(super) fn new(uid: &str, revision: &Revision, trace: Trace) -> Self {
         let which = match trace {
             Trace::Work => "work".to_owned(),
-            Trace::Way => "way".to_owned(),
+            Trace::Stages => "way".to_owned(),
             Trace::Attempt(began) => format!("attempt {began}"),
         };
         Self { trace: TraceId::from_bytes(first(&[uid, revision.as_str(), &which])) }

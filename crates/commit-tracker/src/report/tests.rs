@@ -81,8 +81,8 @@ impl Fixture {
 
     fn spans(&self) -> Vec<FinishedSpan> {
         let of = self.measurement();
-        let [work, way] = [Trace::Work, Trace::Way].map(|trace| ids_of(of.standing, of.step, trace));
-        work::measured(&of, work, way).into_iter().chain(way::spans(&of, way, work)).collect()
+        let [work, way] = [Trace::Work, Trace::Stages].map(|trace| ids_of(of.standing, of.step, trace));
+        work::measured(&of, work, way).into_iter().chain(stages::spans(&of, way, work)).collect()
     }
 }
 
@@ -112,7 +112,7 @@ fn the_way_is_linked_to_the_traces_that_its_counted_commits_name() {
         ..Changes::default()
     };
     let spans = Fixture::new(changes).spans();
-    let way = spans.iter().find(|span| span.name == way::ROOT).unwrap();
+    let way = spans.iter().find(|span| span.name == stages::ROOT).unwrap();
     let links = way.links.iter().filter_map(|link| {
         let hash = link.attributes.iter().find(|own| own.key.as_str() == "repo.deployment_tools.hash")?;
         Some((hash.value.to_string(), link.span_context.trace_id().to_string()[..4].to_owned()))

@@ -6,7 +6,7 @@ use opentelemetry::trace::{Event, SpanKind, Status};
 use windlass_telemetry::{ErrorChain, FinishedSpan};
 
 use super::ids::Ids;
-use super::{Failure, Measurement, SCOPE, attributes, commits, way};
+use super::{Failure, Measurement, SCOPE, attributes, commits, stages};
 use crate::measure::CommitOutcome;
 use crate::{Standing, Step};
 
@@ -19,7 +19,7 @@ pub(super) fn measured(of: &Measurement<'_>, ids: Ids, way: Ids) -> Vec<Finished
     let mut root = root(ids, standing, step, (worked.began, worked.ended), Status::Ok);
     root.attributes.extend(hash(changes.exported_as.as_deref()));
     if measured.commits.iter().any(|commit| commit.outcome == CommitOutcome::Counted) {
-        root.links.push(way.link(way::ROOT));
+        root.links.push(way.link(stages::ROOT));
     }
     let mut process =
         child(ids, "processDeploymentToolsCommits", (worked.answered, worked.ended), Status::Ok);

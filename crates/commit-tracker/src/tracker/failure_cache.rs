@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::look::View;
+use super::reconcile::View;
 use super::sources::Version;
 use crate::Revision;
 

@@ -14,7 +14,7 @@ use windlass_telemetry::{ErrorChain, Health, Metrics};
 
 use super::last_logged::LastLogged;
 use super::{ProcessMetrics, Sources, Unapplied};
-use crate::changes::Ask;
+use crate::changes::ChangesResolver;
 use crate::facts::source_of;
 use crate::ledger::{Ledger, LedgerConfig};
 use crate::objects::Kustomization;
@@ -35,7 +35,7 @@ const FLUSH: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Task {
     /// Look at it.
-    Look(Arc<ObjectKey>),
+    Reconcile(Arc<ObjectKey>),
     /// The one of this UID was not seen: forget it if it is gone.
     Forget(Arc<ObjectKey>, Box<str>),
 }
@@ -43,7 +43,7 @@ pub(crate) enum Task {
 impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Look(key) => write!(f, "look at {key}"),
+            Self::Reconcile(key) => write!(f, "look at {key}"),
             Self::Forget(key, uid) => write!(f, "forget {key} ({uid})"),
         }
     }
@@ -116,7 +116,7 @@ pub(crate) struct Tracker {
     pub(crate) kustomizations: Store<Kustomization>,
     pub(crate) sources: Sources,
     pub(crate) current: Current,
-    pub(crate) ask: Ask,
+    pub(crate) ask: ChangesResolver,
     /// Whether the Secrets of sources are read.
     pub(crate) source_secrets: bool,
     pub(crate) leadership: Leadership,
@@ -150,12 +150,12 @@ impl Tracker {
                 let key = &new.metadata.key;
                 let before = old.as_deref().and_then(source_of);
                 self.sources.follow(key, before.as_ref(), source_of(new).as_ref());
-                self.current.add(Task::Look(Arc::clone(key)));
+                self.current.add(Task::Reconcile(Arc::clone(key)));
             }
             Event::Deleted(gone) => {
                 let key = &gone.metadata.key;
                 self.sources.follow(key, source_of(gone).as_ref(), None);
-                self.current.forget(&Task::Look(Arc::clone(key)));
+                self.current.forget(&Task::Reconcile(Arc::clone(key)));
                 self.current.add(Task::Forget(Arc::clone(key), gone.metadata.uid.clone()));
             }
             Event::Synced => {}
@@ -240,7 +240,7 @@ impl Tracker {
         // First the queue, then what is known already: nothing can fall between the two.
         *self.current.lock() = Some(queue.clone());
         for kustomization in self.kustomizations.list() {
-            queue.add(Task::Look(Arc::clone(&kustomization.metadata.key)));
+            queue.add(Task::Reconcile(Arc::clone(&kustomization.metadata.key)));
         }
         self.leading.set(Some(led));
         tracing::info!(

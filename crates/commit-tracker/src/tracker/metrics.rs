@@ -7,7 +7,7 @@ use windlass_runtime::Store;
 use super::Sources;
 use super::lead::Current;
 use crate::SourceKind;
-use crate::changes::{Asked, Problem};
+use crate::changes::{Problem, ResolverObserver};
 use crate::metrics::{
     KIND, KUSTOMIZATIONS, OUTCOME, ProcessMetric, QUESTIONS, QUEUE_LENGTH, RECORDS, RETRIES, SOURCES_LISTED,
 };
@@ -59,7 +59,7 @@ impl ProcessMetrics {
     }
 }
 
-impl Asked for ProcessMetrics {
+impl ResolverObserver for ProcessMetrics {
     fn asked(&self, kind: SourceKind, problem: Option<Problem>) {
         let outcome = problem.map_or("answered", Problem::name);
         self.questions.add(1, &[KeyValue::new(KIND, kind.name()), KeyValue::new(OUTCOME, outcome)]);

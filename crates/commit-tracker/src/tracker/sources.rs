@@ -168,7 +168,7 @@ impl Inner {
                 let state = self.lock();
                 let of_place = state.users.iter().filter(|(key, _)| self.place(key) == *place);
                 for user in of_place.flat_map(|(_, users)| users) {
-                    self.current.add(Task::Look(Arc::clone(user)));
+                    self.current.add(Task::Reconcile(Arc::clone(user)));
                 }
             }
         }
@@ -178,7 +178,7 @@ impl Inner {
         let ObjectKey { namespace, name } = (*source.metadata.key).clone();
         let key = SourceKey { kind: K::KIND, namespace, name };
         for user in self.lock().users.get(&key).into_iter().flatten() {
-            self.current.add(Task::Look(Arc::clone(user)));
+            self.current.add(Task::Reconcile(Arc::clone(user)));
         }
     }
 

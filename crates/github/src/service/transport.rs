@@ -11,7 +11,8 @@ use octocrab::OctoBody;
 use secrecy::{ExposeSecret as _, SecretString};
 use url::{Host, Url};
 use windlass_http_client::{
-    Answer as Head, Deadline, Deadlines, Failure, Held, Retries, SetUpError, is_loopback, judging_resolver,
+    Answer as Head, Deadline, Deadlines, Failure, Retries, RetryAfterHosts, SetUpError, is_loopback,
+    judging_resolver,
 };
 
 use crate::{Caller, ErrorKind, GithubError, Options, OptionsError};
@@ -87,7 +88,7 @@ pub(crate) struct Transport {
     retries: Retries,
     max_body: u64,
     /// Nothing is sent while GitHub asks for it.
-    held: Held,
+    held: RetryAfterHosts,
     sent: AtomicU64,
 }
 
@@ -115,7 +116,7 @@ impl Transport {
             deadlines: options.deadlines,
             retries: options.retries,
             max_body: encoded_size(options.max_file).saturating_add(MAX_ANSWER),
-            held: Held::default(),
+            held: RetryAfterHosts::default(),
             sent: AtomicU64::new(0),
         })
     }

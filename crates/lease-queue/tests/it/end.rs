@@ -231,7 +231,7 @@ async fn history_is_pruned_by_age_number_and_size_for_each_repository_the_oldest
     let queue = with_history(&server).await;
     let unlimited = HistoryLimits::default();
     assert_eq!(queue.prune(unlimited).await.unwrap().total(), 0);
-    let old = HistoryLimits { max_age: Some(Duration::from_secs(330)), ..unlimited };
+    let old = HistoryLimits { max_age: Some(Duration::from_secs(290)), ..unlimited };
     assert_eq!(queue.prune(old).await.unwrap().counts().collect::<Vec<_>>(), [(PruneReason::Age, 1)]);
     let many = HistoryLimits { max_count: Some(2), ..unlimited };
     assert_eq!(queue.prune(many).await.unwrap().counts().collect::<Vec<_>>(), [(PruneReason::Count, 1)]);
@@ -245,6 +245,18 @@ async fn history_is_pruned_by_age_number_and_size_for_each_repository_the_oldest
     assert_eq!(left(&server), ["job-4", "job-5"]);
     let nothing = HistoryLimits { max_bytes: Some(1), max_count: Some(0), ..unlimited };
     assert_eq!(queue.prune(nothing).await.unwrap().total(), 0, "the newest one stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_whose_clock_is_years_ahead_prunes_nothing_by_that() {
+    let server = Server::new(Flaw::None);
+    with_history(&server).await;
+    let ahead = || now() + Duration::from_hours(24 * 365 * 3);
+    let queue = Queue::new(Client::reliable(&server), Arc::new(ahead), QueueConfig::new("ahead")).unwrap();
+    let limits = HistoryLimits { max_age: Some(Duration::from_hours(1)), ..HistoryLimits::default() };
+    assert_eq!(queue.prune(limits).await.unwrap().total(), 0);
+    sleep(Duration::from_hours(2)).await;
+    assert_eq!(queue.prune(limits).await.unwrap().total(), 6, "and an hour is an hour");
 }
 
 #[tokio::test(start_paused = true)]

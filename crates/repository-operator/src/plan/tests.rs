@@ -57,6 +57,7 @@ fn observed(repository: Repository, ages: Ages) -> Observed {
         standing: Standing::of(&repository, std::iter::empty()),
         stored: Arc::new(repository),
         ages,
+        folder_change: None,
         now: at(0),
     }
 }
@@ -204,6 +205,16 @@ fn a_pull_that_was_wanted_and_has_not_begun_is_queued_as_it_was_wanted() {
     };
     check(pending(false), after(1), "pull everything: one was wanted and has not begun\nagain in 60s");
     check(pending(true), after(1), "pull what changed: one was wanted and has not begun\nagain in 60s");
+}
+
+#[test]
+fn a_folder_that_changed_is_looked_at_before_its_interval() {
+    let mut observed = observed(healthy(), after(1));
+    let before = printed(&observed, timing());
+    assert!(!before.contains("pull"), "{before}");
+    observed.folder_change = Some(1);
+    let plan = printed(&observed, timing());
+    assert!(plan.contains("its folder changed"), "{plan}");
 }
 
 #[test]

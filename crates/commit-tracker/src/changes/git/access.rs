@@ -9,7 +9,7 @@ use url::Url;
 use windlass_git::{Credentials, Remote, Tls};
 use windlass_github::Github;
 
-use crate::changes::{ChangesError, Problem, Question, Secrets, github, secrets};
+use crate::changes::{ChangesError, ChangesQuery, Problem, Secrets, github, secrets};
 
 /// Tokens for hosts, beside what the Secrets of sources have.
 #[async_trait]
@@ -49,7 +49,7 @@ struct SecretContents {
 
 impl Access {
     /// The repository of the question's source.
-    pub(super) async fn remote(&self, question: &Question) -> Result<Remote, ChangesError> {
+    pub(super) async fn remote(&self, question: &ChangesQuery) -> Result<Remote, ChangesError> {
         let url = Url::parse(question.url.trim()).ok();
         let host = url.as_ref().and_then(Url::host_str).unwrap_or_default().to_lowercase();
         let tokens = self.tokens.as_ref().filter(|tokens| tokens.covers(&host));
@@ -82,7 +82,7 @@ impl Access {
     }
 }
 
-fn ssh_is_unsupported(question: &Question, host: &str) -> ChangesError {
+fn ssh_is_unsupported(question: &ChangesQuery, host: &str) -> ChangesError {
     let text = format!(
         "{} is reached over SSH, which is not supported; use an https: URL in spec.url, or configure a token for \
          {host} where that is GitHub",
@@ -92,7 +92,7 @@ fn ssh_is_unsupported(question: &Question, host: &str) -> ChangesError {
 }
 
 fn secret_contents(
-    question: &Question,
+    question: &ChangesQuery,
     name: &str,
     secret: &BTreeMap<String, SecretString>,
     has_token: bool,

@@ -39,7 +39,7 @@ fn finder(folder: &TempDir, origin: &str, secrets: Arc<dyn Secrets>) -> GitChang
     GitChanges::new(Git::new(config).unwrap(), secrets, 1_000)
 }
 
-fn question(url: &str, to: &str, known: &[&str]) -> Question {
+fn question(url: &str, to: &str, known: &[&str]) -> ChangesQuery {
     given::question(SourceKind::GitRepository, url, to, known)
 }
 
@@ -71,7 +71,7 @@ impl Scene {
     }
 
     /// The change from the third to the last commit.
-    fn question(&self) -> Question {
+    fn question(&self) -> ChangesQuery {
         let name = |at: usize| format!("main@sha1:{}", self.commits[at]);
         question(&self.url(), &name(5), &[&name(1), &name(2)])
     }
@@ -99,7 +99,7 @@ async fn refused(url: &str, secrets: Arc<dyn Secrets>, secret: Option<&str>) -> 
     let folder = tempfile::tempdir().unwrap();
     let finder = finder(&folder, "http://127.0.0.1:1", secrets);
     let question =
-        Question { secret: secret.map(str::to_owned), ..question(url, &format!("main@sha1:{TIP}"), &[]) };
+        ChangesQuery { secret: secret.map(str::to_owned), ..question(url, &format!("main@sha1:{TIP}"), &[]) };
     finder.find(&question).await.unwrap_err()
 }
 
@@ -226,7 +226,7 @@ async fn tokens_go_out_as_their_scheme_says() {
         if token {
             finder = finder.with_tokens(Arc::new(Fixed("127.0.0.1", "ghs")));
         }
-        let question = Question {
+        let question = ChangesQuery {
             secret: Some("auth".to_owned()),
             ..question(&format!("{origin}/a.git"), &format!("main@sha1:{TIP}"), &[])
         };
@@ -266,7 +266,7 @@ async fn ssh_is_refused_but_where_there_is_a_token_for_https() {
     }
     let access = Access { secrets: Arc::new(NoSecrets), tokens: Some(Arc::new(Fixed("github.com", "ghs"))) };
     let to = format!("main@sha1:{TIP}");
-    let question = Question {
+    let question = ChangesQuery {
         secret: Some("deploy-key".to_owned()),
         ..question("ssh://git@github.com/org/repo.git", &to, &[])
     };

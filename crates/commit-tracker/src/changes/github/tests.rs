@@ -40,7 +40,7 @@ impl Scene {
         self.repository.push("by hand", time(minute), &[("other", Some(content.as_bytes()))])
     }
 
-    fn question(&self, known: &[&String], to: &str) -> Question {
+    fn question(&self, known: &[&String], to: &str) -> ChangesQuery {
         let revision = |sha: &str| format!("main@sha1:{sha}");
         let known: Vec<_> = known.iter().map(|sha| revision(sha)).collect();
         let url = self.stand_in.url_of(&self.repository);

@@ -44,9 +44,9 @@ async fn registry() -> Option<Registry> {
     Registry::start(RegistryLogin::Nobody).await.unwrap()
 }
 
-fn question(registry: &Registry, to: &str, known: &[&str]) -> Question {
+fn question(registry: &Registry, to: &str, known: &[&str]) -> ChangesQuery {
     let url = registry.url(NAME);
-    Question { insecure: true, ..given::question(SourceKind::OciRepository, &url, to, known) }
+    ChangesQuery { insecure: true, ..given::question(SourceKind::OciRepository, &url, to, known) }
 }
 
 fn annotations(number: usize) -> BTreeMap<String, String> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::tracker::look::tests::view;
+use crate::tracker::reconcile::tests::view;
 
 #[test]
 fn what_was_tried_is_tried_again_when_somebody_may_have_mended_it() {

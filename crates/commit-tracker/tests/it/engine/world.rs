@@ -29,7 +29,7 @@ use windlass_runtime::SystemClock;
 pub(crate) use self::process::{Death, Process};
 
 /// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_mins(1);
+const CALL_DEADLINE: Duration = Duration::from_mins(1);
 
 /// Flux's kinds: group, kind, plural.
 const KINDS: [(&str, &str, &str); 4] = [
@@ -265,7 +265,8 @@ impl World {
 
     /// What is remembered in the cluster of a Kustomization.
     pub(crate) async fn entry(&self, uid: &str) -> Option<Arc<Entry>> {
-        let config = LedgerConfig { call_deadline: PATIENCE, ..LedgerConfig::new(Arc::new(SystemClock)) };
+        let config =
+            LedgerConfig { call_deadline: CALL_DEADLINE, ..LedgerConfig::new(Arc::new(SystemClock)) };
         Ledger::open(self.client.clone(), "default", config).await.unwrap().entry(uid)
     }
 
@@ -318,11 +319,13 @@ where
     E: Debug,
     F: Future<Output = Result<T, E>>,
 {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + CALL_DEADLINE;
     loop {
         match attempt().await {
             Ok(value) => return value,
-            Err(last) if Instant::now() > end => panic!("{what} did not come within {PATIENCE:?}: {last:#?}"),
+            Err(last) if Instant::now() > end => {
+                panic!("{what} did not come within {CALL_DEADLINE:?}: {last:#?}")
+            }
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }

@@ -29,11 +29,11 @@ impl Told {
 }
 
 /// How long counting may take, in paused time.
-const PATIENCE: Duration = Duration::from_hours(3);
+const CALL_DEADLINE: Duration = Duration::from_hours(3);
 
 /// Counts every UID up to `target`, however often the ledger is lost.
 pub(super) async fn count_up(world: &World, line: &Line, uids: &[String], target: usize, told: &Told) {
-    let counted = timeout(PATIENCE, count(world, line, uids, target, told)).await;
+    let counted = timeout(CALL_DEADLINE, count(world, line, uids, target, told)).await;
     counted.expect("the processes come to an end");
 }
 

@@ -67,7 +67,7 @@ async fn a_crash_at_any_request_leaves_each_record_wholly_or_not_at_all() {
 async fn a_server_that_is_away_for_long_loses_the_ledger_and_nothing_else() {
     let world = World::new();
     let (line, told) = (world.line(), Told::default());
-    // Longer than the patience of a write, and of the next ledger's opening.
+    // Longer than the deadline of a write, and of the next ledger's opening.
     let start = tokio::time::Instant::now();
     line.decide(move |number, _| match start.elapsed().as_secs() {
         0 if number < 4 => Fate::Passes,

@@ -171,19 +171,19 @@ async fn what_is_forgotten_is_shown_until_it_was_taken_and_leaves_the_cluster_so
     ledger.forget(&uids[0]);
     ledger.forget(&uids[1]);
     ledger.forget("never-seen");
-    let leaving = |ledger: &Ledger| {
-        let leaving = ledger.leaving().into_iter().map(|(uid, entry)| (uid.into(), entry.commits.counted));
-        leaving.collect::<Vec<(String, u64)>>()
+    let deleted = |ledger: &Ledger| {
+        let deleted = ledger.deleted().into_iter().map(|(uid, entry)| (uid.into(), entry.commits.counted));
+        deleted.collect::<Vec<(String, u64)>>()
     };
     let both = [(uids[0].clone(), 1), (uids[1].clone(), 1)];
-    assert_eq!((ledger.len(), leaving(&ledger)), (1, both.into()));
+    assert_eq!((ledger.len(), deleted(&ledger)), (1, both.into()));
     // A write of others does not take along what nobody took: whoever leads next shows it again.
     ledger.record(step(&uids[2], 2)).await.unwrap();
     tokio::time::sleep(world.config().tidy * 2).await;
     assert_eq!((line.writes(), world.open().await.len()), (writes + 1, 3));
 
     ledger.taken(&[uids[0].as_str().into(), uids[1].as_str().into()]);
-    assert_eq!((leaving(&ledger), line.writes()), (Vec::new(), writes + 1));
+    assert_eq!((deleted(&ledger), line.writes()), (Vec::new(), writes + 1));
     tokio::time::sleep(world.config().tidy * 2).await;
     assert_eq!(line.writes(), writes + 2, "both in one write");
     let next = world.open().await;
@@ -203,19 +203,19 @@ async fn what_nobody_takes_is_not_shown_for_ever() {
     let config = world.config();
     tokio::time::sleep(config.show_deleted_for / 2).await;
     ledger.forget(&uids[1]);
-    let leaving = || ledger.leaving().into_iter().map(|(uid, _)| uid.into()).collect::<Vec<String>>();
-    assert_eq!(leaving(), uids);
+    let deleted = || ledger.deleted().into_iter().map(|(uid, _)| uid.into()).collect::<Vec<String>>();
+    assert_eq!(deleted(), uids);
     tokio::time::sleep(config.show_deleted_for / 2 + config.tidy).await;
-    assert_eq!(leaving(), uids[1..]);
+    assert_eq!(deleted(), uids[1..]);
     tokio::time::sleep(config.show_deleted_for / 2 + config.tidy).await;
-    assert_eq!(leaving(), [""; 0]);
+    assert_eq!(deleted(), [""; 0]);
     assert!(world.open().await.is_empty());
     // It begins again with the next one.
     ledger.record(step("another", 1)).await.unwrap();
     ledger.forget("another");
-    assert_eq!(leaving(), ["another"]);
+    assert_eq!(deleted(), ["another"]);
     tokio::time::sleep(config.show_deleted_for + config.tidy * 2).await;
-    assert_eq!(leaving(), [""; 0]);
+    assert_eq!(deleted(), [""; 0]);
     assert!(world.open().await.is_empty());
 }
 

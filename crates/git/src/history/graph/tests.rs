@@ -66,9 +66,9 @@ fn what_any_known_revision_holds_is_no_news() {
         let count = 2 + random.below(30);
         let mut parents: Vec<Vec<usize>> = Vec::new();
         for number in 0..count {
-            let wish = random.below(4).min(number);
+            let wanted = random.below(4).min(number);
             let mut chosen: Vec<usize> =
-                (0..wish).map(|_| number - 1 - random.below(number.min(6))).collect();
+                (0..wanted).map(|_| number - 1 - random.below(number.min(6))).collect();
             chosen.sort_unstable();
             chosen.dedup();
             parents.push(chosen);

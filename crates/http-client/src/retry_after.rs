@@ -13,11 +13,11 @@ const MAX_SERVERS: usize = 1_024;
 
 /// Servers by name, each with the time until which it asked to be sent nothing.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct RetryAfterHosts {
     until: Mutex<HashMap<String, Instant>>,
 }
 
-impl Held {
+impl RetryAfterHosts {
     /// How long `server` is still to be left alone; nothing if it may be asked.
     pub fn left(&self, server: &str) -> Option<Duration> {
         let mut held = self.until.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +51,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_is_left_alone_as_long_as_it_asked_at_most_an_hour() {
-        let held = Held::default();
+        let held = RetryAfterHosts::default();
         held.hold("a", Duration::from_mins(2));
         held.hold("a", Duration::from_secs(1));
         held.hold("b", Duration::from_hours(9));
@@ -65,7 +65,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn servers_without_end_take_no_memory_without_end() {
-        let held = Held::default();
+        let held = RetryAfterHosts::default();
         for number in 0..2 * MAX_SERVERS {
             held.hold(&number.to_string(), Duration::from_mins(1));
         }

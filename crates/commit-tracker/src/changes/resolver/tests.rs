@@ -37,7 +37,7 @@ impl Oracle {
 
 #[async_trait]
 impl FindChanges for Oracle {
-    async fn find(&self, question: &Question) -> Result<Changes, ChangesError> {
+    async fn find(&self, question: &ChangesQuery) -> Result<Changes, ChangesError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
@@ -52,16 +52,20 @@ impl FindChanges for Oracle {
     }
 }
 
-impl Asked for () {
+impl ResolverObserver for () {
     fn asked(&self, _: SourceKind, _: Option<Problem>) {}
 }
 
-fn ask(oracle: &Arc<Oracle>) -> Ask {
+fn ask(oracle: &Arc<Oracle>) -> ChangesResolver {
     let finder: Arc<dyn FindChanges> = oracle.clone();
-    Ask::new(Finders { git: finder.clone(), oci: finder.clone(), metadata: finder }, 4, Arc::new(()))
+    ChangesResolver::new(
+        Finders { git: finder.clone(), oci: finder.clone(), metadata: finder },
+        4,
+        Arc::new(()),
+    )
 }
 
-fn question(source: &str, known: &[&str], to: &str) -> Question {
+fn question(source: &str, known: &[&str], to: &str) -> ChangesQuery {
     let mut question = given::question(SourceKind::GitRepository, "https://git.example.org/apps", to, known);
     question.source.name = source.to_owned();
     question
@@ -87,7 +91,7 @@ async fn the_same_question_is_asked_once_however_many_want_to_know() {
 async fn questions_about_one_revision_go_one_after_the_other_and_others_side_by_side() {
     let oracle = Oracle::new(0);
     let ask = ask(&oracle);
-    let run = |questions: Vec<Question>| {
+    let run = |questions: Vec<ChangesQuery>| {
         let ask = ask.clone();
         tokio::spawn(async move {
             futures::future::join_all(questions.iter().map(|q| ask.ask(q, None))).await.len()
@@ -241,16 +245,16 @@ async fn whatever_may_change_the_answer_makes_another_question() {
     let with_secret = |namespace: &str| {
         let mut asked = question("s", &["a"], "b");
         asked.source.namespace = namespace.to_owned();
-        Question { secret: Some("login".to_owned()), ..asked }
+        ChangesQuery { secret: Some("login".to_owned()), ..asked }
     };
-    let without_url = |name: &str| Question { url: String::new(), ..question(name, &["a"], "b") };
+    let without_url = |name: &str| ChangesQuery { url: String::new(), ..question(name, &["a"], "b") };
     let mut oci = plain.clone();
     oci.source.kind = SourceKind::OciRepository;
     let others = [
-        Question { insecure: true, ..plain.clone() },
-        Question { url: "https://git.example.org/other".to_owned(), ..plain.clone() },
-        Question { origin: Some("main@sha1:2".to_owned()), ..plain.clone() },
-        Question { known_origins, ..plain.clone() },
+        ChangesQuery { insecure: true, ..plain.clone() },
+        ChangesQuery { url: "https://git.example.org/other".to_owned(), ..plain.clone() },
+        ChangesQuery { origin: Some("main@sha1:2".to_owned()), ..plain.clone() },
+        ChangesQuery { known_origins, ..plain.clone() },
         question("s", &["a", "c"], "b"),
         question("s", &["a"], "c"),
         with_secret("apps"),
@@ -265,7 +269,7 @@ async fn whatever_may_change_the_answer_makes_another_question() {
         assert_eq!(oracle.asked(), place + 2, "{other:?}");
     }
     // What only says when, or which object, does not.
-    let same = Question { seen: Some(jiff::Timestamp::UNIX_EPOCH), ..question("t", &["a"], "b") };
+    let same = ChangesQuery { seen: Some(jiff::Timestamp::UNIX_EPOCH), ..question("t", &["a"], "b") };
     ask.ask(&same, None).await.unwrap();
     assert_eq!(oracle.asked(), others.len() + 1);
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use windlass_runtime::{Backoff, BackoffPolicy};
 
 use super::Flight;
-use crate::changes::{Changes, ChangesError, Question};
+use crate::changes::{Changes, ChangesError, ChangesQuery};
 use crate::{Revision, SourceKind};
 
 /// How many commits and revisions are remembered, over all questions and answers.
@@ -45,7 +45,7 @@ struct LaneKey {
 }
 
 impl Key {
-    pub(super) fn of(question: &Question) -> Self {
+    pub(super) fn of(question: &ChangesQuery) -> Self {
         let source = &question.source;
         let place = match question.url.as_str() {
             "" => format!("{}/{}", source.namespace, source.name),

@@ -17,7 +17,7 @@ use super::failure_cache::MISSING;
 use super::lead::{Task, Work};
 use super::plan::{as_far_as_known, due, plan};
 use super::sources::{Known, Version};
-use crate::changes::{Changes, ChangesError, NoAnswer, Problem, Question};
+use crate::changes::{Changes, ChangesError, ChangesQuery, NoAnswer, Problem};
 use crate::facts::{source_of, standing};
 use crate::ledger::{Accounted, CommitCounts, Entry, LastApplied, LedgerError, Outcome, Record, Stuck};
 use crate::measure::{FIRST_COMMIT, Measured, measure};
@@ -57,13 +57,13 @@ pub(super) struct View {
 impl Work {
     pub(super) async fn perform(&self, task: Task) -> Requeue {
         match task {
-            Task::Look(key) => Box::pin(self.look(&key)).await,
+            Task::Reconcile(key) => Box::pin(self.reconcile(&key)).await,
             Task::Forget(key, uid) => Box::pin(self.forget(&key, &uid)).await,
         }
     }
 
     /// Observe, plan, account, look ahead.
-    async fn look(&self, key: &ObjectKey) -> Requeue {
+    async fn reconcile(&self, key: &ObjectKey) -> Requeue {
         let Some(kustomization) = self.tracker.kustomizations.get(key) else { return Requeue::No };
         let view = match self.observe(kustomization) {
             Ok(Some(view)) => view,
@@ -238,7 +238,7 @@ impl Work {
         let is_current = source.revision.as_ref() == Some(to);
         let metadata = if is_current { source.metadata.clone() } else { std::collections::BTreeMap::new() };
         let origin = origin.map(str::to_owned).or_else(|| metadata.get(ORIGIN).cloned());
-        let question = Question {
+        let question = ChangesQuery {
             source: key.clone(),
             url: source.url.clone(),
             insecure: source.insecure,

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use windlass_runtime::BackoffPolicy;
 
 use self::memory::{Key, Memory, Slot};
-use super::{Changes, ChangesError, FindChanges, Problem, Question};
+use super::{Changes, ChangesError, ChangesQuery, FindChanges, Problem};
 use crate::SourceKind;
 
 /// How long one question may take: longer than whoever answers it is patient by itself.
@@ -62,7 +62,7 @@ pub struct NoAnswer {
 }
 
 /// Is told how a question ended that was really asked.
-pub trait Asked: Send + Sync + 'static {
+pub trait ResolverObserver: Send + Sync + 'static {
     /// The outcome of a question about a source of this kind; none is an answer.
     fn asked(&self, kind: SourceKind, problem: Option<Problem>);
 }
@@ -71,7 +71,7 @@ type Flight = Shared<BoxFuture<'static, Result<Arc<Changes>, Arc<ChangesError>>>
 
 /// The one place where questions are asked.
 #[derive(Clone)]
-pub struct Ask {
+pub struct ChangesResolver {
     inner: Arc<Inner>,
 }
 
@@ -79,12 +79,12 @@ struct Inner {
     finders: Finders,
     at_a_time: Semaphore,
     memory: Mutex<Memory>,
-    told: Arc<dyn Asked>,
+    told: Arc<dyn ResolverObserver>,
 }
 
-impl Ask {
+impl ChangesResolver {
     /// Asks `at_a_time` questions at a time.
-    pub fn new(finders: Finders, at_a_time: usize, told: Arc<dyn Asked>) -> Self {
+    pub fn new(finders: Finders, at_a_time: usize, told: Arc<dyn ResolverObserver>) -> Self {
         let (at_a_time, memory) = (Semaphore::new(at_a_time.max(1)), Mutex::default());
         Self { inner: Arc::new(Inner { finders, at_a_time, memory, told }) }
     }
@@ -96,7 +96,11 @@ impl Ask {
     ///
     /// # Errors
     /// It failed, or failed not long ago.
-    pub async fn ask(&self, question: &Question, told: Option<Instant>) -> Result<Arc<Changes>, NoAnswer> {
+    pub async fn ask(
+        &self,
+        question: &ChangesQuery,
+        told: Option<Instant>,
+    ) -> Result<Arc<Changes>, NoAnswer> {
         let key = Arc::new(Key::of(question));
         let flight = {
             let mut memory = self.lock();
@@ -126,7 +130,7 @@ impl Ask {
         }
     }
 
-    fn start(&self, key: &Key, question: Question, memory: &mut Memory) -> Flight {
+    fn start(&self, key: &Key, question: ChangesQuery, memory: &mut Memory) -> Flight {
         let (inner, lane) = (Arc::clone(&self.inner), memory.lane(key));
         // A task of its own: whoever waits for it may go away, and what it holds others wait for.
         let flight = tokio::spawn(async move {

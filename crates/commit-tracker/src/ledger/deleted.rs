@@ -10,59 +10,59 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use tokio::time::{Instant, sleep_until};
 
 use super::entry::Entry;
-use super::shard::Ask;
+use super::shard::PendingWrite;
 use super::{Inner, Ledger, format};
 
 /// Those that leave, in the order in which they will.
 #[derive(Debug, Default)]
-pub(super) struct Leaving {
-    all: VecDeque<Left>,
+pub(super) struct DeletedEntries {
+    all: VecDeque<DeletedEntry>,
     /// A task waits for the first of them.
     is_awaited: bool,
 }
 
 /// One that leaves.
 #[derive(Debug)]
-struct Left {
+struct DeletedEntry {
     uid: Box<str>,
     entry: Arc<Entry>,
     until: Instant,
 }
 
 impl Ledger {
-    /// Forgets a Kustomization that was deleted. It is [shown](Ledger::leaving) until that was [taken](Ledger::taken), or
+    /// Forgets a Kustomization that was deleted. It is [shown](Ledger::deleted) until that was [taken](Ledger::taken), or
     /// nobody did for long enough, and leaves the cluster with a later write.
     pub fn forget(&self, uid: &str) {
         let Some(entry) = self.inner.shard(uid).lock().remove(uid) else { return };
-        let mut leaving = self.inner.leaving();
-        leaving.all.push_back(Left {
+        let mut deleted = self.inner.deleted();
+        deleted.all.push_back(DeletedEntry {
             uid: uid.into(),
             entry,
             until: Instant::now() + self.inner.config.show_deleted_for,
         });
-        if !mem::replace(&mut leaving.is_awaited, true) {
-            tokio::spawn(Arc::clone(&self.inner).let_go());
+        if !mem::replace(&mut deleted.is_awaited, true) {
+            tokio::spawn(Arc::clone(&self.inner).evict());
         }
     }
 
     /// Every UID that was forgotten, with what was remembered of it, the first to be forgotten first.
-    pub fn leaving(&self) -> Vec<(Box<str>, Arc<Entry>)> {
-        let leaving = self.inner.leaving();
-        let newest = |left: &Left| {
+    pub fn deleted(&self) -> Vec<(Box<str>, Arc<Entry>)> {
+        let deleted = self.inner.deleted();
+        let newest = |left: &DeletedEntry| {
             // A record of it may have been on its way still.
             let written = self.entry(&left.uid);
             (left.uid.clone(), written.unwrap_or_else(|| Arc::clone(&left.entry)))
         };
-        leaving.all.iter().map(newest).collect()
+        deleted.all.iter().map(newest).collect()
     }
 
     /// Somebody has what was remembered of these: they need not be shown any more.
     pub fn taken(&self, uids: &[Box<str>]) {
-        let taken: VecDeque<Left> = {
-            let mut leaving = self.inner.leaving();
-            let all = mem::take(&mut leaving.all);
+        let taken: VecDeque<DeletedEntry> = {
+            let mut deleted = self.inner.deleted();
+            let all = mem::take(&mut deleted.all);
             let (taken, left) = all.into_iter().partition(|left| uids.contains(&left.uid));
-            leaving.all = left;
+            deleted.all = left;
             taken
         };
         self.inner.forget(taken);
@@ -71,15 +71,15 @@ impl Ledger {
 
 impl Inner {
     /// Lets those go that nobody took, until there are none.
-    async fn let_go(self: Arc<Self>) {
+    async fn evict(self: Arc<Self>) {
         loop {
-            let (gone, next): (VecDeque<Left>, _) = {
-                let mut leaving = self.leaving();
+            let (gone, next): (VecDeque<DeletedEntry>, _) = {
+                let mut deleted = self.deleted();
                 let now = Instant::now();
-                let due = leaving.all.iter().take_while(|left| left.until <= now).count();
-                let gone = leaving.all.drain(..due).collect();
-                let next = leaving.all.front().map(|left| left.until);
-                leaving.is_awaited = next.is_some();
+                let due = deleted.all.iter().take_while(|left| left.until <= now).count();
+                let gone = deleted.all.drain(..due).collect();
+                let next = deleted.all.front().map(|left| left.until);
+                deleted.is_awaited = next.is_some();
                 (gone, next)
             };
             self.forget(gone);
@@ -90,13 +90,13 @@ impl Inner {
         }
     }
 
-    fn forget(self: &Arc<Self>, left: VecDeque<Left>) {
-        for Left { uid, .. } in left {
-            self.ask(format::shard_of(&uid), Ask::Forget(uid));
+    fn forget(self: &Arc<Self>, left: VecDeque<DeletedEntry>) {
+        for DeletedEntry { uid, .. } in left {
+            self.ask(format::shard_of(&uid), PendingWrite::Forget(uid));
         }
     }
 
-    fn leaving(&self) -> MutexGuard<'_, Leaving> {
-        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
+    fn deleted(&self) -> MutexGuard<'_, DeletedEntries> {
+        self.deleted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

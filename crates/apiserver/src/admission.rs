@@ -38,6 +38,7 @@ type Object = Map<String, Value>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ruled {
     Repository,
+    Connection,
     Job,
     HistoricJob,
 }
@@ -49,6 +50,7 @@ impl Ruled {
         }
         match kind.plural.as_str() {
             "repositories" => Some(Self::Repository),
+            "connections" => Some(Self::Connection),
             "jobs" => Some(Self::Job),
             "historicjobs" => Some(Self::HistoricJob),
             _ => None,
@@ -93,7 +95,7 @@ impl Context {
         }
         let errors = match ruled {
             Ruled::Job => jobs::validate(&self.inner.rules.jobs, new)?,
-            Ruled::HistoricJob => Vec::new(),
+            Ruled::Connection | Ruled::HistoricJob => Vec::new(),
             Ruled::Repository => repositories::validate(self, old, new).await?,
         };
         let errors = errors.into_iter().map(Into::into).collect();
