@@ -141,12 +141,15 @@ impl Reader {
     pub async fn run(&mut self, command: &str) -> Result<String> {
         let command = self.typed(command);
         self.printed.extend(["$ ", &command, "\n"]);
-        if let Some(assignment) = command.strip_prefix("export ") {
+        if let Some(assignments) = command.strip_prefix("export ") {
             // Evaluated once, as by the reader's shell.
-            let name = assignment.split('=').next().unwrap_or_default().to_owned();
-            let (value, _said) = self.shell(&format!("{command}\nprintf %s \"${name}\"")).await?;
-            self.export(&name, &value);
-            return Ok(value);
+            let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+            let names = assignments.split_whitespace().filter_map(|word| Some(word.split_once('=')?.0));
+            for name in names.filter(|name| !name.is_empty() && name.chars().all(is_name)) {
+                let (value, _said) = self.shell(&format!("{command}\nprintf %s \"${name}\"")).await?;
+                self.export(name, &value);
+            }
+            return Ok(String::new());
         }
         let (printed, said) = self.shell(&command).await?;
         self.printed.extend([&*printed, &*said]);

@@ -14,8 +14,9 @@ use serde_saphyr::{
 const MAX_NODES: usize = 1_000_000;
 /// Most bytes of text in a document, with every alias counted as what it stands for.
 const MAX_TEXT: usize = 64 << 20;
-/// Deepest nesting.
-const MAX_DEPTH: usize = 128;
+/// Deepest nesting: twice what definitions of schemas come to, and half of what fits on a thread's stack without
+/// optimisation, since the library reads by recursion.
+const MAX_DEPTH: usize = 64;
 /// Most nodes that aliases may repeat.
 const MAX_REPEATED: usize = 100_000;
 

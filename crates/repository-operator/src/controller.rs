@@ -36,7 +36,7 @@ pub(crate) struct Controller {
     pub(crate) metrics: RepositoryMetrics,
     pub(crate) events: EventRecorder,
     pub(crate) memory: Arc<Memory>,
-    /// Of the term that goes on; none while this process stands by.
+    /// Of the term that goes on; none while this process stands by, or where settings say so.
     pub(crate) folders: Option<Arc<Folders>>,
     /// The most time that a check may take.
     pub(crate) check_deadline: Duration,

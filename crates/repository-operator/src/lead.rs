@@ -21,6 +21,8 @@ pub(crate) struct Work {
     pub(crate) leadership: Leadership,
     pub(crate) workers: usize,
     pub(crate) current: Current,
+    /// Whether changes in the folders of local repositories are waited for.
+    pub(crate) watch_folders: bool,
 }
 
 /// Forwards what the watch has seen to the queue of the term.
@@ -56,7 +58,8 @@ impl Work {
         let clients = self.controller.clients.map(|client| term.guard(client));
         let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
         let Controller { opener, store, memory, .. } = self.controller.clone();
-        let folders = Some(Arc::new(Folders::new(opener, store, memory, queue.clone())));
+        let folders =
+            self.watch_folders.then(|| Arc::new(Folders::new(opener, store, memory, queue.clone())));
         let controller = Arc::new(Controller { clients, folders, cancel, ..self.controller.clone() });
         // First the queue, then what is known already: nothing can fall between the two.
         self.set(Some(queue.clone()));

@@ -79,8 +79,13 @@ impl Operator<windlass_launch::Context> for Repositories {
             parallel: settings.parallel_operations,
             cancel: shutdown.clone(),
         };
-        let work =
-            Work { controller, leadership, workers: settings.worker_count, current: Current::default() };
+        let work = Work {
+            controller,
+            leadership,
+            workers: settings.worker_count,
+            current: Current::default(),
+            watch_folders: settings.local_watch,
+        };
         let forwarder = work.forwarder();
         let follow =
             watch.run(process.health.clone(), shutdown.clone(), move |event| forwarder.forward(event));

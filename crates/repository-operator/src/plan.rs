@@ -20,6 +20,9 @@ const UNHEALTHY_FOR: Duration = Duration::from_mins(1);
 /// How long until a repository is looked at again that waits for others: their changes bring it sooner.
 const BLOCKED_FOR: Duration = Duration::from_mins(5);
 
+/// The least time between two syncs of a local repository whose folder keeps changing.
+const FOLDER_PACE: Duration = Duration::from_secs(10);
+
 /// The times and limits that plans are made by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
@@ -234,7 +237,8 @@ fn pull_due(observed: &Observed, timing: Timing, checks: bool) -> Due {
     };
     let left = timing.interval(repository).saturating_sub(age);
     let folder_changed = observed.folder_change.is_some();
-    if !left.is_zero() && !folder_changed {
+    let left = if folder_changed { left.min(FOLDER_PACE.saturating_sub(age)) } else { left };
+    if !left.is_zero() {
         return Due::In(left);
     }
     if full_left.is_zero() {

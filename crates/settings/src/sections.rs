@@ -164,6 +164,9 @@ section! {
         // Local repositories.
         /// Folder that relative paths of local repositories start from.
         home_path: Option<PathBuf> = Path, "";
+        /// Whether a change in the folder of a local repository brings its next sync at once, at most every ten
+        /// seconds. Without, and where folders cannot be watched, syncs follow the interval.
+        local_watch: bool = Bool, "true";
         /// Folders that local repositories may be in; none when empty.
         local_permitted_prefixes: Vec<PathBuf> = Paths, "";
 

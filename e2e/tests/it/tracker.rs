@@ -3,6 +3,7 @@
 mod delivery;
 mod exporter;
 mod failing;
+mod guide;
 mod original;
 mod replicas;
 mod rewritten;

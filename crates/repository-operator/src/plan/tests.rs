@@ -209,12 +209,14 @@ fn a_pull_that_was_wanted_and_has_not_begun_is_queued_as_it_was_wanted() {
 
 #[test]
 fn a_folder_that_changed_is_looked_at_before_its_interval() {
-    let mut observed = observed(healthy(), after(1));
-    let before = printed(&observed, timing());
+    let mut changed = observed(healthy(), after(11));
+    let before = printed(&changed, timing());
     assert!(!before.contains("pull"), "{before}");
-    observed.folder_change = Some(1);
-    let plan = printed(&observed, timing());
+    changed.folder_change = Some(1);
+    let plan = printed(&changed, timing());
     assert!(plan.contains("its folder changed"), "{plan}");
+    changed.ages = after(4);
+    assert_eq!(printed(&changed, timing()), "again in 6s", "it changes all the time");
 }
 
 #[test]

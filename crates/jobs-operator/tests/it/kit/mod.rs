@@ -88,6 +88,8 @@ impl World {
         let permitted = folder.path().display().to_string();
         let settings = vec![
             ("operator.local_permitted_prefixes".to_owned(), permitted),
+            // Folders are watched in real time, which the tests' is not.
+            ("operator.local_watch".to_owned(), "false".to_owned()),
             ("operator.metrics_address".to_owned(), String::new()),
             ("operator.job_interval".to_owned(), "1s".to_owned()),
             ("operator.enable_test_jobs".to_owned(), "true".to_owned()),
