@@ -211,11 +211,10 @@ impl HttpBackend {
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
-        let passed = [
-            ("CONTENT_TYPE", header::CONTENT_TYPE),
-            ("CONTENT_LENGTH", header::CONTENT_LENGTH),
-            ("HTTP_CONTENT_ENCODING", header::CONTENT_ENCODING),
-        ];
+        // Not CONTENT_LENGTH: of a request that breaks off, Git would wait for the rest for ever, in a busy loop. Without, the
+        // end of its input is the end of the request.
+        let passed =
+            [("CONTENT_TYPE", header::CONTENT_TYPE), ("HTTP_CONTENT_ENCODING", header::CONTENT_ENCODING)];
         for (variable, name) in passed {
             if let Some(value) = header(name) {
                 command.env(variable, value);

@@ -121,7 +121,7 @@ async fn the_operators_run_apart_as_the_page_says() {
     reader.export("GF_OPERATOR_GIT_CACHE_DIR", &home.join("git").display().to_string());
     let mut started = Vec::new();
     for command in blocks("docs/how-to/operators.md").unwrap().into_iter().flat_map(|block| block.commands) {
-        let stays = |name| command.contains(name) && !command.contains("--print-config");
+        let stays = |name: &str| command.contains(name) && !command.contains("--print-config");
         let operator = ["provisioning-jobs", "provisioning-repo", "jobs-controller"];
         if let Some(name) = operator.into_iter().find(|name| stays(name)) {
             let health = free_port().unwrap();

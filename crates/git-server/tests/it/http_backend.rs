@@ -56,3 +56,38 @@ async fn what_is_not_under_its_folder_is_not_served() {
         assert!(!status.is_success(), "{url}: {status}");
     }
 }
+
+/// Whether a process of Git serves this folder.
+#[cfg(target_os = "linux")]
+fn is_served(folder: &std::path::Path) -> bool {
+    let folder = folder.display().to_string();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut environments = processes.filter_map(|process| std::fs::read(process.path().join("environ")).ok());
+    let wanted = format!("GIT_PROJECT_ROOT={folder}\0");
+    environments.any(|environment| environment.windows(wanted.len()).any(|part| part == wanted.as_bytes()))
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_request_that_breaks_off_leaves_no_process_behind() {
+    use tokio::io::AsyncWriteExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    seed::commit(&folder.path().join("a.git"), "main", [Edit::put("a", "1")], "first").unwrap();
+    let server = HttpBackend::new(folder.path()).start().await.unwrap();
+    let mut client = tokio::net::TcpStream::connect(server.address()).await.unwrap();
+    let head = "POST /a.git/git-upload-pack HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\
+                Content-Type: application/x-git-upload-pack-request\r\n\r\n0000";
+    client.write_all(head.as_bytes()).await.unwrap();
+    let until = tokio::time::Instant::now() + std::time::Duration::from_mins(1);
+    let mut look = tokio::time::interval(std::time::Duration::from_millis(20));
+    while !is_served(folder.path()) {
+        look.tick().await;
+        assert!(tokio::time::Instant::now() < until, "Git was not started");
+    }
+    drop(client);
+    while is_served(folder.path()) {
+        look.tick().await;
+        assert!(tokio::time::Instant::now() < until, "Git goes on");
+    }
+}
