@@ -112,6 +112,10 @@ impl Writer for GitRepository {
         self.remote.limits()
     }
 
+    fn id_of(&self, content: &[u8]) -> ObjectId {
+        ObjectId::of_blob(content)
+    }
+
     async fn write(
         &self,
         base: &Base,
@@ -125,13 +129,17 @@ impl Writer for GitRepository {
             email: commit.author.email.clone(),
             seconds: commit.seconds,
         };
-        let message = format!("{}\n\n{JOB_TRAILER}: {}", commit.message.trim_end(), commit.job);
+        let mut message = commit.message.trim_end().to_owned();
+        if !commit.job.is_empty() {
+            message = format!("{message}\n\n{JOB_TRAILER}: {}", commit.job);
+        }
         let meta = CommitMeta { author: who.clone(), committer: who, message };
         let made = self.remote.commit(Some(&base.revision), &changes, &meta, cancel).await;
         let Some(new) = made.map_err(|error| self.refused(base, error))? else {
             return Ok(base.revision.clone());
         };
-        let pushed = self.remote.push(&base.branch, Some(&base.revision), &new, cancel).await;
+        let expected = (!base.is_new).then_some(&base.revision);
+        let pushed = self.remote.push(&base.branch, expected, &new, cancel).await;
         pushed.map_err(|error| self.refused(base, error))?;
         Ok(new)
     }

@@ -99,6 +99,9 @@ pub trait Urls: Send + Sync + 'static {
     /// The page of a file, its path seen from the repository's folder, at a branch, tag or commit.
     fn file(&self, reference: &str, path: &str) -> String;
 
+    /// The page of a branch, tag or commit.
+    fn reference(&self, reference: &str) -> String;
+
     /// The page that shows what is in `head` and not in `base`.
     fn compare(&self, base: &str, head: &str) -> String;
 

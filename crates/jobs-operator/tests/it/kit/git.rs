@@ -31,7 +31,14 @@ impl GitServer {
         format!("{}/sample.git", self.server.origin())
     }
 
-    fn path(&self) -> PathBuf {
+    /// Runs `git` in the repository, and answers what it writes.
+    pub(crate) fn git(&self, args: &[&str]) -> String {
+        let run = std::process::Command::new("git").arg("-C").arg(self.path()).args(args).output().unwrap();
+        assert!(run.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&run.stderr));
+        String::from_utf8(run.stdout).unwrap().trim_end().to_owned()
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join("sample.git")
     }
 
