@@ -31,6 +31,7 @@ use windlass_api::{ResourceAction, status};
 use windlass_auth::Caller;
 
 use self::options::Options;
+pub(crate) use self::path::FilePath;
 pub(crate) use self::place::Place;
 pub(crate) use self::read::item;
 use self::write::Write;

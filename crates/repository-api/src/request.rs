@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use windlass_api::{GROUP, Repository, VERSION, status};
+use windlass_api::{GROUP, Repository, SERVED_VERSIONS, status};
 use windlass_auth::{Access, AccessError, Caller};
 use windlass_resources::Kind;
 
@@ -92,7 +92,7 @@ impl Target {
         &self,
         caller: Option<&'a Extension<Caller>>,
     ) -> Result<&'a Caller, Refusal> {
-        if self.version != VERSION {
+        if !SERVED_VERSIONS.contains(&self.version.as_str()) {
             return Err(status::no_such_path(&format!("/apis/{GROUP}/{}", self.version)).into());
         }
         match caller {

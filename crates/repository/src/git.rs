@@ -101,6 +101,15 @@ impl Versioned for GitRepository {
         Ok(self.remote.diff(old, new, prefix, cancel).await?)
     }
 
+    async fn ids_at(
+        &self,
+        commits: &[ObjectId],
+        path: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Option<ObjectId>>, ReadError> {
+        Ok(self.remote.ids_at(commits, path, cancel).await?)
+    }
+
     async fn history(&self, query: &HistoryQuery, cancel: &CancellationToken) -> Result<History, ReadError> {
         Ok(self.remote.history(query, cancel).await?)
     }

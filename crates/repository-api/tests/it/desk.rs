@@ -49,13 +49,12 @@ impl Desk {
 
     /// A file of a branch; nothing if it is not there.
     pub(crate) fn file(&self, branch: &str, path: &str) -> Option<String> {
-        let listed = self.git.git(&["ls-tree", "-r", "--name-only", branch]);
         let path = format!("grafana/{path}");
-        listed.lines().any(|line| line == path).then(|| self.git.git(&["show", &format!("{branch}:{path}")]))
+        self.git.files(branch).contains(&path).then(|| self.git.file(branch, &path))
     }
 
     pub(crate) fn commits(&self, branch: &str) -> usize {
-        self.git.git(&["rev-list", "--count", branch]).parse().unwrap()
+        self.git.commits(branch)
     }
 }
 

@@ -82,12 +82,8 @@ async fn what_cannot_be_a_request_is_named() {
 
 #[tokio::test]
 async fn a_hook_that_refuses_is_heard() {
-    use std::os::unix::fs::PermissionsExt as _;
     let desk = Desk::new().await;
-    let hook = desk.git.path().join("hooks/pre-receive");
-    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
-    std::fs::write(&hook, "#!/bin/sh\necho 'no dashboards on Fridays' >&2\nexit 1\n").unwrap();
-    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    desk.git.hook("pre-receive", "echo 'no dashboards on Fridays' >&2\nexit 1");
     let message = refused(&desk.send("PUT", "files/a.json", json_of("a", "A2")).await, 403);
     assert!(message.contains("no dashboards on Fridays"), "{message}");
     assert_eq!((desk.commits("main"), desk.world.dashboards().await.len()), (1, 0));

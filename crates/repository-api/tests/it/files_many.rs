@@ -1,6 +1,5 @@
 //! Many who write at once: in, in order, or told of a conflict; never lost.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -94,12 +93,9 @@ async fn twenty_clients_that_change_one_file_from_one_reading_overwrite_nobody()
 async fn a_branch_that_always_moves_is_given_up_with_a_word_of_it() {
     let desk = Desk::new().await;
     // Whoever pushes finds that somebody else was faster.
-    let hook = desk.git.path().join("hooks/pre-receive");
-    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
-    let script = "#!/bin/sh\nunset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES\n\
+    let script = "unset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES\n\
         new=$(git -c user.name=x -c user.email=x@y commit-tree -p main -m faster 'main^{tree}') && git update-ref refs/heads/main $new\n";
-    std::fs::write(&hook, script).unwrap();
-    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    desk.git.hook("pre-receive", script);
     let before = desk.git.git(&["rev-parse", "main"]);
     let message = refused(&desk.send("PUT", "files/a.json", json_of("a", "A2")).await, 409);
     assert!(message.contains("moved 4 times") && message.contains(&before), "{message}");
@@ -110,16 +106,13 @@ async fn a_branch_that_always_moves_is_given_up_with_a_word_of_it() {
 #[tokio::test]
 async fn a_write_that_finds_its_file_changed_by_a_faster_one_does_not_overwrite_it() {
     let desk = Desk::new().await;
-    let hook = desk.git.path().join("hooks/pre-receive");
-    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
     // Once only: the file itself is changed by somebody else.
-    let script = "#!/bin/sh\nunset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES\n\
+    let script = "unset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES\n\
         rm \"$0\"\nexport GIT_INDEX_FILE=faster-index\ngit read-tree main\n\
         blob=$(echo '{\"theirs\": true}' | git hash-object -w --stdin)\n\
         git update-index --cacheinfo 100644,$blob,grafana/a.json\n\
         new=$(git -c user.name=x -c user.email=x@y commit-tree -p main -m faster $(git write-tree)) && git update-ref refs/heads/main $new\n";
-    std::fs::write(&hook, script).unwrap();
-    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    desk.git.hook("pre-receive", script);
     let message = refused(&desk.send("PUT", "files/a.json", json_of("a", "mine")).await, 409);
     assert!(message.contains("somebody else changed it"), "{message}");
     assert_eq!(

@@ -9,7 +9,12 @@ use crate::desk::{Desk, paths, refused};
 
 /// A namespace's own sub-resource.
 async fn of_namespace(desk: &Desk, name: &str) -> Value {
-    let uri = format!("/apis/provisioning.grafana.app/v0alpha1/namespaces/default/{name}");
+    read(desk, &format!("/v0alpha1/namespaces/default/{name}")).await
+}
+
+/// Something of the group.
+async fn read(desk: &Desk, path: &str) -> Value {
+    let uri = format!("/apis/provisioning.grafana.app{path}");
     let mut request = Request::get(uri).body(axum::body::Body::empty()).unwrap();
     request.extensions_mut().insert(Caller::system("ann"));
     let response = tower::ServiceExt::oneshot(desk.world.router.clone(), request).await.unwrap();
@@ -58,6 +63,37 @@ async fn history_is_walked_page_by_page() {
         refused(&desk.send("GET", &format!("history?{query}"), "").await, 400);
     }
     refused(&desk.send("GET", "history?ref=nope", "").await, 404);
+}
+
+#[tokio::test]
+async fn the_history_of_a_file_has_the_commits_that_changed_it() {
+    let desk = Desk::new().await;
+    for number in 0..4 {
+        desk.git.put(&[("grafana/a.json", "a", &format!("A{number}"))]);
+        desk.git.put(&[("grafana/team/b.json", "b", &format!("B{number}"))]);
+    }
+    for (asked, path) in
+        [("a.json", "grafana/a.json"), ("team/b.json", "grafana/team/b.json"), ("team/", "grafana/team")]
+    {
+        let log = desk.git.git(&["log", "--format=%H", "main", "--", path]);
+        let expected: Vec<&str> = log.lines().collect();
+        assert_eq!(expected.len(), 5);
+        let (mut seen, mut next) = (Vec::new(), String::new());
+        loop {
+            let page =
+                desk.ok(200, "GET", &format!("history/{asked}?limit=2&continue={next}"), "").await.body;
+            let items = page["items"].as_array().unwrap();
+            assert!(items.len() <= 2);
+            seen.extend(items.iter().map(|item| item["ref"].as_str().unwrap().to_owned()));
+            match page["metadata"]["continue"].as_str() {
+                Some(more) => next = more.to_owned(),
+                None => break,
+            }
+        }
+        assert_eq!(seen, expected, "{asked}");
+    }
+    assert_eq!(desk.ok(200, "GET", "history/nope.json", "").await.body["items"], json!([]));
+    refused(&desk.send("GET", "history/%2e%2e/a.json", "").await, 400);
 }
 
 #[tokio::test]
@@ -141,4 +177,31 @@ async fn a_job_is_found_while_it_is_queued() {
     );
     let list = desk.ok(200, "GET", "jobs", "").await.body;
     assert_eq!(list["items"][0]["metadata"]["uid"], uid);
+}
+
+#[tokio::test]
+async fn the_next_version_is_served_with_the_same_types() {
+    let desk = Desk::new().await;
+    let group = read(&desk, "").await;
+    let versions: Vec<&str> =
+        group["versions"].as_array().unwrap().iter().map(|it| it["version"].as_str().unwrap()).collect();
+    assert_eq!(versions, ["v1beta1", "v0alpha1"]);
+    let served = read(&desk, "/v1beta1").await;
+    let served: Vec<&str> =
+        served["resources"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert!(
+        served.contains(&"repositories") && served.contains(&"jobs") && served.contains(&"historicjobs"),
+        "{served:?}"
+    );
+    let (old, new) = (
+        read(&desk, "/v0alpha1/namespaces/default/repositories/r").await,
+        read(&desk, "/v1beta1/namespaces/default/repositories/r").await,
+    );
+    assert_eq!(new["apiVersion"], "provisioning.grafana.app/v1beta1");
+    assert_eq!(
+        (&old["spec"], &old["status"], &old["secure"]),
+        (&new["spec"], &new["status"], &new["secure"])
+    );
+    let files = read(&desk, "/v1beta1/namespaces/default/repositories/r/files/").await;
+    assert_eq!((&files["apiVersion"], paths(&files).len()), (&json!("provisioning.grafana.app/v1beta1"), 2));
 }
