@@ -69,6 +69,15 @@ async fn a_file_is_changed_moved_and_deleted_and_its_object_follows() {
 }
 
 #[tokio::test]
+async fn a_write_costs_three_git_requests() {
+    let desk = Desk::new().await;
+    desk.ok(200, "PUT", "files/a.json", json_of("a", "A2")).await;
+    let before = desk.git.requests();
+    desk.ok(200, "PUT", "files/a.json", json_of("a", "A3")).await;
+    assert_eq!(desk.git.requests() - before, 3, "where the branch is, and a push");
+}
+
+#[tokio::test]
 async fn what_changes_nothing_is_no_commit() {
     let desk = Desk::new().await;
     desk.ok(200, "PUT", "files/a.json", json_of("a", "A")).await;
