@@ -2,8 +2,10 @@
 
 /// The API group of repositories, connections and jobs.
 pub const GROUP: &str = "provisioning.grafana.app";
-/// The version of [`GROUP`] that is stored and served.
+/// The version of [`GROUP`] that is stored.
 pub const VERSION: &str = "v0alpha1";
+/// The versions of [`GROUP`] that are served, all of one shape.
+pub const SERVED_VERSIONS: [&str; 2] = [VERSION, "v1beta1"];
 /// The API group of folders.
 pub const FOLDER_GROUP: &str = "folder.grafana.app";
 /// The API group of dashboards.

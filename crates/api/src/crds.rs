@@ -18,20 +18,21 @@ use kube::Resource;
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use crate::{Connection, Dashboard, Folder, HistoricJob, Job, Repository};
+use crate::{Connection, Dashboard, Folder, HistoricJob, Job, Repository, SERVED_VERSIONS};
 
 /// Every definition, in the order of their names.
 pub fn all() -> Vec<CustomResourceDefinition> {
     let mut definitions = vec![
         define::<Repository>(Definition {
+            served: &SERVED_VERSIONS,
             short_names: &["repo"],
             status: true,
             columns: columns::repository(),
             extras: extras::repository,
             selectable: &[".spec.connection.name", ".spec.type"],
-            ..Definition::default()
         }),
         define::<Connection>(Definition {
+            served: &SERVED_VERSIONS,
             status: true,
             columns: columns::connection(),
             extras: extras::connection,
@@ -39,6 +40,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
             ..Definition::default()
         }),
         define::<Job>(Definition {
+            served: &SERVED_VERSIONS,
             short_names: &["pjob"],
             columns: columns::job(),
             extras: extras::job,
@@ -46,6 +48,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
             ..Definition::default()
         }),
         define::<HistoricJob>(Definition {
+            served: &SERVED_VERSIONS,
             short_names: &["hjob"],
             columns: columns::job(),
             extras: extras::historic_job,

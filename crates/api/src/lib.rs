@@ -60,7 +60,10 @@ pub use crate::{
         ConnectionGithubEnterpriseOauth, ConnectionOauth, ConnectionSecureValues, ConnectionSpec,
         ConnectionStatus, ConnectionType, ConnectionWebhook,
     },
-    consts::{DASHBOARD_GROUP, FOLDER_GROUP, GROUP, VERSION, annotations, audience, finalizers, labels},
+    consts::{
+        DASHBOARD_GROUP, FOLDER_GROUP, GROUP, SERVED_VERSIONS, VERSION, annotations, audience, finalizers,
+        labels,
+    },
     dashboard::Dashboard,
     duration::{GoDuration, ParseDurationError},
     field_error::{FieldError, FieldErrorReason},

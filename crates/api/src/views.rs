@@ -162,8 +162,11 @@ pub struct FileItem {
 }
 
 /// Answer of `…/history`: the commits of a file or repository.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct HistoryList {
+    /// Where the next page begins.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub metadata: ListMeta,
     /// The commits, newest first.
     #[serde(default, deserialize_with = "crate::wire::null_as_zero")]
     pub items: Vec<HistoryItem>,

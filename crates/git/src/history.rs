@@ -11,6 +11,7 @@
 mod archive;
 mod commit;
 mod graph;
+mod places;
 mod transfer;
 
 pub(crate) use self::archive::{Histories, PendingQuery};

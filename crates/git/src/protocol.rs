@@ -108,9 +108,9 @@ pub(crate) struct FetchRequest<'a> {
 pub(crate) enum FetchScope {
     /// The commits themselves with all files, on top of what the cache has of others.
     Tips,
-    /// The commits and so many generations before them, without what the `have`s hold, and without files where the
-    /// server can do that.
-    History { depth: u32, filter: bool },
+    /// The commits and so many generations before them, without what the `have`s hold, and without what the filter names
+    /// where the server can do that.
+    History { depth: u32, filter: Option<&'static str> },
 }
 
 /// Commits whose parents a server left out because of the depth.
@@ -138,8 +138,8 @@ impl FetchRequest<'_> {
             }
             FetchScope::History { depth, filter } => {
                 body.line(&format!("deepen {depth}"));
-                if filter {
-                    body.line("filter tree:0");
+                if let Some(filter) = filter {
+                    body.line(&format!("filter {filter}"));
                 }
             }
         }
@@ -237,19 +237,22 @@ impl Endpoint {
         })
     }
 
-    /// Transfers the history of `wants` down to `depth`, without what `haves` hold, into a sink from `open`, which is
-    /// told whether files are left out; `bare` are the limits if they are, `whole` if they are not.
+    /// Transfers the history of `wants` down to `depth`, without what `haves` hold and what the filter `without` names
+    /// (`tree:0`: trees and files; `blob:none`: files), into a sink from `open`, which is told whether that is left out;
+    /// `bare` are the limits if it is, `whole` if not.
     pub(crate) async fn history(
         &self,
         http: &HttpClient,
         call: &Call<'_>,
         (wants, haves, depth): (&[ObjectId], &[ObjectId], u32),
+        without: &'static str,
         (bare, whole): (&Limits, &Limits),
         open: impl Fn(bool) -> PackSink,
     ) -> Result<Fetched, GitError> {
         let known = self.known();
         let limits = |filter| if filter { bare } else { whole };
-        let request = |filter| FetchRequest { wants, haves, scope: FetchScope::History { depth, filter } };
+        let scope = |filter: bool| FetchScope::History { depth, filter: filter.then_some(without) };
+        let request = |filter| FetchRequest { wants, haves, scope: scope(filter) };
         if known.dialect != Some(Dialect::V0) {
             let filter = known.filter.unwrap_or(true);
             let mut sink = open(filter);
@@ -276,7 +279,7 @@ impl Endpoint {
             discovered.server.any_want || wants.iter().all(|want| refs.iter().any(|tip| tip.id == *want));
         let tips = if exact { vec![] } else { branches(refs) };
         let wants = if exact { wants } else { &tips };
-        let request = FetchRequest { wants, haves, scope: FetchScope::History { depth, filter } };
+        let request = FetchRequest { wants, haves, scope: scope(filter) };
         let shallow = v0::fetch(http, call, &known.base, &request, limits(filter), &mut sink).await?;
         self.learn(known);
         Ok(Fetched { sink, shallow, exact })

@@ -113,6 +113,13 @@ impl ObjectId {
         Self(bytes)
     }
 
+    /// The name that Git gives to a file of this content.
+    pub fn of_blob(content: &[u8]) -> Self {
+        // It fails for what does not fit into memory, which this does.
+        let hashed = git2::Oid::hash_object(git2::ObjectType::Blob, content);
+        hashed.map_or(Self([0; 20]), crate::tree::object_id)
+    }
+
     /// Its 20 bytes.
     pub const fn as_bytes(&self) -> &[u8; 20] {
         &self.0
@@ -318,6 +325,13 @@ mod tests {
         let runs: Vec<usize> = batches(&sizes, |size| *size, 3, 10).map(<[u64]>::len).collect();
         assert_eq!(runs, [2, 1, 1, 3, 1]);
         assert_eq!(batches(&[] as &[u64], |size| *size, 3, 10).count(), 0);
+    }
+
+    #[test]
+    fn a_file_is_called_as_git_calls_it() {
+        // `printf 'hello\n' | git hash-object --stdin`
+        let id = ObjectId::of_blob(b"hello\n").to_string();
+        assert_eq!(id, "ce013625030ba8dba906f756967f9e9ca394464a");
     }
 
     #[test]

@@ -295,6 +295,25 @@ pub(crate) fn locate(
     Ok(Some(id))
 }
 
+/// What is at a path, whatever it is; nothing when nothing is.
+pub(crate) fn id_at(
+    odb: &Odb<'_>,
+    revision: ObjectId,
+    path: &str,
+    limits: &Limits,
+    stop: &CancellationToken,
+) -> Result<Option<ObjectId>, GitError> {
+    let mut walk = Walk::new(odb, limits, stop);
+    let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let directory = match locate(&mut walk, revision, above) {
+        Err(GitError::NotADirectory { .. }) => None,
+        found => found?,
+    };
+    let Some(directory) = directory else { return Ok(None) };
+    let nodes = walk.entries(directory, "", 0)?;
+    Ok(nodes.into_iter().find(|node| node.name == name).map(|node| node.id))
+}
+
 /// Every file under `prefix`.
 pub(crate) fn list(
     repository: &Repository,

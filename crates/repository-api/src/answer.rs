@@ -6,8 +6,9 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use serde::Serialize;
-use serde_json::Value;
-use windlass_api::{GROUP, VERSION, status};
+use windlass_api::status;
+use windlass_repository::{OpenError, ReadError, WriteError};
+use windlass_telemetry::ErrorChain;
 
 /// A refusal: the Status that says why, answered under its own code.
 #[derive(Debug)]
@@ -38,6 +39,52 @@ impl From<kube::Error> for Refusal {
     }
 }
 
+impl Refusal {
+    /// A refusal under this code, with the reason that Kubernetes has for it.
+    pub(crate) fn new(code: u16, message: impl Into<String>) -> Self {
+        let message = message.into();
+        match code {
+            429 => return status::too_many_requests(message, 1).into(),
+            503 => return status::service_unavailable(message, 1).into(),
+            _ => {}
+        }
+        let reason = match code {
+            400 => "BadRequest",
+            401 => "Unauthorized",
+            403 => "Forbidden",
+            404 => "NotFound",
+            405 => "MethodNotAllowed",
+            409 => "Conflict",
+            412 => "PreconditionFailed",
+            413 => "RequestEntityTooLarge",
+            422 => "Invalid",
+            500 => "InternalError",
+            501 => "NotImplemented",
+            504 => "Timeout",
+            _ => "Unknown",
+        };
+        status::error(code, reason, message).into()
+    }
+}
+
+impl From<OpenError> for Refusal {
+    fn from(error: OpenError) -> Self {
+        Self::new(error.http_code(), ErrorChain(&error).to_string())
+    }
+}
+
+impl From<ReadError> for Refusal {
+    fn from(error: ReadError) -> Self {
+        Self::new(error.http_code(), ErrorChain(&error).to_string())
+    }
+}
+
+impl From<WriteError> for Refusal {
+    fn from(error: WriteError) -> Self {
+        Self::new(error.http_code(), ErrorChain(&error).to_string())
+    }
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let code = status::code(&self.0);
@@ -65,14 +112,4 @@ pub(crate) fn json(code: u16, value: &impl Serialize) -> Response {
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
-}
-
-/// `value` as a JSON answer that says its kind, as every object of the group does.
-pub(crate) fn typed(code: u16, kind: &str, value: &impl Serialize) -> Response {
-    let mut object = serde_json::to_value(value).unwrap_or(Value::Null);
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert("kind".to_owned(), kind.into());
-        fields.insert("apiVersion".to_owned(), format!("{GROUP}/{VERSION}").into());
-    }
-    json(code, &object)
 }

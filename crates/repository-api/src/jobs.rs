@@ -15,9 +15,9 @@ use windlass_api::{
 use windlass_auth::Caller;
 use windlass_lease_queue::kube::{InsertError, insert};
 
-use crate::answer::{Refusal, typed};
+use crate::answer::Refusal;
 use crate::page::{Page, Position};
-use crate::request::{Target, object_with, read};
+use crate::request::{Target, object_with, read, refuse_unless_usable};
 use crate::state::RepositoryApi;
 
 /// Records that are asked for at a time.
@@ -47,7 +47,7 @@ pub(crate) async fn create(
     if spec.action.is_orphan_cleanup() {
         refuse_unless_orphaned(&target, repository.as_ref())?;
     } else {
-        refuse_unless_usable(&target, repository.as_ref())?;
+        refuse_unless_usable(&target, repository)?;
     }
     if spec.action == JobAction::PullRequest {
         return Err(status::bad_request("pull request jobs are created by webhooks only").into());
@@ -60,11 +60,11 @@ pub(crate) async fn create(
     let job = insert(&state.provisioning, &target.namespace, &target.name, spec, BTreeMap::new())
         .await
         .map_err(refusal)?;
-    Ok(typed(202, "Job", &job))
+    Ok(target.typed(202, "Job", &job))
 }
 
-/// The jobs of the repository that ended, the newest first, a page at a time (`limit`, `continue`). Works when the
-/// repository is gone.
+/// The jobs of the repository: those that are queued or running, then those that ended, the newest first, a page of them
+/// at a time (`limit`, `continue`). Works when the repository is gone.
 pub(crate) async fn list(
     State(state): State<Arc<RepositoryApi>>,
     Path(target): Path<Target>,
@@ -79,12 +79,19 @@ pub(crate) async fn list(
         job.status.files.clear();
         as_job(job)
     };
-    let items: Vec<Job> = ended.into_iter().map(without_files).collect();
+    let mut items = Vec::new();
+    if page.after.is_none() {
+        // One that has just ended may still be in the queue.
+        let filed: Vec<String> = ended.iter().filter_map(original_uid).map(str::to_owned).collect();
+        items = queued(&state.provisioning, &target).await?;
+        items.retain(|job| job.metadata.uid.as_ref().is_none_or(|uid| !filed.contains(uid)));
+    }
+    items.extend(ended.into_iter().map(without_files));
     let metadata = next.map_or_else(|| json!({}), |next| json!({"continue": next.to_string()}));
-    Ok(typed(200, "JobList", &json!({"metadata": metadata, "items": items})))
+    Ok(target.typed(200, "JobList", &json!({"metadata": metadata, "items": items})))
 }
 
-/// The job that ended, by the UID it had while it was queued.
+/// A job by its UID: as it ended, or else as it is in the queue.
 pub(crate) async fn read_by_uid(
     State(state): State<Arc<RepositoryApi>>,
     Path(target): Path<Target>,
@@ -99,8 +106,13 @@ pub(crate) async fn read_by_uid(
     }
     let mut found = history(&state.provisioning, &target, labels::ORIGINAL_UID, &target.uid).await?;
     found.retain(|job| job.spec.repository == target.name);
-    match found.pop() {
-        Some(job) => Ok(typed(200, "Job", &as_job(job))),
+    if let Some(job) = found.pop() {
+        return Ok(target.typed(200, "Job", &as_job(job)));
+    }
+    let mut queued = queued(&state.provisioning, &target).await?;
+    queued.retain(|job| job.metadata.uid.as_deref() == Some(&target.uid));
+    match queued.pop() {
+        Some(job) => Ok(target.typed(200, "Job", &job)),
         None => Err(status::not_found(GROUP, "jobs", &target.uid).into()),
     }
 }
@@ -115,37 +127,14 @@ pub(crate) async fn refuse_post(
     Err(status::bad_request("can not post to a job UID").into())
 }
 
-/// A job that works on the repository needs it alive and healthy.
-fn refuse_unless_usable(target: &Target, repository: Option<&Repository>) -> Result<(), Refusal> {
-    let repository = repository.ok_or_else(|| target.missing())?;
-    if repository.metadata.deletion_timestamp.is_some() {
-        return Err(conflict(target, "the repository is being deleted"));
-    }
-    let health = &repository.status.health;
-    if !health.healthy {
-        let why = match (health.checked, health.message.first()) {
-            (0, _) => ": it has not been checked yet".to_owned(),
-            (_, Some(message)) => format!(": {message}"),
-            (_, None) => String::new(),
-        };
-        let message = format!("The repository configuration is not healthy{why}");
-        return Err(status::failed_dependency(message).into());
-    }
-    Ok(())
-}
-
 /// Cleaning up after a repository needs it gone, or going.
 fn refuse_unless_orphaned(target: &Target, repository: Option<&Repository>) -> Result<(), Refusal> {
     match repository {
         Some(repository) if repository.metadata.deletion_timestamp.is_none() => {
-            Err(conflict(target, "the repository exists and is not being deleted; delete it instead"))
+            Err(target.conflict("the repository exists and is not being deleted; delete it instead"))
         }
         _ => Ok(()),
     }
-}
-
-fn conflict(target: &Target, why: &str) -> Refusal {
-    status::conflict(GROUP, "repositories", &target.name, why).into()
 }
 
 fn invalid(spec: &JobSpec, errors: Vec<FieldError>) -> Refusal {
@@ -196,6 +185,25 @@ async fn history(
 ) -> Result<Vec<HistoricJob>, Refusal> {
     let jobs: Api<HistoricJob> = Api::namespaced(client.clone(), &target.namespace);
     Ok(jobs.list(&ListParams::default().labels(&format!("{label}={value}"))).await?.items)
+}
+
+/// The repository's jobs that have not ended, the oldest first.
+async fn queued(client: &Client, target: &Target) -> Result<Vec<Job>, Refusal> {
+    let jobs: Api<Job> = Api::namespaced(client.clone(), &target.namespace);
+    let selector = format!("{}={}", labels::REPOSITORY, target.name);
+    let mut found = jobs.list(&ListParams::default().labels(&selector).limit(READ)).await?.items;
+    found.retain(|job| job.spec.repository == target.name);
+    found.sort_by(|one, other| {
+        let key = |job: &Job| {
+            (job.metadata.creation_timestamp.clone().map(|time| time.0), job.metadata.name.clone())
+        };
+        key(one).cmp(&key(other))
+    });
+    Ok(found)
+}
+
+fn original_uid(job: &HistoricJob) -> Option<&str> {
+    job.metadata.labels.as_ref()?.get(labels::ORIGINAL_UID).map(String::as_str)
 }
 
 fn as_job(ended: HistoricJob) -> Job {

@@ -5,40 +5,67 @@
 //! there is the server's business, what a caller may do is decided here.
 //!
 //! It refuses to know how objects are stored, and how jobs are run.
-//! Start reading at [`router`]; then one file a sub-resource: `jobs.rs`, `test.rs`, `resources.rs`, `unsynced.rs`.
+//! Start reading at [`router`]; then one file a sub-resource: `files.rs` and what is below it,
+//! `jobs.rs`, `refs.rs`, `history.rs`, `test.rs`, `resources.rs`, …
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")
 )]
 
 mod answer;
+mod files;
+mod filetree;
+mod history;
 mod jobs;
 mod page;
+mod refs;
+mod render;
 mod request;
 mod resources;
+mod settings;
 mod state;
+mod stats;
 mod test;
+mod turns;
 mod unknown;
 mod unsynced;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::Request;
 use axum::routing::{any, get, post};
+use axum::{Extension, Router};
 use tower::ServiceExt as _;
 
-pub use self::state::{BODY_LIMIT, RepositoryApi};
+pub use self::state::{BODY_LIMIT, FILE_LIMIT, RepositoryApi};
+use self::turns::Turns;
 
 /// Where a repository is.
 const REPOSITORY: &str =
     "/apis/provisioning.grafana.app/{version}/namespaces/{namespace}/repositories/{name}";
 
+/// Where a namespace's own are.
+const NAMESPACE: &str = "/apis/provisioning.grafana.app/{version}/namespaces/{namespace}";
+
 /// The routes, with their full paths, for a server that has no other ones of repositories.
 ///
-/// Grafana: `pkg/registry/apis/provisioning/{jobs,test,resources}.go`.
+/// Grafana: `pkg/registry/apis/provisioning/{jobs,test,resources,files,history,refs}.go`.
 pub fn router(state: RepositoryApi) -> Router {
     Router::new()
+        .route(&format!("{NAMESPACE}/settings"), get(settings::read))
+        .route(&format!("{NAMESPACE}/stats"), get(stats::read))
+        .route(&format!("{REPOSITORY}/files"), get(files::list))
+        .route(&format!("{REPOSITORY}/files/"), get(files::list))
+        .route(
+            &format!("{REPOSITORY}/files/{{*path}}"),
+            get(files::read).post(files::create).put(files::update).delete(files::delete),
+        )
+        .route(&format!("{REPOSITORY}/refs"), get(refs::list))
+        .route(&format!("{REPOSITORY}/history"), get(history::list))
+        .route(&format!("{REPOSITORY}/history/{{*path}}"), get(history::list))
+        .route(&format!("{REPOSITORY}/filetree"), post(filetree::list))
+        .route(&format!("{REPOSITORY}/reftree"), post(filetree::refs))
+        .route(&format!("{REPOSITORY}/render/{{*rest}}"), get(render::answer))
         .route(&format!("{REPOSITORY}/jobs"), get(jobs::list).post(jobs::create))
         .route(&format!("{REPOSITORY}/jobs/{{uid}}"), get(jobs::read_by_uid).post(jobs::refuse_post))
         .route(&format!("{REPOSITORY}/test"), post(test::run))
@@ -46,6 +73,7 @@ pub fn router(state: RepositoryApi) -> Router {
         .route(&format!("{REPOSITORY}/unsynced"), get(unsynced::list))
         .route(&format!("{REPOSITORY}/{{subresource}}"), any(unknown::answer))
         .route(&format!("{REPOSITORY}/{{subresource}}/{{*rest}}"), any(unknown::answer))
+        .layer(Extension(Turns::default()))
         .with_state(Arc::new(state))
 }
 

@@ -8,7 +8,7 @@ use windlass_api::status;
 use windlass_auth::Caller;
 use windlass_resources::list_resources;
 
-use crate::answer::{Refusal, typed};
+use crate::answer::Refusal;
 use crate::request::Target;
 use crate::state::RepositoryApi;
 
@@ -22,5 +22,5 @@ pub(crate) async fn list(
     let found = list_resources(&state.resources, &target.namespace, &target.name)
         .await
         .map_err(|error| status::service_unavailable(error.to_string(), 1))?;
-    Ok(typed(200, "ResourceList", &found))
+    Ok(target.typed(200, "ResourceList", &found))
 }

@@ -12,6 +12,9 @@ use windlass_resources::Clients;
 /// The largest body that is read, in bytes. Grafana's connectors read as much of a job.
 pub const BODY_LIMIT: usize = 1024 * 1024;
 
+/// The largest file that is taken or answered, in bytes. Grafana's connectors take as much.
+pub const FILE_LIMIT: usize = 5 * 1024 * 1024;
+
 /// Everything that answering needs.
 #[derive(Clone)]
 pub struct RepositoryApi {

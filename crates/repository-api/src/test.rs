@@ -12,7 +12,7 @@ use windlass_api::{Repository, status};
 use windlass_auth::Caller;
 use windlass_repository::check::check;
 
-use crate::answer::{Refusal, typed};
+use crate::answer::Refusal;
 use crate::request::{Target, object, read};
 use crate::state::RepositoryApi;
 
@@ -32,22 +32,27 @@ pub(crate) async fn run(
     body: Body,
 ) -> Result<Response, Refusal> {
     target.admit(&state, caller.as_ref(), ("create", "test")).await?;
-    let body = read(body).await?;
-    let stored = target.repository(&state.provisioning).await?;
-    let repository = if says_nothing(&body) {
-        stored.ok_or_else(|| target.missing())?
-    } else {
-        let mut proposed: Repository = object(&body)
-            .map_err(|error| status::bad_request(format!("the body is not a Repository: {error}")))?;
-        propose(&mut proposed, stored, &target, &state.repository_rules);
-        proposed
-    };
+    let repository = meant(&state, &target, body).await?;
     // Dropping the request drops the check, and with it whatever it waits for.
     let cancel = CancellationToken::new();
     let _stop = cancel.clone().drop_guard();
     let checked = check(&state.opener, &state.core, &repository, &state.repository_rules, &cancel).await;
     let code = u16::try_from(checked.results.code).unwrap_or(500);
-    Ok(typed(code, "TestResults", &checked.results))
+    Ok(target.typed(code, "TestResults", &checked.results))
+}
+
+/// The repository that a request is about: the one that its body proposes, or the stored one when the body is empty or
+/// `{}`.
+pub(crate) async fn meant(state: &RepositoryApi, target: &Target, body: Body) -> Result<Repository, Refusal> {
+    let body = read(body).await?;
+    let stored = target.repository(&state.provisioning).await?;
+    if says_nothing(&body) {
+        return stored.ok_or_else(|| target.missing());
+    }
+    let mut proposed: Repository = object(&body)
+        .map_err(|error| status::bad_request(format!("the body is not a Repository: {error}")))?;
+    propose(&mut proposed, stored, target, &state.repository_rules);
+    Ok(proposed)
 }
 
 /// Whether a body proposes nothing: it is empty, or `{}` as clients send it that always send JSON.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use windlass_api::{FileOutcome, HistoricJob, Repository, UnsyncedList, status};
 use windlass_auth::Caller;
 
-use crate::answer::{Refusal, typed};
+use crate::answer::Refusal;
 use crate::request::Target;
 use crate::state::RepositoryApi;
 
@@ -50,7 +50,7 @@ pub(crate) async fn list(
         remaining_item_count: (left > 0).then(|| i64::try_from(left).unwrap_or(i64::MAX)),
         ..ListMeta::default()
     };
-    Ok(typed(200, "UnsyncedList", &UnsyncedList { metadata, items }))
+    Ok(target.typed(200, "UnsyncedList", &UnsyncedList { metadata, items }))
 }
 
 impl Page {

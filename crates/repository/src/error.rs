@@ -156,6 +156,18 @@ pub enum WriteError {
 }
 
 impl WriteError {
+    /// The HTTP status that a sub-resource reports it with.
+    pub fn http_code(&self) -> u16 {
+        match self {
+            Self::Path { .. } => 400,
+            Self::TooLarge { .. } => 413,
+            Self::NotFound { .. } => 404,
+            Self::Exists { .. } | Self::Conflict { .. } => 409,
+            Self::Read(source) => source.http_code(),
+            Self::Write { source, .. } => source.http_code(),
+        }
+    }
+
     /// Whether the same may work later, after another look at the repository.
     pub fn is_transient(&self) -> bool {
         match self {

@@ -101,6 +101,15 @@ impl Versioned for GitRepository {
         Ok(self.remote.diff(old, new, prefix, cancel).await?)
     }
 
+    async fn ids_at(
+        &self,
+        commits: &[ObjectId],
+        path: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Option<ObjectId>>, ReadError> {
+        Ok(self.remote.ids_at(commits, path, cancel).await?)
+    }
+
     async fn history(&self, query: &HistoryQuery, cancel: &CancellationToken) -> Result<History, ReadError> {
         Ok(self.remote.history(query, cancel).await?)
     }
@@ -110,6 +119,10 @@ impl Versioned for GitRepository {
 impl Writer for GitRepository {
     fn limits(&self) -> &Limits {
         self.remote.limits()
+    }
+
+    fn id_of(&self, content: &[u8]) -> ObjectId {
+        ObjectId::of_blob(content)
     }
 
     async fn write(
@@ -125,13 +138,17 @@ impl Writer for GitRepository {
             email: commit.author.email.clone(),
             seconds: commit.seconds,
         };
-        let message = format!("{}\n\n{JOB_TRAILER}: {}", commit.message.trim_end(), commit.job);
+        let mut message = commit.message.trim_end().to_owned();
+        if !commit.job.is_empty() {
+            message = format!("{message}\n\n{JOB_TRAILER}: {}", commit.job);
+        }
         let meta = CommitMeta { author: who.clone(), committer: who, message };
         let made = self.remote.commit(Some(&base.revision), &changes, &meta, cancel).await;
         let Some(new) = made.map_err(|error| self.refused(base, error))? else {
             return Ok(base.revision.clone());
         };
-        let pushed = self.remote.push(&base.branch, Some(&base.revision), &new, cancel).await;
+        let expected = (!base.is_new).then_some(&base.revision);
+        let pushed = self.remote.push(&base.branch, expected, &new, cancel).await;
         pushed.map_err(|error| self.refused(base, error))?;
         Ok(new)
     }

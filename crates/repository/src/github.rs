@@ -29,6 +29,10 @@ impl Urls for GithubUrls {
         format!("{}/blob/{}/{}", self.url, encoded(reference), encoded(&path))
     }
 
+    fn reference(&self, reference: &str) -> String {
+        format!("{}/tree/{}", self.url, encoded(reference))
+    }
+
     fn compare(&self, base: &str, head: &str) -> String {
         format!("{}/compare/{}...{}", self.url, encoded(base), encoded(head))
     }
@@ -63,6 +67,7 @@ mod tests {
             urls.file("feature/a", "a b/#1.json"),
             "https://github.com/team/repository/blob/feature/a/grafana/a%20b/%231.json"
         );
+        assert_eq!(urls.reference("feature/a"), "https://github.com/team/repository/tree/feature/a");
         assert_eq!(
             urls.compare("main", "feature/ä"),
             "https://github.com/team/repository/compare/main...feature/%C3%A4"

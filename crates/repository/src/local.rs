@@ -181,6 +181,10 @@ impl Writer for LocalFolder {
         &self.limits
     }
 
+    fn id_of(&self, content: &[u8]) -> ObjectId {
+        list::id_of(content)
+    }
+
     /// A folder keeps no commits: what it says of itself is dropped, and a change that fails leaves those before it.
     async fn write(
         &self,

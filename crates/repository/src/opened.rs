@@ -87,6 +87,15 @@ pub trait Versioned: Send + Sync + 'static {
         cancel: &CancellationToken,
     ) -> Result<Diff, ReadError>;
 
+    /// The ids of what is at `path`, seen from the root, at each of `commits`: a file or a folder, and nothing where there
+    /// is none. One request; files are not transferred where the server can leave them out.
+    async fn ids_at(
+        &self,
+        commits: &[ObjectId],
+        path: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Option<ObjectId>>, ReadError>;
+
     /// The commits between revisions: no request when they were fetched before, one otherwise.
     async fn history(&self, query: &HistoryQuery, cancel: &CancellationToken) -> Result<History, ReadError>;
 }
@@ -98,6 +107,9 @@ pub trait Urls: Send + Sync + 'static {
 
     /// The page of a file, its path seen from the repository's folder, at a branch, tag or commit.
     fn file(&self, reference: &str, path: &str) -> String;
+
+    /// The page of a branch, tag or commit.
+    fn reference(&self, reference: &str) -> String;
 
     /// The page that shows what is in `head` and not in `base`.
     fn compare(&self, base: &str, head: &str) -> String;

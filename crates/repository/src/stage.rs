@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
-use windlass_git::{Limits, Revision};
+use windlass_git::{Limits, ObjectId, Revision};
 
 use crate::WriteError;
 
@@ -16,6 +16,9 @@ pub struct Base {
     pub branch: String,
     /// What the branch pointed at when the changes were decided on: they are refused if it points elsewhere by then.
     pub revision: Revision,
+    /// Whether the branch is yet to be made, with this as its first commit's parent. The changes are refused if it is
+    /// there by then.
+    pub is_new: bool,
 }
 
 /// Who made a commit.
@@ -37,7 +40,7 @@ pub struct Commit {
     pub author: Signature,
     /// The commit's date, in seconds since 1970: the time at which its job was created, never now.
     pub seconds: i64,
-    /// UID of the job that makes it: becomes the trailer `Windlass-Job`.
+    /// UID of the job that makes it: becomes the trailer `Windlass-Job`. Empty for a commit of no job, which has none.
     pub job: String,
 }
 
@@ -79,6 +82,9 @@ impl StagedChange {
 pub trait Writer: Send + Sync + 'static {
     /// The limits that changes are staged under.
     fn limits(&self) -> &Limits;
+
+    /// The id under which a file of this content will be found.
+    fn id_of(&self, content: &[u8]) -> ObjectId;
 
     /// Writes changes, in their order, as one commit onto `base`, and answers the revision that holds them; `base`
     /// itself when they change nothing. The paths were judged by [`Stage`].

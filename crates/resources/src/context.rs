@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::Client;
 use windlass_api::{Repository, SyncTarget, annotations, labels};
 
-use crate::{FOLDER, FurtherKinds, Kind, names};
+use crate::{DASHBOARD, FOLDER, FurtherKinds, Kind, names};
 
 /// Clients of the API groups that files become objects of; on one server all are the same client.
 #[derive(Clone)]
@@ -24,8 +24,14 @@ impl Clients {
         Self { folders: client.clone(), dashboards: client, further: FurtherKinds::none() }
     }
 
+    /// Every kind that files can become, as far as it is served now.
+    pub async fn kinds(&self) -> Vec<Kind> {
+        let (further, _unknown) = self.further.known().await.served();
+        [FOLDER, DASHBOARD].into_iter().chain(further).collect()
+    }
+
     /// The client for objects of this kind.
-    pub(crate) fn of(&self, kind: &Kind) -> &Client {
+    pub fn of(&self, kind: &Kind) -> &Client {
         match self.further.client() {
             _ if *kind == FOLDER => &self.folders,
             Some(further) if kind.is_applied() => further,

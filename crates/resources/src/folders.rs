@@ -95,6 +95,30 @@ pub async fn read_metadata(
     Ok(Metadata(stated))
 }
 
+/// The `_folder.json` files that say how the directories above `paths` are called, and nothing else of a tree.
+pub fn metadata_above<'a>(tree: &Tree, paths: impl IntoIterator<Item = &'a str>) -> Tree {
+    let above: BTreeSet<&str> = paths.into_iter().flat_map(|path| paths::ancestors(parent(path))).collect();
+    let names_one =
+        |entry: &&Entry| base(&entry.path) == FOLDER_METADATA && above.contains(parent(&entry.path));
+    Tree { entries: tree.entries.iter().filter(names_one).cloned().collect(), ..Tree::default() }
+}
+
+/// Name of the folder that the object of a file at `path` goes into; nothing where it goes into none. The directories
+/// above it need not be there.
+pub async fn holding(
+    reader: &dyn Reader,
+    tree: &Tree,
+    path: &str,
+    context: &Context,
+    cancel: &CancellationToken,
+) -> Result<Option<String>, ReadError> {
+    let managed = Managed::default();
+    let above = metadata_above(tree, [path]);
+    let metadata = read_metadata(reader, &above, &managed, context, cancel).await?;
+    let directories = paths::ancestors(parent(path)).map(str::to_owned).collect();
+    Ok(resolve(&directories, &metadata, &managed, context).holding(path).map(str::to_owned))
+}
+
 /// The folders of a set of directories, and what is wrong with their metadata.
 pub(crate) struct Folders {
     by_path: BTreeMap<String, Folder>,

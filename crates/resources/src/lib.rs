@@ -51,6 +51,6 @@ pub use self::context::{Clients, Context};
 pub use self::discovery::{FurtherKinds, Kinds};
 pub use self::kinds::{DASHBOARD, FOLDER, Kind, KindNames};
 pub use self::managed::{ListError, Managed, ManagedItem, list_resources};
-pub use self::objects::TakeOver;
+pub use self::objects::{Preview, PreviewError, TakeOver};
 pub use self::outcome::{Action, Failure, ItemResult, MayWrite, OnResult, Reason};
 pub use self::plan::Plan;

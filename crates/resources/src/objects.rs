@@ -6,6 +6,7 @@
 mod body;
 mod head;
 mod operation;
+mod preview;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use self::head::Head;
 pub(crate) use self::head::{Annotations, At, ManagedFields, Observed, has_drifted};
 use self::operation::{Operation, Step, StepError};
+pub use self::preview::{Preview, PreviewError};
 use crate::fence::Fence;
 use crate::folders::Folder;
 use crate::parse::ParsedResource;

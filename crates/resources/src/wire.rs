@@ -87,6 +87,15 @@ pub(crate) enum PatchKind {
     Merge,
 }
 
+/// A write that the API only pretends to make.
+pub(crate) enum Pretence<'a> {
+    Create(Bytes),
+    /// By a JSON patch of the object of this name.
+    Patch(&'a str, Bytes),
+    /// By server-side apply to the object of this name.
+    Apply(&'a str, Bytes),
+}
+
 /// The collection that requests go to.
 #[derive(Clone)]
 pub(crate) struct Collection<'a> {
@@ -163,13 +172,35 @@ impl Collection<'_> {
 
     /// Server-side apply: whatever somebody else says of these fields.
     pub(crate) async fn apply(&self, name: &str, body: Bytes) -> Result<WrittenMetadata, CallError> {
+        let answer =
+            self.write(Method::PATCH, &self.apply_path(name), "application/apply-patch+yaml", body).await?;
+        parse::<WrittenObject>(&answer).map(|written| written.metadata)
+    }
+
+    fn apply_path(&self, name: &str) -> String {
         let mut path = self.path(Some(name));
         let _ = write!(path, "?fieldManager={FIELD_MANAGER}&force=true&fieldValidation=Strict");
         if self.dry_run {
             path.push_str("&dryRun=All");
         }
-        let answer = self.write(Method::PATCH, &path, "application/apply-patch+yaml", body).await?;
-        parse::<WrittenObject>(&answer).map(|written| written.metadata)
+        path
+    }
+
+    /// The whole object that a write would lead to. The collection has to be one of dry runs.
+    pub(crate) async fn pretend(&self, write: Pretence<'_>) -> Result<serde_json::Value, CallError> {
+        debug_assert!(self.dry_run, "a pretence that writes");
+        let (method, path, content_type, body) = match write {
+            Pretence::Create(body) => (Method::POST, self.write_path(None), "application/json", body),
+            Pretence::Patch(name, body) => {
+                (Method::PATCH, self.write_path(Some(name)), "application/json-patch+json", body)
+            }
+            Pretence::Apply(name, body) => {
+                (Method::PATCH, self.apply_path(name), "application/apply-patch+yaml", body)
+            }
+        };
+        let answer = Answer::Whole;
+        let request = Call { method, path: &path, answer, content_type: Some(content_type), body };
+        parse(&call(self.client, &request, Some(self.fence)).await?)
     }
 
     /// Deletes the object if it still has this resourceVersion.

@@ -85,6 +85,9 @@ fn defaults_are_what_the_wire_always_writes() {
     ] {
         expected.push(other.to_owned());
     }
+    let next: Vec<String> =
+        expected.iter().map(|default| default.replace("/v0alpha1.", "/v1beta1.")).collect();
+    expected.extend(next);
     expected.sort();
     defaults.sort();
     assert_eq!(defaults, expected);

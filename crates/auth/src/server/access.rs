@@ -1,6 +1,8 @@
 //! Whether a caller may do what a request asks for: one question, answered by the embedded server's own callers or by a
 //! Kubernetes API server.
 
+use std::borrow::Cow;
+
 use async_trait::async_trait;
 
 use super::caller::Caller;
@@ -11,9 +13,9 @@ pub struct Access {
     /// What is done: `get`, `create`, …
     pub verb: &'static str,
     /// API group of the resource.
-    pub group: &'static str,
+    pub group: Cow<'static, str>,
     /// Plural name of the resource.
-    pub resource: &'static str,
+    pub resource: Cow<'static, str>,
     /// Sub-resource, `""` for none.
     pub subresource: &'static str,
     /// Namespace of the object.
@@ -52,7 +54,7 @@ pub struct CallerAccess;
 impl Authorizer for CallerAccess {
     async fn authorize(&self, caller: &Caller, access: &Access) -> Result<(), AccessError> {
         caller
-            .may_use(access.group, &access.namespace)
+            .may_use(&access.group, &access.namespace)
             .map_err(|denied| AccessError::Denied(denied.to_string()))
     }
 }

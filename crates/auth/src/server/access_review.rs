@@ -52,8 +52,8 @@ impl AccessReviews {
                 groups: Some(caller.groups.clone()),
                 uid: some(&caller.uid),
                 resource_attributes: Some(ResourceAttributes {
-                    group: some(access.group),
-                    resource: some(access.resource),
+                    group: some(&access.group),
+                    resource: some(&access.resource),
                     subresource: some(access.subresource),
                     verb: some(access.verb),
                     namespace: some(&access.namespace),

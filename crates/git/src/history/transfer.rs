@@ -13,7 +13,7 @@ use crate::tree::object_id;
 use crate::{GitError, Limits, ObjectId};
 
 /// Bytes that a transfer without files may unfold to for each byte on its way.
-const UNFOLDING: u64 = 16;
+pub(super) const UNFOLDING: u64 = 16;
 
 /// What came.
 #[derive(Default)]
@@ -52,7 +52,8 @@ pub(super) async fn transfer(
         PackSink::open(Target::Scratch(Arc::clone(&scratch)), call.host(), limits, Arc::clone(&permit))
     };
     let asked = (wants, haves, depth);
-    let fetched = source.state.endpoint.history(&shared.http, call, asked, (&bare, limits), open).await?;
+    let endpoint = &source.state.endpoint;
+    let fetched = endpoint.history(&shared.http, call, asked, "tree:0", (&bare, limits), open).await?;
     call.within(fetched.sink.finish()).await??;
     let limits = limits.clone();
     let reading = tokio::task::spawn_blocking(move || {

@@ -174,8 +174,8 @@ pub(super) async fn fetch(
     let mut body = Body::default();
     let capabilities = match request.scope {
         FetchScope::Tips => " side-band-64k thin-pack ofs-delta no-progress",
-        FetchScope::History { filter: false, .. } => " side-band-64k ofs-delta no-progress",
-        FetchScope::History { filter: true, .. } => " side-band-64k ofs-delta no-progress filter",
+        FetchScope::History { filter: None, .. } => " side-band-64k ofs-delta no-progress",
+        FetchScope::History { filter: Some(_), .. } => " side-band-64k ofs-delta no-progress filter",
     };
     for (position, want) in request.wants.iter().enumerate() {
         body.line(&format!("want {want}{}", if position == 0 { capabilities } else { "" }));

@@ -261,14 +261,14 @@ async fn a_job_that_no_worker_runs_is_refused_and_never_queued() {
 async fn a_sub_resource_that_there_is_not_is_named() {
     let world = healthy().await;
     for (method, path, name) in [
-        ("GET", "test6/files", "files"),
+        ("GET", "test6/file", "file"),
         ("POST", "test6/webhook", "webhook"),
-        ("GET", "test6/files/a/b.json", "files"),
+        ("GET", "test6/file/a/b.json", "file"),
         ("DELETE", "test6/History", "History"),
     ] {
         let (reason, message) = refused(&world.send(method, path, "").await, 404);
         assert_eq!(reason, "NotFound");
-        assert!(message.contains(&format!("{name:?}")) && message.contains("jobs, resources"), "{message}");
+        assert!(message.contains(&format!("{name:?}")) && message.contains("jobs, refs"), "{message}");
         refused(&world.send_as(None, method, path, "").await, 401);
     }
     let (code, repository) = world.send("GET", "test6/status", "").await;

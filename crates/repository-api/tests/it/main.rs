@@ -4,6 +4,12 @@
 #[path = "../../../jobs-operator/tests/it/kit/mod.rs"]
 mod kit;
 
+mod desk;
+mod files_bad;
+mod files_many;
+mod files_read;
+mod files_write;
 mod jobs;
+mod others;
 mod resources;
 mod test;

@@ -43,6 +43,11 @@ impl Listing {
     }
 }
 
+/// The id of a file of this content.
+pub(super) fn id_of(content: &[u8]) -> ObjectId {
+    ObjectId::from_bytes(Sha1::digest(content).into())
+}
+
 /// A hash of files: of their paths, modes and contents.
 fn hash(entries: &[Entry]) -> ObjectId {
     let mut hash = Sha1::new();
@@ -143,7 +148,7 @@ impl Walk<'_> {
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(folder, name, Vec::new())
                     .map_err(|error| self.failed(&whole, error))?;
-                let id = ObjectId::from_bytes(Sha1::digest(target.as_bytes()).into());
+                let id = id_of(target.as_bytes());
                 let size = target.as_bytes().len() as u64;
                 self.tree.entries.push(Entry { path: whole, id, kind: EntryKind::Symlink, size });
                 Ok(())
@@ -204,7 +209,7 @@ pub(super) fn read(root: &OwnedFd, path: &str, id: ObjectId, max: u64) -> Result
         let what = format!("file {path}");
         return Err(LocalError::LimitExceeded { limit: "blob_bytes", max, what });
     }
-    if Sha1::digest(&content)[..] != id.as_bytes()[..] {
+    if id_of(&content) != id {
         return Err(LocalError::Changed { path: path.to_owned() });
     }
     Ok(content.into())

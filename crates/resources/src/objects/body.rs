@@ -31,6 +31,11 @@ pub(super) fn apply(resource: &ParsedResource, namespace: &str, at: &At) -> Byte
     whole(resource, namespace, json!({ "resourceVersion": at.version, "uid": at.uid }), None)
 }
 
+/// A whole object as its file and its manager have it.
+pub(super) fn document(resource: &ParsedResource, namespace: &str) -> Bytes {
+    whole(resource, namespace, json!({}), None)
+}
+
 fn whole(resource: &ParsedResource, namespace: &str, mut metadata: Value, generation: Option<i64>) -> Bytes {
     metadata["name"] = json!(resource.name);
     metadata["namespace"] = json!(namespace);

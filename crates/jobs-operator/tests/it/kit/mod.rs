@@ -234,6 +234,16 @@ impl World {
             .collect()
     }
 
+    /// Creates a dashboard that nobody manages.
+    pub(crate) async fn create_dashboard(&self, name: &str) {
+        let document = serde_json::from_str(&dashboard(name, name)).unwrap();
+        self.api::<Dashboard>().create(&PostParams::default(), &document).await.unwrap();
+    }
+
+    pub(crate) async fn uid_of_dashboard(&self, name: &str) -> String {
+        self.api::<Dashboard>().get(name).await.unwrap().uid().unwrap()
+    }
+
     /// Paths of the folders that are there; of those that nobody manages the name.
     pub(crate) async fn folders(&self) -> Vec<String> {
         let found = self.api::<Folder>().list(&ListParams::default()).await.unwrap();
