@@ -141,6 +141,14 @@ pub enum WriteError {
         /// The revision that the changes were made for.
         base: String,
     },
+    /// A folder has no branches.
+    #[error("failed to write to branch {branch:?} of {name}: a folder has no branches; leave the branch out")]
+    NoBranches {
+        /// The repository.
+        name: String,
+        /// The branch.
+        branch: String,
+    },
     /// What the changes are made to could not be read.
     #[error("failed to read what is to be changed")]
     Read(#[source] ReadError),
@@ -156,13 +164,22 @@ pub enum WriteError {
 }
 
 impl WriteError {
+    /// Whether it is not known if the changes were taken: writing them again is safe.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Write { source, .. } if matches!(**source, ReadError::Git(GitError::PushUnanswered { .. })))
+    }
+
     /// Whether the same may work later, after another look at the repository.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Conflict { .. } => true,
             Self::Read(source) => source.is_transient(),
             Self::Write { source, .. } => source.is_transient(),
-            Self::Path { .. } | Self::TooLarge { .. } | Self::NotFound { .. } | Self::Exists { .. } => false,
+            Self::Path { .. }
+            | Self::TooLarge { .. }
+            | Self::NotFound { .. }
+            | Self::Exists { .. }
+            | Self::NoBranches { .. } => false,
         }
     }
 }

@@ -6,14 +6,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use windlass_git::{
-    CommitMeta, Diff, GitError, History, HistoryQuery, Limits, ObjectId, Ref, RemoteRepository, Revision,
-    Source as _, Tree, TreeChange,
+    CommitMeta, Diff, GitError, History, HistoryQuery, JOB_TRAILER, Limits, ObjectId, Ref, RemoteRepository,
+    Revision, Source as _, Tree, TreeChange,
 };
 
 use crate::{Base, Commit, Opened, ReadError, Reader, StagedChange, Versioned, WriteError, Writer};
-
-/// The trailer that says which job made a commit.
-const JOB_TRAILER: &str = "Windlass-Job";
 
 /// A repository on a Git server.
 pub(crate) struct GitRepository {
@@ -134,5 +131,14 @@ impl Writer for GitRepository {
         let pushed = self.remote.push(&base.branch, Some(&base.revision), &new, cancel).await;
         pushed.map_err(|error| self.refused(base, error))?;
         Ok(new)
+    }
+    async fn create_branch(
+        &self,
+        branch: &str,
+        at: &Revision,
+        cancel: &CancellationToken,
+    ) -> Result<(), WriteError> {
+        let base = Base { branch: branch.to_owned(), revision: at.clone() };
+        self.remote.push(branch, None, at, cancel).await.map_err(|error| self.refused(&base, error))
     }
 }

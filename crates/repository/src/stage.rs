@@ -89,6 +89,15 @@ pub trait Writer: Send + Sync + 'static {
         commit: &Commit,
         cancel: &CancellationToken,
     ) -> Result<Revision, WriteError>;
+
+    /// Makes a branch that points at a revision which the repository has. One that is there and points elsewhere is a
+    /// conflict.
+    async fn create_branch(
+        &self,
+        branch: &str,
+        at: &Revision,
+        cancel: &CancellationToken,
+    ) -> Result<(), WriteError>;
 }
 
 impl dyn Writer {

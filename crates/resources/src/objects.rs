@@ -7,6 +7,9 @@ mod body;
 mod head;
 mod operation;
 
+#[cfg(test)]
+pub(crate) use self::body::create as created_body;
+
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
