@@ -31,6 +31,11 @@ impl GitServer {
         format!("{}/sample.git", self.server.origin())
     }
 
+    /// The folder that holds the repository.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.folder.path().to_owned()
+    }
+
     fn path(&self) -> PathBuf {
         self.folder.path().join("sample.git")
     }
@@ -51,6 +56,42 @@ impl GitServer {
     /// Commits dashboards: path, name and title.
     pub(crate) fn put(&self, files: &[(&str, &str, &str)]) -> String {
         self.commit(files.iter().map(|(path, name, title)| Edit::put(*path, dashboard(name, title))))
+    }
+
+    /// What `git` says of the repository.
+    pub(crate) fn git(&self, arguments: &[&str]) -> String {
+        let output =
+            std::process::Command::new("git").arg("-C").arg(self.path()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    /// Paths of a branch's files.
+    pub(crate) fn files(&self, branch: &str) -> Vec<String> {
+        self.git(&["ls-tree", "-r", "--name-only", "-z", branch])
+            .split_terminator('\0')
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// What a file of a branch says.
+    pub(crate) fn file(&self, branch: &str, path: &str) -> String {
+        self.git(&["show", &format!("{branch}:{path}")])
+    }
+
+    /// How many commits a branch has.
+    pub(crate) fn commits(&self, branch: &str) -> usize {
+        self.git(&["rev-list", "--count", branch]).parse().unwrap()
+    }
+
+    /// Has a hook of the repository run this script, whose working directory is the repository.
+    pub(crate) fn hook(&self, name: &str, script: &str) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let hooks = self.path().join("hooks");
+        std::fs::create_dir_all(&hooks).unwrap();
+        let path = hooks.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     /// Requests served so far.
