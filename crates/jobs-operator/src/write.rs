@@ -143,7 +143,7 @@ impl<'a> Writing<'a> {
             let base = before.as_ref().map_or(&tip, |(_, parent)| parent);
             let mut files = self.files(base, compared).await?;
             files.is_repeated = before.is_some();
-            let base = Base { branch: self.branch.clone(), revision: base.clone() };
+            let base = Base { branch: self.branch.clone(), revision: base.clone(), is_new: !exists };
             let (mut staged, mut results) = (self.writer.stage(base.clone()), Vec::new());
             let outcome = stage(&files, &mut staged, &mut results);
             if let Some((revision, _)) = before {
@@ -167,7 +167,7 @@ impl<'a> Writing<'a> {
             if !self.job.lease.valid() {
                 return Err(JobError::LeaseLost);
             }
-            match self.push(staged, &base, exists).await {
+            match staged.push(&self.commit, cancel).await {
                 Ok(revision) => return Ok(self.written(&results, revision, false)),
                 Err(WriteError::Conflict { .. }) if tries == RETRIES => {
                     let (actual, _) = self.tip().await?;
@@ -182,14 +182,6 @@ impl<'a> Writing<'a> {
                 Err(error) => return Err(JobError::Write(error)),
             }
         }
-    }
-
-    async fn push(&self, staged: Stage, base: &Base, exists: bool) -> Result<Revision, WriteError> {
-        let cancel = self.job.cancel();
-        if !exists {
-            self.writer.create_branch(&self.branch, &base.revision, cancel).await?;
-        }
-        staged.push(&self.commit, cancel).await
     }
 
     /// Where the branch is, and whether it is there: another branch than the configured one is made from that.

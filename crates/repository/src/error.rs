@@ -141,14 +141,6 @@ pub enum WriteError {
         /// The revision that the changes were made for.
         base: String,
     },
-    /// A folder has no branches.
-    #[error("failed to write to branch {branch:?} of {name}: a folder has no branches; leave the branch out")]
-    NoBranches {
-        /// The repository.
-        name: String,
-        /// The branch.
-        branch: String,
-    },
     /// What the changes are made to could not be read.
     #[error("failed to read what is to be changed")]
     Read(#[source] ReadError),
@@ -175,11 +167,7 @@ impl WriteError {
             Self::Conflict { .. } => true,
             Self::Read(source) => source.is_transient(),
             Self::Write { source, .. } => source.is_transient(),
-            Self::Path { .. }
-            | Self::TooLarge { .. }
-            | Self::NotFound { .. }
-            | Self::Exists { .. }
-            | Self::NoBranches { .. } => false,
+            Self::Path { .. } | Self::TooLarge { .. } | Self::NotFound { .. } | Self::Exists { .. } => false,
         }
     }
 }

@@ -128,17 +128,9 @@ impl Writer for GitRepository {
         let Some(new) = made.map_err(|error| self.refused(base, error))? else {
             return Ok(base.revision.clone());
         };
-        let pushed = self.remote.push(&base.branch, Some(&base.revision), &new, cancel).await;
+        let expected = (!base.is_new).then_some(&base.revision);
+        let pushed = self.remote.push(&base.branch, expected, &new, cancel).await;
         pushed.map_err(|error| self.refused(base, error))?;
         Ok(new)
-    }
-    async fn create_branch(
-        &self,
-        branch: &str,
-        at: &Revision,
-        cancel: &CancellationToken,
-    ) -> Result<(), WriteError> {
-        let base = Base { branch: branch.to_owned(), revision: at.clone() };
-        self.remote.push(branch, None, at, cancel).await.map_err(|error| self.refused(&base, error))
     }
 }

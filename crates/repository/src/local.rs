@@ -199,12 +199,4 @@ impl Writer for LocalFolder {
         blocking(&self.turns, cancel, work).await.map_err(read)??;
         Ok(self.list(cancel).await.map_err(read)?.revision.clone())
     }
-    async fn create_branch(
-        &self,
-        branch: &str,
-        _at: &Revision,
-        _cancel: &CancellationToken,
-    ) -> Result<(), WriteError> {
-        Err(WriteError::NoBranches { name: self.root.name().to_owned(), branch: branch.to_owned() })
-    }
 }

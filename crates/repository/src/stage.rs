@@ -16,6 +16,9 @@ pub struct Base {
     pub branch: String,
     /// What the branch pointed at when the changes were decided on: they are refused if it points elsewhere by then.
     pub revision: Revision,
+    /// Whether the branch is yet to be made, with this as its first commit's parent. The changes are refused if it is
+    /// there by then.
+    pub is_new: bool,
 }
 
 /// Who made a commit.
@@ -89,15 +92,6 @@ pub trait Writer: Send + Sync + 'static {
         commit: &Commit,
         cancel: &CancellationToken,
     ) -> Result<Revision, WriteError>;
-
-    /// Makes a branch that points at a revision which the repository has. One that is there and points elsewhere is a
-    /// conflict.
-    async fn create_branch(
-        &self,
-        branch: &str,
-        at: &Revision,
-        cancel: &CancellationToken,
-    ) -> Result<(), WriteError>;
 }
 
 impl dyn Writer {

@@ -399,6 +399,36 @@ async fn a_repository_whose_workflows_do_not_allow_it_is_not_written_to() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_done_is_refused_with_its_field_before_it_is_queued() {
+    let (_git, world, process) = writable(json!({"workflows": ["branch"]})).await;
+    process.stop().await;
+    world.patch_status("test6", json!({"status": {"health": {"healthy": true, "checked": 5}}})).await;
+    for (action, options, field) in [
+        ("delete", json!({"paths": ["a.json"]}), "spec.delete.ref"),
+        ("push", json!({}), "spec.push.branch"),
+        ("push", json!({"branch": "x", "path": "../x"}), "spec.push.path"),
+        ("delete", json!({"ref": "x", "paths": ["%2e%2e/a"]}), "spec.delete.paths[0]"),
+        ("delete", json!({"ref": "x", "paths": [".git/config"]}), "spec.delete.paths[0]"),
+        ("move", json!({"ref": "x", "paths": ["a"], "targetPath": "b"}), "spec.move.targetPath"),
+        ("migrate", json!({"branch": "a..b"}), "spec.migrate.branch"),
+    ] {
+        let body = json!({"action": action, action: options}).to_string();
+        let (code, status) = world.send("POST", "test6/jobs", body).await;
+        assert_eq!(code, 422, "{status}");
+        let fields: Vec<&str> = status["details"]["causes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|cause| cause["field"].as_str())
+            .collect();
+        assert!(fields.contains(&field), "{field}: {status}");
+    }
+    assert!(world.jobs().await.is_empty());
+    let body = json!({"action": "push", "push": {"branch": "x"}}).to_string();
+    assert_eq!(world.send("POST", "test6/jobs", body).await.0, 202);
+}
+
+#[tokio::test]
 async fn whoever_asked_for_a_job_is_its_commits_author() {
     let (git, world, _process) = writable(json!({})).await;
     let marks = [(annotations::AUTHOR, "Ada Lovelace"), (annotations::AUTHOR_EMAIL, "ada@example.com")];

@@ -48,7 +48,7 @@ impl World {
 
     async fn base(&self, opened: &Opened) -> Base {
         let revision = opened.reader.resolve("main", &self.cancel).await.unwrap();
-        Base { branch: "main".to_owned(), revision }
+        Base { branch: "main".to_owned(), revision, is_new: false }
     }
 }
 

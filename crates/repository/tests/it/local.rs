@@ -63,7 +63,7 @@ impl Folder {
     /// A stage on what is in the folder now.
     async fn stage(&self, opened: &Opened) -> Stage {
         let revision = opened.reader.resolve("", &self.cancel).await.unwrap();
-        opened.writer.as_ref().unwrap().stage(Base { branch: String::new(), revision })
+        opened.writer.as_ref().unwrap().stage(Base { branch: String::new(), revision, is_new: false })
     }
 
     fn content(&self, path: &str) -> Option<String> {
