@@ -89,8 +89,9 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
             path: args.path.clone(),
             token: args.token_file.as_deref().map(crate::serve::read_secret).transpose()?,
             token_user: args.token_user.clone(),
+            writable: false,
         },
-        (None, Some(sample)) => Remote::sample(sample.url(), args.branch.clone(), args.path.clone()),
+        (None, Some(sample)) => Remote::sample(sample, args.branch.clone(), args.path.clone()),
         (None, None) => bail!("there is nothing to pull"),
     };
     let origin = remote.origin()?;
@@ -111,7 +112,8 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
     let code = match ended {
         Ok(Some(state)) => {
             if !args.once {
-                screen.go_on(&remote, &folder.path().join("kubeconfig"), ports);
+                let repository = sample.as_ref().map(Sample::path);
+                screen.go_on(&remote, &folder.path().join("kubeconfig"), repository, ports);
                 supervisor.run(signals, &health, GRACE).await?;
                 return Ok(exit_code(state));
             }

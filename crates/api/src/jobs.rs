@@ -6,6 +6,8 @@ use crate::{
     field_error::FieldError,
     job::{JobAction, JobSpec, JobState},
     job_options::ResourceRef,
+    repository::{RepositorySpec, RepositoryType},
+    repository_options::Workflow,
 };
 
 mod table;
@@ -121,6 +123,30 @@ pub fn validate(spec: &JobSpec, old: Option<&JobSpec>, rules: &JobRules) -> Vec<
 /// Every rule of the definition that a job breaks.
 pub fn broken_rules(spec: &JobSpec, old: Option<&JobSpec>) -> Vec<FieldError> {
     crate::rules::broken(RULES, "spec", spec, old)
+}
+
+/// Why the repository's workflows do not let the job write where it would.
+pub fn unwritable(spec: &JobSpec, repository: &RepositorySpec) -> Option<FieldError> {
+    let (field, branch) = match &spec.action {
+        JobAction::Push => ("spec.push.branch", spec.push.as_ref().map(|options| &options.branch)),
+        JobAction::Migrate => ("spec.migrate.branch", spec.migrate.as_ref().map(|options| &options.branch)),
+        JobAction::Delete => ("spec.delete.ref", spec.delete.as_ref().map(|options| &options.reference)),
+        JobAction::Move => ("spec.move.ref", spec.move_.as_ref().map(|options| &options.reference)),
+        JobAction::FixFolderMetadata => (
+            "spec.fixFolderMetadata.ref",
+            spec.fix_folder_metadata.as_ref().map(|options| &options.reference),
+        ),
+        _ => return None,
+    };
+    let (workflow, name) = match branch.map_or("", String::as_str) {
+        "" => (Workflow::Write, "write"),
+        branch if branch == repository.branch() && repository.kind != RepositoryType::Local => {
+            (Workflow::Write, "write")
+        }
+        _ => (Workflow::Branch, "branch"),
+    };
+    let message = format!("the repository's workflows do not allow it: {name:?} is not among them");
+    (!repository.workflows.contains(&workflow)).then(|| FieldError::forbidden(field, message))
 }
 
 /// What a job names that this server does not offer.

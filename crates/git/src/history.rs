@@ -15,6 +15,7 @@ mod places;
 mod transfer;
 
 pub(crate) use self::archive::{Histories, PendingQuery};
+pub use self::commit::JOB_TRAILER;
 
 use crate::{ObjectId, Revision};
 
@@ -63,4 +64,6 @@ pub struct HistoryCommit {
     pub subject: String,
     /// What its trailer `traceparent` says, as it is: at most 128 printable characters of ASCII.
     pub traceparent: Option<Box<str>>,
+    /// What its trailer [`JOB_TRAILER`] says, likewise: the UID of the job that made it.
+    pub job: Option<Box<str>>,
 }

@@ -57,7 +57,7 @@ pub use self::commit::{CommitMeta, Signature};
 pub use self::edit::TreeChange;
 pub use self::error::GitError;
 pub use self::git::{Credentials, Git, GitConfig, Remote};
-pub use self::history::{History, HistoryCommit, HistoryQuery};
+pub use self::history::{History, HistoryCommit, HistoryQuery, JOB_TRAILER};
 pub use self::limits::{Deadlines, Limits};
 pub use self::names::{refuse as refuse_name, shown as printable_path};
 pub use self::policy::{Origin, UrlPolicy};

@@ -8,7 +8,7 @@
 //! become objects is the resources crate's.
 //!
 //! Start reading at `operator.rs` (which tasks there are), then `driver.rs` (one job from claim to history), then the
-//! workers: `pull/` and `sleep.rs`.
+//! workers: `pull/`, those that write to repositories (`write/`), `orphans.rs` and `sleep.rs`.
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
@@ -20,11 +20,13 @@ mod driver;
 mod metrics;
 mod notifications;
 mod operator;
+mod orphans;
 mod pull;
 mod sleep;
 mod status;
 mod tasks;
 mod worker;
+mod write;
 
 pub use self::config::JobsConfig;
 pub use self::operator::{Jobs, JobsError, PROVISIONING_JOBQUEUE, PROVISIONING_JOBS, register};

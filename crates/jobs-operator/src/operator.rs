@@ -21,10 +21,12 @@ use crate::deletion::DeletionSignals;
 use crate::driver::Driver;
 use crate::metrics::JobMetrics;
 use crate::notifications::Notifications;
+use crate::orphans::Orphans;
 use crate::pull::{Limits, Pull};
 use crate::sleep::Sleep;
 use crate::tasks::{TaskEnded, Tasks};
 use crate::worker::{Worker, Workers};
+use crate::write::{Delete, FixFolderMetadata, Migrate, Move, Push};
 
 /// The whole: notifications, drivers, take-over of what was abandoned, pruning of history.
 pub const PROVISIONING_JOBS: &str = "provisioning-jobs";
@@ -165,7 +167,15 @@ fn workers(context: &Context, config: &JobsConfig) -> Workers {
             resources: config.max_resources,
         },
     };
-    let mut workers: Vec<Box<dyn Worker>> = vec![Box::new(pull)];
+    let mut workers: Vec<Box<dyn Worker>> = vec![
+        Box::new(Push(pull.clone())),
+        Box::new(Migrate(pull.clone())),
+        Box::new(Delete(pull.clone())),
+        Box::new(Move(pull.clone())),
+        Box::new(FixFolderMetadata(pull.clone())),
+        Box::new(Orphans(pull.clone())),
+        Box::new(pull),
+    ];
     if config.test_jobs {
         workers.push(Box::new(Sleep));
     }

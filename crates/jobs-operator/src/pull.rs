@@ -34,6 +34,7 @@ use self::observe::{Mode, Observed};
 use self::planned::Planned;
 use self::quota::Quota;
 use self::results::Results;
+pub(crate) use self::results::result as result_of;
 use self::stats::Stats;
 use self::unsynced::Unsynced;
 use crate::status::StatusWriter;
@@ -42,7 +43,8 @@ use crate::worker::{JobContext, JobError, StopRequest, Worker};
 /// Failed files after which the rest is not tried. Grafana: `sync/worker.go`.
 const MAX_ERRORS: usize = 20;
 
-/// Pulls, and runs `pull` jobs.
+/// Pulls, and runs `pull` jobs. Cheap to clone.
+#[derive(Clone)]
 pub(crate) struct Pull {
     pub(crate) provisioning: Client,
     pub(crate) core: Client,

@@ -97,7 +97,6 @@ pub(crate) enum RepositoryNeed {
     /// It is there and is not being deleted. Otherwise the worker is not run, and its deletion stops the worker.
     Present,
     /// Nothing: the worker is run whether it is there, on its way out, or gone.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for releaseResources and deleteResources"))]
     Any,
 }
 
@@ -134,6 +133,14 @@ impl JobError {
     /// The error of a call that was made at `what`.
     pub(crate) fn call(what: &'static str, source: windlass_runtime::CallError) -> Self {
         if source.is_fenced() { Self::LeaseLost } else { Self::Api { what, source } }
+    }
+
+    /// The same, told as a failure of a part of the job. That the worker was stopped stays what it is.
+    pub(crate) fn within(self, part: &'static str) -> Self {
+        match self {
+            Self::LeaseLost | Self::Stopped => self,
+            error => Self::Within { part, source: Box::new(error) },
+        }
     }
 }
 
@@ -185,6 +192,80 @@ pub(crate) enum JobError {
         /// What the API said.
         #[source]
         source: windlass_runtime::CallError,
+    },
+    /// The repository does not allow what the job would do.
+    #[error(
+        "repository {repository:?} does not allow it: the workflow {workflow:?} is not among its workflows"
+    )]
+    ReadOnly {
+        /// Title of the repository.
+        repository: String,
+        /// The workflow that would allow it.
+        workflow: &'static str,
+    },
+    /// Nothing can be written to the repository.
+    #[error("failed to write to {name}: repositories of its type cannot be written to")]
+    NoWriter {
+        /// The repository.
+        name: String,
+    },
+    /// Unsigned commits are not what the repository asks for.
+    #[error(
+        "the repository asks for signed commits, which are not supported yet; remove spec.commit.signingMethod to have them unsigned"
+    )]
+    Signing,
+    /// The changes could not be written.
+    #[error(transparent)]
+    Write(windlass_repository::WriteError),
+    /// Others write to the branch all the time.
+    #[error(
+        "failed to write to branch {branch:?}: it moved each of {tries} times, the last time from {base} to {actual}; nothing was written, queue the job again"
+    )]
+    BranchMoves {
+        /// Its short name; empty for a folder.
+        branch: String,
+        /// How often it was tried.
+        tries: usize,
+        /// What the last try was made on.
+        base: windlass_git::Revision,
+        /// Where the branch is now.
+        actual: windlass_git::Revision,
+    },
+    /// More objects than the repository may manage.
+    #[error("export would exceed quota: {wanted}/{limit} resources")]
+    ExportQuota {
+        /// How many there would be.
+        wanted: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// A resource that was asked for cannot be exported.
+    #[error("failed to export {what}: {why}")]
+    NotExported {
+        /// Kind and name.
+        what: String,
+        /// Why not.
+        why: String,
+    },
+    /// A repository of the whole namespace is migrated as a whole.
+    #[error(
+        "a repository whose sync target is \"instance\" is migrated as a whole: leave spec.migrate.resources out"
+    )]
+    SelectiveInstance,
+    /// Cleaning up after a repository that is there.
+    #[error("the repository {name:?} exists and is healthy; orphan cleanup is no longer needed")]
+    NotOrphaned {
+        /// Its name.
+        name: String,
+    },
+    /// A part of the job failed.
+    #[error("{part}")]
+    Within {
+        /// Which.
+        part: &'static str,
+        /// Why.
+        #[source]
+        source: Box<JobError>,
     },
     /// The managed objects could not be listed.
     #[error(transparent)]

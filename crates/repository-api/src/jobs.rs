@@ -52,7 +52,8 @@ pub(crate) async fn create(
     if spec.action == JobAction::PullRequest {
         return Err(status::bad_request("pull request jobs are created by webhooks only").into());
     }
-    let errors = jobs::validate(&spec, None, &state.job_rules);
+    let mut errors = jobs::validate(&spec, None, &state.job_rules);
+    errors.extend(repository.and_then(|repository| jobs::unwritable(&spec, &repository.spec)));
     if !errors.is_empty() {
         return Err(invalid(&spec, errors));
     }

@@ -168,6 +168,11 @@ impl WriteError {
         }
     }
 
+    /// Whether it is not known if the changes were taken: writing them again is safe.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Write { source, .. } if matches!(**source, ReadError::Git(GitError::PushUnanswered { .. })))
+    }
+
     /// Whether the same may work later, after another look at the repository.
     pub fn is_transient(&self) -> bool {
         match self {

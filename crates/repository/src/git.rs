@@ -6,14 +6,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use windlass_git::{
-    CommitMeta, Diff, GitError, History, HistoryQuery, Limits, ObjectId, Ref, RemoteRepository, Revision,
-    Source as _, Tree, TreeChange,
+    CommitMeta, Diff, GitError, History, HistoryQuery, JOB_TRAILER, Limits, ObjectId, Ref, RemoteRepository,
+    Revision, Source as _, Tree, TreeChange,
 };
 
 use crate::{Base, Commit, Opened, ReadError, Reader, StagedChange, Versioned, WriteError, Writer};
-
-/// The trailer that says which job made a commit.
-const JOB_TRAILER: &str = "Windlass-Job";
 
 /// A repository on a Git server.
 pub(crate) struct GitRepository {

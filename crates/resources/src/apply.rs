@@ -128,6 +128,7 @@ pub async fn run(plan: Plan, job: Job) -> Summary {
             applier.state.stop(Stopped::NoRootFolder);
         }
     }
+    let (delete_files, moved, files) = applier.follow_moves(delete_files, files).await;
     applier.each(stream::iter(delete_files), Applier::delete_file).await;
     // Those of one depth do not hold each other.
     let mut folders = folders.into_iter().peekable();
@@ -139,7 +140,7 @@ pub async fn run(plan: Plan, job: Job) -> Summary {
         }
         applier.each(stream::iter(level), Applier::write_folder).await;
     }
-    applier.write_files(renames).await;
+    applier.write_files(renames.into_iter().chain(moved).collect()).await;
     for folder in delete_folders {
         applier.clone().delete_folder(folder, Reason::SkippedFolderChildrenNotDeleted).await;
     }
@@ -288,19 +289,24 @@ impl Applier {
     }
 
     async fn delete_file(self: Arc<Self>, deletion: Deletion) {
-        let targets = match known_target(&deletion.target) {
-            Some(target) => vec![target],
-            None => match &deletion.target {
-                Target::FromContent(id) => self.objects_from_content(&deletion.path, *id).await,
-                _ => Vec::new(),
-            },
-        };
+        let targets = self.targets_of(&deletion).await;
         for DeleteTarget { kind, name, version } in targets {
             let item = ItemResult::new(Some(&kind), &deletion.path, &name, Action::Deleted);
             let work = self.objects.delete(&kind, &name, &deletion.path, version.as_deref());
             if !self.change(item, work, |effect, item| Some(removed(effect, item))).await {
                 self.state.removal_failed(&deletion.path);
             }
+        }
+    }
+
+    /// The objects that a deletion means.
+    async fn targets_of(&self, deletion: &Deletion) -> Vec<DeleteTarget> {
+        match known_target(&deletion.target) {
+            Some(target) => vec![target],
+            None => match &deletion.target {
+                Target::FromContent(id) => self.objects_from_content(&deletion.path, *id).await,
+                _ => Vec::new(),
+            },
         }
     }
 

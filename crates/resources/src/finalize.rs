@@ -1,5 +1,6 @@
 //! Letting go of what a repository manages, or removing it: for finalizers and for jobs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -10,7 +11,7 @@ use windlass_api::SyncTarget;
 use crate::fence::Fence;
 use crate::managed::{self, ListError};
 use crate::objects::{Effect, Objects, TakeOver, WriteError};
-use crate::outcome::{Action, Failure, ItemResult, OnResult, Reason};
+use crate::outcome::{Action, Failure, ItemResult, MayWrite, OnResult, Reason};
 use crate::paths::{depth, is_below};
 use crate::{Clients, Context, ManagedItem};
 
@@ -56,7 +57,12 @@ impl Finalized {
 /// Takes the manager's annotations and label off everything: folders one by one from the top, then the rest in
 /// parallel. The objects stay.
 pub async fn release(job: &Finalize) -> Result<Finalized, ListError> {
-    let mut run = Run::start(job).await?;
+    release_while(job, Arc::new(|| true)).await
+}
+
+/// The same, asking `may_write` before each try of each write.
+pub async fn release_while(job: &Finalize, may_write: MayWrite) -> Result<Finalized, ListError> {
+    let mut run = Run::start(job, may_write).await?;
     let (mut folders, files) = run.take_items();
     folders.sort_by_key(|folder| depth(&folder.path));
     for folder in folders {
@@ -69,7 +75,12 @@ pub async fn release(job: &Finalize) -> Result<Finalized, ListError> {
 /// Deletes everything: files in parallel, then folders one by one from the bottom. A folder that still holds
 /// something is left, and is a failure.
 pub async fn remove(job: &Finalize) -> Result<Finalized, ListError> {
-    let mut run = Run::start(job).await?;
+    remove_while(job, Arc::new(|| true)).await
+}
+
+/// The same, asking `may_write` before each try of each write.
+pub async fn remove_while(job: &Finalize, may_write: MayWrite) -> Result<Finalized, ListError> {
+    let mut run = Run::start(job, may_write).await?;
     let (mut folders, files) = run.take_items();
     run.all(files, Verb::Remove).await;
     folders.sort_by_key(|folder| std::cmp::Reverse((folder.folder.is_some(), depth(&folder.path))));
@@ -100,7 +111,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    async fn start(job: &'a Finalize) -> Result<Self, ListError> {
+    async fn start(job: &'a Finalize, may_write: MayWrite) -> Result<Self, ListError> {
         let managed = managed::list(&job.clients, &job.namespace, &job.repository)
             .await?
             .complete(&job.repository, |_| true)?;
@@ -114,7 +125,7 @@ impl<'a> Run<'a> {
                 max_file_bytes: Context::DEFAULT_MAX_FILE_BYTES,
             },
             dry_run: false,
-            fence: Fence::of(job.cancel.clone()),
+            fence: Fence { cancel: job.cancel.clone(), may_write },
             take_over: TakeOver::default(),
         };
         let finalized = Finalized { found: managed.len(), ..Finalized::default() };

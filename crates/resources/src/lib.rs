@@ -27,6 +27,7 @@
 )]
 
 pub mod apply;
+pub mod export;
 pub mod finalize;
 pub mod folders;
 pub mod ignore_file;
@@ -34,6 +35,7 @@ pub mod managed;
 pub mod parse;
 pub mod paths;
 pub mod plan;
+pub mod serialise;
 
 mod context;
 mod discovery;

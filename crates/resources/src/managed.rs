@@ -26,6 +26,12 @@ pub struct ListError {
     detail: String,
 }
 
+impl ListError {
+    pub(crate) fn new(resource: String, repository: &str, detail: String) -> Self {
+        Self { resource, repository: repository.to_owned(), detail }
+    }
+}
+
 /// A managed object: some two hundred bytes, whatever the size of the object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManagedItem {

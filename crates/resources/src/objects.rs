@@ -8,6 +8,9 @@ mod head;
 mod operation;
 mod preview;
 
+#[cfg(test)]
+pub(crate) use self::body::create as created_body;
+
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 

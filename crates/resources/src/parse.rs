@@ -19,7 +19,7 @@ use crate::paths::Format;
 use crate::{Context, DASHBOARD, FOLDER, Kind, Kinds, names, paths};
 
 /// Label that Grafana keeps for its own use; it belongs to one instance and is never carried over.
-const INTERNAL_ID: &str = "grafana.app/deprecatedInternalID";
+pub(crate) const INTERNAL_ID: &str = "grafana.app/deprecatedInternalID";
 /// What `kubectl apply` leaves behind; it describes another object than ours.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Annotations that a file cannot set.
@@ -30,7 +30,7 @@ const NOT_FROM_FILES: [&str; 4] = [
     annotations::WRITTEN_GENERATION,
 ];
 /// Keys of a dashboard's spec that belong to one instance.
-const INSTANCE_KEYS: [&str; 3] = ["id", "uid", "version"];
+pub(crate) const INSTANCE_KEYS: [&str; 3] = ["id", "uid", "version"];
 /// Keys of which a document has at least one if it is meant as a resource: those of an object, and those by which
 /// Grafana tells a classic dashboard, but for `tags`, which much else has.
 const RESOURCE_KEYS: [&str; 4] = ["apiVersion", "kind", "panels", "schemaVersion"];

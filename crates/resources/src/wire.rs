@@ -250,6 +250,24 @@ impl Collection<'_> {
     }
 }
 
+impl Collection<'_> {
+    /// One page of everything, whole, as the server wrote it.
+    pub(crate) async fn list_whole(&self, limit: usize, token: Option<&str>) -> Result<Bytes, CallError> {
+        let mut path = self.path(None);
+        let _ = write!(path, "?limit={limit}");
+        if let Some(token) = token {
+            path.push_str("&continue=");
+            push_encoded(&mut path, token);
+        }
+        call(self.client, &Call::get(&path, Answer::Whole), None).await
+    }
+
+    /// One object, whole, as the server wrote it.
+    pub(crate) async fn get_whole(&self, name: &str) -> Result<Bytes, CallError> {
+        call(self.client, &Call::get(&self.path(Some(name)), Answer::Whole), None).await
+    }
+}
+
 /// Reads what is no object, such as discovery.
 pub(crate) async fn get_json<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, CallError> {
     parse(&call(client, &Call::get(path, Answer::Whole), None).await?)

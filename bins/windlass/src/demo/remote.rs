@@ -4,8 +4,11 @@ use anyhow::{Context as _, Result};
 use secrecy::SecretString;
 use windlass_api::{
     GitRepository, InlineSecureValue, Repository, RepositorySpec, RepositoryType, SyncOptions, SyncTarget,
+    Workflow,
 };
 use windlass_git::Origin;
+
+use super::sample::{Sample, USER};
 
 /// The namespace of everything in the demo.
 pub(crate) const NAMESPACE: &str = "default";
@@ -18,13 +21,16 @@ pub(crate) struct Remote {
     pub(crate) path: String,
     pub(crate) token: Option<SecretString>,
     pub(crate) token_user: Option<String>,
+    /// Whether jobs may write to it.
+    pub(crate) writable: bool,
 }
 
 impl Remote {
-    /// The sample repository at this URL.
-    pub(crate) fn sample(url: String, branch: String, path: String) -> Self {
-        let (name, title) = ("sample".to_owned(), "Sample company".to_owned());
-        Self { name, title, url, branch, path, token: None, token_user: None }
+    /// The sample repository, which takes pushes.
+    pub(crate) fn sample(sample: &Sample, branch: String, path: String) -> Self {
+        let (name, title, url) = ("sample".to_owned(), "Sample company".to_owned(), sample.url());
+        let (token, token_user) = (Some(sample.token()), Some(USER.to_owned()));
+        Self { name, title, url, branch, path, token, token_user, writable: true }
     }
 
     /// Where it is reached: the one origin that the demo allows whatever its address.
@@ -40,6 +46,7 @@ impl Remote {
                 title: self.title.clone(),
                 description: "Made by `windlass demo`".to_owned(),
                 kind: RepositoryType::Git,
+                workflows: if self.writable { vec![Workflow::Write, Workflow::Branch] } else { Vec::new() },
                 sync: SyncOptions { enabled: false, target: Some(SyncTarget::Folder), interval_seconds: 60 },
                 git: Some(GitRepository {
                     url: self.url.clone(),

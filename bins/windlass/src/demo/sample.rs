@@ -1,8 +1,10 @@
 //! The sample repository: dashboards of a made-up company, committed into a bare repository and served over smart HTTP.
+//! It takes pushes from whoever has its token.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use secrecy::SecretString;
 use windlass_git_server::seed::{self, Edit};
 use windlass_git_server::{HttpBackend, Running};
 
@@ -26,26 +28,45 @@ pub(crate) const FILES: &[(&str, &str)] = files![
     "teams/search/search.yaml",
 ];
 
+/// The user name that goes with the token.
+pub(crate) const USER: &str = "demo";
+
 /// The repository while it is served.
 pub(crate) struct Sample {
     server: Running,
+    bare: PathBuf,
+    token: SecretString,
 }
 
 impl Sample {
     /// Makes the repository under `folder` and serves it on a free port, until it is dropped.
     pub(crate) async fn serve(folder: &Path, branch: &str) -> Result<Self> {
-        let (bare, branch) = (folder.join("sample.git"), branch.to_owned());
+        let bare = folder.join("sample.git");
+        let (path, branch) = (bare.clone(), branch.to_owned());
         let seeded = tokio::task::spawn_blocking(move || {
             let edits =
                 FILES.iter().map(|(path, text)| Edit::Put((*path).to_owned(), text.as_bytes().to_vec()));
-            seed::commit(&bare, &branch, edits, "Dashboards of the sample company")
+            seed::commit(&path, &branch, edits, "Dashboards of the sample company")
         });
         seeded.await?.context("failed to make the sample repository")?;
+        let token = SecretString::from(uuid::Uuid::new_v4().simple().to_string());
         let server = HttpBackend::new(folder)
+            .basic_auth(USER, token.clone())
+            .writable()
             .start()
             .await
             .context("failed to serve the sample repository; the demo needs Git (the program `git`)")?;
-        Ok(Self { server })
+        Ok(Self { server, bare, token })
+    }
+
+    /// What opens it.
+    pub(crate) fn token(&self) -> SecretString {
+        self.token.clone()
+    }
+
+    /// The bare repository, for `git log`.
+    pub(crate) fn path(&self) -> &Path {
+        &self.bare
     }
 
     /// The URL to clone from.

@@ -99,7 +99,13 @@ impl Screen {
     }
 
     /// What to do next, to the letter.
-    pub(crate) fn go_on(&self, remote: &Remote, kubeconfig: &Path, [api, exchange]: [u16; 2]) {
+    pub(crate) fn go_on(
+        &self,
+        remote: &Remote,
+        kubeconfig: &Path,
+        repository: Option<&Path>,
+        [api, exchange]: [u16; 2],
+    ) {
         let Remote { name, .. } = remote;
         println!("{}\n", self.strong("Look around"));
         println!("  export KUBECONFIG={}", kubeconfig.display());
@@ -122,6 +128,10 @@ impl Screen {
             "    -H \"Content-Type: application/json\" --insecure -H \"X-Access-Token: Bearer $ACCESS_TOKEN\" \\"
         );
         println!("    -d '{{ \"action\": \"pull\", \"pull\": {{ \"incremental\": false }} }}'\n");
+        if let Some(repository) = repository {
+            println!("{}\n", self.strong("Write back (docs/how-to/write-back.md)"));
+            println!("  git -C {} log --stat\n", repository.display());
+        }
         println!("{}\n", self.strong("Follow the branch from now on"));
         println!(
             "  kubectl patch repository {name} --type merge -p '{{\"spec\":{{\"sync\":{{\"enabled\":true}}}}}}'\n"

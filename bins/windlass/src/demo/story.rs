@@ -67,6 +67,7 @@ async fn state(repositories: &Api<Repository>, remote: &Remote) -> Result<(), Ca
         }
         Some(mut found) => {
             found.spec.git = wanted.spec.git;
+            found.spec.workflows = wanted.spec.workflows;
             if remote.token.is_some() {
                 found.secure.token = wanted.secure.token;
             }

@@ -11,7 +11,7 @@ use crate::{
 
 /// Every table, in the order in which refusals are listed.
 pub(crate) const RULES: &[&[Rule<JobSpec>]] =
-    &[UNAVAILABLE, MISSING, FOREIGN, BRANCHES, &DELETE, &MOVE, PATHS, TEST];
+    &[UNAVAILABLE, MISSING, FOREIGN, MESSAGES, BRANCHES, &DELETE, &MOVE, PATHS, TEST];
 
 /// Whether options are there and not null.
 macro_rules! given {
@@ -35,13 +35,6 @@ macro_rules! without_worker {
 
 without_worker! {
     "pr-unavailable" "pr" PullRequest,
-    "push-unavailable" "push" Push,
-    "migrate-unavailable" "migrate" Migrate,
-    "delete-unavailable" "delete" Delete,
-    "move-unavailable" "move" Move,
-    "fix-unavailable" "fixFolderMetadata" FixFolderMetadata,
-    "release-resources-unavailable" "releaseResources" ReleaseResources,
-    "delete-resources-unavailable" "deleteResources" DeleteResources,
 }
 
 /// An action needs its options.
@@ -92,6 +85,28 @@ const FOREIGN: &[Rule<JobSpec>] = &[
     foreign!("fix-foreign" "fixFolderMetadata" FixFolderMetadata fix_folder_metadata),
     foreign!("test-foreign" "test" Test test),
 ];
+
+/// A commit's message: any text without control characters but line breaks and tabs.
+macro_rules! message {
+    ($name:literal $at:literal |$spec:ident| $message:expr) => {
+        Rule::invalid(
+            ($name, $at, "message"),
+            "a commit's message has no control characters but line breaks and tabs",
+            "!has(self.message) || !self.message.matches(r'[\\x00-\\x08\\x0b-\\x1f\\x7f]')",
+            Check::Object(|$spec| $message.is_some_and(|text| text.chars().any(is_refused_in_messages))),
+        )
+    };
+}
+
+const MESSAGES: &[Rule<JobSpec>] = &[
+    message!("message" "spec" |spec| Some(&spec.message)),
+    message!("push-message" "spec.push" |spec| spec.push.as_ref().map(|push| &push.message)),
+    message!("migrate-message" "spec.migrate" |spec| spec.migrate.as_ref().map(|migrate| &migrate.message)),
+];
+
+fn is_refused_in_messages(c: char) -> bool {
+    c.is_ascii_control() && !matches!(c, '\n' | '\t')
+}
 
 /// A branch that may be left out.
 macro_rules! branch {
@@ -174,6 +189,16 @@ const PATHS: &[Rule<JobSpec>] = &[
         concat!("!has(self.targetPath) || ", path_cel!("self.targetPath")),
         Check::Object(|spec| {
             spec.move_.as_ref().is_some_and(|options| paths::safe_path(&options.target_path).is_err())
+        }),
+    ),
+    Rule::invalid(
+        ("move-target-folder", "spec.move", "targetPath"),
+        "expected a folder: its path ends with a slash",
+        "!has(self.targetPath) || self.targetPath == '' || self.targetPath.endsWith('/')",
+        Check::Object(|spec| {
+            spec.move_
+                .as_ref()
+                .is_some_and(|options| !options.target_path.is_empty() && !options.target_path.ends_with('/'))
         }),
     ),
 ];

@@ -18,14 +18,14 @@ fn check(value: serde_json::Value, fields: &[&str]) {
 
 #[test]
 fn an_action_that_no_worker_runs_is_refused_by_name_unless_the_job_is_stored() {
-    let push = spec(json!({ "action": "push", "repository": "r", "push": {} }));
-    let errors = validate(&push, None, &JobRules::default());
+    let pr = spec(json!({ "action": "pr", "repository": "r", "pr": {} }));
+    let errors = validate(&pr, None, &JobRules::default());
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert_eq!(errors[0].field, "spec.action");
-    assert!(errors[0].message.contains("the action push"), "{errors:?}");
-    let mut changed = push.clone();
+    assert!(errors[0].message.contains("the action pr"), "{errors:?}");
+    let mut changed = pr.clone();
     changed.message = "another".to_owned();
-    assert_eq!(validate(&changed, Some(&push), &JobRules::default()), []);
+    assert_eq!(validate(&changed, Some(&pr), &JobRules::default()), []);
 }
 
 #[test]
@@ -102,6 +102,23 @@ fn unsafe_paths_and_branches_are_refused() {
         json!({ "action": "move", "repository": "r", "move": { "resources": [{}] } }),
         &["spec.move.targetPath", "spec.move.resources[0].name", "spec.move.resources[0].kind"],
     );
+}
+
+#[test]
+fn a_move_goes_into_a_folder_and_messages_are_plain_text() {
+    check(
+        json!({ "action": "move", "repository": "r", "move": { "paths": ["a"], "targetPath": "b" } }),
+        &["spec.move.targetPath"],
+    );
+    check(
+        json!({ "action": "delete", "repository": "r", "message": "a\u{7}b", "delete": { "paths": ["a"] } }),
+        &["spec.message"],
+    );
+    check(
+        json!({ "action": "push", "repository": "r", "push": { "message": "a\rb" } }),
+        &["spec.push.message"],
+    );
+    check(json!({ "action": "push", "repository": "r", "message": "a\n\n\tb", "push": {} }), &[]);
 }
 
 #[test]

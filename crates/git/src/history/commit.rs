@@ -13,8 +13,10 @@ const MAX_AUTHOR: usize = 100;
 const MAX_MESSAGE: usize = 4 << 10;
 /// The trailer that names the trace which the commit came of, in any case (W3C Trace Context).
 const TRACEPARENT: &str = "traceparent";
-/// Characters of a `traceparent`: those of its first version, and more for later ones.
-const MAX_TRACEPARENT: usize = 128;
+/// The trailer that names the job which made a commit.
+pub const JOB_TRAILER: &str = "Windlass-Job";
+/// Characters of a trailer that is read: those of the first version of a `traceparent`, and more for later ones.
+const MAX_TRAILER: usize = 128;
 
 /// What is kept of a commit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +29,8 @@ pub(super) struct Commit {
     pub(super) subject: String,
     /// What the trailer `traceparent` says.
     pub(super) traceparent: Option<Box<str>>,
+    /// What the trailer `Windlass-Job` says.
+    pub(super) job: Option<Box<str>>,
 }
 
 impl Commit {
@@ -45,6 +49,7 @@ impl Commit {
             author: String::new(),
             subject: String::new(),
             traceparent: None,
+            job: None,
         };
         let (mut author, mut committer, mut latin1) = (&[][..], &[][..], false);
         let mut rest = data;
@@ -72,7 +77,9 @@ impl Commit {
         commit.author = printable(&decode(name, latin1), MAX_AUTHOR);
         commit.subject = subject(&decode(&message[..message.len().min(MAX_MESSAGE)], latin1));
         let end = &message[message.len().saturating_sub(MAX_MESSAGE)..];
-        commit.traceparent = traceparent(&decode(end, latin1), end.len() < message.len());
+        let (end, is_cut) = (decode(end, latin1), end.len() < message.len());
+        commit.traceparent = trailer(&end, is_cut, TRACEPARENT);
+        commit.job = trailer(&end, is_cut, JOB_TRAILER);
         commit
     }
 }
@@ -102,9 +109,9 @@ fn subject(message: &str) -> String {
     printable(&lines.collect::<Vec<_>>().join(" "), MAX_SUBJECT)
 }
 
-/// What the last trailer `traceparent` says, in the last paragraph of a message, which is not its first one
+/// What the last trailer of this name says, in the last paragraph of a message, which is not its first one
 /// (Git: `git-interpret-trailers`). `is_cut` when the message begins before this.
-fn traceparent(message: &str, is_cut: bool) -> Option<Box<str>> {
+fn trailer(message: &str, is_cut: bool, wanted: &str) -> Option<Box<str>> {
     let mut paragraph: Vec<&str> =
         message.trim().lines().rev().map(str::trim_end).take_while(|line| !line.is_empty()).collect();
     let is_first = !is_cut && paragraph.len() == message.trim().lines().count();
@@ -113,10 +120,10 @@ fn traceparent(message: &str, is_cut: bool) -> Option<Box<str>> {
     }
     let values = paragraph.iter().filter_map(|line| {
         let (name, value) = line.split_once(':')?;
-        name.trim_end().eq_ignore_ascii_case(TRACEPARENT).then(|| value.trim())
+        name.trim_end().eq_ignore_ascii_case(wanted).then(|| value.trim())
     });
     let mut plain = values.filter(|value| {
-        (1..=MAX_TRACEPARENT).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic())
+        (1..=MAX_TRAILER).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic())
     });
     plain.next().map(Into::into)
 }

@@ -301,6 +301,7 @@ impl Graph {
             author: commit.author,
             subject: commit.subject,
             traceparent: commit.traceparent,
+            job: commit.job,
         }
     }
 

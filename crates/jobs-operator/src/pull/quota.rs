@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use windlass_api::QuotaStatus;
 use windlass_api::conditions::{self, messages, reasons, types};
 use windlass_lease_queue::progress::{Failure, ResourceAction, ResourceResult};
 use windlass_resources::plan::{FileWrite, FolderAction, Known};
@@ -85,6 +86,17 @@ impl Quota {
         let (group, kind) = refused.kind.as_ref().map_or(("", ""), |kind| (&*kind.group, &*kind.kind));
         ResourceResult::new(&*refused.path, group, kind, ResourceAction::Ignored)
             .failed(Failure { retry: true, ..Failure::warning(reasons::QUOTA_EXCEEDED, message) })
+    }
+
+    /// Says in the status what the limit is; nothing where there is none and never was.
+    pub(super) fn state(self, status: &mut Option<QuotaStatus>, now: Timestamp) {
+        let limit = i64::try_from(self.limit).unwrap_or(i64::MAX);
+        let stated = status.as_ref().map_or(0, |quota| quota.max_resources_per_repository);
+        if stated != limit {
+            let quota = status.get_or_insert_default();
+            quota.max_resources_per_repository = limit;
+            quota.updated_at = now.as_millisecond();
+        }
     }
 
     /// The `ResourceQuota` condition of a repository that manages `used` objects, after something was refused or not.

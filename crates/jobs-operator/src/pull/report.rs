@@ -90,6 +90,7 @@ pub(super) async fn end(
                 }
                 status.stats = pulled.stats.counts();
                 status.unsynced = pulled.unsynced.status(&ended.owner.record);
+                ended.quota.state(&mut status.quota, now);
                 let quota = ended.quota.condition(pulled.stats.total(), refused, ended.generation, now);
                 conditions::set(&mut status.conditions, quota);
             }

@@ -83,7 +83,7 @@ impl Results {
 }
 
 /// A file's result in the words of the job's progress.
-fn result(item: ItemResult) -> ResourceResult {
+pub(crate) fn result(item: ItemResult) -> ResourceResult {
     let action = match item.action {
         Action::Created => ResourceAction::Created,
         Action::Updated => ResourceAction::Updated,

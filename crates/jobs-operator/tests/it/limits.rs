@@ -50,6 +50,7 @@ async fn new_objects_beyond_the_limit_are_left_out_and_named_until_there_is_room
     assert!(said.contains("file: team-b/network.json") && said.contains("may manage 7 resources"), "{said}");
     let repository = world.repository("test6").await;
     assert_eq!(repository.status.sync.last_ref, "", "what was left out is not forgotten");
+    assert_eq!(repository.status.quota.clone().unwrap().max_resources_per_repository, 7);
     let reason = |kind| conditions::find(&repository.status.conditions, kind).unwrap().reason.clone();
     assert_eq!(reason(types::RESOURCE_QUOTA), reasons::QUOTA_EXCEEDED);
     assert_eq!(reason(types::PULL_STATUS), reasons::QUOTA_EXCEEDED);

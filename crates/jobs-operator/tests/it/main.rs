@@ -9,3 +9,6 @@ mod pull;
 mod pull_status;
 mod repair;
 mod unsynced;
+mod write;
+mod write_crash;
+mod write_faults;

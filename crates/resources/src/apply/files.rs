@@ -1,5 +1,6 @@
 //! Files, from their reading to the writing of their objects.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
@@ -11,7 +12,7 @@ use crate::Kind;
 use crate::objects::{Effect, Observed, duplicate};
 use crate::outcome::{Action, Failure, ItemResult, Reason};
 use crate::parse::ParsedResource;
-use crate::plan::{FileWrite, Known};
+use crate::plan::{Deletion, FileWrite, Known, Target};
 
 impl Applier {
     /// Reads, parses and writes files. Parsing runs ahead of writing, in the files' order, which decides which of
@@ -29,6 +30,55 @@ impl Applier {
             async move { claimed }
         });
         self.each(claimed, Self::write_file).await;
+    }
+
+    /// Finds files that moved and changed at once: each is a deletion and a new file of one object, which it keeps. Answers
+    /// the other deletions, the moved files, and the other files. New files are read for it only where something is
+    /// deleted.
+    pub(super) async fn follow_moves(
+        self: &Arc<Self>,
+        deletions: Vec<Deletion>,
+        files: Vec<FileWrite>,
+    ) -> (Vec<Deletion>, Vec<FileWrite>, Vec<FileWrite>) {
+        let is_new = |write: &&FileWrite| !write.is_update() && write.previous_path.is_none();
+        let new: Vec<FileWrite> = files.iter().filter(is_new).cloned().collect();
+        if deletions.is_empty() || new.is_empty() {
+            return (deletions, Vec::new(), files);
+        }
+        let mut claims: HashMap<(Kind, String), String> = HashMap::new();
+        for batch in load::batches(new) {
+            for Loaded { write, content, .. } in load::load(self.job.clone(), batch).await {
+                if let Content::Resource(resource) = content {
+                    claims.entry((resource.kind, resource.name)).or_insert(write.path);
+                }
+            }
+        }
+        let (mut left, mut origins) = (Vec::new(), HashMap::new());
+        for deletion in deletions {
+            let mut targets = self.targets_of(&deletion).await;
+            let claim = match (targets.pop(), targets.is_empty()) {
+                (Some(target), true) => claims.remove(&(target.kind, target.name)),
+                _ => None,
+            };
+            match claim {
+                Some(path) => drop(origins.insert(path, deletion)),
+                None => left.push(deletion),
+            }
+        }
+        let (mut moved, mut others) = (Vec::new(), Vec::new());
+        for mut write in files {
+            let Some(Deletion { path, target }) = origins.remove(&write.path) else {
+                others.push(write);
+                continue;
+            };
+            write.previous_path = Some(path);
+            write.known = match target {
+                Target::Listed(existing) => Known::Listed(vec![existing]),
+                _ => Known::Nothing,
+            };
+            moved.push(write);
+        }
+        (left, moved, others)
     }
 
     /// Settles, in order, whether a file may be written at all.

@@ -17,7 +17,7 @@ const NO_VERSION: &str = "9223372036854775807";
 const FIRST_GENERATION: i64 = 1;
 
 /// A whole object.
-pub(super) fn create(resource: &ParsedResource, namespace: &str) -> Bytes {
+pub(crate) fn create(resource: &ParsedResource, namespace: &str) -> Bytes {
     whole(resource, namespace, json!({}), Some(FIRST_GENERATION))
 }
 

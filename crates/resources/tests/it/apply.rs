@@ -124,6 +124,26 @@ async fn a_moved_file_keeps_its_object() {
 }
 
 #[tokio::test]
+async fn a_file_that_moved_and_changed_keeps_its_object() {
+    for only_the_difference in [false, true] {
+        let mut world = World::with(SAMPLE);
+        world.sync().await;
+        let before = world.dashboards().get("deep").await.unwrap();
+        let old = world.files.clone();
+        world.remove("a/b/deep.json").write("c/deeper.json", &dashboard("deep", "Another title"));
+        let synced = if only_the_difference { world.sync_from(&old).await } else { world.sync().await };
+        let outcomes = synced.outcomes();
+        assert!(outcomes.contains(&"renamed c/deeper.json".to_owned()), "{outcomes:?}");
+        assert!(!synced.writes().contains(&"DELETE dashboards/deep"), "{synced:#?}");
+        let after = world.dashboards().get("deep").await.unwrap();
+        assert_eq!(after.metadata.uid, before.metadata.uid);
+        assert_eq!(after.metadata.annotations.unwrap()["grafana.app/sourcePath"], "c/deeper.json");
+        assert_eq!(after.data["spec"]["title"], "Another title");
+        assert!(world.plan().await.is_empty());
+    }
+}
+
+#[tokio::test]
 async fn a_deleted_directory_goes_from_the_bottom_up() {
     let mut world = World::with(SAMPLE);
     world.sync().await;

@@ -15,6 +15,7 @@ fn commit(number: usize, parents: &[usize]) -> Commit {
         author: String::new(),
         subject: number.to_string(),
         traceparent: None,
+        job: None,
     }
 }
 

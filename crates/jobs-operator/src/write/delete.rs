@@ -1,0 +1,85 @@
+//! `delete`: deletes files and folders, and then what was made from them. Grafana: `jobs/delete`.
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use windlass_api::{JobAction, ResourceRef};
+use windlass_lease_queue::progress::{Failure, ResourceAction, ResourceResult};
+use windlass_repository::Stage;
+use windlass_resources::TakeOver;
+
+use super::selection::Selection;
+use super::{Files, Writing, pull_after};
+use crate::pull::Pull;
+use crate::worker::{JobContext, JobError, Worker};
+
+/// Runs `delete` jobs.
+pub(crate) struct Delete(pub(crate) Pull);
+
+#[async_trait]
+impl Worker for Delete {
+    fn name(&self) -> &'static str {
+        "delete"
+    }
+
+    fn supports(&self, action: &JobAction) -> bool {
+        *action == JobAction::Delete
+    }
+
+    async fn run(&self, job: &JobContext) -> Result<(), JobError> {
+        let options =
+            job.job.spec.delete.as_ref().ok_or(JobError::MissingOptions { field: "spec.delete" })?;
+        job.progress.total(options.paths.len() + options.resources.len());
+        let default = format!("Delete from Grafana {}", job.name());
+        let writing = Writing::open(&self.0, job, &options.reference, "", default).await?;
+        let selection = Selection::of(&self.0, job, &options.paths, &options.resources).await?;
+        let stage = |files: &Files, staged: &mut Stage, results: &mut Vec<ResourceResult>| {
+            stage(job, &selection, files, staged, results)
+        };
+        writing.run(&[], stage).await.map_err(|error| error.within("delete files from repository"))?;
+        if !writing.is_configured() {
+            return Ok(());
+        }
+        job.progress.reset(true);
+        pull_after(&self.0, job, TakeOver::default()).await
+    }
+}
+
+fn stage(
+    job: &JobContext,
+    selection: &Selection,
+    files: &Files,
+    staged: &mut Stage,
+    results: &mut Vec<ResourceResult>,
+) -> Result<(), JobError> {
+    let mut gone = HashSet::new();
+    for path in &selection.paths {
+        job.progress.message(format!("Deleting {path}"));
+        let file = files.file(path).map(|entry| &*entry.path);
+        let all: Vec<&str> = match file {
+            Some(file) => vec![file],
+            None => files.below(path).map(|entry| &*entry.path).collect(),
+        };
+        let result = ResourceResult::new(path, "", "", ResourceAction::Deleted);
+        if all.is_empty() && !files.may_be_done {
+            results.push(result.failed(Failure::warning("NotFound", "file not found: nothing was deleted")));
+            continue;
+        }
+        for path in all.into_iter().filter(|path| gone.insert((*path).to_owned())) {
+            staged.delete(path).map_err(JobError::Write)?;
+        }
+        results.push(result);
+    }
+    // What an earlier try has deleted is no longer known.
+    if !files.may_be_done && !files.is_repeated {
+        results.extend(selection.unknown.iter().map(unknown));
+    }
+    Ok(())
+}
+
+fn unknown(ResourceRef { name, kind, group }: &ResourceRef) -> ResourceResult {
+    let message = "no file of the repository stands for it: nothing was deleted";
+    ResourceResult::new("", group, kind, ResourceAction::Deleted)
+        .named(name)
+        .failed(Failure::warning("NotFound", message))
+}
