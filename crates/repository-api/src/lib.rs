@@ -5,7 +5,7 @@
 //! there is the server's business, what a caller may do is decided here.
 //!
 //! It refuses to know how objects are stored, and how jobs are run.
-//! Start reading at [`router`]; then one file a sub-resource: `jobs.rs`, `test.rs`, `resources.rs`, `unsynced.rs`.
+//! Start reading at [`router`]; then one file a sub-resource: `jobs.rs`, `test.rs`, `resources.rs`, `unsynced.rs`, `webhook.rs`.
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")
@@ -20,12 +20,13 @@ mod state;
 mod test;
 mod unknown;
 mod unsynced;
+mod webhook;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::Request;
 use axum::routing::{any, get, post};
+use axum::{Extension, Router};
 use tower::ServiceExt as _;
 
 pub use self::state::{BODY_LIMIT, RepositoryApi};
@@ -38,12 +39,14 @@ const REPOSITORY: &str =
 ///
 /// Grafana: `pkg/registry/apis/provisioning/{jobs,test,resources}.go`.
 pub fn router(state: RepositoryApi) -> Router {
+    let reception = Extension(Arc::new(webhook::Reception::default()));
     Router::new()
         .route(&format!("{REPOSITORY}/jobs"), get(jobs::list).post(jobs::create))
         .route(&format!("{REPOSITORY}/jobs/{{uid}}"), get(jobs::read_by_uid).post(jobs::refuse_post))
         .route(&format!("{REPOSITORY}/test"), post(test::run))
         .route(&format!("{REPOSITORY}/resources"), get(resources::list))
         .route(&format!("{REPOSITORY}/unsynced"), get(unsynced::list))
+        .route(&format!("{REPOSITORY}/webhook"), post(webhook::receive).layer(reception))
         .route(&format!("{REPOSITORY}/{{subresource}}"), any(unknown::answer))
         .route(&format!("{REPOSITORY}/{{subresource}}/{{*rest}}"), any(unknown::answer))
         .with_state(Arc::new(state))

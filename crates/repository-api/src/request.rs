@@ -47,6 +47,14 @@ impl Target {
             AccessError::Denied(why) => status::forbidden(GROUP, "repositories", &self.name, &why),
             other => status::service_unavailable(other.to_string(), 1),
         })?;
+        self.check_served(state)
+    }
+
+    /// Checks that the path's version and namespace are served.
+    pub(crate) fn check_served(&self, state: &RepositoryApi) -> Result<(), Refusal> {
+        if self.version != VERSION {
+            return Err(status::no_such_path(&format!("/apis/{GROUP}/{}", self.version)).into());
+        }
         if state.namespace.as_ref().is_some_and(|served| *served != self.namespace) {
             return Err(self.missing());
         }

@@ -7,3 +7,4 @@ mod kit;
 mod jobs;
 mod resources;
 mod test;
+mod webhook;
