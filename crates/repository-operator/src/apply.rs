@@ -134,8 +134,8 @@ impl Applied {
     /// Answers whether the repository is another one now, and the pass is made anew.
     fn record_hook(&mut self, controller: &Controller, key: &ObjectKey, tended: Tended) -> bool {
         match tended {
-            Tended::Named(named) => {
-                self.current = *named;
+            Tended::Completed(completed) => {
+                self.current = *completed;
                 self.wait = Some(Duration::from_secs(1));
                 true
             }

@@ -208,7 +208,8 @@ fn hook_due(observed: &Observed) -> Due<&'static str> {
         (said.reason.as_str(), &said.message, said.observed_generation)
             == (reason, message, repository.metadata.generation)
     });
-    if repository.status.webhook.as_ref().is_some_and(|webhook| webhook.id != 0) {
+    let has_one = repository.status.webhook.as_ref().is_some_and(|webhook| webhook.id != 0);
+    if has_one && *reason != reasons::NO_PUBLIC_URL {
         let left = observed.ages.hook_left;
         return if left.is_zero() { Due::Now("there should be none") } else { Due::In(left) };
     }

@@ -262,7 +262,6 @@ async fn a_sub_resource_that_there_is_not_is_named() {
     let world = healthy().await;
     for (method, path, name) in [
         ("GET", "test6/files", "files"),
-        ("POST", "test6/webhook", "webhook"),
         ("GET", "test6/files/a/b.json", "files"),
         ("DELETE", "test6/History", "History"),
     ] {

@@ -56,6 +56,12 @@ impl Failure {
         Self { reason, message: format!("{error}{advice}"), again: again.max(AGAIN) }
     }
 
+    /// It took longer than this.
+    pub(super) fn of_silence(deadline: Duration) -> Self {
+        let message = format!("GitHub did not say within {deadline:?} how the webhook is; it is asked again");
+        Self::new(reasons::SERVICE_UNAVAILABLE, message)
+    }
+
     /// GitHub's API cannot be asked at all.
     pub(super) fn of_open(error: &GithubOpenError) -> Self {
         Self::new(error.reason(), ErrorChain(error).to_string())

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::api::PostParams;
 use kube::{Api, Client};
 use secrecy::{ExposeSecret as _, SecretString};
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 use windlass_api::{GROUP, Repository, VERSION, labels};
 use windlass_repository::{PREVIOUS_WEBHOOK_SECRET_KEY, TokenError, WEBHOOK_SECRET_KEY, WebhookSecrets};
@@ -41,17 +41,25 @@ fn data(key: &str, value: &SecretString) -> (String, ByteString) {
     (key.to_owned(), ByteString(value.expose_secret().as_bytes().to_vec()))
 }
 
-/// Has the repository name a Secret, which is made if need be; the repository as it is then, if it named none.
-pub(super) async fn ensure_named(
+/// Has the repository name a Secret, which is made if need be, and fills in what `spec` says; the repository as it is
+/// then, if anything was left out. It is one write: each change of what is specified is pulled once more.
+pub(super) async fn complete(
     core: &Client,
     repositories: &Api<Repository>,
     repository: &Repository,
+    spec: Option<Value>,
 ) -> Result<Option<Repository>, CallError> {
-    if !repository.secure.webhook_secret.name.is_empty() {
+    let mut patch = json!({});
+    if repository.secure.webhook_secret.name.is_empty() {
+        make(core, repository).await?;
+        patch["secure"] = json!({"webhookSecret": {"name": own_name(repository)}});
+    }
+    if let Some(spec) = spec {
+        patch["spec"] = spec;
+    }
+    if patch == json!({}) {
         return Ok(None);
     }
-    make(core, repository).await?;
-    let patch = json!({"secure": {"webhookSecret": {"name": own_name(repository)}}});
     merge_patch(repositories, repository, Part::Object, patch, CALL).await.map(Some)
 }
 

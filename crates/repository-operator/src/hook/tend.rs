@@ -4,22 +4,23 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::{Map, Value, json};
 use windlass_api::conditions::{self, reasons, types};
-use windlass_api::{Repository, WebhookStatus, annotations};
+use windlass_api::{Repository, RepositoryType, WebhookStatus, annotations};
 use windlass_github::{ErrorKind, GithubError, Hook, HookRequest, Hooks};
 use windlass_repository::GithubOpenError;
 use windlass_runtime::CallError;
 
 use super::failure::Failure;
 use super::missed::missed;
-use super::secret::{HookSecret, ensure_named};
+use super::secret::{HookSecret, complete};
 use super::{EVENTS, Wanted, every, is_as_wanted, is_old};
 use crate::controller::Controller;
 
 /// What tending came to.
 pub(crate) enum Tended {
-    /// The repository was given a Secret: it is another one now, and is looked at anew.
-    Named(Box<Repository>),
+    /// What the specification left out was filled in: the repository is another one now, and is looked at anew.
+    Completed(Box<Repository>),
     /// All that is known of the hook.
     Known {
         /// The condition.
@@ -72,26 +73,29 @@ pub(crate) async fn tend(
         }
         Wanted::None { reason, message } => {
             let condition = say(false, reason, message.clone());
-            // What cannot be removed now is tried again.
-            let webhook = if remove(controller, repository).await.is_ok() { None } else { known };
+            // A setting that is missing takes nothing away. What cannot be removed now is tried again.
+            let goes = *reason != reasons::NO_PUBLIC_URL && known.as_ref().is_some_and(|hook| hook.id != 0);
+            let is_gone = goes && remove(controller, repository).await.is_ok();
+            let webhook = known.filter(|_| !is_gone);
             return Ok(Tended::Known { condition, webhook, missed: None, again: regular });
         }
     };
     let repositories = controller.repositories(repository);
-    match ensure_named(&controller.clients.core, &repositories, repository).await {
+    let deadline = controller.check_deadline;
+    let looked_up = tokio::time::timeout(deadline, look_up(controller, repository, url)).await;
+    let spec = match looked_up.unwrap_or_else(|_elapsed| Err(Failure::of_silence(deadline))) {
+        Ok(spec) => spec,
+        Err(failure) => return Ok(failed(failure, known, &say)),
+    };
+    match complete(&controller.clients.core, &repositories, repository, spec).await {
         Ok(None) => {}
-        Ok(Some(named)) => return Ok(Tended::Named(Box::new(named))),
+        Ok(Some(completed)) => return Ok(Tended::Completed(Box::new(completed))),
         Err(error) if error.is_conflict() || error.is_not_found() || error.is_fenced() => return Err(error),
         Err(error) => return Ok(failed(Failure::of_call(&error), known, &say)),
     }
-    let deadline = controller.check_deadline;
     let kept = match tokio::time::timeout(deadline, keep(controller, repository, url, now)).await {
         Ok(kept) => kept,
-        Err(_elapsed) => {
-            let message =
-                format!("GitHub did not say within {deadline:?} how the webhook is; it is asked again");
-            Err(Failure::new(reasons::SERVICE_UNAVAILABLE, message))
-        }
+        Err(_elapsed) => Err(Failure::of_silence(deadline)),
     };
     Ok(match kept {
         Ok((webhook, missed)) => {
@@ -111,6 +115,34 @@ fn failed(
     let message = format!("{}; until then the repository is polled", failure.message);
     let condition = say(false, failure.reason, message);
     Tended::Known { condition, webhook: known, missed: None, again: failure.again }
+}
+
+/// What GitHub knows and the specification leaves out: the repository's number, which outlives renames, and its default
+/// branch. Nothing when nothing is left out.
+async fn look_up(
+    controller: &Controller,
+    repository: &Repository,
+    url: &str,
+) -> Result<Option<Value>, Failure> {
+    let spec = &repository.spec;
+    let wants_id =
+        spec.kind == RepositoryType::Github && spec.github.as_ref().is_some_and(|it| it.repo_id == 0);
+    let wants_branch = spec.branch().is_empty();
+    if !wants_id && !wants_branch {
+        return Ok(None);
+    }
+    let opened = controller.opener.github(&controller.clients.core, repository).await;
+    let at_github = opened.map_err(|error| Failure::of_open(&error))?;
+    let found = at_github.api.repository(&at_github.name).await;
+    let found = found.map_err(|error| Failure::of_github(&error, url))?;
+    let mut fields = Map::new();
+    if wants_id && let Ok(id) = i64::try_from(found.id) {
+        fields.insert("repoID".to_owned(), id.into());
+    }
+    if wants_branch {
+        fields.insert("branch".to_owned(), found.default_branch.into());
+    }
+    Ok(Some(json!({ spec.kind.as_str(): fields })))
 }
 
 /// The hook as it should be, made so, and the latest push that did not reach us.

@@ -12,7 +12,7 @@ use windlass_github_stand_in::{Fault, Repository as Upstream, StandIn};
 use windlass_jobs_operator::{PROVISIONING_JOBS, register as jobs};
 use windlass_repository_operator::{PROVISIONING_REPO, register};
 
-use crate::kit::{Process, World, dashboard, eventually};
+use crate::kit::{Death, Process, World, dashboard, eventually};
 
 /// A GitHub Enterprise Server, and a world that it can reach.
 struct Scene {
@@ -311,6 +311,31 @@ async fn where_github_cannot_tell_it_is_said_why() {
     scene.world.patch_repository("dash", json!({"spec": {"workflows": ["write"]}})).await;
     scene.said(reasons::WEBHOOK_CONFIGURED).await;
     assert_eq!(scene.upstream.hooks().len(), 1);
+}
+
+#[tokio::test]
+async fn what_github_knows_of_a_repository_is_filled_in_once() {
+    let scene = Scene::new().await;
+    let url = scene.github.url_of(&scene.upstream);
+    scene
+        .create(json!({"type": "github", "githubEnterprise": null, "github": {"url": url, "branch": ""}}))
+        .await;
+    let api = scene.github.api().to_owned();
+    let start = |context: &mut windlass_launch::Context| {
+        context.opener = context.opener.clone().with_github_api(&api);
+    };
+    let _process = scene.world.start_with(register, PROVISIONING_REPO, Death::Never, start);
+    let _jobs = scene.world.start(jobs, PROVISIONING_JOBS);
+    let repository = scene.said(reasons::WEBHOOK_CONFIGURED).await;
+    let settings = repository.spec.github.clone().unwrap();
+    assert_eq!(settings.branch, "main");
+    assert!(settings.repo_id != 0);
+    assert_eq!(repository.metadata.generation, Some(2), "with the name of the Secret, in one write");
+    scene.titles("A").await;
+    scene.quiet().await;
+    assert_eq!(scene.world.history().await.len(), 1);
+    assert_eq!(scene.upstream.tell_of_push("main", &scene.commit("B")).await, [202]);
+    scene.titles("B").await;
 }
 
 #[tokio::test]
