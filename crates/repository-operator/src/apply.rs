@@ -33,6 +33,8 @@ pub(crate) struct Applied {
     pub(crate) pull: Option<WantedPull>,
     /// How long until what stands in the way is looked at again.
     pub(crate) wait: Option<Duration>,
+    /// How long until the webhook is looked at again.
+    pub(crate) again: Option<Duration>,
     /// What ended the pass, and is told of in the status.
     pub(crate) failure: Option<ReconcileError>,
 }
@@ -59,6 +61,7 @@ pub(crate) async fn apply(
         missed: false,
         pull: None,
         wait: None,
+        again: None,
         failure: None,
     };
     let generation = observed.stored.metadata.generation.unwrap_or_default();
@@ -136,7 +139,7 @@ impl Applied {
         match tended {
             Tended::Completed(completed) => {
                 self.current = *completed;
-                self.wait = Some(Duration::from_secs(1));
+                self.again = Some(Duration::from_secs(1));
                 true
             }
             Tended::Known { condition, webhook, missed, again } => {
@@ -147,7 +150,7 @@ impl Applied {
                 self.missed = controller.memory.hook_tended(key, generation, again, missed);
                 self.wanted.webhook = webhook;
                 conditions::set(&mut self.wanted.conditions, *condition);
-                self.wait = Some(again);
+                self.again = Some(again);
                 false
             }
         }
