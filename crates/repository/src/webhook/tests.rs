@@ -235,6 +235,47 @@ fn a_provider_tells_its_own_repositories_and_plain_ones() {
     assert!(!Provider::Github.serves(RepositoryType::Local));
 }
 
+/// Payloads that GitHub itself sent.
+#[test]
+fn githubs_own_examples_are_understood() {
+    let examples: serde_json::Value = serde_json::from_str(include_str!("examples.json")).unwrap();
+    let (mut moved, mut actions) = (0, Vec::new());
+    for (name, payloads) in examples["events"].as_object().unwrap() {
+        for payload in payloads.as_array().unwrap() {
+            let body = payload.to_string().into_bytes();
+            let announced = github(name, &body);
+            assert!(announced.is_signed_with(&body, &secret(SECRET)));
+            match announced.event(&body).unwrap() {
+                Event::Push(push) => {
+                    assert!(
+                        push.repository.is_at("https://github.com/Codertocat/Hello-World", Some(186_853_002))
+                    );
+                    for branch in &push.branches {
+                        assert_eq!((branch.name.as_str(), branch.commit.len()), ("master", 40));
+                        moved += 1;
+                    }
+                }
+                Event::PullRequest(pull) => {
+                    assert!(
+                        pull.number > 0
+                            && pull.commit.len() == 40
+                            && pull.url.starts_with("https://github.com/")
+                    );
+                    assert_eq!(Some(pull.base.as_str()), payload["pull_request"]["base"]["ref"].as_str());
+                    actions.push(pull.action);
+                }
+                Event::Ping => assert_eq!(name, "ping"),
+                other @ Event::Other(_) => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+    actions.sort();
+    assert_eq!(
+        (moved, actions),
+        (2, ["closed", "opened", "reopened", "synchronize"].map(str::to_owned).to_vec())
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
