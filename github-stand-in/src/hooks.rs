@@ -1,10 +1,14 @@
 //! The hooks of a repository.
 
+use std::time::Duration;
+
+use aws_lc_rs::hmac;
 use axum::http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::description::Description;
+use crate::operations::number;
 use crate::repository::Repository;
 use crate::request::{Incoming, Reply};
 
@@ -94,6 +98,13 @@ impl Repository {
         self.content().hooks.retain(|hook| hook.id != id);
     }
 
+    /// Changes a hook, as its owner may on GitHub's page.
+    pub fn change_hook(&self, id: u64, change: impl FnOnce(&mut StoredHook)) {
+        if let Some(hook) = self.content().hooks.iter_mut().find(|hook| hook.id == id) {
+            change(hook);
+        }
+    }
+
     /// Notes that `event` was posted to a hook, which answered `status`; answers the delivery's number.
     pub fn deliver(&self, hook: u64, event: &str, status: u16) -> u64 {
         let mut content = self.content();
@@ -111,6 +122,68 @@ impl Repository {
             hook.deliveries.insert(0, delivery);
         }
         id
+    }
+}
+
+impl Repository {
+    /// Makes a hook, as its owner may on GitHub's page: one that posts forms, without a secret.
+    pub fn add_hook(&self, url: &str) -> u64 {
+        let mut content = self.content();
+        let id = content.number();
+        content.hooks.push(StoredHook { url: url.to_owned(), ..StoredHook::new(id) });
+        id
+    }
+
+    /// Tells every active hook that asked for `event`, signed and encoded as GitHub does it, and notes what came of it.
+    /// Answers the receivers' statuses, 0 where there was no answer.
+    pub async fn tell(&self, event: &str, payload: &Value) -> Vec<u16> {
+        let hooks = self.hooks();
+        let asked = hooks.iter().filter(|hook| hook.active && hook.events.iter().any(|it| it == event));
+        let mut statuses = Vec::new();
+        for hook in asked {
+            let status = hook.post(event, payload).await;
+            self.deliver(hook.id, event, status);
+            statuses.push(status);
+        }
+        statuses
+    }
+
+    /// Tells every hook that a branch was pushed to.
+    pub async fn tell_of_push(&self, branch: &str, commit: &str) -> Vec<u16> {
+        let payload = json!({
+            "ref": format!("refs/heads/{branch}"), "before": "0".repeat(40), "after": commit, "forced": false,
+            "deleted": false, "created": false, "commits": [], "head_commit": null,
+            "repository": { "id": number(self.name()), "full_name": self.name(), "default_branch": "main" },
+        });
+        self.tell("push", &payload).await
+    }
+}
+
+impl StoredHook {
+    async fn post(&self, event: &str, payload: &Value) -> u16 {
+        let (media, body) = if self.content_type == "json" {
+            ("application/json", payload.to_string())
+        } else {
+            let reserved = percent_encoding::NON_ALPHANUMERIC;
+            let payload = payload.to_string();
+            let payload = percent_encoding::utf8_percent_encode(&payload, reserved);
+            ("application/x-www-form-urlencoded", format!("payload={payload}"))
+        };
+        let client =
+            windlass_http_client::builder(&windlass_http_client::Tls::default(), Duration::from_secs(5));
+        let Ok(client) = client.no_proxy().timeout(Duration::from_secs(10)).build() else { return 0 };
+        let mut request = client
+            .post(&self.url)
+            .header("content-type", media)
+            .header("x-github-event", event)
+            .header("x-github-hook-id", self.id)
+            .header("x-github-delivery", format!("00000000-0000-4000-8000-{:012}", self.deliveries.len()));
+        if let Some(secret) = &self.secret {
+            let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+            let signature = hex::encode(hmac::sign(&key, body.as_bytes()).as_ref());
+            request = request.header("x-hub-signature-256", format!("sha256={signature}"));
+        }
+        request.body(body).send().await.map_or(0, |response| response.status().as_u16())
     }
 }
 

@@ -218,7 +218,7 @@ fn repositories(state: &State, description: &Description, caller: &Caller, incom
 }
 
 /// The number of a repository.
-fn number(name: &str) -> u64 {
+pub(crate) fn number(name: &str) -> u64 {
     name.bytes().fold(7, |number: u64, byte| (number * 31 + u64::from(byte)) % 1_000_000_007)
 }
 

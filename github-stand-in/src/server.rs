@@ -15,6 +15,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::ServiceExt as _;
 
 use crate::answers;
 use crate::apps::InstalledApp;
@@ -41,16 +42,27 @@ struct Shared {
     state: Mutex<State>,
     description: Description,
     api: String,
+    git: Option<Router>,
 }
 
 impl StandIn {
     /// Starts it, without repositories, tokens or Apps.
     pub async fn start() -> io::Result<Self> {
+        Self::start_over(None).await
+    }
+
+    /// Starts it as a GitHub Enterprise Server: requests of Git go to `git`, and `/api/v3` may stand before the
+    /// others.
+    pub async fn start_beside(git: Router) -> io::Result<Self> {
+        Self::start_over(Some(git)).await
+    }
+
+    async fn start_over(git: Option<Router>) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let api = format!("http://{address}");
         let shared =
-            Arc::new(Shared { state: Mutex::new(State::new()), description: Description::new(), api });
+            Arc::new(Shared { state: Mutex::new(State::new()), description: Description::new(), api, git });
         let router = Router::new().fallback(serve).with_state(shared.clone());
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
@@ -164,7 +176,17 @@ impl Drop for StandIn {
     }
 }
 
-async fn serve(Extract(shared): Extract<Arc<Shared>>, request: Request<Body>) -> Response<Body> {
+async fn serve(Extract(shared): Extract<Arc<Shared>>, mut request: Request<Body>) -> Response<Body> {
+    let is_git = |path: &str| {
+        ["/info/refs", "/git-upload-pack", "/git-receive-pack"].iter().any(|it| path.ends_with(it))
+    };
+    if let Some(git) = shared.git.clone().filter(|_| is_git(request.uri().path())) {
+        return git.oneshot(request).await.unwrap_or_default();
+    }
+    let below = request.uri().path_and_query().and_then(|it| it.as_str().strip_prefix("/api/v3"));
+    if let Some(Ok(below)) = below.map(str::parse) {
+        *request.uri_mut() = below;
+    }
     let incoming = Incoming::read(request).await;
     let fault = shared.state().fault(&incoming.target);
     if let Some(Fault::Silent) = fault {

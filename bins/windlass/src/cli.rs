@@ -8,7 +8,8 @@ use windlass_launch::{OperatorArgs, process_setup};
 
 use crate::demo::DemoArgs;
 use crate::serve::ServeArgs;
-use crate::{demo, operators, serve};
+use crate::why::WhyArgs;
+use crate::{demo, operators, serve, why};
 
 /// Keeps Git and Kubernetes-style APIs in step.
 #[derive(Parser)]
@@ -24,6 +25,8 @@ enum Command {
     Demo(DemoArgs),
     /// Run the API server and the token exchange.
     Serve(ServeArgs),
+    /// Say what a repository or a job waits for.
+    Why(WhyArgs),
     /// Run an operator, as Grafana's `server target` does.
     Server(ServerArgs),
 }
@@ -50,6 +53,7 @@ pub(crate) fn main() -> ExitCode {
     };
     let ended = match args.command {
         Command::Demo(args) => runtime.block_on(demo::run(args)),
+        Command::Why(args) => runtime.block_on(why::run(args)),
         Command::Serve(args) => runtime.block_on(serve::run(args)),
         Command::Server(ServerArgs { command: ServerCommand::Target(args) }) => {
             return operators::launch().run(&runtime, *args);

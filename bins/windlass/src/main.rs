@@ -8,6 +8,7 @@ mod demo;
 mod operators;
 mod serve;
 mod server;
+mod why;
 
 fn main() -> ExitCode {
     cli::main()

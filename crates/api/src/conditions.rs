@@ -17,6 +17,8 @@ pub mod types {
     pub const PULL_STATUS: &str = "PullStatus";
     /// No other repository covers the same path.
     pub const PATH_CONFLICT: &str = "PathConflict";
+    /// The provider tells of changes by a webhook.
+    pub const WEBHOOK: &str = "Webhook";
 }
 
 /// Condition reasons.
@@ -57,6 +59,18 @@ pub mod reasons {
     pub const NO_PATH_CONFLICT: &str = "NoPathConflict";
     /// Another repository covers the path.
     pub const PATH_CONFLICT: &str = "PathConflict";
+    /// The webhook is as it should be.
+    pub const WEBHOOK_CONFIGURED: &str = "WebhookConfigured";
+    /// The specification wants no webhook.
+    pub const WEBHOOK_DISABLED: &str = "WebhookDisabled";
+    /// The provider takes no webhook of this kind.
+    pub const WEBHOOK_REJECTED: &str = "WebhookRejected";
+    /// It is not known where a provider reaches this server.
+    pub const NO_PUBLIC_URL: &str = "NoPublicURL";
+    /// The repository is only read.
+    pub const READ_ONLY: &str = "ReadOnly";
+    /// The credentials do not suffice.
+    pub const PERMISSION_DENIED: &str = "PermissionDenied";
 }
 
 /// Condition messages that clients may compare with.

@@ -78,6 +78,10 @@ pub mod annotations {
     pub const SECRET_URLS: &str = "windlass.dev/urls";
     /// On a historic job: about how many bytes it has, decimal.
     pub const BYTES: &str = "windlass.dev/bytes";
+    /// On a job: the provider's number of the webhook delivery that asked for it.
+    pub const DELIVERY: &str = "windlass.dev/delivery";
+    /// On a repository: the commit and the time of a push that came while a pull was under way, which may not have seen it.
+    pub const PUSHED: &str = "windlass.dev/pushed";
     /// `"true"` on a repository: deletion goes on although the repository cannot be opened.
     pub const FORCE_DELETE: &str = "provisioning.grafana.app/force-delete";
 }

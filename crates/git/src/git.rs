@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,13 +10,13 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use url::Url;
-use windlass_http_client::Tls;
+use windlass_http_client::{AddressPolicy, Tls};
 
 use crate::cache::{self, Caches};
 use crate::history::Histories;
 use crate::http::HttpClient;
 use crate::remote::{RemoteRepository, RemoteState};
-use crate::{Deadlines, GitError, Limits, UrlPolicy};
+use crate::{Deadlines, GitError, Limits, Origin, UrlPolicy};
 
 /// Remotes that are remembered although nobody holds them.
 const MAX_REMOTES: usize = 1_024;
@@ -172,6 +172,23 @@ impl Git {
         let remotes = self.shared.remotes.lock().unwrap_or_else(PoisonError::into_inner);
         let same = remotes.values().filter(|state| state.url == url);
         same.map(|state| state.requests.load(Ordering::Relaxed)).sum()
+    }
+
+    /// How the addresses of the server at `url` are judged, where something else than Git is asked of it under the same
+    /// policy; by nobody where an exception is made for its origin.
+    ///
+    /// # Errors
+    /// The policy refuses the URL.
+    pub fn addresses_of(&self, url: &str) -> Result<Option<AddressPolicy>, GitError> {
+        let policy = &self.shared.config.policy;
+        let origin = Origin::of(&policy.check(url)?);
+        let lifted = origin.is_some_and(|origin| policy.lifted(&origin));
+        Ok((!lifted).then_some(crate::policy::refused as AddressPolicy))
+    }
+
+    /// The authorities, PEM, that servers' certificates are checked against beside the system's.
+    pub fn ca_bundle(&self) -> Option<&Path> {
+        self.shared.config.ca_bundle.as_deref()
     }
 
     /// One spelling for one repository: lower-case host, no default port, no slash at the end.

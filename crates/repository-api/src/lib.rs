@@ -6,7 +6,7 @@
 //!
 //! It refuses to know how objects are stored, and how jobs are run.
 //! Start reading at [`router`]; then one file a sub-resource: `files.rs` and what is below it,
-//! `jobs.rs`, `refs.rs`, `history.rs`, `test.rs`, `resources.rs`, …
+//! `jobs.rs`, `refs.rs`, `history.rs`, `test.rs`, `webhook.rs`, …
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")
@@ -29,6 +29,7 @@ mod test;
 mod turns;
 mod unknown;
 mod unsynced;
+mod webhook;
 
 use std::sync::Arc;
 
@@ -51,6 +52,7 @@ const NAMESPACE: &str = "/apis/provisioning.grafana.app/{version}/namespaces/{na
 ///
 /// Grafana: `pkg/registry/apis/provisioning/{jobs,test,resources,files,history,refs}.go`.
 pub fn router(state: RepositoryApi) -> Router {
+    let reception = Extension(Arc::new(webhook::Reception::default()));
     Router::new()
         .route(&format!("{NAMESPACE}/settings"), get(settings::read))
         .route(&format!("{NAMESPACE}/stats"), get(stats::read))
@@ -71,6 +73,7 @@ pub fn router(state: RepositoryApi) -> Router {
         .route(&format!("{REPOSITORY}/test"), post(test::run))
         .route(&format!("{REPOSITORY}/resources"), get(resources::list))
         .route(&format!("{REPOSITORY}/unsynced"), get(unsynced::list))
+        .route(&format!("{REPOSITORY}/webhook"), post(webhook::receive).layer(reception))
         .route(&format!("{REPOSITORY}/{{subresource}}"), any(unknown::answer))
         .route(&format!("{REPOSITORY}/{{subresource}}/{{*rest}}"), any(unknown::answer))
         .layer(Extension(Turns::default()))

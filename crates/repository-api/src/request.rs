@@ -61,10 +61,19 @@ impl Target {
             name: self.name.clone(),
         };
         authorize(state, caller, access).await?;
+        self.check_served(state)?;
+        Ok(caller)
+    }
+
+    /// Checks that the path's version and namespace are served.
+    pub(crate) fn check_served(&self, state: &RepositoryApi) -> Result<(), Refusal> {
+        if !SERVED_VERSIONS.contains(&self.version.as_str()) {
+            return Err(status::no_such_path(&format!("/apis/{GROUP}/{}", self.version)).into());
+        }
         if state.namespace.as_ref().is_some_and(|served| *served != self.namespace) {
             return Err(self.missing());
         }
-        Ok(caller)
+        Ok(())
     }
 
     /// Checks that the caller may do this to an object that a file stands for: what they may not do to the object, they

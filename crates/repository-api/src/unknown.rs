@@ -16,7 +16,7 @@ pub(crate) async fn answer(Path(target): Path<Target>, caller: Option<Extension<
             status::error(
                 404,
                 "NotFound",
-                format!("repositories.{GROUP} have no sub-resource {name:?}; there are files, filetree, history, jobs, refs, reftree, render, resources, status, test and unsynced"),
+                format!("repositories.{GROUP} have no sub-resource {name:?}; there are files, filetree, history, jobs, refs, reftree, render, resources, status, test, unsynced and webhook"),
             )
             .into()
         }

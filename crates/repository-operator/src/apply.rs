@@ -12,6 +12,7 @@ use windlass_runtime::{ObjectKey, add_finalizers};
 
 use crate::controller::{CALL, Controller};
 use crate::finalize::{self, FinalizeError, Finalized};
+use crate::hook::{self, Tended};
 use crate::neighbours::Block;
 use crate::observe::Observed;
 use crate::plan::{Pull, Scope, Step};
@@ -26,10 +27,14 @@ pub(crate) struct Applied {
     pub(crate) before: RepositoryStatus,
     /// What its status is to say.
     pub(crate) wanted: RepositoryStatus,
+    /// Whether a delivery of the webhook did not reach us.
+    missed: bool,
     /// The pull that is due.
     pub(crate) pull: Option<WantedPull>,
     /// How long until what stands in the way is looked at again.
     pub(crate) wait: Option<Duration>,
+    /// How long until the webhook is looked at again.
+    pub(crate) again: Option<Duration>,
     /// What ended the pass, and is told of in the status.
     pub(crate) failure: Option<ReconcileError>,
 }
@@ -53,8 +58,10 @@ pub(crate) async fn apply(
         current: (*observed.stored).clone(),
         before: observed.stored.status.clone(),
         wanted: observed.stored.status.clone(),
+        missed: false,
         pull: None,
         wait: None,
+        again: None,
         failure: None,
     };
     let generation = observed.stored.metadata.generation.unwrap_or_default();
@@ -80,6 +87,13 @@ pub(crate) async fn apply(
             Step::Reject(errors) => {
                 applied.wanted.be_unhealthy(&Failing::rejected(errors), generation, observed.now);
             }
+            Step::TendHook { why } => {
+                tracing::debug!(repository = %key, why, "tending the webhook");
+                let tended = hook::tend(controller, &applied.current, &observed.hook).await;
+                if applied.record_hook(controller, key, tended.map_err(ReconcileError::Call)?) {
+                    return Ok(applied);
+                }
+            }
             Step::Check { why } => {
                 tracing::debug!(repository = %key, why, "checking the repository");
                 let checked = check_in_time(controller, &observed.filled).await?;
@@ -89,6 +103,10 @@ pub(crate) async fn apply(
             }
             Step::Pull(pull) => applied.want(pull, tip.as_deref(), controller.clock.now()),
         }
+    }
+    if applied.missed && applied.pull.is_none() && observed.filled.spec.sync.enabled {
+        let pull = Pull { scope: Scope::Incremental, why: "a webhook's delivery did not reach us" };
+        applied.want(&pull, tip.as_deref(), controller.clock.now());
     }
     if !steps.is_empty() {
         applied.wanted.observed_generation = generation;
@@ -116,6 +134,28 @@ async fn check_in_time(controller: &Controller, repository: &Repository) -> Resu
 }
 
 impl Applied {
+    /// Answers whether the repository is another one now, and the pass is made anew.
+    fn record_hook(&mut self, controller: &Controller, key: &ObjectKey, tended: Tended) -> bool {
+        match tended {
+            Tended::Completed(completed) => {
+                self.current = *completed;
+                self.again = Some(Duration::from_secs(1));
+                true
+            }
+            Tended::Known { condition, webhook, missed, again } => {
+                let generation = condition.observed_generation;
+                if let Some(delivery) = &missed {
+                    tracing::debug!(repository = %key, delivery, "a delivery did not reach us");
+                }
+                self.missed = controller.memory.hook_tended(key, generation, again, missed);
+                self.wanted.webhook = webhook;
+                conditions::set(&mut self.wanted.conditions, *condition);
+                self.again = Some(again);
+                false
+            }
+        }
+    }
+
     fn record_check(&mut self, controller: &Controller, checked: &Checked, generation: i64, now: Timestamp) {
         let status = &mut self.wanted;
         if checked.results.success {

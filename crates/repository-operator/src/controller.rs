@@ -31,6 +31,8 @@ pub(crate) struct Controller {
     /// How many there may be; when that was looked up is not filled in.
     pub(crate) limits: QuotaStatus,
     pub(crate) timing: Timing,
+    /// The URL that providers reach this server at; empty when there is none.
+    pub(crate) public_url: String,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Store<Repository>,
     pub(crate) metrics: RepositoryMetrics,

@@ -12,6 +12,7 @@ use windlass_resources::{ItemResult, ListError};
 use windlass_runtime::{CallError, ListRequest, remove_finalizer};
 
 use crate::controller::{CALL, Controller, name, namespace};
+use crate::hook::{self, CleanUpError};
 
 /// The deadline of one resource.
 const ITEM: Duration = Duration::from_secs(15);
@@ -48,6 +49,15 @@ pub(crate) enum FinalizeError {
         #[source]
         source: ListError,
     },
+    /// The provider's side could not be cleaned up.
+    #[error("failed to run the finalizer {finalizer}")]
+    CleanUp {
+        /// The finalizer.
+        finalizer: &'static str,
+        /// What went wrong.
+        #[source]
+        source: CleanUpError,
+    },
     /// Single resources are in the way.
     #[error("{} resource(s) are in the way of the finalizer {finalizer}; first: {}", .failures.len(), first(.failures))]
     Items {
@@ -70,6 +80,7 @@ impl FinalizeError {
         match self {
             Self::Call { finalizer, .. }
             | Self::List { finalizer, .. }
+            | Self::CleanUp { finalizer, .. }
             | Self::Items { finalizer, .. }
             | Self::Interrupted { finalizer } => finalizer,
         }
@@ -105,7 +116,11 @@ pub(crate) async fn run(
             finalizers::REMOVE_PENDING_JOBS => remove_pending_jobs(controller, current).await?,
             finalizers::RELEASE_ORPHAN_RESOURCES => delete_or_release(controller, current, finalizer).await?,
             finalizers::REMOVE_ORPHAN_RESOURCES => delete_or_release(controller, current, finalizer).await?,
-            // `cleanup` takes hooks off the provider; a repository without one has nothing there.
+            finalizers::CLEANUP => {
+                let removed = hook::remove(controller, current).await;
+                removed.map_err(|source| FinalizeError::CleanUp { finalizer, source })?;
+                Finalized::Gone
+            }
             _ => Finalized::Gone,
         };
         if done == Finalized::Waiting {

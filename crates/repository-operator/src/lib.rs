@@ -5,7 +5,8 @@
 //! the finalizers of a repository that is being deleted.
 //!
 //! Start reading at `reconcile.rs`: observe, validate, plan, apply, status, a file each. `plan.rs` is pure and holds every
-//! rule about when something is due; `neighbours.rs` holds which of two repositories comes first.
+//! rule about when something is due; `neighbours.rs` holds which of two repositories comes first, `hook.rs` what is wanted
+//! at GitHub.
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
@@ -16,6 +17,7 @@ mod apply;
 mod controller;
 mod finalize;
 mod folders;
+mod hook;
 mod lead;
 mod memory;
 mod metrics;

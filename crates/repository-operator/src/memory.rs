@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
-use windlass_api::{Repository, SyncStatus, conditions};
+use windlass_api::{JobState, Repository, SyncStatus, annotations, conditions};
 use windlass_runtime::{Backoff, BackoffPolicy, ObjectKey};
 
 use crate::plan::{Timing, health_lasts};
@@ -35,6 +35,10 @@ pub(crate) struct Ages {
     pub(crate) synced: Option<Duration>,
     /// A pull that compared everything ended.
     pub(crate) full: Option<Duration>,
+    /// How long until its hook is looked at; nothing left where that was not done yet.
+    pub(crate) hook_left: Duration,
+    /// Whether it was pushed to while a pull was under way, which may not have seen that.
+    pub(crate) pushed: bool,
 }
 
 /// What is remembered, by repository.
@@ -54,6 +58,21 @@ struct Entry {
     /// How often the folder of a local repository has changed, and up to which of these times it was looked at.
     folder: (u64, u64),
     obstacle: Option<Backoff>,
+    hook: Option<Hook>,
+    /// The annotation that a push during a pull leaves.
+    pushed: Option<Seen<String>>,
+    /// Whether a pull is under way.
+    working: bool,
+    /// How many pulls were seen to begin, and when the source was found unchanged.
+    looked: Option<Seen<(i64, i64)>>,
+}
+
+/// A look at the hook.
+struct Hook {
+    at: Instant,
+    generation: Option<i64>,
+    again: Duration,
+    missed: Option<String>,
 }
 
 /// A value of the status, and when it came to be by this process's monotonic clock.
@@ -128,7 +147,23 @@ impl Memory {
             Seen::observe(&mut entry.checked, status.health.checked, first(status.health.checked, health));
         let synced = Seen::observe(&mut entry.synced, sync.clone(), first(last, interval));
         let full = Seen::observe(&mut entry.full, sync.last_full, first(sync.last_full, timing.full_sync));
+        let marks = repository.metadata.annotations.as_ref();
+        let pushed = marks.and_then(|marks| marks.get(annotations::PUSHED)).cloned().unwrap_or_default();
+        let commit = pushed.split('@').next().unwrap_or_default().to_owned();
+        let is_marked = !pushed.is_empty();
+        // In this order: what is seen at once counts as a push that came later, which costs a look at the most. The end of
+        // a pull is none: it looked when it began.
+        let is_working = sync.state == JobState::Working;
+        let begins = is_working && !entry.working;
+        entry.working = is_working;
+        let had = entry.looked.as_ref().map_or((0, 0), |seen| seen.value);
+        let look = (had.0 + i64::from(begins), sync.checked);
+        let looked = Seen::observe(&mut entry.looked, look, || ABSURD);
+        let pushed = Seen::observe(&mut entry.pushed, pushed, || Duration::ZERO);
+        let hook = entry.hook.as_ref().filter(|hook| hook.generation == repository.metadata.generation);
         Ages {
+            hook_left: hook.map_or(Duration::ZERO, |hook| hook.again.saturating_sub(hook.at.elapsed())),
+            pushed: is_marked && commit != sync.last_ref && pushed <= looked,
             checked: (status.health.checked != 0).then_some(checked),
             synced: (last != 0 || sync.state.is_finished()).then_some(synced),
             full: (sync.last_full != 0).then_some(full),
@@ -153,6 +188,22 @@ impl Memory {
         if let Some(entry) = self.lock().get_mut(key) {
             entry.folder.1 = change;
         }
+    }
+
+    /// The hook was looked at, and is again after that time. Answers whether `missed` is a delivery that nobody knew of.
+    pub(crate) fn hook_tended(
+        &self,
+        key: &ObjectKey,
+        generation: Option<i64>,
+        again: Duration,
+        missed: Option<String>,
+    ) -> bool {
+        let mut entries = self.lock();
+        let entry = entries.entry(key.clone()).or_default();
+        let known = entry.hook.take().and_then(|hook| hook.missed);
+        let news = missed.is_some() && missed != known;
+        entry.hook = Some(Hook { at: Instant::now(), generation, again, missed: missed.or(known) });
+        news
     }
 
     /// Remembers that a sync was queued for the repository as it is.

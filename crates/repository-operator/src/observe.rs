@@ -8,6 +8,7 @@ use windlass_api::repositories::{RepositoryRules, is_pending_delete, mutate};
 use windlass_runtime::ObjectKey;
 
 use crate::controller::Controller;
+use crate::hook::{self, Wanted};
 use crate::memory::Ages;
 use crate::neighbours::Standing;
 
@@ -21,6 +22,8 @@ pub(crate) struct Observed {
     pub(crate) missing_finalizers: Vec<String>,
     /// Where it stands among the repositories of its namespace.
     pub(crate) standing: Standing,
+    /// What there should be at its provider.
+    pub(crate) hook: Wanted,
     /// How long ago things happened to it.
     pub(crate) ages: Ages,
     /// The change of its folder that no sync has taken in.
@@ -38,6 +41,7 @@ pub(crate) fn observe(controller: &Controller, key: &ObjectKey) -> Option<Observ
     let now = controller.clock.now();
     Some(Observed {
         standing: Standing::of(&stored, neighbours.iter().map(|other| &**other)),
+        hook: hook::wanted(&filled, &controller.public_url),
         ages: controller.memory.ages(key, &stored, controller.timing, now),
         folder_change: controller.memory.folder_change(key),
         stored,

@@ -69,6 +69,7 @@ impl Operator<windlass_launch::Context> for Repositories {
                 full_sync: provisioning.full_sync_interval,
                 max_repositories: provisioning.max_repositories,
             },
+            public_url: settings.provisioning_server_public_url.clone(),
             clock: Arc::clone(&process.clock),
             metrics: RepositoryMetrics::new(&meter, &watch.store(), &events),
             events,

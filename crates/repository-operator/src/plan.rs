@@ -9,6 +9,7 @@ use windlass_api::conditions::{self, reasons, types};
 use windlass_api::repositories::is_pending_delete;
 use windlass_api::{ErrorDetails, JobState, Repository, UnsyncedStatus};
 
+use crate::hook::Wanted;
 use crate::neighbours::Block;
 use crate::observe::Observed;
 use crate::validate::Valid;
@@ -60,6 +61,11 @@ pub(crate) enum Step {
     Block(Block),
     /// Neither checked nor synced, and not healthy: the specification breaks rules.
     Reject(Vec<ErrorDetails>),
+    /// Bring the webhook at the provider to what is wanted, and see what did not reach us.
+    TendHook {
+        /// Why, for the log.
+        why: &'static str,
+    },
     /// Ask the source whether it can be read, and where its branch is.
     Check {
         /// Why, for the log.
@@ -179,9 +185,38 @@ fn check_and_pull(
         }
         Due::Never => None,
     };
+    match hook_due(observed) {
+        Due::Now(why) => steps.push(Step::TendHook { why }),
+        Due::In(left) => next = next.min(left),
+        Due::Never => {}
+    }
     steps.extend(check.map(|why| Step::Check { why }));
     steps.extend(pull.map(Step::Pull));
     next
+}
+
+/// Whether the hook is to be looked at. It comes before the check: a repository that is given a Secret is another one.
+fn hook_due(observed: &Observed) -> Due<&'static str> {
+    let repository = &*observed.stored;
+    let said = conditions::find(&repository.status.conditions, types::WEBHOOK);
+    let (reason, message) = match &observed.hook {
+        Wanted::Unmanaged => return Due::Never,
+        Wanted::Hook { .. } if observed.ages.hook_left.is_zero() => {
+            return Due::Now("it is looked at from time to time");
+        }
+        Wanted::Hook { .. } => return Due::In(observed.ages.hook_left),
+        Wanted::None { reason, message } => (reason, message),
+    };
+    let is_said = said.is_some_and(|said| {
+        (said.reason.as_str(), &said.message, said.observed_generation)
+            == (reason, message, repository.metadata.generation)
+    });
+    let has_one = repository.status.webhook.as_ref().is_some_and(|webhook| webhook.id != 0);
+    if has_one && *reason != reasons::NO_PUBLIC_URL {
+        let left = observed.ages.hook_left;
+        return if left.is_zero() { Due::Now("there should be none") } else { Due::In(left) };
+    }
+    if is_said { Due::Never } else { Due::Now("it is to be said why there is none") }
 }
 
 fn check_due(repository: &Repository, age: Option<Duration>) -> Option<&'static str> {
@@ -202,8 +237,8 @@ fn check_due(repository: &Repository, age: Option<Duration>) -> Option<&'static 
 
 /// Whether something is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Due {
-    Now(Pull),
+enum Due<T> {
+    Now(T),
     In(Duration),
     /// Something else has to happen first.
     Never,
@@ -212,7 +247,7 @@ enum Due {
 /// Only what is written in the status decides, never what this pass does: a pass that is cut short must not lose the
 /// pull that a change called for. The pull itself says in its condition which specification it was for, and `pending`
 /// says that one is wanted.
-fn pull_due(observed: &Observed, timing: Timing, checks: bool) -> Due {
+fn pull_due(observed: &Observed, timing: Timing, checks: bool) -> Due<Pull> {
     let repository = &*observed.stored;
     let sync = &repository.status.sync;
     let now = |scope, why| Due::Now(Pull { scope, why });
@@ -238,7 +273,8 @@ fn pull_due(observed: &Observed, timing: Timing, checks: bool) -> Due {
     let left = timing.interval(repository).saturating_sub(age);
     let folder_changed = observed.folder_change.is_some();
     let left = if folder_changed { left.min(FOLDER_PACE.saturating_sub(age)) } else { left };
-    if !left.is_zero() {
+    let pushed = observed.ages.pushed && sync.state != JobState::Working;
+    if !left.is_zero() && !pushed {
         return Due::In(left);
     }
     if full_left.is_zero() {
@@ -255,7 +291,11 @@ fn pull_due(observed: &Observed, timing: Timing, checks: bool) -> Due {
         _ => false,
     };
     if settled && !sync.last_ref.is_empty() {
-        let why = if folder_changed { "its folder changed" } else { "its interval elapsed" };
+        let why = match (folder_changed, left.is_zero()) {
+            (true, _) => "its folder changed",
+            (false, true) => "its interval elapsed",
+            (false, false) => "it was pushed to during the last pull",
+        };
         now(Scope::IfChanged(sync.last_ref.clone()), why)
     } else {
         now(Scope::Incremental, "its interval elapsed, and the last pull left something undone")
@@ -306,6 +346,7 @@ impl fmt::Display for Step {
                 let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
                 write!(f, "reject: {}", fields.join(", "))
             }
+            Self::TendHook { why } => write!(f, "tend the webhook: {why}"),
             Self::Check { why } => write!(f, "check: {why}"),
             Self::Pull(Pull { scope: Scope::Full, why }) => write!(f, "pull everything: {why}"),
             Self::Pull(Pull { scope: Scope::Incremental, why }) => write!(f, "pull what changed: {why}"),

@@ -104,6 +104,6 @@ async fn pass(controller: &Controller, key: &ObjectKey) -> Result<Requeue, Recon
             None
         }
     };
-    let next = [plan.next, applied.wait, pulled].into_iter().flatten().min();
+    let next = [plan.next, applied.wait, applied.again, pulled].into_iter().flatten().min();
     Ok(next.map_or(Requeue::No, |next| Requeue::After(next.max(LEAST_WAIT))))
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{
-    DeletionError, DeletionStatus, DeletionTarget, ErrorDetails, Repository, RepositoryStatus,
+    DeletionError, DeletionStatus, DeletionTarget, ErrorDetails, Repository, RepositoryStatus, WebhookStatus,
 };
 use windlass_runtime::{CallError, EventType, Note, Part, json_patch_tested, merge_patch};
 use windlass_telemetry::ErrorChain;
@@ -24,13 +24,14 @@ const MAX_NAMED: usize = 20;
 /// How often a write that meets a newer version is tried.
 const TRIES: usize = 4;
 /// The conditions that are ours.
-const CONDITIONS: [&str; 3] = [types::READY, types::PATH_CONFLICT, types::NAMESPACE_QUOTA];
+const CONDITIONS: [&str; 4] = [types::READY, types::PATH_CONFLICT, types::NAMESPACE_QUOTA, types::WEBHOOK];
 /// The other fields that are ours, by their place in the status.
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 11] = [
     "/observedGeneration",
     "/fieldErrors",
     "/health",
     "/quota",
+    "/webhook",
     "/deletion",
     "/deleteError",
     "/sync/state",
@@ -97,6 +98,7 @@ fn merged(
         quota: wanted.quota.clone(),
         deletion: wanted.deletion.clone(),
         delete_error: wanted.delete_error.clone(),
+        webhook: webhook(fresh.webhook.as_ref(), before.webhook.as_ref(), wanted.webhook.as_ref()),
         ..fresh.clone()
     };
     for kind in CONDITIONS {
@@ -110,6 +112,19 @@ fn merged(
     merged
 }
 
+/// The hook as this operator knows it, with what deliveries said meanwhile.
+fn webhook(
+    fresh: Option<&WebhookStatus>,
+    before: Option<&WebhookStatus>,
+    wanted: Option<&WebhookStatus>,
+) -> Option<WebhookStatus> {
+    if before == wanted {
+        return fresh.cloned();
+    }
+    let last_event = fresh.map_or(0, |fresh| fresh.last_event);
+    wanted.map(|wanted| WebhookStatus { last_event, ..wanted.clone() })
+}
+
 /// The difference as operations of a JSON patch, each beside the test that it needs.
 fn operations(before: &RepositoryStatus, after: &RepositoryStatus) -> Vec<Value> {
     let json = |status: &RepositoryStatus| serde_json::to_value(status).unwrap_or_default();
@@ -121,7 +136,8 @@ fn operations(before: &RepositoryStatus, after: &RepositoryStatus) -> Vec<Value>
         if old == new {
             continue;
         }
-        if field == "/sync/state" {
+        // These two have other writers, too.
+        if matches!(field, "/sync/state" | "/webhook") {
             operations.push(json!({"op": "test", "path": path, "value": old}));
         }
         operations.push(match new {

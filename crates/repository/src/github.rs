@@ -1,7 +1,11 @@
 //! What GitHub (and GitHub Enterprise) adds to a Git server.
 
+mod clients;
+
 use std::fmt::Write as _;
 
+pub(crate) use self::clients::GithubClients;
+pub use self::clients::{GithubOpenError, GithubRepository};
 use crate::Urls;
 
 /// Pages of a repository on GitHub.

@@ -15,6 +15,7 @@
 
 pub mod check;
 pub mod local;
+pub mod webhook;
 
 mod error;
 mod git;
@@ -25,8 +26,12 @@ mod stage;
 mod token;
 
 pub use self::error::{OpenError, ReadError, WriteError};
+pub use self::github::{GithubOpenError, GithubRepository};
 pub use self::local::LocalError;
 pub use self::opened::{Hooks, Opened, PullRequests, Reader, Urls, Versioned};
 pub use self::opener::{Opener, prefix};
 pub use self::stage::{Base, Commit, Signature, Stage, StagedChange, Writer};
-pub use self::token::{SecretToken, TOKEN_KEY, Token, TokenError, TokenSource};
+pub use self::token::{
+    PREVIOUS_WEBHOOK_SECRET_KEY, SecretToken, TOKEN_KEY, Token, TokenError, TokenSource, WEBHOOK_SECRET_KEY,
+    WebhookSecrets,
+};

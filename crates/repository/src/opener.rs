@@ -8,7 +8,7 @@ use windlass_api::{Repository, RepositorySpec, RepositoryType};
 use windlass_git::{Credentials, Git, Remote};
 
 use crate::git::GitRepository;
-use crate::github::GithubUrls;
+use crate::github::{GithubClients, GithubOpenError, GithubRepository, GithubUrls};
 use crate::local::{Changes, LocalFolders};
 use crate::token::SecretToken;
 use crate::{LocalError, OpenError, Opened, TokenSource as _};
@@ -17,6 +17,7 @@ use crate::{LocalError, OpenError, Opened, TokenSource as _};
 #[derive(Clone)]
 pub struct Opener {
     git: Git,
+    github: GithubClients,
     folders: LocalFolders,
     home: Option<PathBuf>,
 }
@@ -26,7 +27,14 @@ impl Opener {
     /// of one starts at `home`.
     pub fn new(git: Git, home: Option<PathBuf>, permitted: Vec<PathBuf>) -> Self {
         let folders = LocalFolders::new(permitted, git.limits().clone());
-        Self { git, folders, home }
+        let github = GithubClients::new(git.clone());
+        Self { git, github, folders, home }
+    }
+
+    /// The same, with another API in place of github.com's.
+    #[must_use]
+    pub fn with_github_api(self, url: &str) -> Self {
+        Self { github: self.github.with_public_api(url), ..self }
     }
 
     /// The Git access behind the remote ones.
@@ -56,6 +64,15 @@ impl Opener {
             opened.urls = Some(Arc::new(GithubUrls::new(url, prefix(spec))));
         }
         Ok(opened)
+    }
+
+    /// GitHub's API, to ask about `repository`, its token read through `core`. Nothing is sent to GitHub yet.
+    pub async fn github(
+        &self,
+        core: &Client,
+        repository: &Repository,
+    ) -> Result<GithubRepository, GithubOpenError> {
+        self.github.open(core, repository).await
     }
 
     /// Watches the folder of a `local` repository.

@@ -13,6 +13,10 @@ use windlass_api::secret_use::{self, SecretRefusal};
 
 /// The key of a `Secret` that holds a repository's access token.
 pub const TOKEN_KEY: &str = "token";
+/// The key of a `Secret` that holds what a repository's webhook signs deliveries with.
+pub const WEBHOOK_SECRET_KEY: &str = "webhookSecret";
+/// The key beside it that holds what was used before, while the secret is being changed.
+pub const PREVIOUS_WEBHOOK_SECRET_KEY: &str = "previousWebhookSecret";
 
 /// How long reading a Secret may take.
 const SECRET_DEADLINE: Duration = Duration::from_secs(10);
@@ -48,39 +52,74 @@ impl<'a> SecretToken<'a> {
         Self { core, repository }
     }
 
-    /// The value of the Secret, if the repository may use it: this check is the one that counts where the API server
-    /// has no admission of ours.
-    async fn read(&self, namespace: &str, name: &str) -> Result<Token, TokenError> {
-        let secret = || name.to_owned();
-        // A name goes into the path of a request: one with a slash would lead to another namespace.
-        if !secret_use::is_secret_name(name) {
-            return Err(TokenError::Name { secret: secret() });
-        }
-        let secrets: Api<Secret> = Api::namespaced(self.core.clone(), namespace);
-        let found = tokio::time::timeout(SECRET_DEADLINE, secrets.get_opt(name))
-            .await
-            .map_err(|_elapsed| TokenError::Timeout { secret: secret() })?
-            .map_err(|source| TokenError::Read { secret: secret(), source: Box::new(source) })?
-            .ok_or_else(|| TokenError::Missing { secret: secret() })?;
-        secret_use::check(&found.metadata, found.type_.as_deref(), self.repository)
-            .map_err(|refusal| TokenError::Refused { secret: secret(), refusal })?;
-        let value = found.data.unwrap_or_default().remove(TOKEN_KEY);
-        let text = value.and_then(|value| String::from_utf8(value.0).ok());
-        let value = text.map(SecretString::from).ok_or_else(|| TokenError::NoToken { secret: secret() })?;
-        Ok(Token { value, expires: None, cache_identity: found.metadata.uid })
+    /// The value of the Secret, if the repository may use it.
+    async fn read(&self, name: &str) -> Result<Token, TokenError> {
+        let mut found = read_secret(self.core, self.repository, name).await?;
+        let identity = found.metadata.uid.take();
+        let value =
+            text_of(&mut found, TOKEN_KEY).ok_or_else(|| TokenError::NoToken { secret: name.to_owned() })?;
+        Ok(Token { value, expires: None, cache_identity: identity })
     }
+}
+
+/// What deliveries of a repository's webhook may be signed with: the secret that `secure.webhookSecret` names and, while
+/// it is being changed, the one before.
+pub struct WebhookSecrets(Vec<SecretString>);
+
+impl WebhookSecrets {
+    /// Reads them from their Secret.
+    pub async fn read(core: &Client, repository: &Repository) -> Result<Self, TokenError> {
+        let name = repository.secure.webhook_secret.name.as_str();
+        let mut found = read_secret(core, repository, name).await?;
+        let keys = [WEBHOOK_SECRET_KEY, PREVIOUS_WEBHOOK_SECRET_KEY];
+        let secrets: Vec<SecretString> = keys.iter().filter_map(|key| text_of(&mut found, key)).collect();
+        let usable = |secret: &SecretString| !secret.expose_secret().is_empty();
+        if secrets.iter().any(usable) {
+            Ok(Self(secrets.into_iter().filter(usable).collect()))
+        } else {
+            Err(TokenError::NoWebhookSecret { secret: name.to_owned() })
+        }
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &SecretString> {
+        self.0.iter()
+    }
+}
+
+/// The Secret, if the repository may use it: this check is the one that counts where the API server has no admission of
+/// ours.
+async fn read_secret(core: &Client, repository: &Repository, name: &str) -> Result<Secret, TokenError> {
+    let namespace = repository.metadata.namespace.as_deref().unwrap_or("default");
+    let secret = || name.to_owned();
+    // A name goes into the path of a request: one with a slash would lead to another namespace.
+    if !secret_use::is_secret_name(name) {
+        return Err(TokenError::Name { secret: secret() });
+    }
+    let secrets: Api<Secret> = Api::namespaced(core.clone(), namespace);
+    let found = tokio::time::timeout(SECRET_DEADLINE, secrets.get_opt(name))
+        .await
+        .map_err(|_elapsed| TokenError::Timeout { secret: secret() })?
+        .map_err(|source| TokenError::Read { secret: secret(), source: Box::new(source) })?
+        .ok_or_else(|| TokenError::Missing { secret: secret() })?;
+    secret_use::check(&found.metadata, found.type_.as_deref(), repository)
+        .map_err(|refusal| TokenError::Refused { secret: secret(), refusal })?;
+    Ok(found)
+}
+
+fn text_of(secret: &mut Secret, key: &str) -> Option<SecretString> {
+    let value = secret.data.as_mut()?.remove(key)?;
+    String::from_utf8(value.0).ok().map(SecretString::from)
 }
 
 #[async_trait]
 impl TokenSource for SecretToken<'_> {
     async fn token(&self) -> Result<Option<Token>, TokenError> {
-        let metadata = &self.repository.metadata;
-        let namespace = metadata.namespace.as_deref().unwrap_or("default");
         let field = &self.repository.secure.token;
         let token = match (&field.create, field.name.as_str()) {
             (Some(value), _) => Token { value: value.clone(), expires: None, cache_identity: None },
             (None, "") => return Ok(None),
-            (None, name) => self.read(namespace, name).await?,
+            (None, name) => self.read(name).await?,
         };
         Ok(Some(token).filter(|token| !token.value.expose_secret().is_empty()))
     }
@@ -115,6 +154,12 @@ pub enum TokenError {
         /// The Secret's name.
         secret: String,
     },
+    /// The Secret has no usable value under [`WEBHOOK_SECRET_KEY`].
+    #[error("secret {secret:?} has no text under the key \"webhookSecret\"; add one")]
+    NoWebhookSecret {
+        /// The Secret's name.
+        secret: String,
+    },
     /// The API did not give the Secret.
     #[error("failed to read secret {secret:?}")]
     Read {
@@ -137,9 +182,10 @@ impl TokenError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Name { .. } => reasons::INVALID_SPEC,
-            Self::Missing { .. } | Self::NoToken { .. } | Self::Refused { .. } => {
-                reasons::AUTHENTICATION_FAILED
-            }
+            Self::Missing { .. }
+            | Self::NoToken { .. }
+            | Self::NoWebhookSecret { .. }
+            | Self::Refused { .. } => reasons::AUTHENTICATION_FAILED,
             Self::Read { .. } | Self::Timeout { .. } => reasons::SERVICE_UNAVAILABLE,
         }
     }
@@ -148,7 +194,7 @@ impl TokenError {
     pub fn http_code(&self) -> u16 {
         match self {
             Self::Name { .. } => 422,
-            Self::Missing { .. } | Self::NoToken { .. } => 401,
+            Self::Missing { .. } | Self::NoToken { .. } | Self::NoWebhookSecret { .. } => 401,
             Self::Refused { .. } => 403,
             Self::Read { .. } | Self::Timeout { .. } => 503,
         }

@@ -82,7 +82,7 @@ section! {
         // Where the API servers are.
         /// API server of repositories and jobs, for example `https://localhost:6446`.
         provisioning_server_url: String = Url, "" { required_for: EVERY };
-        /// Public URL of the provisioning server, which providers' webhooks call; without it remotes are polled.
+        /// Public URL of whatever answers `repositories/{name}/webhook`, which providers call; without it remotes are polled.
         provisioning_server_public_url: String = Url, "";
         /// API server of dashboards; `provisioning_server_url` when empty.
         dashboards_server_url: String = Url, "";

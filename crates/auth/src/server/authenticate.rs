@@ -68,7 +68,7 @@ async fn authenticate(
     let peer = request.extensions().get::<PeerIdentity>();
     let caller = match (authenticator.caller(request.headers(), peer), &scope) {
         (Ok(caller), _) => caller,
-        (Err(_), RequestScope::Anonymous) => Caller::anonymous(),
+        (Err(_), RequestScope::Anonymous | RequestScope::Signed) => Caller::anonymous(),
         (Err(error), _) => {
             tracing::debug!(path = request.uri().path(), error = %error, "request refused");
             let mut answer = respond(&status::unauthorized(error.to_string()));

@@ -6,6 +6,9 @@
 pub enum RequestScope {
     /// Health and version: open to anybody.
     Anonymous,
+    /// Deliveries of webhooks, which bring signatures in place of a caller's token: open to anybody, and judged by whoever
+    /// takes them in.
+    Signed,
     /// Discovery, `OpenAPI`, metrics, questions of a caller about itself and whatever is no API object: open to any
     /// authenticated caller.
     Discovery,
@@ -24,6 +27,12 @@ impl RequestScope {
     pub fn of(path: &str) -> Self {
         if matches!(path, "/readyz" | "/livez" | "/healthz" | "/version") {
             return Self::Anonymous;
+        }
+        // Not decoded: nothing but this very path is let through.
+        if let ["", "apis", "provisioning.grafana.app", _, "namespaces", _, "repositories", _, "webhook"] =
+            path.split('/').collect::<Vec<_>>()[..]
+        {
+            return Self::Signed;
         }
         let segments: Vec<String> = path.trim_start_matches('/').split('/').map(decode).collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -74,7 +83,7 @@ fn decode(segment: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::RequestScope::{self, Anonymous, Discovery};
+    use super::RequestScope::{self, Anonymous, Discovery, Signed};
 
     fn resource(group: &str, namespace: &str) -> RequestScope {
         RequestScope::Resource { group: group.into(), namespace: namespace.into() }
@@ -100,6 +109,19 @@ mod tests {
             ("/apis/authorization.k8s.io/v1/subjectaccessreviews", resource("authorization.k8s.io", "")),
             ("/apis/provisioning.grafana.app/v0alpha1/jobs", resource(p, "")),
             ("/apis/provisioning.grafana.app/v0alpha1/namespaces/default/jobs", resource(p, "default")),
+            ("/apis/provisioning.grafana.app/v0alpha1/namespaces/default/repositories/r/webhook", Signed),
+            (
+                "/apis/provisioning.grafana.app/v0alpha1/namespaces/default/repositories/r/webhook/",
+                resource(p, "default"),
+            ),
+            (
+                "/apis/provisioning.grafana.app/v0alpha1/namespaces/default/repositories/r/%77ebhook",
+                resource(p, "default"),
+            ),
+            (
+                "/apis/provisioning.grafana.app/v0alpha1/namespaces/default/jobs/r/webhook",
+                resource(p, "default"),
+            ),
             (
                 "/apis/provisioning.grafana.app/v0alpha1/namespaces/default/repositories/r/jobs",
                 resource(p, "default"),

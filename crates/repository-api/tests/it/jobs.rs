@@ -262,7 +262,6 @@ async fn a_sub_resource_that_there_is_not_is_named() {
     let world = healthy().await;
     for (method, path, name) in [
         ("GET", "test6/file", "file"),
-        ("POST", "test6/webhook", "webhook"),
         ("GET", "test6/file/a/b.json", "file"),
         ("DELETE", "test6/History", "History"),
     ] {

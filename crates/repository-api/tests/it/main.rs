@@ -13,3 +13,4 @@ mod jobs;
 mod others;
 mod resources;
 mod test;
+mod webhook;

@@ -22,7 +22,7 @@ fn pulled(second: i64) -> Repository {
 
 fn same(seconds: u64) -> Ages {
     let age = Some(Duration::from_secs(seconds));
-    Ages { checked: age, synced: age, full: age }
+    Ages { checked: age, synced: age, full: age, ..Ages::default() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,4 +91,31 @@ fn what_stands_in_the_way_is_looked_at_less_and_less_often_until_it_is_gone() {
     assert!(delays.iter().all(|delay| *delay <= seconds(30)), "{delays:?}");
     memory.cleared(&key);
     assert!(memory.obstructed(&key) <= Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_is_new_until_a_pull_began_or_a_look_was_taken_after_it() {
+    let (memory, key) = (Memory::default(), ObjectKey::new("default", "a"));
+    let mut repository = pulled(0);
+    let mut pushed = async |change: &dyn Fn(&mut Repository)| {
+        change(&mut repository);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        memory.ages(&key, &repository, TIMING, at(0)).pushed
+    };
+    let mark = |repository: &mut Repository, mark: &str| {
+        repository.metadata.annotations = Some([(annotations::PUSHED.to_owned(), mark.to_owned())].into());
+    };
+    let state = |repository: &mut Repository, state| repository.status.sync.state = state;
+    assert!(!pushed(&|_| {}).await);
+    assert!(!pushed(&|repository| state(repository, JobState::Working)).await);
+    assert!(pushed(&|repository| mark(repository, "abc@1")).await);
+    assert!(
+        pushed(&|repository| state(repository, JobState::Success)).await,
+        "that pull may not have seen it"
+    );
+    assert!(!pushed(&|repository| repository.status.sync.checked = 3).await);
+    assert!(pushed(&|repository| mark(repository, "abc@4")).await);
+    assert!(!pushed(&|repository| repository.status.sync.last_ref = "abc".to_owned()).await);
+    assert!(pushed(&|repository| mark(repository, "def@5")).await);
+    assert!(!pushed(&|repository| state(repository, JobState::Working)).await);
 }

@@ -47,7 +47,7 @@ fn healthy() -> Repository {
 /// So many seconds after everything was done to it.
 fn after(seconds: u64) -> Ages {
     let age = Some(Duration::from_secs(seconds));
-    Ages { checked: age, synced: age, full: age }
+    Ages { checked: age, synced: age, full: age, ..Ages::default() }
 }
 
 fn observed(repository: Repository, ages: Ages) -> Observed {
@@ -56,6 +56,7 @@ fn observed(repository: Repository, ages: Ages) -> Observed {
         missing_finalizers: Vec::new(),
         standing: Standing::of(&repository, std::iter::empty()),
         stored: Arc::new(repository),
+        hook: Wanted::Unmanaged,
         ages,
         folder_change: None,
         now: at(0),
@@ -266,4 +267,45 @@ fn a_repository_that_goes_is_only_finalized_and_one_of_a_namespace_that_goes_is_
     let label = (windlass_api::labels::PENDING_DELETE.to_owned(), "true".to_owned());
     let pending = changed(|repository| repository.metadata.labels = Some([label].into()));
     check(pending, after(400), "again when it changes");
+}
+
+#[test]
+fn a_hook_is_tended_when_it_is_time_and_before_anything_else() {
+    let mut due = observed(healthy(), after(40));
+    due.hook = Wanted::Hook { url: "https://windlass.example/hook".to_owned() };
+    assert_eq!(printed(&due, timing()), "tend the webhook: it is looked at from time to time\nagain in 20s");
+    due.ages.hook_left = Duration::from_secs(7);
+    assert_eq!(printed(&due, timing()), "again in 7s");
+}
+
+#[test]
+fn that_there_is_no_hook_is_said_once() {
+    let none = |repository| {
+        let mut observed = observed(repository, after(40));
+        let message = "set it".to_owned();
+        observed.hook = Wanted::None { reason: reasons::NO_PUBLIC_URL, message };
+        printed(&observed, timing())
+    };
+    assert_eq!(none(healthy()), "tend the webhook: it is to be said why there is none\nagain in 20s");
+    let said = changed(|repository| {
+        let condition = condition(types::WEBHOOK, false, reasons::NO_PUBLIC_URL, "set it");
+        repository.status.conditions.push(condition);
+    });
+    assert_eq!(none(said.clone()), "again in 20s");
+    let mut left = said;
+    left.status.webhook = Some(windlass_api::WebhookStatus { id: 7, ..Default::default() });
+    assert_eq!(none(left), "again in 20s", "a setting that is missing takes nothing away");
+}
+
+#[test]
+fn a_push_during_a_pull_is_looked_at_when_that_has_ended() {
+    let mut pushed = observed(healthy(), after(40));
+    pushed.ages.pushed = true;
+    let expected = "check: it was pushed to during the last pull\n\
+                    pull if not at abc: it was pushed to during the last pull\nagain in 60s";
+    assert_eq!(printed(&pushed, timing()), expected);
+    let working = changed(|repository| repository.status.sync.state = JobState::Working);
+    let mut pushed = observed(working, after(40));
+    pushed.ages.pushed = true;
+    assert_eq!(printed(&pushed, timing()), "again in 20s");
 }

@@ -6,6 +6,7 @@ mod kit;
 
 mod deletion;
 mod health;
+mod hooks;
 mod leader;
 mod metrics;
 mod neighbours;

@@ -1,0 +1,331 @@
+//! What objects say about what a repository or a job waits for. Pure.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use windlass_api::conditions::types;
+use windlass_api::{HistoricJob, Job, JobState, Repository, labels};
+
+/// How long until a repository that is not healthy is looked at again, in milliseconds.
+const UNHEALTHY_FOR: i64 = 60_000;
+
+/// The answer.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    object: String,
+    namespace: String,
+    /// Whether something that is wrong keeps it from going on.
+    blocked: bool,
+    findings: Vec<Finding>,
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Weight {
+    /// It does not go on before this is over.
+    Blocked,
+    /// It goes on by itself.
+    Waits,
+    /// Good to know.
+    Note,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    weight: Weight,
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<Timestamp>,
+}
+
+fn finding(weight: Weight, text: impl Into<String>) -> Finding {
+    Finding { weight, text: text.into(), since: None, until: None }
+}
+
+impl Finding {
+    fn since(self, millis: i64) -> Self {
+        Self { since: moment(millis), ..self }
+    }
+
+    fn until(self, millis: i64) -> Self {
+        Self { until: moment(millis), ..self }
+    }
+}
+
+/// A moment of Unix milliseconds; 0 is none.
+fn moment(millis: i64) -> Option<Timestamp> {
+    let whole_seconds = millis.checked_div(1_000).filter(|seconds| *seconds > 0)?;
+    Timestamp::from_second(whole_seconds).ok()
+}
+
+impl Report {
+    fn new(object: String, namespace: Option<&str>, mut findings: Vec<Finding>) -> Self {
+        findings.sort_by_key(|finding| finding.weight);
+        let blocked = findings.iter().any(|finding| finding.weight == Weight::Blocked);
+        Self { object, namespace: namespace.unwrap_or_default().to_owned(), blocked, findings }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stands = self.findings.iter().map(|finding| finding.weight).min();
+        let verdict = match stands {
+            Some(Weight::Blocked) => "is blocked",
+            Some(Weight::Waits) => "waits",
+            Some(Weight::Note) | None => "waits for nothing",
+        };
+        writeln!(f, "{} {verdict}", self.object)?;
+        for Finding { weight, text, since, until } in &self.findings {
+            let mark = match weight {
+                Weight::Blocked => "blocked",
+                Weight::Waits => "waits",
+                Weight::Note => "note",
+            };
+            write!(f, "  {mark:<8} {text}")?;
+            if let Some(since) = since {
+                write!(f, ", since {since}")?;
+            }
+            if let Some(until) = until {
+                write!(f, ", until {until}")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a repository waits for, where these jobs are queued in its namespace.
+pub(super) fn of_repository(repository: &Repository, queue: &[Job], now: Timestamp) -> Report {
+    let name = repository.metadata.name.as_deref().unwrap_or_default();
+    let status = &repository.status;
+    let mut findings = deletion(repository);
+    let generation = repository.metadata.generation.unwrap_or_default();
+    if status.observed_generation != generation {
+        let text = format!(
+            "its specification was not looked at yet (generation {generation}, looked at {}): is a repository controller running?",
+            status.observed_generation
+        );
+        findings.push(finding(Weight::Waits, text));
+    }
+    for condition in status.conditions.iter().filter(|condition| condition.status != "True") {
+        let blocks =
+            matches!(condition.type_.as_str(), types::READY | types::PATH_CONFLICT | types::NAMESPACE_QUOTA);
+        let weight = if blocks { Weight::Blocked } else { Weight::Note };
+        let text = format!(
+            "{} is {} ({}): {}",
+            condition.type_, condition.status, condition.reason, condition.message
+        );
+        let mut found = finding(weight, text);
+        found.since = Some(condition.last_transition_time.0).and_then(|time| moment(time.as_millisecond()));
+        if condition.type_ == types::READY && status.health.checked != 0 {
+            found = found.until(status.health.checked + UNHEALTHY_FOR);
+            found.text.push_str("; it is checked again");
+        }
+        findings.push(found);
+    }
+    let own: Vec<&Job> = queue.iter().filter(|job| job.spec.repository == name).collect();
+    for job in &own {
+        findings.push(position(job, queue));
+    }
+    if let (JobState::Warning | JobState::Error, Some(messages)) = (status.sync.state, &status.sync.message) {
+        let text = format!("the last pull left something undone: {}", messages.join("; "));
+        findings.push(finding(Weight::Note, text).since(status.sync.finished));
+    }
+    if repository.spec.sync.enabled {
+        let looked = status.sync.finished.max(status.sync.checked);
+        if own.is_empty() && looked > 0 {
+            let next = looked + repository.spec.sync.interval_seconds * 1_000;
+            let late = next < now.as_millisecond();
+            let text = if late {
+                "a look at its source is overdue: is a repository controller running?"
+            } else {
+                "nothing is known that is not synced; its source is looked at again"
+            };
+            let weight = if late { Weight::Waits } else { Weight::Note };
+            findings.push(finding(weight, text).since(looked).until(if late { 0 } else { next }));
+        }
+    } else {
+        findings.push(finding(Weight::Blocked, "spec.sync.enabled is false: it is not pulled by itself"));
+    }
+    if let Some(webhook) = status.webhook.as_ref().filter(|webhook| webhook.last_event > 0) {
+        findings
+            .push(finding(Weight::Note, "the last delivery of its webhook came").since(webhook.last_event));
+    }
+    Report::new(format!("repository/{name}"), repository.metadata.namespace.as_deref(), findings)
+}
+
+/// What a queued job waits for, where these are queued in its namespace.
+pub(super) fn of_job(job: &Job, repository: Option<&Repository>, queue: &[Job]) -> Report {
+    let mut findings = vec![position(job, queue)];
+    match repository {
+        None if !job.spec.action.is_orphan_cleanup() => {
+            findings
+                .push(finding(Weight::Blocked, format!("there is no repository {}", job.spec.repository)));
+        }
+        None => {}
+        Some(repository) => {
+            findings.extend(deletion(repository));
+            let health = &repository.status.health;
+            if !health.healthy {
+                let text = format!("its repository is not healthy: {}", health.message.join("; "));
+                findings.push(finding(Weight::Note, text).since(health.checked));
+            }
+        }
+    }
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    Report::new(format!("job/{name}"), job.metadata.namespace.as_deref(), findings)
+}
+
+/// What became of a job that is not queued any more.
+pub(super) fn of_ended(name: &str, record: &HistoricJob) -> Report {
+    let status = &record.status;
+    let text = format!("it ended as {}: {}", status.state.as_str(), status.message);
+    let found = finding(Weight::Note, text).since(status.finished);
+    Report::new(format!("job/{name}"), record.metadata.namespace.as_deref(), vec![found])
+}
+
+fn deletion(repository: &Repository) -> Vec<Finding> {
+    let Some(begun) = &repository.metadata.deletion_timestamp else { return Vec::new() };
+    let left = repository.metadata.finalizers.clone().unwrap_or_default().join(", ");
+    let mut text = format!("the repository is being deleted; still to do: {left}");
+    if let Some(deletion) = &repository.status.deletion {
+        text = format!("{text}; in the way of {}: {}", deletion.finalizer, deletion.message);
+    }
+    vec![finding(Weight::Blocked, text).since(begun.0.as_millisecond())]
+}
+
+fn label<'a>(job: &'a Job, name: &str) -> Option<&'a str> {
+    job.metadata.labels.as_ref()?.get(name).map(String::as_str)
+}
+
+/// Who works on a job, or how many are before it.
+fn position(job: &Job, queue: &[Job]) -> Finding {
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    let attempt = label(job, labels::ATTEMPT).unwrap_or("1");
+    let created = |job: &Job| job.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    if let Some(claim) = label(job, labels::CLAIM) {
+        let owner: String =
+            label(job, labels::CLAIM_OWNER).unwrap_or("nobody known").chars().take(8).collect();
+        let renewed =
+            claim.parse().ok().and_then(moment).map_or_else(String::new, |at| format!(", renewed {at}"));
+        let text = format!(
+            "job {name} is worked on by {owner} (attempt {attempt}{renewed}): {}",
+            job.status.message
+        );
+        return finding(Weight::Waits, text).since(job.status.started);
+    }
+    let key = |job: &Job| (created(job), job.metadata.name.clone());
+    let unclaimed = queue.iter().filter(|other| label(other, labels::CLAIM).is_none());
+    let before = unclaimed.filter(|other| key(other) < key(job)).count();
+    let runs = queue
+        .iter()
+        .find(|other| other.spec.repository == job.spec.repository && label(other, labels::CLAIM).is_some());
+    let mut text = format!("job {name} is queued, {before} of its namespace before it");
+    if let Some(runs) = runs.and_then(|job| job.metadata.name.as_deref()) {
+        text = format!("{text}; job {runs} of the same repository has to end first");
+    }
+    finding(Weight::Waits, text).since(created(job).map_or(0, Timestamp::as_millisecond))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn repository(change: impl FnOnce(&mut Value)) -> Repository {
+        let mut document = json!({
+            "metadata": {"name": "dash", "namespace": "team", "generation": 1},
+            "spec": {"title": "D", "type": "git", "workflows": [], "sync": {"enabled": true, "intervalSeconds": 60}},
+            "status": {"observedGeneration": 1, "health": {"healthy": true, "checked": 1_000_000},
+                "sync": {"state": "success", "finished": 1_000_000}},
+        });
+        change(&mut document);
+        serde_json::from_value(document).unwrap()
+    }
+
+    fn job(name: &str, repository: &str, created: &str, labels: &Value) -> Job {
+        let document = json!({
+            "metadata": {"name": name, "namespace": "team", "creationTimestamp": created, "labels": labels},
+            "spec": {"action": "pull", "repository": repository}, "status": {"started": 1_005_000, "message": "applying"},
+        });
+        serde_json::from_value(document).unwrap()
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_030).unwrap()
+    }
+
+    #[test]
+    fn a_repository_that_is_in_step_waits_for_nothing() {
+        let report = of_repository(&repository(|_| {}), &[], now()).to_string();
+        let expected = "repository/dash waits for nothing\n  note     nothing is known that is not synced; its source is \
+                        looked at again, since 1970-01-01T00:16:40Z, until 1970-01-01T00:17:40Z\n";
+        assert_eq!(report, expected);
+        let late =
+            of_repository(&repository(|_| {}), &[], Timestamp::from_second(5_000).unwrap()).to_string();
+        assert!(late.contains("overdue"), "{late}");
+    }
+
+    #[test]
+    fn what_blocks_comes_first_with_its_reason_and_times() {
+        let blocked = repository(|document| {
+            document["status"]["conditions"] = json!([
+                {"type": "Webhook", "status": "False", "reason": "NoPublicURL", "message": "set it",
+                    "lastTransitionTime": "1970-01-01T00:10:00Z"},
+                {"type": "Ready", "status": "False", "reason": "ServiceUnavailable", "message": "no answer",
+                    "lastTransitionTime": "1970-01-01T00:10:00Z"},
+            ]);
+        });
+        let report = of_repository(&blocked, &[], now());
+        assert!(report.blocked);
+        let text = report.to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "repository/dash is blocked");
+        assert!(lines[1].contains("Ready is False (ServiceUnavailable): no answer"), "{text}");
+        assert!(lines[1].ends_with("since 1970-01-01T00:10:00Z, until 1970-01-01T00:17:40Z"), "{text}");
+        assert!(text.contains("note     Webhook is False (NoPublicURL)"), "{text}");
+    }
+
+    #[test]
+    fn a_job_says_who_holds_it_or_who_is_before_it() {
+        let held =
+            json!({labels::CLAIM: "1010000", labels::CLAIM_OWNER: "0123456789abcdef", labels::ATTEMPT: "2"});
+        let queue = [
+            job("dash-sync", "dash", "1970-01-01T00:16:00Z", &held),
+            job("dash-move", "dash", "1970-01-01T00:16:10Z", &json!({})),
+            job("other-sync", "other", "1970-01-01T00:16:05Z", &json!({})),
+        ];
+        let known = repository(|_| {});
+        let text = of_job(&queue[0], Some(&known), &queue).to_string();
+        assert!(
+            text.contains("worked on by 01234567 (attempt 2, renewed 1970-01-01T00:16:50Z): applying"),
+            "{text}"
+        );
+        let text = of_job(&queue[1], Some(&known), &queue).to_string();
+        assert!(text.contains("queued, 1 of its namespace before it; job dash-sync of the same"), "{text}");
+        assert!(of_job(&queue[2], None, &queue).blocked, "its repository is gone");
+        assert!(of_repository(&known, &queue, now()).to_string().contains("job dash-move is queued"));
+    }
+
+    #[test]
+    fn a_repository_that_goes_says_what_is_still_to_do() {
+        let going = repository(|document| {
+            document["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:16:00Z");
+            document["metadata"]["finalizers"] = json!(["cleanup"]);
+            document["status"]["deletion"] =
+                json!({"state": "blocked", "finalizer": "cleanup", "message": "GitHub says no"});
+        });
+        let report = of_repository(&going, &[], now());
+        let text = report.to_string();
+        assert!(report.blocked && text.contains("in the way of cleanup: GitHub says no"), "{text}");
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!((&json["blocked"], &json["findings"][0]["weight"]), (&json!(true), &json!("blocked")));
+        assert_eq!(json["findings"][0]["since"], "1970-01-01T00:16:00Z");
+    }
+}

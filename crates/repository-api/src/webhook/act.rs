@@ -1,0 +1,146 @@
+//! Doing what a delivery comes to: queue the job, note when it came.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::response::Response;
+use jiff::Timestamp;
+use kube::Api;
+use serde_json::{Value, json};
+use windlass_api::{
+    GROUP, Job, JobAction, JobSpec, Repository, WebhookResponse, annotations, jobs, labels, status,
+};
+use windlass_lease_queue::kube::{InsertError, insert};
+use windlass_repository::webhook::Announced;
+use windlass_runtime::{CallError, CallOptions, Part, json_patch_tested, merge_patch};
+
+use super::decide::Decision;
+use crate::answer::{Refusal, json as answer_json, typed};
+use crate::request::Target;
+use crate::state::RepositoryApi;
+
+/// Calls to the API.
+const CALL: CallOptions = CallOptions::new(Duration::from_secs(10));
+/// How often it is noted at most that something came.
+const NOTED_EVERY: i64 = 60_000;
+/// How often a note that meets a newer version is tried.
+const TRIES: usize = 5;
+
+/// Answers a delivery, having done what it asks for. `pushed` is the commit that the branch was moved to.
+pub(super) async fn on(
+    state: &RepositoryApi,
+    target: &Target,
+    repository: &Repository,
+    announced: &Announced,
+    decision: Decision,
+    pushed: Option<String>,
+) -> Result<Response, Refusal> {
+    let answered = match decision {
+        Decision::Answer { code, message } => {
+            let response =
+                WebhookResponse { code: if code == 200 { 0 } else { code.into() }, message, job: None };
+            answer_json(code, &response)
+        }
+        Decision::Queue { job } => queue(state, target, repository, announced, *job, pushed).await?,
+    };
+    if let Err(error) = note(state, target, repository).await {
+        tracing::debug!(repository = target.name, %error, "it was not noted that a delivery came");
+    }
+    Ok(answered)
+}
+
+/// Queues the job, or finds the one that is there. One that runs may have looked at the branch before it moved: then the
+/// repository is marked, and its operator has it pulled again afterwards.
+async fn queue(
+    state: &RepositoryApi,
+    target: &Target,
+    repository: &Repository,
+    announced: &Announced,
+    job: JobSpec,
+    pushed: Option<String>,
+) -> Result<Response, Refusal> {
+    let delivery = announced.delivery().map(|id| (annotations::DELIVERY.to_owned(), id.to_owned()));
+    let marks: BTreeMap<String, String> = delivery.into_iter().collect();
+    let (pulls, name) = (job.action == JobAction::Pull, jobs::job_name(&target.name, &job));
+    let client = &state.provisioning;
+    match insert(client, &target.namespace, &target.name, job, marks).await {
+        Ok(job) => {
+            tracing::info!(
+                namespace = target.namespace,
+                repository = target.name,
+                job = job.metadata.name,
+                delivery = announced.delivery(),
+                "job queued by a webhook"
+            );
+            Ok(typed(202, "Job", &job))
+        }
+        Err(InsertError::AlreadyExists(_)) if pulls => {
+            let there = Api::<Job>::namespaced(client.clone(), &target.namespace).get_opt(&name).await?;
+            if !there.as_ref().is_some_and(|job| job.spec.action == JobAction::Pull && !is_claimed(job)) {
+                mark(state, target, repository, pushed.unwrap_or_default()).await?;
+            }
+            let message = "a pull has just ended, and another one follows".to_owned();
+            let ended = WebhookResponse { code: 202, message, job: None };
+            Ok(there.map_or_else(|| answer_json(202, &ended), |job| typed(202, "Job", &job)))
+        }
+        Err(InsertError::AlreadyExists(name)) => Err(status::already_exists(GROUP, "jobs", &name).into()),
+        // Nobody runs such jobs here: that is no failure of the provider's.
+        Err(InsertError::Invalid(errors)) if !pulls => {
+            let why = errors.first().map(|error| error.message.clone()).unwrap_or_default();
+            Ok(answer_json(200, &WebhookResponse { code: 0, message: why, job: None }))
+        }
+        Err(InsertError::Invalid(errors)) => Err(status::invalid(GROUP, "Job", &name, errors).into()),
+        Err(InsertError::Api { source, .. }) => Err((*source).into()),
+    }
+}
+
+fn is_claimed(job: &Job) -> bool {
+    job.metadata.labels.as_ref().is_some_and(|marks| marks.contains_key(labels::CLAIM))
+}
+
+/// Writes on the repository where its branch was pushed to while a pull was under way.
+async fn mark(
+    state: &RepositoryApi,
+    target: &Target,
+    repository: &Repository,
+    pushed: String,
+) -> Result<(), Refusal> {
+    // The same commit twice, with another in between, is another push.
+    let pushed = format!("{pushed}@{}", Timestamp::now().as_millisecond());
+    let api: Api<Repository> = Api::namespaced(state.provisioning.clone(), &target.namespace);
+    let patch = json!({"metadata": {"annotations": {annotations::PUSHED: pushed}}});
+    let mut current = repository.clone();
+    for _ in 0..TRIES {
+        match merge_patch(&api, &current, Part::Object, patch.clone(), CALL).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_conflict() => {
+                current = target.repository(&state.provisioning).await?.ok_or_else(|| target.missing())?;
+            }
+            Err(_) => break,
+        }
+    }
+    Err(status::service_unavailable("the push could not be noted; send it again", 1).into())
+}
+
+/// Notes in the status when a delivery came, once a minute at most.
+async fn note(state: &RepositoryApi, target: &Target, repository: &Repository) -> Result<(), CallError> {
+    let now = Timestamp::now().as_millisecond();
+    let known = repository.status.webhook.as_ref();
+    let last = known.map_or(0, |webhook| webhook.last_event);
+    if (0..NOTED_EVERY).contains(&(now - last)) {
+        return Ok(());
+    }
+    let operations: Vec<Value> = match known {
+        None => vec![
+            json!({"op": "test", "path": "/status/webhook", "value": null}),
+            json!({"op": "add", "path": "/status/webhook", "value": {"lastEvent": now}}),
+        ],
+        Some(webhook) => vec![
+            // Not into a hook that was made anew meanwhile.
+            json!({"op": "test", "path": "/status/webhook", "value": webhook}),
+            json!({"op": "add", "path": "/status/webhook/lastEvent", "value": now}),
+        ],
+    };
+    let api: Api<Repository> = Api::namespaced(state.provisioning.clone(), &target.namespace);
+    json_patch_tested(&api, repository, Part::Status, &operations, CALL).await.map(drop)
+}

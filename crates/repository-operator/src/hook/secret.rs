@@ -1,0 +1,152 @@
+//! What the hook signs with. Unless somebody named a Secret of their own, we make one, which goes with the repository.
+//!
+//! A secret is changed in three steps, so that no delivery is refused whenever the process ends: the new one is stored
+//! beside the old one, GitHub is told, and only when all was seen to be well the old one is dropped. Meanwhile deliveries
+//! may be signed with either.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+use uuid::Uuid;
+use windlass_api::{GROUP, Repository, VERSION, labels};
+use windlass_repository::{PREVIOUS_WEBHOOK_SECRET_KEY, TokenError, WEBHOOK_SECRET_KEY, WebhookSecrets};
+use windlass_runtime::{CallError, Part, merge_patch};
+
+use crate::controller::{CALL, name, namespace};
+
+/// What the hook signs with.
+pub(super) struct HookSecret {
+    /// What GitHub is told.
+    pub(super) value: SecretString,
+    /// Our own Secret; nothing if it is somebody else's, which is not changed.
+    own: Option<Secret>,
+}
+
+/// The name of the Secret that we make for a repository.
+fn own_name(repository: &Repository) -> String {
+    format!("webhook-{}", repository.metadata.uid.as_deref().unwrap_or_default())
+}
+
+fn random() -> SecretString {
+    SecretString::from(Uuid::new_v4().to_string())
+}
+
+fn data(key: &str, value: &SecretString) -> (String, ByteString) {
+    (key.to_owned(), ByteString(value.expose_secret().as_bytes().to_vec()))
+}
+
+/// Has the repository name a Secret, which is made if need be, and fills in what `spec` says; the repository as it is
+/// then, if anything was left out. It is one write: each change of what is specified is pulled once more.
+pub(super) async fn complete(
+    core: &Client,
+    repositories: &Api<Repository>,
+    repository: &Repository,
+    spec: Option<Value>,
+) -> Result<Option<Repository>, CallError> {
+    let mut patch = json!({});
+    if repository.secure.webhook_secret.name.is_empty() {
+        make(core, repository).await?;
+        patch["secure"] = json!({"webhookSecret": {"name": own_name(repository)}});
+    }
+    if let Some(spec) = spec {
+        patch["spec"] = spec;
+    }
+    if patch == json!({}) {
+        return Ok(None);
+    }
+    merge_patch(repositories, repository, Part::Object, patch, CALL).await.map(Some)
+}
+
+/// Makes our Secret; one that is there is left as it is.
+async fn make(core: &Client, repository: &Repository) -> Result<(), CallError> {
+    let owner = OwnerReference {
+        api_version: format!("{GROUP}/{VERSION}"),
+        kind: "Repository".to_owned(),
+        name: name(repository).to_owned(),
+        uid: repository.metadata.uid.clone().unwrap_or_default(),
+        ..OwnerReference::default()
+    };
+    let secret = Secret {
+        metadata: ObjectMeta {
+            name: Some(own_name(repository)),
+            labels: Some([(labels::SECRET_REPOSITORY.to_owned(), name(repository).to_owned())].into()),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        type_: Some("Opaque".to_owned()),
+        data: Some(BTreeMap::from([data(WEBHOOK_SECRET_KEY, &random())])),
+        ..Secret::default()
+    };
+    let secrets: Api<Secret> = Api::namespaced(core.clone(), namespace(repository));
+    let params = PostParams::default();
+    match CALL.write("create the webhook's secret".to_owned(), || secrets.create(&params, &secret)).await {
+        Err(error) if !error.is_already_exists() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+impl HookSecret {
+    /// The secret that the repository names. Ours is made again if it is gone.
+    pub(super) async fn read(core: &Client, repository: &Repository) -> Result<Self, TokenError> {
+        let named = repository.secure.webhook_secret.name.as_str();
+        let is_ours = named == own_name(repository);
+        let found = match WebhookSecrets::read(core, repository).await {
+            Err(TokenError::Missing { secret }) if is_ours => {
+                let failed = |_error| TokenError::Missing { secret };
+                make(core, repository).await.map_err(failed)?;
+                WebhookSecrets::read(core, repository).await?
+            }
+            other => other?,
+        };
+        let missing = || TokenError::NoWebhookSecret { secret: named.to_owned() };
+        let value = found.iter().next().cloned().ok_or_else(missing)?;
+        if !is_ours {
+            return Ok(Self { value, own: None });
+        }
+        let secrets: Api<Secret> = Api::namespaced(core.clone(), namespace(repository));
+        let own = CALL.read("read the webhook's secret".to_owned(), || secrets.get(named)).await;
+        Ok(Self { value, own: own.ok() })
+    }
+
+    /// Whether it is ours to change.
+    pub(super) fn is_ours(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Whether the one before is still accepted.
+    pub(super) fn has_previous(&self) -> bool {
+        let data = self.own.as_ref().and_then(|secret| secret.data.as_ref());
+        data.is_some_and(|data| data.contains_key(PREVIOUS_WEBHOOK_SECRET_KEY))
+    }
+
+    /// Stores another one beside it; not if that was done already and GitHub may not have been told.
+    pub(super) async fn change(&mut self, core: &Client, repository: &Repository) -> Result<(), CallError> {
+        let Some(own) = self.own.as_ref().filter(|_| !self.has_previous()) else { return Ok(()) };
+        let (next, before) = (random(), self.value.clone());
+        let both = [data(WEBHOOK_SECRET_KEY, &next), data(PREVIOUS_WEBHOOK_SECRET_KEY, &before)];
+        let patch = json!({"data": BTreeMap::from(both)});
+        let secrets: Api<Secret> = Api::namespaced(core.clone(), namespace(repository));
+        self.own = Some(merge_patch(&secrets, own, Part::Object, patch, CALL).await?);
+        self.value = next;
+        Ok(())
+    }
+
+    /// Drops the one before.
+    pub(super) async fn drop_previous(
+        &mut self,
+        core: &Client,
+        repository: &Repository,
+    ) -> Result<(), CallError> {
+        let Some(own) = self.own.as_ref().filter(|_| self.has_previous()) else { return Ok(()) };
+        let patch = json!({"data": {PREVIOUS_WEBHOOK_SECRET_KEY: null}});
+        let secrets: Api<Secret> = Api::namespaced(core.clone(), namespace(repository));
+        self.own = Some(merge_patch(&secrets, own, Part::Object, patch, CALL).await?);
+        Ok(())
+    }
+}

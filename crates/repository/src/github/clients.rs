@@ -1,0 +1,159 @@
+//! Clients of GitHub's API: one for each server and token, shared by all repositories that use it, so that what GitHub says
+//! of its rate limit to one holds for all.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aws_lc_rs::digest::{Context, SHA256};
+use kube::Client;
+use secrecy::ExposeSecret as _;
+use url::Url;
+use windlass_api::conditions::reasons;
+use windlass_api::{Repository, RepositoryType};
+use windlass_git::{Git, GitError};
+use windlass_github::{Credentials, Github, Options, OptionsError, RepositoryName, Tls};
+
+use crate::{SecretToken, TokenError, TokenSource as _};
+
+/// Clients that are kept at most; all are forgotten then, and made again.
+const MOST: usize = 1_000;
+
+/// A repository on GitHub, and the API to ask about it.
+#[derive(Clone, Debug)]
+pub struct GithubRepository {
+    /// The API, with the repository's own token.
+    pub api: Github,
+    /// Its name there.
+    pub name: RepositoryName,
+}
+
+/// Why GitHub's API cannot be asked about a repository.
+#[derive(Debug, thiserror::Error)]
+pub enum GithubOpenError {
+    /// It is on another server, or its URL does not say which one it is.
+    #[error("{url} is no repository of {server}; write https://HOST/OWNER/NAME")]
+    NotThere {
+        /// Its URL.
+        url: String,
+        /// The server.
+        server: String,
+    },
+    /// The API would be elsewhere than the repository: a token is for one server.
+    #[error(
+        "spec.githubEnterprise.serverUrl is another server than the repository's; correct it, or leave it out"
+    )]
+    OtherServer,
+    /// The server may not be asked.
+    #[error(transparent)]
+    Refused(GitError),
+    /// The token could not be had, or may not be used.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// No client can be made.
+    #[error("failed to set up a client of GitHub's API")]
+    Client(#[source] OptionsError),
+}
+
+impl GithubOpenError {
+    /// The condition reason for it.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NotThere { .. } | Self::OtherServer => reasons::INVALID_SPEC,
+            Self::Refused(error) => error.reason(),
+            Self::Token(error) => error.reason(),
+            Self::Client(_) => reasons::INVALID_SPEC,
+        }
+    }
+}
+
+/// Clients of GitHub's APIs. Clones share them.
+#[derive(Clone)]
+pub(crate) struct GithubClients {
+    git: Git,
+    public: Arc<str>,
+    clients: Arc<Mutex<HashMap<[u8; 32], Github>>>,
+}
+
+impl GithubClients {
+    /// Clients of servers that may be asked by the policy of `git`.
+    pub(crate) fn new(git: Git) -> Self {
+        Self { git, public: Options::PUBLIC_API.into(), clients: Arc::default() }
+    }
+
+    /// The same, with another API in place of github.com's.
+    pub(crate) fn with_public_api(self, url: &str) -> Self {
+        Self { public: url.into(), clients: Arc::default(), ..self }
+    }
+
+    /// The repository's client. Nothing is sent yet.
+    pub(crate) async fn open(
+        &self,
+        core: &Client,
+        repository: &Repository,
+    ) -> Result<GithubRepository, GithubOpenError> {
+        let api = self.api_of(repository)?;
+        let token = SecretToken::new(core, repository).token().await?;
+        let mut fingerprint = Context::new(&SHA256);
+        fingerprint.update(api.as_bytes());
+        if let Some(token) = &token {
+            fingerprint.update(b"\n");
+            fingerprint.update(token.value.expose_secret().as_bytes());
+        }
+        let mut key = [0; 32];
+        key.copy_from_slice(fingerprint.finish().as_ref());
+        let credentials = token.map_or(Credentials::Anonymous, |token| Credentials::Token(token.value));
+        let client = self.client(key, &api, credentials)?;
+        let url = repository.spec.url().unwrap_or_default();
+        let name = client.repository_at(url).ok_or_else(|| GithubOpenError::NotThere {
+            url: url.to_owned(),
+            server: client.web_host().to_owned(),
+        })?;
+        Ok(GithubRepository { api: client, name })
+    }
+
+    /// The URL of the API that knows the repository.
+    fn api_of(&self, repository: &Repository) -> Result<String, GithubOpenError> {
+        let spec = &repository.spec;
+        if spec.kind == RepositoryType::Github {
+            return Ok((*self.public).to_owned());
+        }
+        let url = spec.url().unwrap_or_default();
+        let missing =
+            || GithubOpenError::NotThere { url: url.to_owned(), server: "a GitHub server".to_owned() };
+        let own = Url::parse(url).map_err(|_| missing())?;
+        let named = spec.github_enterprise.as_ref().map(|settings| settings.server_url.trim_end_matches('/'));
+        let server = match named.filter(|named| !named.is_empty()) {
+            None => own.origin().ascii_serialization(),
+            Some(named) => {
+                let there = Url::parse(named).map_err(|_| GithubOpenError::OtherServer)?;
+                if there.origin() != own.origin() {
+                    return Err(GithubOpenError::OtherServer);
+                }
+                named.to_owned()
+            }
+        };
+        Ok(format!("{server}/api/v3"))
+    }
+
+    fn client(&self, key: [u8; 32], api: &str, credentials: Credentials) -> Result<Github, GithubOpenError> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = clients.get(&key) {
+            return Ok(known.clone());
+        }
+        let mut options = Options { api: api.to_owned(), ..Options::new(credentials) };
+        if api != &*self.public {
+            // Whoever writes a repository names this one.
+            options.addresses = self.git.addresses_of(api).map_err(GithubOpenError::Refused)?;
+        }
+        if let Some(bundle) = self.git.ca_bundle() {
+            let failed = |source| GithubOpenError::Client(OptionsError::Client { source });
+            options.tls = Tls::of_bundle(bundle).map_err(failed)?;
+        }
+        let client = Github::new(options).map_err(GithubOpenError::Client)?;
+        if clients.len() >= MOST {
+            clients.clear();
+        }
+        clients.insert(key, client.clone());
+        Ok(client)
+    }
+}
