@@ -1,0 +1,11 @@
+//! Trees of scripted leaves, and trees over an API server in process.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod combinators;
+mod deletion;
+mod managed;
+mod manager;
+mod properties;
+mod resources;
+mod server;
+mod world;
