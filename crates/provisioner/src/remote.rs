@@ -55,6 +55,18 @@ pub struct KubeconfigSecret {
     pub key: String,
 }
 
+impl KubeconfigSecret {
+    /// The cluster `id`, whose kubeconfig stands under `key` in the Secret `name` of `namespace`.
+    pub fn new(
+        id: impl Into<String>,
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+        key: impl Into<String>,
+    ) -> Self {
+        Self { id: id.into(), namespace: namespace.into(), name: name.into(), key: key.into() }
+    }
+}
+
 #[async_trait]
 impl RemoteCluster for KubeconfigSecret {
     fn id(&self) -> String {

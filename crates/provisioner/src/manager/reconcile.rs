@@ -1,6 +1,7 @@
 //! One visit to an object: observe, gate, run its tree, tell.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -87,7 +88,6 @@ impl<P: ManagerProvisioner> Reconciler<P> {
         match self.visit(&key, &object).instrument(span).await {
             Ok(requeue) => requeue,
             Err(error) if error.is_conflict() => Requeue::After(AGAIN),
-            Err(error) if error.is_not_found() => Requeue::No,
             Err(error) => {
                 tracing::warn!(object = %key, error = %ErrorChain(&error), "an object could not be written");
                 Requeue::Backoff
@@ -136,7 +136,7 @@ impl<P: ManagerProvisioner> Reconciler<P> {
             remove_finalizer(&api, &object, finalizer, self.options.calls.clone()).await?;
             self.forget(key);
         }
-        Ok(requeue(direction, &visited))
+        Ok(requeue(key, direction, &visited))
     }
 
     /// One pass over the tree, unless something has to go first.
@@ -318,10 +318,18 @@ fn observed_generation(object: &DynamicObject) -> Option<i64> {
     object.data["status"]["observedGeneration"].as_i64()
 }
 
-fn requeue(direction: Direction, visited: &Visited) -> Requeue {
+/// A tenth more at most, by the object's name: owners that begin to wait together do not all come back at once.
+fn spread(key: &ObjectKey, delay: Duration) -> Duration {
+    let mut hasher = std::hash::DefaultHasher::new();
+    key.hash(&mut hasher);
+    let share = u32::try_from(hasher.finish() % 1_000).unwrap_or_default();
+    delay.saturating_add(delay.mul_f64(f64::from(share) / 10_000.0))
+}
+
+fn requeue(key: &ObjectKey, direction: Direction, visited: &Visited) -> Requeue {
     match visited {
         Ok(Outcome::Ready) => Requeue::No,
-        Ok(Outcome::Yield { after, .. }) => Requeue::After(*after),
+        Ok(Outcome::Yield { after, .. }) => Requeue::After(spread(key, *after)),
         // On the way down nothing is given up: somebody waits for the finalizer.
         Err(error) if error.disposition == Disposition::Retry || direction == Direction::Deprovision => {
             Requeue::Backoff

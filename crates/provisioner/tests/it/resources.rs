@@ -131,3 +131,18 @@ fn two_nodes_about_one_object_are_refused() {
     let error = Tree::new(twice).unwrap_err();
     assert_eq!(error.to_string(), "root/one/a and root/two/a are both about configmaps./default/a");
 }
+
+#[tokio::test]
+async fn exactly_one_namespace_may_have_the_labels() {
+    let (server, labels) =
+        (Server::new(), std::collections::BTreeMap::from([("team".to_owned(), "a".to_owned())]));
+    let scope = server.scope("owner-1");
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(server.observer());
+    let found = async || windlass_provisioner::util::namespace_by_labels(&scope, &labels).await;
+    assert_eq!(found().await.unwrap_err().message, "0 namespaces have the labels team=a, and not one");
+    for (name, expected) in [("one", Some("one")), ("two", None)] {
+        let document = json!({"metadata": {"name": name, "labels": labels}});
+        namespaces.create(&PostParams::default(), &serde_json::from_value(document).unwrap()).await.unwrap();
+        assert_eq!(found().await.ok().as_deref(), expected);
+    }
+}

@@ -23,17 +23,17 @@ pub(crate) struct Server {
     requests: Arc<Mutex<Vec<String>>>,
 }
 
-/// A kind `plural.example.com/v1` with any spec and status.
-pub(crate) fn definition(kind: &str, plural: &str) -> CustomResourceDefinition {
+/// A kind with any spec and status.
+pub(crate) fn define(group: &str, version: &str, kind: &str, plural: &str) -> CustomResourceDefinition {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     serde_json::from_value(json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.example.com")},
+        "metadata": {"name": format!("{plural}.{group}")},
         "spec": {
-            "group": "example.com", "scope": "Namespaced",
+            "group": group, "scope": "Namespaced",
             "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
             "versions": [{
-                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "name": version, "served": true, "storage": true, "subresources": {"status": {}},
                 "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}},
             }],
         },
@@ -53,8 +53,12 @@ pub(crate) fn kind_of(kind: &str, plural: &str) -> ApiResource {
 
 impl Server {
     pub(crate) fn new() -> Self {
+        let own = |kind, plural| define("example.com", "v1", kind, plural);
+        Self::with(vec![own("Site", "sites"), own("Thing", "things")])
+    }
+
+    pub(crate) fn with(definitions: Vec<CustomResourceDefinition>) -> Self {
         let store = in_memory(&StoreOptions::default()).unwrap();
-        let definitions = vec![definition("Site", "sites"), definition("Thing", "things")];
         let server = ApiServer::builder(store).crds(definitions).build().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let record = Arc::clone(&requests);
