@@ -160,3 +160,23 @@ pub use render::{Edge, NodeView, TreeView};
 pub use resource::{FIELD_MANAGER, HASH, OWNER, Readiness, Resource, readiness};
 pub use scope::{Cluster, DeletionPolicy, Memory, Owner, Scope, Watches};
 pub use tree::{BuildError, NodeState, Observer, State, Tree};
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn trees_know_no_kubernetes_client() {
+        let core = [
+            include_str!("node.rs"),
+            include_str!("outcome.rs"),
+            include_str!("provisioner.rs"),
+            include_str!("render.rs"),
+            include_str!("tree.rs"),
+            include_str!("tree/build.rs"),
+            include_str!("tree/run.rs"),
+            include_str!("tree/state.rs"),
+        ];
+        for name in ["kube::", "k8s_openapi::", "windlass_runtime::", "crate::scope"] {
+            assert!(core.iter().all(|text| !text.contains(name)), "{name}");
+        }
+    }
+}

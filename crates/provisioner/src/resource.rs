@@ -3,6 +3,8 @@
 mod drift;
 mod readiness;
 
+use std::fmt;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
@@ -33,7 +35,7 @@ pub const HASH: &str = "provisioner.windlass.dev/hash";
 ///
 /// **Down:** it is deleted under its UID, as the scope's [`DeletionPolicy`] says, and awaited. An object that was not made
 /// for this owner is left alone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Resource {
     name: String,
     object: Value,
@@ -42,6 +44,16 @@ pub struct Resource {
     adopt: bool,
     deletion: Option<DeletionPolicy>,
     judge: Judge,
+}
+
+impl fmt::Debug for Resource {
+    /// Which object it is, and nothing of what it holds: it may be a Secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resource")
+            .field("name", &self.name)
+            .field("reference", &self.reference)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Who says whether the object is ready.
@@ -249,6 +261,7 @@ impl Provisioner<Scope> for Resource {
             return Ok(Outcome::Ready);
         }
         scope.memory.unsettled(&reference);
+        scope.memory.set_gone(&reference, false);
         let found = self.get(scope).await?;
         let live = match found {
             Some(live) if live["metadata"]["deletionTimestamp"].is_string() => {
@@ -290,7 +303,13 @@ impl Provisioner<Scope> for Resource {
         let reference = self.reference(scope);
         scope.memory.follow(&reference);
         scope.memory.unsettled(&reference);
-        let Some(live) = self.get(scope).await? else { return Ok(Outcome::Ready) };
+        if scope.memory.is_gone(&reference) {
+            return Ok(Outcome::Ready);
+        }
+        let Some(live) = self.get(scope).await? else {
+            scope.memory.set_gone(&reference, true);
+            return Ok(Outcome::Ready);
+        };
         if !is_made_for(scope, &live) {
             return Ok(Outcome::Ready);
         }

@@ -1,6 +1,6 @@
 //! What a node may use: handed to each visit, nothing hidden.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -169,6 +169,7 @@ pub trait Watches: Send + Sync {
 #[derive(Default)]
 pub struct Memory {
     applied: Mutex<HashMap<WakeOn, Applied>>,
+    gone: Mutex<HashSet<WakeOn>>,
     followed: Mutex<BTreeSet<WakeOn>>,
     watches: Option<Arc<dyn Watches>>,
 }
@@ -207,6 +208,22 @@ impl Memory {
             return false;
         };
         applied.hash == hash && watches.version(object).is_some_and(|version| version == applied.version)
+    }
+
+    /// Whether the object was found gone, was not applied since, and no watch has seen it come.
+    pub(crate) fn is_gone(&self, object: &WakeOn) -> bool {
+        object.cluster.is_empty()
+            && self.watches.as_ref().is_some_and(|watches| watches.version(object).is_none())
+            && self.gone.lock().unwrap_or_else(PoisonError::into_inner).contains(object)
+    }
+
+    pub(crate) fn set_gone(&self, object: &WakeOn, gone: bool) {
+        let mut known = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        if gone {
+            known.insert(object.clone());
+        } else {
+            known.remove(object);
+        }
     }
 
     pub(crate) fn settled(&self, object: WakeOn, applied: Applied) {

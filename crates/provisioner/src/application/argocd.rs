@@ -12,7 +12,7 @@ use super::driver::{Desired, Driver, IDENTITY, Identity, Source, ambiguous, clus
 use super::flux::local;
 use crate::provisioner::Provisioner;
 use crate::resource::Readiness;
-use crate::{ProvisionError, Reason, Resource, Scope, Visited};
+use crate::{DeletionPolicy, ProvisionError, Reason, Resource, Scope, Visited};
 
 /// What makes Argo CD delete what an application made before the application.
 const CASCADE: &str = "resources-finalizer.argocd.argoproj.io";
@@ -162,7 +162,9 @@ impl Driver for ArgoCd {
         let patch = json!({
             "metadata": {"finalizers": [CASCADE]}, "spec": {"syncPolicy": {"automated": null}},
         });
-        application.prepare_deletion(&scope, patch).await?;
+        if scope.deletion != DeletionPolicy::Orphan {
+            application.prepare_deletion(&scope, patch).await?;
+        }
         application.deprovision(&scope).await
     }
 

@@ -1,5 +1,7 @@
 //! Applications deployed by Flux: a source, and a `HelmRelease` or `Kustomization` of it.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use k8s_openapi::api::core::v1::Secret;
@@ -22,6 +24,8 @@ pub struct Flux {
     pub namespace: String,
     /// How often Flux looks at sources and releases, as Flux writes it: `10m`.
     pub interval: String,
+    /// Labels of sources and releases, such as the key by which Flux's controllers are sharded.
+    pub labels: BTreeMap<String, String>,
 }
 
 fn kind(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
@@ -52,9 +56,9 @@ fn kustomization() -> ApiResource {
 
 impl Flux {
     fn metadata(&self, identity: &Identity) -> Value {
-        json!({
-            "name": identity.object_name(), "namespace": self.namespace, "labels": {IDENTITY: identity.key},
-        })
+        let mut labels = json!(self.labels);
+        labels[IDENTITY] = json!(identity.key);
+        json!({"name": identity.object_name(), "namespace": self.namespace, "labels": labels})
     }
 
     fn source(&self, identity: &Identity, source: &Source) -> Resource {
@@ -122,9 +126,14 @@ impl Flux {
     }
 }
 
-/// The scope of objects on the local cluster.
+/// The scope of objects on the local cluster. They have no dependants of their own: their controllers' finalizers hold
+/// them until what they deployed is gone.
 pub(super) fn local(scope: &Scope) -> Scope {
-    scope.on(scope.local.clone()).deleting(DeletionPolicy::Background)
+    let deletion = match scope.deletion {
+        DeletionPolicy::Orphan => DeletionPolicy::Orphan,
+        DeletionPolicy::Foreground | DeletionPolicy::Background => DeletionPolicy::Background,
+    };
+    scope.on(scope.local.clone()).deleting(deletion)
 }
 
 #[async_trait]

@@ -97,7 +97,7 @@ fn application(driver: impl Driver + 'static, generator: &Arc<Counted>, branch: 
 }
 
 fn flux() -> Flux {
-    Flux { namespace: "default".to_owned(), interval: "10m".to_owned() }
+    Flux { namespace: "default".to_owned(), interval: "10m".to_owned(), labels: BTreeMap::new() }
 }
 
 fn reason(outcome: &Outcome) -> Option<Reason> {
