@@ -133,7 +133,11 @@ async fn on_real_servers_objects_of_a_second_cluster_outlive_rotation_and_outage
     })
     .await;
     destroyed.store(true, Ordering::SeqCst);
-    assert_eq!(why(tree.deprovision(&scope).await), None);
+    eventually("it is given up", async || match why(tree.deprovision(&scope).await) {
+        None => Ok(()),
+        found => Err(format!("{found:?}")),
+    })
+    .await;
     let here: Api<ConfigMap> = Api::namespaced(client, &name);
     assert!(here.get_opt("here").await.unwrap().is_none());
 }
