@@ -26,6 +26,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("windlass-oci", 1),
     ("windlass-runtime", 1),
     ("windlass-apiserver", 2),
+    ("windlass-provisioner", 2),
     ("windlass-repository", 2),
     ("windlass-resources", 2),
     ("windlass-launch", 3),

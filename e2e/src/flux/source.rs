@@ -110,6 +110,12 @@ impl Source {
         Ok(Self { kind, namespace: namespace.to_owned(), name: name.to_owned(), api })
     }
 
+    /// A source object that somebody else creates.
+    pub fn of(client: &kube::Client, namespace: &str, kind: Kind, name: &str) -> Self {
+        let api = Api::namespaced_with(client.clone(), namespace, &kind.resource());
+        Self { kind, namespace: namespace.to_owned(), name: name.to_owned(), api }
+    }
+
     /// Packs a commit of `remote`, and says that it is the source's newest revision.
     pub async fn publish(
         &self,

@@ -11,6 +11,7 @@ mod kubectl;
 mod kubectl_work;
 mod kubernetes;
 mod operators;
+mod provisioner;
 mod pull;
 mod telemetry;
 mod tracker;

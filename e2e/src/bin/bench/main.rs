@@ -9,6 +9,7 @@ mod claims;
 mod kube;
 mod kubectl;
 mod machine;
+mod provisioner;
 mod pull;
 mod samples;
 mod scene;
@@ -47,6 +48,8 @@ enum Part {
     Kube,
     /// The commit tracker with ten thousand Kustomizations.
     Tracker,
+    /// Trees of provisioners: a node, a settled tree, and from an event to the visit that it wakes.
+    Provisioner,
 }
 
 /// Measures the release build against its targets.
@@ -112,6 +115,7 @@ async fn measure(part: Part, large: bool, table: &mut Table) -> Result<()> {
         Part::Store => store::measure(table).await,
         Part::Kube => Box::pin(kube::measure(table)).await,
         Part::Tracker => Box::pin(tracker::measure(table)).await,
+        Part::Provisioner => Box::pin(provisioner::measure(table)).await,
     }
 }
 

@@ -1,0 +1,236 @@
+//! What a node may use: handed to each visit, nothing hidden.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::Client;
+use windlass_runtime::{CallError, CallOptions, Disposition as CallDisposition, RestClient};
+
+use crate::{ProvisionError, Reason, WakeOn};
+
+/// An API server that nodes write to.
+#[derive(Clone)]
+pub struct Cluster {
+    id: Arc<str>,
+    client: Client,
+    rest: RestClient,
+    calls: CallOptions,
+    refused: Arc<AtomicBool>,
+}
+
+impl Cluster {
+    /// The cluster that the controller itself runs on.
+    pub fn local(client: Client, options: CallOptions) -> Self {
+        Self::remote("", client, options)
+    }
+
+    /// Another cluster, by an identifier that is unique among all that the process knows.
+    pub fn remote(id: impl Into<Arc<str>>, client: Client, options: CallOptions) -> Self {
+        let rest = RestClient::new(client.clone(), options.clone());
+        Self { id: id.into(), rest, client, calls: options, refused: Arc::default() }
+    }
+
+    /// Its identifier; empty for the local one.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether it is the one that the controller runs on.
+    pub fn is_local(&self) -> bool {
+        self.id.is_empty()
+    }
+
+    /// A client of it.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// A client of it whose calls keep their deadline and fence.
+    pub fn rest(&self) -> &RestClient {
+        &self.rest
+    }
+
+    /// Whether it has ever refused our credentials.
+    pub fn has_refused_us(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// A failed call, as a node tells of it. The server's own words stay in the source.
+    pub fn failed(&self, what: &str, error: CallError) -> ProvisionError {
+        let code = error.code();
+        let status = code.map_or_else(String::new, |code| format!(" ({code} {})", error.reason()));
+        let on = if self.is_local() { String::new() } else { format!(" on cluster {}", self.id) };
+        let refused = format!("failed to {what}{on}{status}");
+        let told = if error.is_transient() {
+            let reason = if self.is_local() { Reason::Unavailable } else { Reason::RemoteUnreachable };
+            ProvisionError::retry(reason, format!("failed to {what}{on}: no answer that counts{status}"))
+        } else if code == Some(401) {
+            self.refused.store(true, Ordering::Relaxed);
+            ProvisionError::retry(Reason::Unauthorized, refused)
+        } else if code == Some(404) {
+            ProvisionError::retry(Reason::DependencyNotFound, refused)
+        } else if error.disposition() == CallDisposition::AwaitChange {
+            ProvisionError::user_action(Reason::Refused, refused)
+        } else {
+            ProvisionError::retry(Reason::Refused, refused)
+        };
+        told.caused_by(error)
+    }
+}
+
+/// The object that a tree belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace; empty for what has none.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID: what marks the objects that are made for it.
+    pub uid: String,
+    /// Its generation.
+    pub generation: i64,
+}
+
+/// What becomes of objects when their tree goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeletionPolicy {
+    /// They are deleted, their dependants first, and their end is awaited.
+    #[default]
+    Foreground,
+    /// They are deleted and their end is awaited; their dependants go some time later.
+    Background,
+    /// They are left where they are, without the mark of their owner.
+    Orphan,
+}
+
+impl DeletionPolicy {
+    pub(crate) fn propagation(self) -> &'static str {
+        match self {
+            Self::Foreground => "Foreground",
+            Self::Background => "Background",
+            Self::Orphan => "Orphan",
+        }
+    }
+}
+
+/// What a visit may use.
+#[derive(Clone)]
+pub struct Scope {
+    /// The cluster of the controller and of the owner.
+    pub local: Cluster,
+    /// The cluster that nodes write to: the local one, but below a remote cluster's node.
+    pub target: Cluster,
+    /// Whose tree it is.
+    pub owner: Owner,
+    /// What becomes of objects when their tree goes.
+    pub deletion: DeletionPolicy,
+    /// What is remembered between visits. One for each owner.
+    pub memory: Arc<Memory>,
+}
+
+impl Scope {
+    /// A scope on one cluster, which remembers nothing yet.
+    pub fn new(local: Cluster, owner: Owner) -> Self {
+        let target = local.clone();
+        Self { local, target, owner, deletion: DeletionPolicy::default(), memory: Arc::default() }
+    }
+
+    /// How the local cluster is called.
+    pub fn calls(&self) -> &CallOptions {
+        &self.local.calls
+    }
+
+    /// The same scope on another cluster.
+    #[must_use]
+    pub fn on(&self, target: Cluster) -> Self {
+        Self { target, ..self.clone() }
+    }
+
+    /// The same scope with another policy.
+    #[must_use]
+    pub fn deleting(&self, deletion: DeletionPolicy) -> Self {
+        Self { deletion, ..self.clone() }
+    }
+}
+
+/// Tells of objects as a watch sees them.
+pub trait Watches: Send + Sync {
+    /// The resourceVersion of an object, if its kind is followed and the object is there.
+    fn version(&self, object: &WakeOn) -> Option<String>;
+
+    /// Visits the owner again when the object changes.
+    fn follow(&self, object: &WakeOn);
+}
+
+/// What is remembered of an owner's objects between passes, so that what is settled costs no request.
+#[derive(Default)]
+pub struct Memory {
+    applied: Mutex<HashMap<WakeOn, Applied>>,
+    gone: Mutex<HashSet<WakeOn>>,
+    followed: Mutex<BTreeSet<WakeOn>>,
+    watches: Option<Arc<dyn Watches>>,
+}
+
+/// An object as it was found ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Applied {
+    pub(crate) hash: String,
+    pub(crate) version: String,
+}
+
+impl Memory {
+    /// With watches, which wake the owner and tell whether something changed.
+    pub fn with_watches(watches: Arc<dyn Watches>) -> Self {
+        Self { watches: Some(watches), ..Self::default() }
+    }
+
+    /// Visits the owner again when this object changes.
+    pub fn follow(&self, object: &WakeOn) {
+        let new = self.followed.lock().unwrap_or_else(PoisonError::into_inner).insert(object.clone());
+        if let Some(watches) = self.watches.as_ref().filter(|_| new) {
+            watches.follow(object);
+        }
+    }
+
+    /// The objects that were followed since this was asked last.
+    pub(crate) fn take_followed(&self) -> BTreeSet<WakeOn> {
+        std::mem::take(&mut *self.followed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether the object is, as a watch says, what it was when it was found ready.
+    pub(crate) fn is_settled(&self, object: &WakeOn, hash: &str) -> bool {
+        let Some(watches) = &self.watches else { return false };
+        let Some(applied) = self.applied.lock().unwrap_or_else(PoisonError::into_inner).get(object).cloned()
+        else {
+            return false;
+        };
+        applied.hash == hash && watches.version(object).is_some_and(|version| version == applied.version)
+    }
+
+    /// Whether the object was found gone, was not applied since, and no watch has seen it come.
+    pub(crate) fn is_gone(&self, object: &WakeOn) -> bool {
+        object.cluster.is_empty()
+            && self.watches.as_ref().is_some_and(|watches| watches.version(object).is_none())
+            && self.gone.lock().unwrap_or_else(PoisonError::into_inner).contains(object)
+    }
+
+    pub(crate) fn set_gone(&self, object: &WakeOn, gone: bool) {
+        let mut known = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        if gone {
+            known.insert(object.clone());
+        } else {
+            known.remove(object);
+        }
+    }
+
+    pub(crate) fn settled(&self, object: WakeOn, applied: Applied) {
+        self.applied.lock().unwrap_or_else(PoisonError::into_inner).insert(object, applied);
+    }
+
+    pub(crate) fn unsettled(&self, object: &WakeOn) {
+        self.applied.lock().unwrap_or_else(PoisonError::into_inner).remove(object);
+    }
+}

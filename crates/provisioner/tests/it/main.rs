@@ -1,0 +1,14 @@
+//! Trees of scripted leaves, and trees over an API server in process.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod applications;
+mod clusters;
+mod combinators;
+mod deletion;
+mod managed;
+mod manager;
+mod properties;
+mod remote;
+mod resources;
+mod server;
+mod world;
