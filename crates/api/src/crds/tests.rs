@@ -14,7 +14,7 @@ fn walk(path: &str, schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
 }
 
 fn every_schema(mut visit: impl FnMut(&str, &Value)) {
-    for crd in all() {
+    for crd in all().into_iter().chain(flux()) {
         for version in &crd.spec.versions {
             let schema = version.schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap();
             let schema = serde_json::to_value(schema).unwrap();
