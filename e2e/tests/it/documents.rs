@@ -28,6 +28,10 @@ const NOT_FOLLOWED: &[(&str, &str)] = &[
         "it takes Flux's command-line program, and a pipeline that builds artifacts",
     ),
     (
+        "docs/how-to/source-controller.md",
+        "it fetches from GitHub: `source.rs` starts the same program over a Git server of its own",
+    ),
+    (
         "docs/how-to/operators.md",
         "not yet: `operators.rs` starts the same programs, with settings of its own",
     ),

@@ -12,5 +12,6 @@ mod kubectl_work;
 mod kubernetes;
 mod operators;
 mod pull;
+mod source;
 mod telemetry;
 mod tracker;

@@ -12,6 +12,7 @@ mod machine;
 mod pull;
 mod samples;
 mod scene;
+mod source;
 mod store;
 mod table;
 mod tracker;
@@ -47,6 +48,8 @@ enum Part {
     Kube,
     /// The commit tracker with ten thousand Kustomizations.
     Tracker,
+    /// The source controller with a hundred objects of one repository.
+    Source,
 }
 
 /// Measures the release build against its targets.
@@ -112,6 +115,7 @@ async fn measure(part: Part, large: bool, table: &mut Table) -> Result<()> {
         Part::Store => store::measure(table).await,
         Part::Kube => Box::pin(kube::measure(table)).await,
         Part::Tracker => Box::pin(tracker::measure(table)).await,
+        Part::Source => Box::pin(source::measure(table)).await,
     }
 }
 
