@@ -89,12 +89,14 @@ pub enum ArchiveError {
 /// The members of the archive of a tree: its files and the directories that they are in, but for what the rules leave out.
 /// `more` are files that lie beside those of the tree; they are judged by the same rules.
 pub fn members(entries: &[Entry], more: Vec<Member>, rules: &Rules) -> Vec<Member> {
-    let mut found: BTreeMap<Vec<String>, Node> = BTreeMap::new();
-    let segments = |path: &str| path.split('/').map(str::to_owned).collect::<Vec<_>>();
+    // With a separator that sorts before all that a name holds, paths are in the order of a walk.
+    let mut found: BTreeMap<String, Node> = BTreeMap::new();
     let mut add = |path: &str, node: Option<Node>| {
-        let path = segments(path);
-        for depth in 1..path.len() {
-            found.entry(path[..depth].to_vec()).or_insert(Node::Directory);
+        let path = path.replace('/', "\0");
+        for (end, _) in path.match_indices('\0') {
+            if !found.contains_key(&path[..end]) {
+                found.insert(path[..end].to_owned(), Node::Directory);
+            }
         }
         if let Some(node) = node {
             found.insert(path, node);
@@ -115,7 +117,7 @@ pub fn members(entries: &[Entry], more: Vec<Member>, rules: &Rules) -> Vec<Membe
     }
     let root = Member { path: ".".to_owned(), node: Node::Directory };
     let rest = found.into_iter().filter_map(|(path, node)| {
-        let path = path.join("/");
+        let path = path.replace('\0', "/");
         (!rules.ignores(&path, node == Node::Directory)).then_some(Member { path, node })
     });
     std::iter::once(root).chain(rest).collect()

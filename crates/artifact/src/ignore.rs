@@ -152,8 +152,7 @@ impl Pattern {
                             return false;
                         }
                         path = rest;
-                        // A file where the pattern wants a directory.
-                        matched = is_last || !path.is_empty();
+                        matched = true;
                     }
                 }
             }

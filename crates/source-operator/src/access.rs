@@ -16,13 +16,13 @@ fn refused(message: String) -> Failure {
     Failure::fetch("AuthenticationFailed", message)
 }
 
-/// The repository of a specification, with the credentials that its Secret has, and the version of that Secret.
+/// The repository of a specification, with the credentials that its Secret has, and uid and version of that Secret.
 pub(crate) async fn remote(
     client: &Client,
     namespace: &str,
     spec: &GitRepositorySpec,
     valid: &Valid,
-) -> Result<(Remote, Option<String>), Failure> {
+) -> Result<(Remote, Option<(String, String)>), Failure> {
     let basic = |user: &str, password: &str| Credentials::Basic {
         user: user.to_owned(),
         token: SecretString::from(password.to_owned()),
@@ -37,11 +37,7 @@ pub(crate) async fn remote(
             .map_err(|error| refused(format!("failed to read the Secret {name:?}: {}", error.reason())))?
             .ok_or_else(|| refused(format!("there is no Secret {name:?} in the namespace {namespace:?}")))?;
         remote.cache_identity.clone_from(&secret.metadata.uid);
-        version = secret
-            .metadata
-            .uid
-            .zip(secret.metadata.resource_version)
-            .map(|(uid, version)| format!("{uid} {version}"));
+        version = secret.metadata.uid.zip(secret.metadata.resource_version);
         let values = secret.data.unwrap_or_default().into_iter();
         let values = values.filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?.into())));
         let failed = |what: String| refused(format!("the Secret {name:?} {what}"));

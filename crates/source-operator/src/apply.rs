@@ -76,7 +76,7 @@ async fn upstream(
 ) -> Result<Arc<Upstream>, Failure> {
     let (client, spec) = (&controller.client, &observed.object.spec);
     let (remote, version) = access::remote(client, namespace, spec, valid).await?;
-    controller.upstreams.get(remote, version.as_deref()).map_err(|error| match &error {
+    controller.upstreams.get(remote, version).map_err(|error| match &error {
         GitError::PolicyRefused { .. } => Failure::fetch("URLInvalid", error.to_string()).stalled(),
         _ => Failure::git("open the repository", &error),
     })

@@ -110,25 +110,35 @@ impl Forwarder {
             Event::Deleted(gone) => {
                 let key = ObjectKey::of(&*gone);
                 self.upstreams.forget(&key);
-                // What this replica has of it; the leader has removed its own.
-                if let Some(place) = Place::new(KIND, &key.namespace, &key.name) {
-                    let store = Arc::clone(&self.builder.store);
-                    tokio::task::spawn_blocking(move || {
-                        if let Err(error) = store.remove(&place) {
-                            tracing::warn!(%error, "failed to remove the artifacts of a source that is gone");
-                        }
-                    });
-                }
-                if let Some(queue) = &*current {
-                    queue.forget(&key);
-                    self.forward_to_those_that_include(queue, &key);
+                match &*current {
+                    // The leader has removed its own before it took the finalizer off.
+                    Some(queue) => {
+                        queue.forget(&key);
+                        self.forward_to_those_that_include(queue, &key);
+                    }
+                    None => self.remove(&key),
                 }
             }
             Event::Synced => {}
         }
     }
 
+    /// Removes what this replica has of an object that is gone.
+    fn remove(&self, key: &ObjectKey) {
+        let Some(place) = Place::new(KIND, &key.namespace, &key.name) else { return };
+        let store = Arc::clone(&self.builder.store);
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = store.remove(&place) {
+                tracing::warn!(%error, "failed to remove the artifacts of a source that is gone");
+            }
+        });
+    }
+
+    /// While the first list comes in all are looked at anyway.
     fn forward_to_those_that_include(&self, queue: &KeyedQueue<ObjectKey>, key: &ObjectKey) {
+        if !self.objects.is_synced() {
+            return;
+        }
         for other in self.objects.list_in(&key.namespace) {
             if other.spec.include.iter().any(|include| include.repository.name == key.name) {
                 queue.add(ObjectKey::of(&*other));

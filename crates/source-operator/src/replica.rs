@@ -59,7 +59,7 @@ impl Replica {
         }
         let namespace = path.place().namespace();
         let (remote, version) = access::remote(&controller.client, namespace, &spec, &valid).await?;
-        let upstream = controller.upstreams.get(remote, version.as_deref());
+        let upstream = controller.upstreams.get(remote, version);
         let upstream = upstream.map_err(|error| Failure::git("open the repository", &error))?;
         let content = wanted(&spec)?;
         let build = controller.builder.build(&upstream, commit, &content, included, &controller.cancel);

@@ -29,7 +29,8 @@ pub(crate) struct Upstreams {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     url: String,
-    identity: Option<String>,
+    /// Of the Secret: its uid, and its version.
+    secret: Option<(String, String)>,
     user: Option<String>,
     tls: Option<[u8; 32]>,
 }
@@ -65,15 +66,16 @@ impl Upstreams {
         Self { git, known: Mutex::default() }
     }
 
-    /// The upstream of this remote. Credentials that were changed are another one.
+    /// The upstream of this remote. `secret` are uid and version of the Secret that its credentials come from: a changed one is
+    /// another upstream, and the one before is forgotten.
     pub(crate) fn get(
         &self,
         remote: Remote,
-        secret_version: Option<&str>,
+        secret: Option<(String, String)>,
     ) -> Result<Arc<Upstream>, GitError> {
         let key = Key {
             url: remote.url.clone(),
-            identity: secret_version.map(str::to_owned),
+            secret,
             user: match &remote.credentials {
                 Some(Credentials::Basic { user, .. }) => Some(user.clone()),
                 _ => None,
@@ -82,7 +84,7 @@ impl Upstreams {
         };
         let mut known = lock(&self.known);
         // Credentials in a URL have no version that tells them apart.
-        let shareable = remote.credentials.is_none() || secret_version.is_some();
+        let shareable = remote.credentials.is_none() || key.secret.is_some();
         if let Some(found) = known.get(&key).filter(|_| shareable) {
             return Ok(Arc::clone(found));
         }
@@ -98,6 +100,12 @@ impl Upstreams {
         if shareable {
             if known.len() >= MAX_IDLE {
                 known.retain(|_, upstream| !lock(&upstream.users).is_empty());
+            }
+            if let Some((uid, _)) = &key.secret {
+                let is_before = |other: &Key| {
+                    other.url == key.url && other.secret.as_ref().is_some_and(|(other, _)| other == uid)
+                };
+                known.retain(|other, _| !is_before(other));
             }
             known.insert(key, Arc::clone(&upstream));
         }
@@ -121,10 +129,11 @@ impl Upstream {
         not_before: Instant,
         cancel: &CancellationToken,
     ) -> Result<Told, GitError> {
+        let arrived = Instant::now();
         lock(&self.users).insert(key.clone());
         lock(&self.prefixes).insert(prefix.to_owned());
         let mut answer = self.answer.lock().await;
-        if let Some(known) = answer.as_ref().filter(|known| known.serves(prefix, not_before)) {
+        if let Some(known) = answer.as_ref().filter(|known| known.serves(prefix, not_before, arrived)) {
             return Ok(Told { refs: known.refs.clone()?, news_for: Vec::new() });
         }
         let prefixes = {
@@ -185,8 +194,10 @@ impl Upstreams {
 }
 
 impl Answer {
-    fn serves(&self, prefix: &str, not_before: Instant) -> bool {
-        self.begun >= not_before && self.prefixes.contains(prefix)
+    /// A failure is one for those alone who waited for it.
+    fn serves(&self, prefix: &str, not_before: Instant, arrived: Instant) -> bool {
+        let since = if self.refs.is_ok() { not_before } else { arrived };
+        self.begun >= since && self.prefixes.contains(prefix)
     }
 }
 

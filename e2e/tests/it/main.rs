@@ -13,5 +13,6 @@ mod kubernetes;
 mod operators;
 mod pull;
 mod source;
+mod source_ignore;
 mod telemetry;
 mod tracker;

@@ -54,7 +54,7 @@ fn patterns_mean_what_they_mean_to_flux() {
         ("**/a", "x/y/a", false, true),
         ("**/a", "a", false, true),
         ("a/**", "a/b/c", false, true),
-        ("a/**", "a", true, false),
+        ("a/**", "a", true, true),
         ("a/**/b", "a/b", false, true),
         ("a/**/b", "a/x/y/b", false, true),
         ("a/**/b", "a/x/y", false, false),
