@@ -107,3 +107,26 @@ async fn an_empty_repository_is_told_and_taken_once_it_is_pushed_to() {
     let commit = world.commit([put("a", "1")]);
     world.ready("app", &commit).await;
 }
+
+#[tokio::test]
+async fn a_revision_with_a_path_that_git_refuses_is_refused_and_the_last_one_served() {
+    let world = World::new().await;
+    let commit = world.commit([put("a", "1")]);
+    let _process = world.start().await;
+    world.create("app", json!({})).await;
+    let artifact = world.ready("app", &commit).await;
+    // What no Git tool would write: a tree whose entry is `.git` in disguise.
+    let script = "blob=$(echo hook | git hash-object -w --stdin) && \
+        tree=$(printf '100644 .GIT\\0%b' \"$(echo $blob | sed 's/../\\\\x&/g')\" | git hash-object -t tree -w --literally --stdin) && \
+        commit=$(GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b \
+        git commit-tree -m planted $tree) && git update-ref refs/heads/main $commit";
+    let mut command = std::process::Command::new("bash");
+    let done =
+        command.args(["-c", script]).current_dir(world.folder.path().join("app.git")).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    world.request("app", "1").await;
+    let (object, message) = world.failed("app", "GitOperationFailed").await;
+    assert!(message.contains(".GIT"), "{message}");
+    assert_eq!(object.status.artifact.as_ref(), Some(&artifact));
+    assert_eq!(fetch(&artifact.url).await.0, 200);
+}

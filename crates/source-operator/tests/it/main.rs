@@ -4,4 +4,5 @@
 mod artifacts;
 mod failures;
 mod sharing;
+mod telling;
 mod world;
