@@ -80,3 +80,52 @@ async fn an_unmodified_kustomize_controller_applies_what_the_source_controller_s
     let code = process.end(std::time::Duration::from_secs(30)).await.unwrap();
     assert_eq!(code, 0, "{}", process.output());
 }
+
+#[tokio::test]
+async fn fifty_kustomizations_of_ten_sources_follow_a_push_that_one_source_was_asked_to_look_at() {
+    let Some(scene) = FluxScene::shared().await.unwrap() else { return };
+    let remote = GitRemote::new().await.unwrap();
+    let objects: Api<GitRepository> = Api::namespaced(scene.client.clone(), scene.namespace.name());
+    let mut controller = SourceController::new(&scene, &remote.origin()).await.unwrap();
+    let mut process = controller.start().await.unwrap();
+    let first = remote.commit(commit("first")).await.unwrap();
+    let (mut sources, mut kustomizations) = (Vec::new(), Vec::new());
+    for number in 0..10 {
+        let name = if number == 0 { "fleet".to_owned() } else { format!("fleet-{number}") };
+        let source = scene.git_repository(&name, &remote).await.unwrap();
+        for part in 0..5 {
+            let prefix = format!("k{number}-{part}-");
+            let spec = json!({"path": "./deploy", "namePrefix": prefix});
+            let name = format!("fleet-{number}-{part}");
+            kustomizations.push((number, scene.kustomization(&name, &source, spec).await.unwrap()));
+        }
+        sources.push(name);
+    }
+    for (_, kustomization) in &kustomizations {
+        kustomization.applied(&format!("main@sha1:{first}")).await.unwrap();
+    }
+
+    let suspend = Patch::Merge(json!({"spec": {"suspend": true}}));
+    objects.patch("fleet-9", &PatchParams::default(), &suspend).await.unwrap();
+    let second = remote.commit(commit("second")).await.unwrap();
+    let case = Case { scene, objects };
+    case.request("1").await;
+    for (number, kustomization) in &kustomizations {
+        let expected = if *number == 9 { &first } else { &second };
+        kustomization.applied(&format!("main@sha1:{expected}")).await.unwrap();
+    }
+
+    for (_, kustomization) in &kustomizations {
+        kustomization.delete().await.unwrap();
+    }
+    for name in &sources {
+        case.objects.delete(name, &DeleteParams::default()).await.unwrap();
+        eventually("the source is gone", || async {
+            Ok(case.objects.get_opt(name).await?.is_none().then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+    process.signal("TERM").await.unwrap();
+    assert_eq!(process.end(std::time::Duration::from_secs(30)).await.unwrap(), 0, "{}", process.output());
+}
