@@ -92,3 +92,40 @@ fn module_folder(module: &str, version: &str) -> Result<PathBuf> {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a definition says to programs.
+    fn shape(value: &Value) -> Value {
+        match value {
+            Value::Object(object) => {
+                let kept = object.iter().filter(|(key, value)| *key != "description" || !value.is_string());
+                kept.map(|(key, value)| (key.clone(), shape(value))).collect()
+            }
+            Value::Array(items) if items.iter().all(Value::is_string) => {
+                let mut texts: Vec<_> = items.iter().filter_map(Value::as_str).collect();
+                texts.sort_unstable();
+                texts.into()
+            }
+            Value::Array(items) => items.iter().map(shape).collect(),
+            // Zero is written in two ways.
+            Value::Number(number) => number.as_f64().into(),
+            other => other.clone(),
+        }
+    }
+
+    #[test]
+    fn our_definition_of_git_repositories_is_fluxs_own_but_for_the_words() -> Result<()> {
+        let name = "gitrepositories.source.toolkit.fluxcd.io";
+        let theirs = flux()?.into_iter().find(|found| found["metadata"]["name"] == name);
+        let theirs = theirs.context("Flux has no such definition")?;
+        let ours = windlass_api::crds::flux().remove(0);
+        let ours = serde_json::to_value(ours)?;
+        assert_eq!(ours["metadata"]["name"], name);
+        assert_eq!(shape(&ours["spec"]["versions"]), shape(&theirs["spec"]["versions"]));
+        assert_eq!(ours["spec"]["names"]["shortNames"], theirs["spec"]["names"]["shortNames"]);
+        Ok(())
+    }
+}

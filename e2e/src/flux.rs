@@ -9,6 +9,7 @@ mod git;
 mod kustomization;
 mod scene;
 mod source;
+mod source_controller;
 mod tracker;
 
 pub use self::artifacts::{Artifact, Artifacts};
@@ -16,4 +17,5 @@ pub use self::git::{GitRemote, NewCommit};
 pub use self::kustomization::{Kustomization, Observed};
 pub use self::scene::FluxScene;
 pub use self::source::{Kind, Published, Source};
+pub use self::source_controller::SourceController;
 pub use self::tracker::{TOLD, Told, Tracker};

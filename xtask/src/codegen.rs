@@ -17,7 +17,7 @@ pub(crate) struct Args {
 /// Every generated file with its content, by path from the workspace's root.
 fn files() -> Result<Vec<(PathBuf, String)>> {
     let mut files = Vec::new();
-    for crd in windlass_api::crds::all() {
+    for crd in windlass_api::crds::all().into_iter().chain(windlass_api::crds::flux()) {
         let name = windlass_api::crds::file_name(&crd);
         let text = windlass_api::crds::yaml(&crd).with_context(|| format!("failed to write {name}"))?;
         files.push((PathBuf::from("deploy/crds").join(name), text));

@@ -6,10 +6,11 @@ use windlass_runtime::Registry;
 /// Every operator there is, by the name that `GF_OPERATOR_NAME` picks it with.
 pub(crate) fn registry() -> Registry<Context> {
     let registry = windlass_repository_operator::register(windlass_jobs_operator::register(Registry::new()));
-    windlass_commit_tracker::register(registry)
+    windlass_source_operator::register(windlass_commit_tracker::register(registry))
 }
 
 /// How `windlass server target` starts one.
 pub(crate) fn launch() -> Launch {
-    windlass_commit_tracker::configure(Launch::new(registry(), env!("WINDLASS_VERSION")))
+    let launch = windlass_commit_tracker::configure(Launch::new(registry(), env!("WINDLASS_VERSION")));
+    windlass_source_operator::configure(launch)
 }

@@ -18,7 +18,7 @@ use kube::Resource;
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use crate::{Connection, Dashboard, Folder, HistoricJob, Job, Repository, SERVED_VERSIONS};
+use crate::{Connection, Dashboard, Folder, HistoricJob, Job, Repository, SERVED_VERSIONS, flux};
 
 /// Every definition, in the order of their names.
 pub fn all() -> Vec<CustomResourceDefinition> {
@@ -66,6 +66,18 @@ pub fn all() -> Vec<CustomResourceDefinition> {
     definitions
 }
 
+/// The definitions of Flux's kinds: for servers that nobody gave Flux's own.
+pub fn flux() -> Vec<CustomResourceDefinition> {
+    vec![define::<flux::GitRepository>(Definition {
+        short_names: &["gitrepo"],
+        categories: &["all", "fluxcd", "fluxcd-sources"],
+        status: true,
+        columns: flux::columns(),
+        extras: flux::extras,
+        ..Definition::default()
+    })]
+}
+
 /// Name of the file that a definition is committed as.
 pub fn file_name(crd: &CustomResourceDefinition) -> String {
     format!("{}_{}.yaml", crd.spec.group, crd.spec.names.plural)
@@ -79,6 +91,7 @@ pub fn yaml(crd: &CustomResourceDefinition) -> Result<String, crate::yaml::Error
 /// What a kind has beside its type.
 struct Definition {
     short_names: &'static [&'static str],
+    categories: &'static [&'static str],
     status: bool,
     columns: Vec<CustomResourceColumnDefinition>,
     selectable: &'static [&'static str],
@@ -92,6 +105,7 @@ impl Default for Definition {
     fn default() -> Self {
         Self {
             short_names: &[],
+            categories: &["windlass"],
             status: false,
             columns: Vec::new(),
             selectable: &[],
@@ -120,7 +134,7 @@ where
         spec: CustomResourceDefinitionSpec {
             group: K::group(&()).into_owned(),
             names: CustomResourceDefinitionNames {
-                categories: Some(vec!["windlass".to_owned()]),
+                categories: Some(definition.categories.iter().map(ToString::to_string).collect()),
                 singular: Some(kind.to_ascii_lowercase()),
                 list_kind: Some(format!("{kind}List")),
                 short_names: (!definition.short_names.is_empty())

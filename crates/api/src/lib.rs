@@ -10,7 +10,7 @@
 //! * the types: [`Repository`], [`Connection`], [`Job`], [`HistoricJob`], [`Folder`], [`Dashboard`];
 //! * admission: [`repositories`] and [`jobs`], which return [`FieldError`]s;
 //! * errors on the wire: [`status`], the only place where a `metav1.Status` is made;
-//! * definitions: [`crds::all`].
+//! * definitions: [`crds::all`], and of Flux's kinds [`crds::flux`].
 //!
 //! # How the wire writes absence
 //!
@@ -45,6 +45,7 @@ mod wire;
 
 pub mod conditions;
 pub mod crds;
+pub mod flux;
 pub mod jobs;
 pub mod patch;
 pub mod paths;

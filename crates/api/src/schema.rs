@@ -7,6 +7,11 @@ pub(crate) fn object_metadata(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object" })
 }
 
+/// A moment, as RFC 3339 writes it.
+pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "format": "date-time" })
+}
+
 /// Any JSON value.
 pub(crate) fn any_value(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "x-kubernetes-preserve-unknown-fields": true })

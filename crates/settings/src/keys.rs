@@ -1,6 +1,8 @@
 //! What is known of each key, and the macro by which a section's struct and its keys are declared at once.
 
-use crate::sections::{AuthSettings, CommitTrackerSettings, OperatorSettings, ProvisioningSettings};
+use crate::sections::{
+    AuthSettings, CommitTrackerSettings, OperatorSettings, ProvisioningSettings, SourceSettings,
+};
 
 /// The operator that also reads the variables of grafana/flux-commit-tracker.
 pub const COMMIT_TRACKER: &str = "flux-commit-tracker";
@@ -65,9 +67,15 @@ pub(crate) const UNUSED: &[(&str, &[&str])] = &[
 
 /// Every key that means something, by section.
 pub(crate) fn keys() -> impl Iterator<Item = &'static Key> {
-    [AuthSettings::KEYS, OperatorSettings::KEYS, ProvisioningSettings::KEYS, CommitTrackerSettings::KEYS]
-        .into_iter()
-        .flatten()
+    [
+        AuthSettings::KEYS,
+        OperatorSettings::KEYS,
+        ProvisioningSettings::KEYS,
+        CommitTrackerSettings::KEYS,
+        SourceSettings::KEYS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The key of this name.

@@ -28,8 +28,9 @@ pub use crate::{
     keys::COMMIT_TRACKER,
     print::reference_markdown,
     sections::{
-        AuthSettings, CommitTrackerSettings, ExporterInfoSource, GithubCredentials, HistogramForm, LogFormat,
-        MetricNames, OperatorSettings, ProvisioningSettings, Selection, SkippedArtifacts,
+        AuthSettings, CommitTrackerSettings, DigestAlgorithm, ExporterInfoSource, GithubCredentials,
+        HistogramForm, LogFormat, MetricNames, OperatorSettings, ProvisioningSettings, Selection,
+        SkippedArtifacts, SourceSettings,
     },
     settings::{Settings, Sources},
 };

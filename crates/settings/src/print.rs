@@ -48,7 +48,7 @@ fn without_user(text: &str) -> Cow<'_, str> {
 const REFERENCE: &str = "\
 # Configuration reference
 
-Every key of `operator.ini` that the operators read, as `windlass server target --config=conf/operator.ini`, `jobs-controller`, `repository-controller` and `flux-commit-tracker` take it.
+Every key of `operator.ini` that the operators read, as `windlass server target --config=conf/operator.ini`, `jobs-controller`, `repository-controller`, `source-controller` and `flux-commit-tracker` take it.
 A value comes from the first that has one: flag (`--set SECTION.KEY=VALUE` for any key), variable `GF_<SECTION>_<KEY>` (for the commit tracker then also the variables of grafana/flux-commit-tracker), file, default; `--print-config` prints what is in force and where it came from.
 
 Durations are Go's: `30s`, `1h30m`.

@@ -1,6 +1,7 @@
 //! The sections, as typed values.
 
 mod commit_tracker;
+mod source;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,6 +12,7 @@ pub use self::commit_tracker::{
     CommitTrackerSettings, ExporterInfoSource, GithubCredentials, HistogramForm, MetricNames, Selection,
     SkippedArtifacts,
 };
+pub use self::source::{DigestAlgorithm, SourceSettings};
 use crate::{
     SettingError,
     forms::{
@@ -31,6 +33,7 @@ pub(crate) struct Sections {
     pub(crate) operator: OperatorSettings,
     pub(crate) provisioning: ProvisioningSettings,
     pub(crate) commit_tracker: CommitTrackerSettings,
+    pub(crate) source: SourceSettings,
 }
 
 impl Sections {
@@ -40,11 +43,13 @@ impl Sections {
         let operator = OperatorSettings::read(values, errors);
         let provisioning = ProvisioningSettings::read(values, errors);
         let commit_tracker = CommitTrackerSettings::read(values, errors);
+        let source = SourceSettings::read(values, errors);
         Some(Self {
             auth: auth?,
             operator: operator?,
             provisioning: provisioning?,
             commit_tracker: commit_tracker?,
+            source: source?,
         })
     }
 }

@@ -7,7 +7,9 @@ use crate::{
     keys::{COMMIT_TRACKER, keys},
     layers::{Layer, Merged, Reader},
     print, relations,
-    sections::{AuthSettings, CommitTrackerSettings, OperatorSettings, ProvisioningSettings, Sections},
+    sections::{
+        AuthSettings, CommitTrackerSettings, OperatorSettings, ProvisioningSettings, Sections, SourceSettings,
+    },
 };
 
 /// Names a kubeconfig, as for `kubectl`.
@@ -93,6 +95,11 @@ impl Settings {
     /// The section `[provisioning]`.
     pub fn provisioning(&self) -> &ProvisioningSettings {
         &self.sections.provisioning
+    }
+
+    /// The section `[source]`.
+    pub fn source(&self) -> &SourceSettings {
+        &self.sections.source
     }
 
     /// The section `[commit_tracker]`.

@@ -13,5 +13,7 @@ mod kubernetes;
 mod operators;
 mod provisioner;
 mod pull;
+mod source;
+mod source_ignore;
 mod telemetry;
 mod tracker;

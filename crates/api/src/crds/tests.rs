@@ -14,7 +14,7 @@ fn walk(path: &str, schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
 }
 
 fn every_schema(mut visit: impl FnMut(&str, &Value)) {
-    for crd in all() {
+    for crd in all().into_iter().chain(flux()) {
         for version in &crd.spec.versions {
             let schema = version.schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap();
             let schema = serde_json::to_value(schema).unwrap();
@@ -76,6 +76,9 @@ fn defaults_are_what_the_wire_always_writes() {
     let branch = |kind: &str| format!("Repository/v0alpha1.spec.{kind}.branch = \"\"");
     let mut expected = ["bitbucket", "git", "github", "githubEnterprise", "gitlab"].map(branch).to_vec();
     for other in [
+        "GitRepository/v1.spec.timeout = \"60s\"",
+        "GitRepository/v1.spec.verify.mode = \"HEAD\"",
+        "GitRepository/v1.status = {\"observedGeneration\":-1}",
         "HistoricJob/v0alpha1.spec.pull.incremental = false",
         "Job/v0alpha1.spec.pull.incremental = false",
         "Repository/v0alpha1.spec.sync = {}",

@@ -106,6 +106,18 @@ impl Source for RemoteRepository {
     }
 }
 
+impl RemoteRepository {
+    /// Refs whose full names start with one of `prefixes`, which are not empty; one request. Others may be among them.
+    pub async fn refs_of(
+        &self,
+        prefixes: &[String],
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Ref>, GitError> {
+        let prefixes: Vec<String> = prefixes.iter().map(|prefix| single_line(prefix)).collect();
+        self.list(&prefixes, cancel).await
+    }
+}
+
 /// A line feed in a ref's name would be another line of the request.
 pub(super) fn single_line(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).collect()

@@ -13,6 +13,7 @@ mod provisioner;
 mod pull;
 mod samples;
 mod scene;
+mod source;
 mod store;
 mod table;
 mod tracker;
@@ -50,6 +51,8 @@ enum Part {
     Tracker,
     /// Trees of provisioners: a node, a settled tree, and from an event to the visit that it wakes.
     Provisioner,
+    /// The source controller with a hundred objects of one repository.
+    Source,
 }
 
 /// Measures the release build against its targets.
@@ -116,6 +119,7 @@ async fn measure(part: Part, large: bool, table: &mut Table) -> Result<()> {
         Part::Kube => Box::pin(kube::measure(table)).await,
         Part::Tracker => Box::pin(tracker::measure(table)).await,
         Part::Provisioner => Box::pin(provisioner::measure(table)).await,
+        Part::Source => Box::pin(source::measure(table)).await,
     }
 }
 

@@ -1,0 +1,245 @@
+//! What an artifact consists of: a `tar.gz` with directories and plain files alone, in the order of their paths. Flux:
+//! `pkg/artifact/storage`.
+//!
+//! User, group and times are zero; directories have mode 0750, files 0600, those with the executable bit 0700. So the bytes
+//! depend on contents, that bit and the compressor alone. Links are left out; a submodule is an empty directory.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use windlass_git::{Entry, EntryKind, GitError, ObjectId, Source, batches};
+
+use crate::{Rules, tar};
+
+/// Contents that are read at a time, and their bytes: so much is in memory twice.
+const BATCH: (usize, u64) = (512, 4 << 20);
+
+/// One entry of an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its path, separated by `/`; `.` for the root.
+    pub path: String,
+    /// What it is.
+    pub node: Node,
+}
+
+/// What an entry of an archive is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// A directory.
+    Directory,
+    /// A plain file.
+    File {
+        /// Whether anybody may execute it.
+        executable: bool,
+        /// What it holds.
+        content: Content,
+    },
+}
+
+/// Where a file's content comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// An object of the repository.
+    Blob {
+        /// Its id.
+        id: ObjectId,
+        /// Its bytes.
+        size: u64,
+    },
+    /// Another artifact.
+    Bytes(Bytes),
+}
+
+/// Why there is no archive.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// The repository's objects could not be read.
+    #[error("failed to read the files of the repository")]
+    Read(#[source] GitError),
+    /// The archive could not be written.
+    #[error("failed to write the archive")]
+    Write(#[source] io::Error),
+    /// Another artifact could not be read.
+    #[error("failed to unpack the artifact {path}")]
+    Unpack {
+        /// Which one.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Another artifact is too large.
+    #[error("the artifact {path} unpacks to more than {max} bytes")]
+    TooLarge {
+        /// Which one.
+        path: String,
+        /// The limit.
+        max: u64,
+    },
+}
+
+/// The members of the archive of a tree: its files and the directories that they are in, but for what the rules leave out.
+/// `more` are files that lie beside those of the tree; they are judged by the same rules.
+pub fn members(entries: &[Entry], more: Vec<Member>, rules: &Rules) -> Vec<Member> {
+    // With a separator that sorts before all that a name holds, paths are in the order of a walk.
+    let mut found: BTreeMap<String, Node> = BTreeMap::new();
+    let mut add = |path: &str, node: Option<Node>| {
+        let path = path.replace('/', "\0");
+        for (end, _) in path.match_indices('\0') {
+            if !found.contains_key(&path[..end]) {
+                found.insert(path[..end].to_owned(), Node::Directory);
+            }
+        }
+        if let Some(node) = node {
+            found.insert(path, node);
+        }
+    };
+    for entry in entries {
+        let content = || Content::Blob { id: entry.id, size: entry.size };
+        let node = match entry.kind {
+            EntryKind::File => Some(Node::File { executable: false, content: content() }),
+            EntryKind::Executable => Some(Node::File { executable: true, content: content() }),
+            EntryKind::Submodule => Some(Node::Directory),
+            EntryKind::Symlink => None,
+        };
+        add(&entry.path, node);
+    }
+    for member in more {
+        add(&member.path, Some(member.node));
+    }
+    let root = Member { path: ".".to_owned(), node: Node::Directory };
+    let rest = found.into_iter().filter_map(|(path, node)| {
+        let path = path.replace('\0', "/");
+        (!rules.ignores(&path, node == Node::Directory)).then_some(Member { path, node })
+    });
+    std::iter::once(root).chain(rest).collect()
+}
+
+/// Writes the archive of these members to `sink`, and answers it. Contents are read in batches while those before them
+/// are compressed.
+pub async fn write_archive<W: Write + Send + 'static>(
+    source: &dyn Source,
+    members: Vec<Member>,
+    sink: W,
+    cancel: &CancellationToken,
+) -> Result<W, ArchiveError> {
+    let (sender, receiver) = mpsc::channel(1);
+    let packing = tokio::task::spawn_blocking(move || pack(receiver, sink));
+    let read = async {
+        let size = |member: &Member| match &member.node {
+            Node::File { content: Content::Blob { size, .. }, .. } => *size,
+            _ => 0,
+        };
+        for batch in batches(&members, size, BATCH.0, BATCH.1) {
+            let ids: Vec<ObjectId> = batch.iter().filter_map(blob).collect();
+            let mut contents = source.blobs(&ids, cancel).await.map_err(ArchiveError::Read)?.into_iter();
+            let filled = batch.iter().map(|member| {
+                let content = match &member.node {
+                    Node::File { content: Content::Bytes(bytes), .. } => Some(bytes.clone()),
+                    Node::File { .. } => contents.next(),
+                    Node::Directory => None,
+                };
+                (member.clone(), content.unwrap_or_default())
+            });
+            if sender.send(filled.collect::<Vec<_>>()).await.is_err() {
+                // It failed, and says why.
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    let complete = read.await;
+    if let Ok(true) = complete {
+        // What was only cut off must not pass for an archive.
+        let _ = sender.send(Vec::new()).await;
+    }
+    drop(sender);
+    let packed = packing.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+    complete?;
+    packed.map_err(ArchiveError::Write)
+}
+
+fn blob(member: &Member) -> Option<ObjectId> {
+    match &member.node {
+        Node::File { content: Content::Blob { id, .. }, .. } => Some(*id),
+        _ => None,
+    }
+}
+
+/// Packs batches until an empty one, which ends the archive.
+fn pack<W: Write>(mut batches: mpsc::Receiver<Vec<(Member, Bytes)>>, sink: W) -> io::Result<W> {
+    let mut out = GzEncoder::new(io::BufWriter::with_capacity(256 << 10, sink), Compression::default());
+    while let Some(batch) = batches.blocking_recv() {
+        if batch.is_empty() {
+            tar::end(&mut out)?;
+            return out.finish()?.into_inner().map_err(io::IntoInnerError::into_error);
+        }
+        for (member, content) in batch {
+            match member.node {
+                Node::Directory => tar::header(&mut out, &member.path, tar::Kind::Directory, 0)?,
+                Node::File { executable, .. } => {
+                    let size = content.len() as u64;
+                    tar::header(&mut out, &member.path, tar::Kind::File { executable }, size)?;
+                    out.write_all(&content)?;
+                    tar::pad(&mut out, size)?;
+                }
+            }
+        }
+    }
+    Err(io::ErrorKind::UnexpectedEof.into())
+}
+
+/// The files of an artifact that are under `from` (empty: all), with their paths under `to`; at most `max` bytes. None when
+/// there is no such directory. Blocking.
+pub fn unpack(archive: &Path, from: &str, to: &str, max: u64) -> Result<Option<Vec<Member>>, ArchiveError> {
+    let path = archive.display().to_string();
+    let failed = |source| ArchiveError::Unpack { path: path.clone(), source };
+    let file = std::fs::File::open(archive).map_err(failed)?;
+    let (mut members, mut left, mut exists) = (Vec::new(), max, from.is_empty());
+    let mut too_large = false;
+    let read = tar::read(GzDecoder::new(io::BufReader::new(file)), |name, kind, size, content| {
+        let below = if from.is_empty() { Some(name) } else { name.strip_prefix(from) };
+        let below = match below {
+            Some("") => {
+                exists |= kind == tar::Kind::Directory;
+                return Ok(());
+            }
+            Some(rest) if from.is_empty() && rest != "." => rest,
+            Some(rest) => match rest.strip_prefix('/') {
+                Some(rest) => rest,
+                None => return Ok(()),
+            },
+            None => return Ok(()),
+        };
+        exists = true;
+        let node = match kind {
+            tar::Kind::Directory => Node::Directory,
+            tar::Kind::File { executable } => {
+                too_large |= size > left;
+                if too_large {
+                    return Err(io::ErrorKind::FileTooLarge.into());
+                }
+                left -= size;
+                let mut bytes = Vec::new();
+                content.read_to_end(&mut bytes)?;
+                Node::File { executable, content: Content::Bytes(bytes.into()) }
+            }
+        };
+        let path = if to.is_empty() { below.to_owned() } else { format!("{to}/{below}") };
+        members.push(Member { path, node });
+        Ok(())
+    });
+    match read {
+        Ok(()) => Ok(exists.then_some(members)),
+        Err(_) if too_large => Err(ArchiveError::TooLarge { path, max }),
+        Err(source) => Err(failed(source)),
+    }
+}

@@ -1,0 +1,255 @@
+//! From a commit to a content that is kept. What was made before of the same files is not made again, whoever wanted it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+use windlass_api::flux::Artifact;
+use windlass_artifact::{
+    ArchiveError, ArtifactPath, Content, Digest, Hasher, IGNORE_FILE, Kept, Member, Node, Rules, Store,
+    StoreError, Verdict, members, unpack, write_archive,
+};
+use windlass_git::{Entry, ObjectId, Source as _};
+
+use crate::failure::Failure;
+use crate::upstream::Upstream;
+use crate::validate::{Include, Wanted};
+
+/// Contents that are remembered.
+const MAX_KNOWN: usize = 4_096;
+/// Bytes that all included artifacts of an object may unpack to.
+const MAX_INCLUDED: u64 = 256 << 20;
+
+/// Makes contents, each once.
+pub(crate) struct Builder {
+    pub(crate) store: Arc<Store>,
+    /// By all that decides what is in them: the commit and what is wanted of it, and then the files themselves.
+    known: Mutex<HashMap<String, Arc<OnceCell<Kept>>>>,
+}
+
+impl Builder {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Self { store, known: Mutex::default() }
+    }
+
+    /// The content that is wanted of a commit. `included` are the artifacts in the order of the includes.
+    pub(crate) async fn build(
+        &self,
+        upstream: &Upstream,
+        commit: ObjectId,
+        wanted: &Wanted,
+        included: &[Artifact],
+        cancel: &CancellationToken,
+    ) -> Result<Kept, Failure> {
+        let digests: Vec<_> = included.iter().map(|artifact| artifact.digest.as_str()).collect();
+        let key = format!("{}\n{commit}\n{wanted:?}\n{digests:?}", upstream.name);
+        self.once(key, || self.make(upstream, commit, wanted, included, cancel)).await
+    }
+
+    async fn make(
+        &self,
+        upstream: &Upstream,
+        commit: ObjectId,
+        wanted: &Wanted,
+        included: &[Artifact],
+        cancel: &CancellationToken,
+    ) -> Result<Kept, Failure> {
+        let listed = upstream.tree(commit, cancel).await;
+        let tree = listed.map_err(|error| Failure::git("fetch the revision", &error))?;
+        if let Some(rejected) = tree.rejected.first() {
+            let message = format!(
+                "the revision has {} path(s) that Git itself would refuse; first: {}: {}",
+                tree.rejected.len(),
+                rejected.path,
+                rejected.reason
+            );
+            return Err(Failure::fetch("GitOperationFailed", message));
+        }
+        let entries = sparse(&tree.entries, &wanted.directories)?;
+        let more = self.unpacked(&entries, wanted, included).await?;
+        let rules = rules(upstream, &entries, &more, wanted.ignore.as_deref(), cancel).await?;
+        let all = members(&entries, more, &rules);
+        let key = format!("{:?}", fingerprint(&all));
+        self.once(key, || self.archive(upstream, all, cancel)).await
+    }
+
+    async fn archive(
+        &self,
+        upstream: &Upstream,
+        members: Vec<Member>,
+        cancel: &CancellationToken,
+    ) -> Result<Kept, Failure> {
+        let draft = self.blocking(Store::draft).await?;
+        let written = write_archive(&*upstream.repository, members, draft, cancel).await;
+        let draft = written.map_err(|error| match error {
+            ArchiveError::Read(error) => Failure::git("read the files of the revision", &error),
+            other => {
+                let text = windlass_telemetry::ErrorChain(&other).to_string();
+                Failure::storage("ArchiveOperationFailed", text)
+            }
+        })?;
+        self.blocking(move |store| store.keep(draft)).await
+    }
+
+    /// Makes what `key` stands for unless it is kept already; who asks at the same time waits for it.
+    async fn once<F: Future<Output = Result<Kept, Failure>> + Send>(
+        &self,
+        key: String,
+        make: impl FnOnce() -> F + Send,
+    ) -> Result<Kept, Failure> {
+        let cell = Arc::clone(self.lock().entry(key.clone()).or_default());
+        if let Some(kept) = cell.get().cloned() {
+            let checked = kept.clone();
+            if self.blocking(move |store| Ok(store.has(&checked))).await? {
+                return Ok(kept);
+            }
+            // It was swept away.
+            let kept = make().await?;
+            self.lock().insert(key, Arc::new(OnceCell::new_with(Some(kept.clone()))));
+            return Ok(kept);
+        }
+        let kept = cell.get_or_try_init(make).await.cloned();
+        let mut known = self.lock();
+        if kept.is_err() {
+            known.remove(&key);
+        } else if known.len() > MAX_KNOWN {
+            known.retain(|other, _| *other == key);
+        }
+        kept
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<OnceCell<Kept>>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a call of the store where it may block.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let store = Arc::clone(&self.store);
+        let called = tokio::task::spawn_blocking(move || call(&store)).await;
+        let failed = |text: String| Failure::storage("ArchiveOperationFailed", text);
+        called
+            .map_err(|error| failed(error.to_string()))?
+            .map_err(|error| failed(windlass_telemetry::ErrorChain(&error).to_string()))
+    }
+
+    /// The files of the included artifacts, where they belong.
+    async fn unpacked(
+        &self,
+        entries: &[Entry],
+        wanted: &Wanted,
+        included: &[Artifact],
+    ) -> Result<Vec<Member>, Failure> {
+        let (mut all, mut left) = (Vec::new(), MAX_INCLUDED);
+        for (include, artifact) in wanted.includes.iter().zip(included) {
+            let Include { repository, from, to } = include.clone();
+            let failed = |what: String| {
+                Failure::storage("CopyFailure", format!("the artifact of {repository:?} {what}"))
+            };
+            let is_below =
+                |path: &str| path == to || path.strip_prefix(&*to).is_some_and(|rest| rest.starts_with('/'));
+            if entries.iter().any(|entry| to.is_empty() || is_below(&entry.path)) {
+                return Err(failed(format!("belongs at {to:?}, where the repository has files of its own")));
+            }
+            let path = ArtifactPath::parse(&artifact.path).zip(artifact.digest.parse::<Digest>().ok());
+            let (path, digest) = path.ok_or_else(|| failed("is none of this controller's".to_owned()))?;
+            let reading = self.blocking(move |store| {
+                Ok(match store.verify(&path, &digest) {
+                    Verdict::Good => Ok(unpack(&store.path(&path), &from, &to, left)),
+                    bad => Err(bad),
+                })
+            });
+            let members = match reading.await? {
+                Ok(Ok(Some(members))) => members,
+                Ok(Ok(None)) => return Err(failed(format!("has no directory {:?}", include.from))),
+                Ok(Err(error)) => return Err(failed(windlass_telemetry::ErrorChain(&error).to_string())),
+                Err(verdict) => {
+                    let message = format!("the artifact of {repository:?} is not in storage ({verdict:?})");
+                    return Err(Failure::include("NoArtifact", message));
+                }
+            };
+            for member in &members {
+                if let Node::File { content: Content::Bytes(bytes), .. } = &member.node {
+                    left = left.saturating_sub(bytes.len() as u64);
+                }
+            }
+            all.extend(members);
+        }
+        Ok(all)
+    }
+}
+
+/// The entries within the directories, each of which has to exist.
+fn sparse(entries: &[Entry], directories: &[String]) -> Result<Vec<Entry>, Failure> {
+    if directories.is_empty() {
+        return Ok(entries.to_vec());
+    }
+    let is_in = |path: &str, directory: &str| {
+        path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    for directory in directories {
+        if !entries.iter().any(|entry| is_in(&entry.path, directory)) {
+            let message = format!("spec.sparseCheckout: the revision has no directory {directory:?}");
+            return Err(Failure::fetch("GitOperationFailed", message));
+        }
+    }
+    let wanted = |entry: &&Entry| directories.iter().any(|directory| is_in(&entry.path, directory));
+    Ok(entries.iter().filter(wanted).cloned().collect())
+}
+
+/// The rules of all ignore files among the files.
+async fn rules(
+    upstream: &Upstream,
+    entries: &[Entry],
+    more: &[Member],
+    ignore: Option<&str>,
+    cancel: &CancellationToken,
+) -> Result<Rules, Failure> {
+    let is_ignore = |path: &str| path.rsplit('/').next() == Some(IGNORE_FILE);
+    let own: Vec<&Entry> =
+        entries.iter().filter(|entry| entry.kind.is_file() && is_ignore(&entry.path)).collect();
+    let ids: Vec<ObjectId> = own.iter().map(|entry| entry.id).collect();
+    let mut files = BTreeMap::new();
+    if !ids.is_empty() {
+        let read = upstream.repository.blobs(&ids, cancel).await;
+        let contents = read.map_err(|error| Failure::git("read the ignore files of the revision", &error))?;
+        files.extend(own.iter().zip(contents).map(|(entry, content)| (entry.path.clone(), content.to_vec())));
+    }
+    for member in more.iter().filter(|member| is_ignore(&member.path)) {
+        if let Node::File { content: Content::Bytes(bytes), .. } = &member.node {
+            files.insert(member.path.clone(), bytes.to_vec());
+        }
+    }
+    Rules::new(&files, ignore).map_err(|error| Failure::storage("SourceIgnoreError", error.to_string()))
+}
+
+/// What tells one list of members from another.
+fn fingerprint(members: &[Member]) -> Digest {
+    let mut hasher = Hasher::new(windlass_artifact::Algorithm::Sha256);
+    for member in members {
+        hasher.update(&(member.path.len() as u64).to_le_bytes());
+        hasher.update(member.path.as_bytes());
+        match &member.node {
+            Node::Directory => hasher.update(b"d"),
+            Node::File { executable, content } => {
+                hasher.update(if *executable { b"x" } else { b"f" });
+                match content {
+                    Content::Blob { id, .. } => {
+                        hasher.update(b"b");
+                        hasher.update(id.as_bytes());
+                    }
+                    Content::Bytes(bytes) => {
+                        let mut inner = Hasher::new(windlass_artifact::Algorithm::Sha256);
+                        inner.update(bytes);
+                        hasher.update(b"c");
+                        hasher.update(inner.finish().hex().as_bytes());
+                    }
+                }
+            }
+        }
+    }
+    hasher.finish()
+}

@@ -1,0 +1,157 @@
+//! Working on sources while this process leads. One that stands by watches, and begins where it took over.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+use windlass_api::flux::GitRepository;
+use windlass_artifact::Place;
+use windlass_runtime::{BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, run_keyed};
+
+use crate::apply::KIND;
+use crate::build::Builder;
+use crate::controller::Controller;
+use crate::observe::requested_at;
+use crate::reconcile::reconcile;
+use crate::upstream::Upstreams;
+
+/// The queue of the term that goes on, if one does.
+pub(crate) type Current = Arc<Mutex<Option<KeyedQueue<ObjectKey>>>>;
+
+/// The operator's work, term by term.
+pub(crate) struct Work {
+    pub(crate) controller: Controller,
+    pub(crate) leadership: Leadership,
+    pub(crate) current: Current,
+}
+
+/// Forwards what the watch has seen to the queue of the term.
+pub(crate) struct Forwarder {
+    current: Current,
+    objects: Store<GitRepository>,
+    upstreams: Arc<Upstreams>,
+    builder: Arc<Builder>,
+}
+
+impl Work {
+    pub(crate) fn forwarder(&self) -> Forwarder {
+        Forwarder {
+            current: Arc::clone(&self.current),
+            objects: self.controller.objects.clone(),
+            upstreams: Arc::clone(&self.controller.upstreams),
+            builder: Arc::clone(&self.controller.builder),
+        }
+    }
+
+    /// Works whenever this process leads, until `shutdown`; passes that are under way then are finished.
+    pub(crate) async fn run(&self, shutdown: &CancellationToken) {
+        while let Some(term) = shutdown.run_until_cancelled(self.leadership.term()).await {
+            self.lead(&term, shutdown).await;
+            if shutdown.is_cancelled() {
+                return;
+            }
+        }
+    }
+
+    /// Works until the term is over: then every pass is dropped where it is.
+    async fn lead(&self, term: &Term, shutdown: &CancellationToken) {
+        let cancel = shutdown.child_token();
+        let _stop = cancel.clone().drop_guard();
+        let settings = &self.controller.settings;
+        let policy = BackoffPolicy {
+            first: settings.min_retry_delay,
+            max: settings.max_retry_delay.max(settings.min_retry_delay),
+            ..BackoffPolicy::OBJECT
+        };
+        let queue = KeyedQueue::new(policy);
+        let client = term.guard(&self.controller.client);
+        let controller =
+            Arc::new(Controller { client, cancel, queue: queue.clone(), ..self.controller.clone() });
+        // First the queue, then what is known already: nothing can fall between the two.
+        self.set(Some(queue.clone()));
+        for object in self.controller.objects.list() {
+            queue.add(ObjectKey::of(&*object));
+        }
+        let metrics = self.controller.metrics.clone();
+        let work = run_keyed(
+            queue,
+            settings.concurrent,
+            shutdown.clone(),
+            move |key| reconcile(Arc::clone(&controller), key),
+            move |_key| metrics.failed("Panic"),
+        );
+        tokio::select! {
+            biased;
+            () = term.ended() => {}
+            () = work => {}
+        }
+        self.set(None);
+    }
+
+    fn set(&self, queue: Option<KeyedQueue<ObjectKey>>) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = queue;
+    }
+}
+
+impl Forwarder {
+    pub(crate) fn forward(&self, event: Event<GitRepository>) {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Applied { old, new } => {
+                let Some(queue) = &*current else { return };
+                let key = ObjectKey::of(&*new);
+                if old.as_deref().is_none_or(|old| is_asked_for(old, &new)) {
+                    queue.add(key.clone());
+                }
+                let artifact = |object: &GitRepository| object.status.artifact.clone();
+                if old.as_deref().is_none_or(|old| artifact(old) != artifact(&new)) {
+                    self.forward_to_those_that_include(queue, &key);
+                }
+            }
+            Event::Deleted(gone) => {
+                let key = ObjectKey::of(&*gone);
+                self.upstreams.forget(&key);
+                match &*current {
+                    // The leader has removed its own before it took the finalizer off.
+                    Some(queue) => {
+                        queue.forget(&key);
+                        self.forward_to_those_that_include(queue, &key);
+                    }
+                    None => self.remove(&key),
+                }
+            }
+            Event::Synced => {}
+        }
+    }
+
+    /// Removes what this replica has of an object that is gone.
+    fn remove(&self, key: &ObjectKey) {
+        let Some(place) = Place::new(KIND, &key.namespace, &key.name) else { return };
+        let store = Arc::clone(&self.builder.store);
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = store.remove(&place) {
+                tracing::warn!(%error, "failed to remove the artifacts of a source that is gone");
+            }
+        });
+    }
+
+    /// While the first list comes in all are looked at anyway.
+    fn forward_to_those_that_include(&self, queue: &KeyedQueue<ObjectKey>, key: &ObjectKey) {
+        if !self.objects.is_synced() {
+            return;
+        }
+        for other in self.objects.list_in(&key.namespace) {
+            if other.spec.include.iter().any(|include| include.repository.name == key.name) {
+                queue.add(ObjectKey::of(&*other));
+            }
+        }
+    }
+}
+
+/// Whether somebody wants something else: the specification, a request, or the end. What this controller writes itself is
+/// no reason to look again.
+fn is_asked_for(old: &GitRepository, new: &GitRepository) -> bool {
+    old.metadata.uid != new.metadata.uid
+        || old.metadata.generation != new.metadata.generation
+        || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+        || requested_at(old) != requested_at(new)
+}

@@ -1,0 +1,112 @@
+//! What a pass starts from: the object as the watch has it, the artifacts that belong into it, and its own in storage.
+
+use std::sync::Arc;
+
+use windlass_api::flux::{Artifact, GitRepository, REQUESTED_AT};
+use windlass_artifact::{ArtifactPath, Digest, Verdict};
+use windlass_runtime::{ObjectKey, Store};
+
+use crate::controller::Controller;
+use crate::failure::Failure;
+
+/// What is known before Git is asked.
+pub(crate) struct Observed {
+    pub(crate) object: Arc<GitRepository>,
+    /// Its artifact is where its status says, whole.
+    pub(crate) stored: bool,
+    /// The artifacts that belong into it, in the order of the specification.
+    pub(crate) included: Result<Vec<Artifact>, Failure>,
+}
+
+impl Observed {
+    /// The last that somebody asked for by annotation.
+    pub(crate) fn requested_at(&self) -> Option<&str> {
+        requested_at(&self.object)
+    }
+
+    /// Whether an answer of before this pass is not good enough.
+    pub(crate) fn wants_news(&self) -> bool {
+        let status = &self.object.status;
+        let ready = windlass_api::conditions::is_true(&status.conditions, crate::failure::types::READY);
+        status.observed_generation != self.object.metadata.generation
+            || self.requested_at() != status.last_handled_reconcile_at.as_deref()
+            || !ready
+            || !self.stored
+    }
+}
+
+pub(crate) fn requested_at(object: &GitRepository) -> Option<&str> {
+    object.metadata.annotations.as_ref()?.get(REQUESTED_AT).map(String::as_str)
+}
+
+/// Looks at what is known and at the disk. None when the object is gone.
+pub(crate) async fn observe(controller: &Controller, key: &ObjectKey) -> Result<Option<Observed>, Failure> {
+    let Some(object) = controller.objects.get(key) else { return Ok(None) };
+    let mut stored = false;
+    if let Some(artifact) = &object.status.artifact {
+        let place = ArtifactPath::parse(&artifact.path).zip(artifact.digest.parse::<Digest>().ok());
+        if let Some((path, digest)) = place {
+            let verdict = controller.builder.blocking(move |store| {
+                let verdict = store.verify(&path, &digest);
+                if verdict == Verdict::Damaged {
+                    // Nobody is served it.
+                    store.discard(&path, &digest)?;
+                }
+                Ok(verdict)
+            });
+            let verdict = verdict.await?;
+            stored = verdict == Verdict::Good;
+            if verdict == Verdict::Damaged {
+                let text =
+                    format!("the artifact {} was not what its digest says; it is made again", artifact.path);
+                controller.notifier.warn(&object, "ArtifactVerificationFailed", &text);
+            }
+        }
+    }
+    Ok(Some(Observed { stored, included: includes(&controller.objects, &object), object }))
+}
+
+/// The artifacts of the repositories that an object includes.
+pub(crate) fn includes(
+    objects: &Store<GitRepository>,
+    object: &GitRepository,
+) -> Result<Vec<Artifact>, Failure> {
+    let own = ObjectKey::of(object);
+    if let Some(cycle) = cycle(objects, &own) {
+        let message = format!("spec.include goes round in a circle: {}", cycle.join(" -> "));
+        return Err(Failure::include("IncludeCycle", message));
+    }
+    let artifacts = object.spec.include.iter().map(|include| {
+        let name = &include.repository.name;
+        let found = objects.get(&ObjectKey::new(own.namespace.as_str(), name.as_str()));
+        let found = found.ok_or_else(|| {
+            Failure::include("NotFound", format!("there is no GitRepository {name:?} in this namespace"))
+        })?;
+        found.status.artifact.clone().ok_or_else(|| {
+            Failure::include("NoArtifact", format!("the GitRepository {name:?} has no artifact yet"))
+        })
+    });
+    artifacts.collect()
+}
+
+/// The way from an object over its includes back to itself, if there is one.
+fn cycle(objects: &Store<GitRepository>, own: &ObjectKey) -> Option<Vec<String>> {
+    let mut ways = vec![vec![own.name.clone()]];
+    let mut seen = std::collections::HashSet::new();
+    while let Some(way) = ways.pop() {
+        let last = ObjectKey::new(own.namespace.as_str(), way.last().map_or("", String::as_str));
+        let Some(object) = objects.get(&last) else { continue };
+        for include in &object.spec.include {
+            let next = include.repository.name.clone();
+            let mut longer = way.clone();
+            longer.push(next.clone());
+            if next == own.name {
+                return Some(longer);
+            }
+            if seen.insert(next) {
+                ways.push(longer);
+            }
+        }
+    }
+    None
+}

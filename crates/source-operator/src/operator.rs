@@ -1,0 +1,181 @@
+//! Which tasks the operator consists of: a watch, workers while it leads, and the server of artifacts, always.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kube::Api;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use windlass_api::flux::GitRepository;
+use windlass_artifact::{Algorithm, Store, router};
+use windlass_launch::{Context, Launch, observe_leadership};
+use windlass_runtime::{
+    BackoffPolicy, BoxError, EventRecorder, KeyedQueue, LeaderElection, Leadership, Operator, Registry,
+    Watch, WatchConfig,
+};
+use windlass_settings::{DigestAlgorithm, SourceSettings};
+
+use crate::build::Builder;
+use crate::controller::{Controller, origin};
+use crate::lead::{Current, Work};
+use crate::metrics::SourceMetrics;
+use crate::notify::{Notifier, REPORTER};
+use crate::options::needs;
+use crate::replica::Replica;
+use crate::upstream::Upstreams;
+
+/// Git repositories as artifacts.
+pub const SOURCE_CONTROLLER: &str = "source-controller";
+
+/// How often what nobody uses any more is let go of.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// Adds the operator of this crate to a binary's.
+pub fn register(registry: Registry<Context>) -> Registry<Context> {
+    registry.with(SOURCE_CONTROLLER, || Box::new(Sources))
+}
+
+/// Says what the operator needs of its process.
+pub fn configure(launch: Launch) -> Launch {
+    launch.needs(SOURCE_CONTROLLER, needs())
+}
+
+/// The operator.
+pub struct Sources;
+
+#[async_trait]
+impl Operator<Context> for Sources {
+    fn name(&self) -> &'static str {
+        SOURCE_CONTROLLER
+    }
+
+    async fn run(self: Box<Self>, process: Arc<Context>) -> Result<(), BoxError> {
+        let settings = Arc::new(process.settings.source().clone());
+        let client = process.clients.core.clone();
+        let shutdown = process.supervisor.token().clone();
+        let listener = TcpListener::bind(&settings.storage_address).await.map_err(|error| {
+            let address = &settings.storage_address;
+            format!("failed to listen on {address} for artifacts: {error}; set [source] storage_address")
+        })?;
+        let election = election(&process, &settings)?;
+        let leadership = election.as_ref().map_or_else(Leadership::always, LeaderElection::leadership);
+        let api: Api<GitRepository> = process.scope.api(client.clone());
+        let labels = settings.watch_label_selector.clone();
+        let watch = Watch::new(api, WatchConfig { labels, ..WatchConfig::new("gitrepositories") });
+        let meter = process.metrics.meter(SOURCE_CONTROLLER);
+        observe_leadership(&meter, &settings.leader_election_name, &leadership);
+        let (events, event_writer) =
+            EventRecorder::new(REPORTER, process.replica.as_str(), Arc::clone(&process.clock));
+        let (notifier, poster) = Notifier::new(
+            events.clone(),
+            settings.events_address.clone(),
+            Arc::clone(&process.clock),
+            process.replica.clone(),
+        );
+        let store = open_store(&settings).await?;
+        let controller = Controller {
+            origin: origin(
+                &settings.storage_advertised_address,
+                &listener.local_addr()?.to_string(),
+                &host(),
+            ),
+            client: client.clone(),
+            settings: Arc::clone(&settings),
+            objects: watch.store(),
+            upstreams: Arc::new(Upstreams::new(process.git.clone())),
+            builder: Arc::new(Builder::new(Arc::clone(&store))),
+            metrics: SourceMetrics::new(&meter, &watch.store(), &events, &process.git),
+            notifier,
+            clock: Arc::clone(&process.clock),
+            queue: KeyedQueue::new(BackoffPolicy::OBJECT),
+            cancel: shutdown.clone(),
+        };
+        let artifacts = router(Arc::clone(&store), Some(Arc::new(Replica(controller.clone()))));
+        let work = Work { controller: controller.clone(), leadership, current: Current::default() };
+        let forwarder = work.forwarder();
+        let follow =
+            watch.run(process.health.clone(), shutdown.clone(), move |event| forwarder.forward(event));
+        tracing::info!(
+            artifacts = controller.origin,
+            workers = settings.concurrent,
+            scope = %process.scope,
+            leader_election = election.is_some(),
+            "source operator started"
+        );
+        // The Lease is kept until the last pass has ended, and artifacts are served as long.
+        let finished = CancellationToken::new();
+        let serve = windlass_auth::plain::serve(listener, artifacts, finished.clone());
+        let stand = async {
+            if let Some(election) = election {
+                election.run(process.health.clone(), finished.clone()).await;
+            }
+        };
+        let lead = async {
+            work.run(&shutdown).await;
+            finished.cancel();
+        };
+        let write_events = event_writer.run(client, finished.clone());
+        let post = async {
+            if let Some(poster) = poster {
+                poster.run(finished.clone()).await;
+            }
+        };
+        let sweep = finished.run_until_cancelled(sweep(&controller));
+        tokio::join!(follow, serve, lead, stand, write_events, post, sweep);
+        Ok(())
+    }
+}
+
+fn election(process: &Context, settings: &SourceSettings) -> Result<Option<LeaderElection>, BoxError> {
+    if !settings.leader_election {
+        return Ok(None);
+    }
+    let operator = process.settings.operator();
+    let own = process.scope.namespace().unwrap_or_else(|| process.clients.core.default_namespace());
+    let namespace = operator.leader_election_namespace.as_deref().unwrap_or(own);
+    // Shards are led each by itself.
+    let name = match &settings.watch_label_selector {
+        Some(selector) => {
+            let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+            let shard: String = selector.chars().map(plain).collect();
+            format!("{}-{}", settings.leader_election_name, shard.trim_matches('-'))
+        }
+        None => settings.leader_election_name.clone(),
+    };
+    Ok(Some(process.election_for(namespace, &name)?))
+}
+
+async fn open_store(settings: &SourceSettings) -> Result<Arc<Store>, BoxError> {
+    let algorithm = match settings.artifact_digest_algorithm {
+        DigestAlgorithm::Sha256 => Algorithm::Sha256,
+        DigestAlgorithm::Sha384 => Algorithm::Sha384,
+        DigestAlgorithm::Sha512 => Algorithm::Sha512,
+    };
+    let path = settings.storage_path.clone();
+    let opened = tokio::task::spawn_blocking(move || Store::open(path, algorithm)).await?;
+    opened.map_err(|error| {
+        let chain = windlass_telemetry::ErrorChain(&error).to_string();
+        format!("{chain}; set [source] storage_path to a folder that this process may write").into()
+    })
+}
+
+/// Lets go of contents and trees that nobody uses any more.
+async fn sweep(controller: &Controller) {
+    let mut interval = tokio::time::interval(SWEEP);
+    loop {
+        interval.tick().await;
+        controller.upstreams.let_go().await;
+        let unused = controller.settings.artifact_retention_ttl;
+        if let Err(failure) = controller.builder.blocking(move |store| store.sweep(unused)).await {
+            tracing::warn!(failure.message, "failed to remove contents that nobody uses");
+        }
+    }
+}
+
+/// The machine's or pod's name.
+fn host() -> String {
+    let named = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    let name = named.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
+    name.map_or_else(|| "localhost".to_owned(), |name| name.trim().to_owned())
+}

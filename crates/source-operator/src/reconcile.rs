@@ -1,0 +1,173 @@
+//! One pass over one source: observe, validate, plan, apply, status.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng as _;
+use tokio::time::Instant;
+use windlass_api::conditions;
+use windlass_api::flux::{FINALIZER, GitRepository};
+use windlass_artifact::{ArtifactPath, Place, Retention};
+use windlass_runtime::{CallError, ObjectKey, Requeue, add_finalizers, remove_finalizer};
+use windlass_telemetry::ErrorChain;
+
+use crate::apply::{Done, KIND, apply};
+use crate::controller::{CALL, Controller};
+use crate::failure::{Course, Failure, types};
+use crate::observe::{Observed, observe};
+use crate::status::{Outcome, conclude, now, write};
+use crate::validate::interval;
+
+/// Brings one source forward and says when to look at it again. Failures are logged here, once.
+pub(crate) async fn reconcile(controller: Arc<Controller>, key: ObjectKey) -> Requeue {
+    let begun = Instant::now();
+    let requeue = match pass(&controller, &key).await {
+        Ok(requeue) => requeue,
+        Err(error) if error.is_conflict() || error.is_not_found() || error.is_fenced() => Requeue::Backoff,
+        Err(error) => {
+            controller.metrics.failed("Api");
+            tracing::warn!(source = %key, error = %ErrorChain(&error), "reconcile failed");
+            Requeue::Backoff
+        }
+    };
+    controller.metrics.passed(&key, begun.elapsed());
+    requeue
+}
+
+async fn pass(controller: &Controller, key: &ObjectKey) -> Result<Requeue, CallError> {
+    let mut observed = match observe(controller, key).await {
+        Ok(Some(observed)) => observed,
+        Ok(None) => return Ok(Requeue::No),
+        Err(failure) => {
+            tracing::warn!(source = %key, failure.message, "failed to look at the stored artifact");
+            return Ok(Requeue::Backoff);
+        }
+    };
+    if observed.object.metadata.deletion_timestamp.is_some() {
+        return delete(controller, key, &observed.object).await;
+    }
+    let held = [FINALIZER.to_owned()];
+    let api = controller.api(&observed.object);
+    let object = add_finalizers(&api, &*observed.object, &held, CALL).await?;
+    observed.object = Arc::new(object);
+    let outcome = work(controller, key, &observed).await;
+    if controller.cancel.is_cancelled() && matches!(outcome, Outcome::Failed { .. }) {
+        // It was cut short, which says nothing about the source.
+        return Ok(Requeue::Backoff);
+    }
+    let status = conclude(&observed.object, &outcome, now(controller));
+    write(controller, &observed.object, &status).await?;
+    tell(controller, key, &GitRepository { status, ..(*observed.object).clone() }, &observed, &outcome);
+    Ok(next(controller, &observed, &outcome))
+}
+
+async fn work(controller: &Controller, key: &ObjectKey, observed: &Observed) -> Outcome {
+    if observed.object.spec.suspend {
+        return Outcome::Suspended;
+    }
+    let done = match collect(controller, key, observed).await {
+        Ok(()) => apply(controller, key, observed).await,
+        Err(failure) => Err(failure),
+    };
+    match done {
+        Ok(done) => Outcome::Stored(done),
+        Err(failure) => Outcome::Failed { failure, stored: observed.stored },
+    }
+}
+
+/// Removes artifacts that were replaced long enough ago.
+async fn collect(controller: &Controller, key: &ObjectKey, observed: &Observed) -> Result<(), Failure> {
+    let Some(place) = Place::new(KIND, &key.namespace, &key.name) else { return Ok(()) };
+    let artifact = observed.object.status.artifact.as_ref();
+    let current = artifact.and_then(|artifact| ArtifactPath::parse(&artifact.path));
+    let settings = &controller.settings;
+    let retention =
+        Retention { time: settings.artifact_retention_ttl, records: settings.artifact_retention_records };
+    controller.builder.blocking(move |store| store.collect(&place, current.as_ref(), retention)).await?;
+    Ok(())
+}
+
+async fn delete(
+    controller: &Controller,
+    key: &ObjectKey,
+    object: &GitRepository,
+) -> Result<Requeue, CallError> {
+    if let Some(place) = Place::new(KIND, &key.namespace, &key.name)
+        && let Err(failure) = controller.builder.blocking(move |store| store.remove(&place)).await
+    {
+        tracing::warn!(source = %key, failure.message, "failed to remove the artifacts of a source");
+        controller.notifier.warn(object, failure.reason, &failure.message);
+        return Ok(Requeue::Backoff);
+    }
+    remove_finalizer(&controller.api(object), object, FINALIZER, CALL).await?;
+    Ok(Requeue::No)
+}
+
+/// Says what happened to those who want to know.
+fn tell(
+    controller: &Controller,
+    key: &ObjectKey,
+    after: &GitRepository,
+    observed: &Observed,
+    outcome: &Outcome,
+) {
+    let (notifier, before) = (&controller.notifier, &observed.object.status);
+    match outcome {
+        Outcome::Suspended => {}
+        Outcome::Stored(Done { artifact, made, .. }) => {
+            let failing = [types::FETCH_FAILED, types::STORAGE_FAILED, types::INCLUDE_UNAVAILABLE];
+            let is_recovered = failing.iter().any(|kind| conditions::is_true(&before.conditions, kind));
+            let is_new = before.artifact.as_ref().is_none_or(|known| known.digest != artifact.digest);
+            let text = format!("stored artifact for revision '{}'", artifact.revision);
+            if *made {
+                controller.metrics.published();
+                tracing::info!(source = %key, revision = artifact.revision, digest = artifact.digest, "stored an artifact");
+            }
+            if is_new {
+                notifier.tell(after, "NewArtifact", &text);
+            } else if is_recovered {
+                notifier.tell(after, "Succeeded", &text);
+            }
+        }
+        Outcome::Failed { failure, .. } => {
+            controller.metrics.failed(failure.reason);
+            tracing::warn!(source = %key, reason = failure.reason, failure.message, "no artifact was made");
+            match failure.course {
+                Course::Wait => notifier.trace(after, failure.reason, &failure.message),
+                _ => notifier.warn(after, failure.reason, &failure.message),
+            }
+        }
+    }
+}
+
+fn next(controller: &Controller, observed: &Observed, outcome: &Outcome) -> Requeue {
+    let jitter = f64::from(controller.settings.interval_jitter_percentage) / 100.0;
+    let interval = interval(&observed.object.spec);
+    match outcome {
+        Outcome::Suspended => Requeue::No,
+        Outcome::Stored(_) => Requeue::After(jittered(interval, jitter, rand::rng().random())),
+        Outcome::Failed { failure, .. } => match failure.course {
+            Course::Retry => Requeue::Backoff,
+            Course::Wait => Requeue::After(controller.settings.requeue_dependency),
+            Course::Stall => Requeue::No,
+        },
+    }
+}
+
+/// The interval, a share of it shorter or longer; `chance` is within 0 and 1.
+fn jittered(interval: Duration, share: f64, chance: f64) -> Duration {
+    interval.mul_f64(1.0 + share * (2.0 * chance - 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_vary_by_the_share_that_is_set() {
+        let minute = Duration::from_mins(1);
+        assert_eq!(jittered(minute, 0.05, 0.0), Duration::from_secs(57));
+        assert_eq!(jittered(minute, 0.05, 1.0), Duration::from_secs(63));
+        assert_eq!(jittered(minute, 0.0, 0.7), minute);
+    }
+}

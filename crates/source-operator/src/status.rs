@@ -1,0 +1,261 @@
+//! What an object's status says after a pass: conditions in Flux's order and words, from the outcome alone (pure), and the
+//! one write that brings it there.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use windlass_api::conditions;
+use windlass_api::flux::{GitRepository, GitRepositoryStatus};
+use windlass_api::patch::merge_diff;
+use windlass_runtime::{CallError, Part, merge_patch};
+
+use crate::apply::Done;
+use crate::controller::{CALL, Controller};
+use crate::failure::{Course, Failure, types};
+use crate::observe::requested_at;
+
+/// The longest message that a condition takes, in bytes.
+const MAX_MESSAGE: usize = 32_768;
+/// In which order conditions stand.
+const ORDER: [&str; 8] = [
+    types::STALLED,
+    types::RECONCILING,
+    types::READY,
+    types::STORAGE_FAILED,
+    types::FETCH_FAILED,
+    types::INCLUDE_UNAVAILABLE,
+    types::ARTIFACT_IN_STORAGE,
+    types::SOURCE_VERIFIED,
+];
+
+/// How a pass ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// The artifact is what is wanted.
+    Stored(Done),
+    /// Nothing was looked at.
+    Suspended,
+    /// The artifact may be what is wanted or not; if `stored`, it is served still.
+    Failed { failure: Failure, stored: bool },
+}
+
+/// Now, in whole seconds, as conditions have it.
+pub(crate) fn now(controller: &Controller) -> Timestamp {
+    Timestamp::from_second(controller.clock.now().as_second()).unwrap_or_default()
+}
+
+/// The status after a pass over `object`.
+pub(crate) fn conclude(object: &GitRepository, outcome: &Outcome, now: Timestamp) -> GitRepositoryStatus {
+    let before = &object.status;
+    let generation = object.metadata.generation;
+    let mut after = before.clone();
+    if let Some(asked) = requested_at(object) {
+        after.last_handled_reconcile_at = Some(asked.to_owned());
+    }
+    let mut say = Conditions { generation, now, before: &before.conditions, all: Vec::new() };
+    match outcome {
+        Outcome::Suspended => {
+            after.conditions.retain(|condition| condition.type_ != types::STALLED);
+            if !after.conditions.is_empty() {
+                after.observed_generation = generation;
+            }
+            return after;
+        }
+        Outcome::Stored(done) => {
+            let message = format!("stored artifact for revision '{}'", done.artifact.revision);
+            say.set(types::READY, "True", "Succeeded", &message);
+            say.set(types::ARTIFACT_IN_STORAGE, "True", "Succeeded", &message);
+            after.observed_generation = generation;
+            after.artifact = Some(done.artifact.clone());
+            if done.made {
+                after.included_artifacts.clone_from(&done.included);
+                after.observed_ignore.clone_from(&object.spec.ignore);
+                after.observed_recurse_submodules = object.spec.recurse_submodules;
+                after.observed_include.clone_from(&object.spec.include);
+                after.observed_sparse_checkout.clone_from(&object.spec.sparse_checkout);
+                after.source_verification_mode = None;
+            }
+        }
+        Outcome::Failed { failure, stored } => {
+            if failure.course == Course::Stall {
+                say.set(types::STALLED, "True", failure.reason, &failure.message);
+                after.observed_generation = generation;
+            } else {
+                say.set(types::RECONCILING, "True", "ProgressingWithRetry", &failure.message);
+            }
+            say.set(types::READY, "False", failure.reason, &failure.message);
+            let status = if failure.condition == types::SOURCE_VERIFIED { "False" } else { "True" };
+            say.set(failure.condition, status, failure.reason, &failure.message);
+            if *stored {
+                let kept = conditions::find(&before.conditions, types::ARTIFACT_IN_STORAGE);
+                say.all.extend(kept.cloned());
+            } else {
+                after.artifact = None;
+            }
+        }
+    }
+    after.conditions = say.sorted();
+    after
+}
+
+struct Conditions<'a> {
+    generation: Option<i64>,
+    now: Timestamp,
+    before: &'a [Condition],
+    all: Vec<Condition>,
+}
+
+impl Conditions<'_> {
+    /// The time is of the last change of status, reason or message.
+    fn set(&mut self, kind: &str, status: &str, reason: &str, message: &str) {
+        let message = shortened(message);
+        let known = conditions::find(self.before, kind)
+            .filter(|known| known.status == status && known.reason == reason && known.message == message);
+        let since = known.map_or(Time(self.now), |known| known.last_transition_time.clone());
+        self.all.push(Condition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            observed_generation: self.generation,
+            last_transition_time: since,
+        });
+    }
+
+    fn sorted(mut self) -> Vec<Condition> {
+        let place = |condition: &Condition| ORDER.iter().position(|kind| *kind == condition.type_);
+        self.all.sort_by_key(place);
+        self.all
+    }
+}
+
+fn shortened(message: &str) -> String {
+    let clean: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut end = clean.len().min(MAX_MESSAGE);
+    while !clean.is_char_boundary(end) {
+        end -= 1;
+    }
+    clean[..end].to_owned()
+}
+
+/// Writes the status where it is another one; nothing is sent when it is not.
+pub(crate) async fn write(
+    controller: &Controller,
+    object: &GitRepository,
+    status: &GitRepositoryStatus,
+) -> Result<(), CallError> {
+    let json = |status: &GitRepositoryStatus| serde_json::to_value(status).unwrap_or_default();
+    let Some(patch) = merge_diff(&json(&object.status), &json(status)) else { return Ok(()) };
+    let patch = serde_json::json!({ "status": patch });
+    let api = controller.api(object);
+    merge_patch(&api, object, Part::Status, patch, CALL).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::flux::Artifact;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn object() -> GitRepository {
+        let mut object = GitRepository::default();
+        object.metadata.generation = Some(3);
+        object
+    }
+
+    fn done(revision: &str) -> Outcome {
+        let artifact = Artifact {
+            path: "a/b/c/d".to_owned(),
+            url: "http://x/a/b/c/d".to_owned(),
+            revision: revision.to_owned(),
+            digest: "sha256:00".to_owned(),
+            last_update_time: Time(at(1)),
+            size: Some(1),
+            metadata: [].into(),
+        };
+        Outcome::Stored(Done { artifact, included: Vec::new(), made: true })
+    }
+
+    fn shown(status: &GitRepositoryStatus) -> Vec<String> {
+        let line = |c: &Condition| {
+            format!("{}={} {} {}", c.type_, c.status, c.reason, c.last_transition_time.0.as_second())
+        };
+        status.conditions.iter().map(line).collect()
+    }
+
+    /// Flux's own checker of statuses, as far as one status tells: `pkg/runtime/conditions/check`.
+    fn check(object: &GitRepository, status: &GitRepositoryStatus) {
+        let is = |kind: &str| conditions::is_true(&status.conditions, kind);
+        let ready = conditions::find(&status.conditions, types::READY).expect("Ready is always there");
+        if ready.status == "True" {
+            for negative in [types::STALLED, types::RECONCILING, types::FETCH_FAILED, types::STORAGE_FAILED] {
+                assert!(!is(negative), "{negative} while Ready");
+            }
+            assert_eq!(status.observed_generation, object.metadata.generation);
+        }
+        assert!(!(is(types::STALLED) && is(types::RECONCILING)));
+        assert!(status.conditions.iter().all(|one| one.observed_generation <= object.metadata.generation));
+        assert!(status.conditions.iter().all(|one| !one.reason.is_empty()));
+    }
+
+    #[test]
+    fn a_status_says_how_the_pass_ended_and_since_when() {
+        let mut object = object();
+        let mut step = |outcome: &Outcome, second| {
+            object.status = conclude(&object, outcome, at(second));
+            check(&object, &object.status);
+            (shown(&object.status), object.status.clone())
+        };
+        let failed = |course, stored| Outcome::Failed {
+            failure: Failure { course, ..Failure::fetch("GitOperationFailed", "no\nway") },
+            stored,
+        };
+        let (lines, status) = step(&failed(Course::Retry, false), 10);
+        assert_eq!(
+            lines,
+            [
+                "Reconciling=True ProgressingWithRetry 10",
+                "Ready=False GitOperationFailed 10",
+                "FetchFailed=True GitOperationFailed 10"
+            ]
+        );
+        assert_eq!((status.observed_generation, status.artifact), (None, None));
+        assert_eq!(status.conditions[0].message, "no way");
+        let (lines, status) = step(&done("main@sha1:1"), 20);
+        assert_eq!(lines, ["Ready=True Succeeded 20", "ArtifactInStorage=True Succeeded 20"]);
+        assert_eq!(status.observed_generation, Some(3));
+        let (lines, _) = step(&done("main@sha1:1"), 30);
+        assert_eq!(lines, ["Ready=True Succeeded 20", "ArtifactInStorage=True Succeeded 20"]);
+        let (lines, status) = step(&failed(Course::Stall, true), 40);
+        assert_eq!(
+            lines,
+            [
+                "Stalled=True GitOperationFailed 40",
+                "Ready=False GitOperationFailed 40",
+                "FetchFailed=True GitOperationFailed 40",
+                "ArtifactInStorage=True Succeeded 20"
+            ]
+        );
+        assert!(status.artifact.is_some(), "it is served still");
+        let (lines, _) = step(&failed(Course::Wait, false), 50);
+        assert_eq!(lines.len(), 3);
+        let (lines, status) = step(&done("main@sha1:2"), 60);
+        assert_eq!(lines[0], "Ready=True Succeeded 60");
+        assert_eq!(status.conditions[0].message, "stored artifact for revision 'main@sha1:2'");
+    }
+
+    #[test]
+    fn a_suspended_object_keeps_what_it_has_and_answers_who_asked() {
+        let mut object = object();
+        object.status = conclude(&object, &done("main@sha1:1"), at(1));
+        let annotation = (windlass_api::flux::REQUESTED_AT.to_owned(), "now".to_owned());
+        object.metadata.annotations = Some([annotation].into());
+        object.metadata.generation = Some(4);
+        let status = conclude(&object, &Outcome::Suspended, at(2));
+        assert_eq!(status.last_handled_reconcile_at.as_deref(), Some("now"));
+        assert_eq!((status.observed_generation, status.conditions), (Some(4), object.status.conditions));
+    }
+}

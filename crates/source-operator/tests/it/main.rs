@@ -1,0 +1,8 @@
+//! The source operator over an API server in process, a real Git server and its own server of artifacts.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod artifacts;
+mod failures;
+mod sharing;
+mod telling;
+mod world;

@@ -1,0 +1,60 @@
+use std::sync::{Arc, Mutex};
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+
+use crate::world::{World, put};
+
+type Posted = Arc<Mutex<Vec<Value>>>;
+
+async fn take(State(posted): State<Posted>, Json(event): Json<Value>) -> StatusCode {
+    let mut posted = posted.lock().unwrap();
+    posted.push(event);
+    // The first is said to be a duplicate, the second comes at a bad time.
+    match posted.len() {
+        1 => StatusCode::TOO_MANY_REQUESTS,
+        2 => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::ACCEPTED,
+    }
+}
+
+#[tokio::test]
+async fn who_wants_events_is_posted_each_once_unless_it_was_not_taken() {
+    let posted = Posted::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}/", listener.local_addr().unwrap());
+    let router = Router::new().route("/", post(take)).with_state(Arc::clone(&posted));
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let world = World::new().await;
+    let first = world.commit([put("a", "1")]);
+    let more = [("source.leader_election", "false"), ("source.events_address", address.as_str())];
+    let process = world.start_as("one", &more).await;
+    world.create("app", json!({})).await;
+    let artifact = world.ready("app", &first).await;
+    let second = world.commit([put("a", "2")]);
+    world.request("app", "1").await;
+    world.ready("app", &second).await;
+    let until = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    while posted.lock().unwrap().len() < 3 {
+        assert!(tokio::time::Instant::now() < until, "{:#?}", posted.lock().unwrap());
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let events = posted.lock().unwrap().clone();
+    let message = |commit: &str| format!("stored artifact for revision 'main@sha1:{commit}'");
+    let said: Vec<_> = events.iter().map(|event| event["message"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(said, [message(&first), message(&second), message(&second)]);
+    let event = &events[0];
+    assert_eq!((&event["reason"], &event["severity"]), (&json!("NewArtifact"), &json!("info")));
+    assert_eq!(event["involvedObject"]["name"], "app");
+    assert_eq!(event["involvedObject"]["kind"], "GitRepository");
+    assert_eq!(event["metadata"]["source.toolkit.fluxcd.io/revision"], json!(artifact.revision));
+    assert_eq!(event["metadata"]["source.toolkit.fluxcd.io/digest"], json!(artifact.digest));
+    assert_eq!(event["reportingController"], "source-controller");
+    let metrics = process.context.metrics.render().unwrap();
+    let series =
+        "gotk_reconcile_duration_seconds_count{kind=\"GitRepository\",name=\"app\",namespace=\"default\"}";
+    assert!(metrics.contains(series), "{metrics}");
+}
