@@ -30,6 +30,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
             columns: columns::repository(),
             extras: extras::repository,
             selectable: &[".spec.connection.name", ".spec.type"],
+            ..Definition::default()
         }),
         define::<Connection>(Definition {
             served: &SERVED_VERSIONS,

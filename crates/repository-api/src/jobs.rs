@@ -43,11 +43,11 @@ pub(crate) async fn create(
     spec.repository.clone_from(&target.name);
     jobs::normalise(&mut spec).map_err(|error| status::bad_request(error.to_string()))?;
 
-    let repository = target.repository(&state.provisioning).await?;
+    let mut repository = target.repository(&state.provisioning).await?;
     if spec.action.is_orphan_cleanup() {
         refuse_unless_orphaned(&target, repository.as_ref())?;
     } else {
-        refuse_unless_usable(&target, repository)?;
+        repository = Some(refuse_unless_usable(&target, repository)?);
     }
     if spec.action == JobAction::PullRequest {
         return Err(status::bad_request("pull request jobs are created by webhooks only").into());

@@ -15,7 +15,7 @@ use windlass_repository::webhook::Announced;
 use windlass_runtime::{CallError, CallOptions, Part, json_patch_tested, merge_patch};
 
 use super::decide::Decision;
-use crate::answer::{Refusal, json as answer_json, typed};
+use crate::answer::{Refusal, json as answer_json};
 use crate::request::Target;
 use crate::state::RepositoryApi;
 
@@ -72,7 +72,7 @@ async fn queue(
                 delivery = announced.delivery(),
                 "job queued by a webhook"
             );
-            Ok(typed(202, "Job", &job))
+            Ok(target.typed(202, "Job", &job))
         }
         Err(InsertError::AlreadyExists(_)) if pulls => {
             let there = Api::<Job>::namespaced(client.clone(), &target.namespace).get_opt(&name).await?;
@@ -81,7 +81,7 @@ async fn queue(
             }
             let message = "a pull has just ended, and another one follows".to_owned();
             let ended = WebhookResponse { code: 202, message, job: None };
-            Ok(there.map_or_else(|| answer_json(202, &ended), |job| typed(202, "Job", &job)))
+            Ok(there.map_or_else(|| answer_json(202, &ended), |job| target.typed(202, "Job", &job)))
         }
         Err(InsertError::AlreadyExists(name)) => Err(status::already_exists(GROUP, "jobs", &name).into()),
         // Nobody runs such jobs here: that is no failure of the provider's.
