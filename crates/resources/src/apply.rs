@@ -18,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 use windlass_repository::Reader;
 
 use self::state::State;
-use crate::fence::Fence;
 use crate::objects::{Effect, Objects, TakeOver, WriteError};
 use crate::outcome::{Action, Failure, ItemResult, MayWrite, OnResult, Reason};
 use crate::parse::{self, ParseContext, ParsedResource};
 use crate::plan::{Deletion, Existing, FolderAction, FolderWrite, Plan, Target};
+use crate::wire;
 use crate::{Clients, Context, FOLDER, Kind, Managed, managed, paths};
 
 /// Files that are read and parsed ahead of being written: this many, or this many bytes.
@@ -110,7 +110,7 @@ pub async fn run(plan: Plan, job: Job) -> Summary {
             clients: job.clients.clone(),
             context: job.context.clone(),
             dry_run: job.options.dry_run,
-            fence: Fence { cancel: job.cancel.clone(), may_write: job.may_write.clone() },
+            fence: wire::fence(job.cancel.clone(), job.may_write.clone()),
             take_over: job.take_over.clone(),
         },
         state: State::new(job.options.max_errors, job.on_result.clone()),
@@ -165,7 +165,7 @@ struct Applier {
 impl Applier {
     /// Whether anything more may be started.
     fn may_go_on(&self) -> bool {
-        if !self.objects.fence.allows() {
+        if !self.objects.fence.holds() {
             self.state.stop(Stopped::Cancelled);
         }
         !self.state.is_stopped()

@@ -7,11 +7,12 @@ use kube::Client;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 use windlass_api::GroupResource;
+use windlass_runtime::CallError;
 
 use crate::kinds::KindNames;
 use crate::managed::Unlisted;
 use crate::parse::FileError;
-use crate::wire::{self, CallError};
+use crate::wire;
 use crate::{DASHBOARD, Kind};
 
 /// The kinds that the settings allow beside folders and dashboards. Clones share what was found.
@@ -184,7 +185,7 @@ async fn discover(client: &Client, allowed: &[GroupResource]) -> Kinds {
     let groups: BTreeMap<&str, Result<Versions, CallError>> = groups.await.into_iter().collect();
     let find = |resource: &GroupResource| match &groups[resource.group.as_str()] {
         Ok(versions) => find(resource, versions),
-        Err(error) => Found::Unknown(error.to_string()),
+        Err(error) => Found::Unknown(wire::words(error)),
     };
     Kinds(Arc::new(allowed.iter().map(|resource| (resource.clone(), find(resource))).collect()))
 }
@@ -218,7 +219,7 @@ async fn versions_of(client: &Client, group: &str) -> Result<Versions, CallError
 fn found<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match answer {
         Ok(found) => Ok(Some(found)),
-        Err(error) if error.is(404) => Ok(None),
+        Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
 }

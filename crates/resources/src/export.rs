@@ -12,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 use windlass_api::ResourceRef;
 use windlass_api::annotations::MANAGER_KIND_REPO;
 use windlass_git::EntryKind;
+use windlass_runtime::{CallError, Fence};
 
-use crate::fence::Fence;
 use crate::objects::Annotations;
 use crate::paths::{self, Class};
 use crate::serialise::{self, Identity};
-use crate::wire::{self, CallError, Collection};
+use crate::wire::{self, Collection};
 use crate::{Clients, DASHBOARD, FOLDER, Failure, Kind, ListError, MayWrite, Reason};
 
 /// Whole objects a request: dashboards have up to some megabytes.
@@ -110,7 +110,7 @@ pub struct Export {
 /// Asks the API for folders and dashboards, whole.
 pub async fn list(clients: &Clients, namespace: &str) -> Result<Unmanaged, ListError> {
     let mut unmanaged = Unmanaged::default();
-    let fence = Fence::of(CancellationToken::new());
+    let fence = Fence::NONE;
     for kind in [FOLDER, DASHBOARD] {
         let client = clients.of(&kind);
         let collection = Collection {
@@ -124,7 +124,7 @@ pub async fn list(clients: &Clients, namespace: &str) -> Result<Unmanaged, ListE
         unmanaged
             .read(&collection)
             .await
-            .map_err(|error| ListError::new(kind.resource.to_string(), "", error.to_string()))?;
+            .map_err(|error| ListError::new(kind.resource.to_string(), "", wire::words(&error)))?;
     }
     unmanaged.objects.sort_by(|a, b| (&a.kind, &a.name).cmp(&(&b.kind, &b.name)));
     Ok(unmanaged)
@@ -138,13 +138,13 @@ pub async fn delete_exported(
     (cancel, may_write): (CancellationToken, MayWrite),
 ) -> Result<bool, Failure> {
     let ExportedObject { kind, name, resource_version } = object;
-    let fence = Fence { cancel, may_write };
+    let fence = wire::fence(cancel, may_write);
     let client = clients.of(kind);
     let collection =
         Collection { client, kind, version: &kind.version, namespace, dry_run: false, fence: &fence };
     match collection.delete(name, resource_version).await {
         Ok(()) => Ok(true),
-        Err(error) if error.is(404) || error.is(409) => Ok(false),
+        Err(error) if error.is_not_found() || error.code() == Some(409) => Ok(false),
         Err(error) => {
             let message = format!("failed to delete {} {name:?}: {error}", kind.kind.to_ascii_lowercase());
             Err(Failure::new(Reason::ApiError, message))
@@ -461,7 +461,10 @@ async fn stored(
                 Ok(body) => Ok((stored, Ok(String::from_utf8_lossy(&body).into_owned()))),
                 Err(error @ CallError::Refused { .. }) => Ok((
                     stored,
-                    Err(format!("failed to read it in the version that it is stored in: {error}")),
+                    Err(format!(
+                        "failed to read it in the version that it is stored in: {}",
+                        wire::words(&error)
+                    )),
                 )),
                 Err(error) => Err(error),
             }

@@ -8,11 +8,11 @@ use futures::stream;
 use tokio_util::sync::CancellationToken;
 use windlass_api::SyncTarget;
 
-use crate::fence::Fence;
 use crate::managed::{self, ListError};
 use crate::objects::{Effect, Objects, TakeOver, WriteError};
 use crate::outcome::{Action, Failure, ItemResult, MayWrite, OnResult, Reason};
 use crate::paths::{depth, is_below};
+use crate::wire;
 use crate::{Clients, Context, ManagedItem};
 
 /// What releasing and removing need.
@@ -125,7 +125,7 @@ impl<'a> Run<'a> {
                 max_file_bytes: Context::DEFAULT_MAX_FILE_BYTES,
             },
             dry_run: false,
-            fence: Fence { cancel: job.cancel.clone(), may_write },
+            fence: wire::fence(job.cancel.clone(), may_write),
             take_over: TakeOver::default(),
         };
         let finalized = Finalized { found: managed.len(), ..Finalized::default() };

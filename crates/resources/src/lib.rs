@@ -39,7 +39,6 @@ pub mod serialise;
 
 mod context;
 mod discovery;
-mod fence;
 mod kinds;
 mod names;
 mod objects;

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio_util::sync::CancellationToken;
 use windlass_api::{GroupResource, ResourceList, ResourceListItem, annotations};
+use windlass_runtime::{CallError, Fence};
 
-use crate::fence::Fence;
 use crate::objects::{Annotations, ManagedFields, has_drifted};
-use crate::wire::{self, CallError, Collection};
+use crate::wire::{self, Collection};
 use crate::{Clients, DASHBOARD, FOLDER, Kind, names};
 
 /// Objects a request; a page is read, reduced to [`ManagedItem`]s, and dropped before the next is asked for.
@@ -233,7 +232,7 @@ async fn list_kind(
     repository: &str,
 ) -> Result<Vec<ManagedItem>, ListError> {
     let client = clients.of(kind);
-    let fence = Fence::of(CancellationToken::new());
+    let fence = Fence::NONE;
     let collection =
         Collection { client, kind, version: &kind.version, namespace, dry_run: false, fence: &fence };
     let failed = |detail| ListError { resource: kind.plural(), repository: repository.to_owned(), detail };
@@ -242,10 +241,10 @@ async fn list_kind(
         match list_pages(&collection, repository).await {
             Ok(items) => return Ok(items),
             // The snapshot behind a continue token is gone: start over, nothing was done with the first pages.
-            Err(error) if error.is(410) && restarts < RESTARTS => restarts += 1,
+            Err(error) if error.is_gone() && restarts < RESTARTS => restarts += 1,
             // The definition was deleted, and every object with it.
-            Err(error) if error.is(404) && kind.is_applied() => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error.to_string())),
+            Err(error) if error.is_not_found() && kind.is_applied() => return Ok(Vec::new()),
+            Err(error) => return Err(failed(wire::words(&error))),
         }
     }
 }

@@ -13,16 +13,16 @@ pub(crate) use self::body::create as created_body;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
+use windlass_runtime::{CallError, Fence};
 
 use self::head::Head;
 pub(crate) use self::head::{Annotations, At, ManagedFields, Observed, has_drifted};
 use self::operation::{Operation, Step, StepError};
 pub use self::preview::{Preview, PreviewError};
-use crate::fence::Fence;
 use crate::folders::Folder;
 use crate::parse::ParsedResource;
 use crate::plan::FolderAction;
-use crate::wire::{CallError, Collection};
+use crate::wire::{self, Collection};
 use crate::{Clients, Context, FOLDER, Failure, Kind, Reason};
 
 /// Rounds of look and write before it is reported that the object keeps changing.
@@ -145,7 +145,7 @@ impl Objects {
                 Ok(Step::Done(effect)) => return Ok(effect),
                 Ok(Step::Next(next)) => next,
                 Err(StepError::Unfit(failure)) => return Err(failure.into()),
-                Err(StepError::Call(CallError::Fenced)) => return Err(WriteError::Cancelled),
+                Err(StepError::Call(error)) if error.is_fenced() => return Err(WriteError::Cancelled),
                 Err(StepError::Call(error)) => match operation.after(&observed, &error) {
                     Some(Step::Done(effect)) => return Ok(effect),
                     Some(Step::Next(next)) => next,
@@ -216,23 +216,19 @@ const UNTYPED: &str = "failed to create typed patch object";
 /// Says what an API error means for a file (Grafana: jobs, error or warning).
 fn failure(kind: &Kind, name: &str, verb: &str, error: &CallError) -> Failure {
     let is_folder = *kind == FOLDER;
-    let reason = match error {
-        CallError::Refused { code: 413, .. } => Reason::ResourceTooLarge,
-        CallError::Refused { code: 400 | 422, message, .. } if is_folder => {
-            if message.to_ascii_lowercase().contains("depth") {
-                Reason::FolderDepthExceeded
-            } else {
-                Reason::FolderValidationFailed
-            }
+    let words = wire::words(error);
+    let reason = match (error.code(), error) {
+        (Some(413), _) => Reason::ResourceTooLarge,
+        (Some(400 | 422), _) if is_folder && words.to_ascii_lowercase().contains("depth") => {
+            Reason::FolderDepthExceeded
         }
-        CallError::Refused { code: 400 | 422, .. } => Reason::ResourceInvalid,
+        (Some(400 | 422), _) if is_folder => Reason::FolderValidationFailed,
+        (Some(400 | 422), _) => Reason::ResourceInvalid,
         // A file with a field that the schema does not have, in server-side apply's own way of saying so.
-        CallError::Refused { code: 500, message, .. } if message.starts_with(UNTYPED) => {
-            Reason::ResourceInvalid
-        }
-        CallError::Deadline { .. } => Reason::Timeout,
+        (Some(500), _) if words.starts_with(UNTYPED) => Reason::ResourceInvalid,
+        (_, CallError::Deadline { .. }) => Reason::Timeout,
         _ => Reason::ApiError,
     };
     // The server may come to accept it: another schema, another policy.
-    Failure::new(reason, format!("failed to {verb} {} {name:?}: {error}", what(kind))).retried()
+    Failure::new(reason, format!("failed to {verb} {} {name:?}: {words}", what(kind))).retried()
 }

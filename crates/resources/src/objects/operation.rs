@@ -1,13 +1,14 @@
 //! What can be done to an object: how each operation looks, creates, updates, and what it makes of a refusal.
 
 use std::collections::HashSet;
+use windlass_runtime::{Accept, CallError, Content};
 
 use super::body;
 use super::head::{At, Head, Observed};
 use super::{Effect, Objects, duplicate};
 use crate::folders::Folder;
 use crate::parse::ParsedResource;
-use crate::wire::{Answer, CallError, Collection, PatchKind, WrittenMetadata};
+use crate::wire::{Collection, WrittenMetadata};
 use crate::{Context, FOLDER, Failure, Kind};
 
 pub(super) enum Operation<'a> {
@@ -69,7 +70,7 @@ impl Operation<'_> {
         let (kind, name) = self.object();
         let repository = &objects.context.repository;
         // A folder's title is compared.
-        let answer = if matches!(self, Self::PutFolder(_)) { Answer::Whole } else { Answer::Metadata };
+        let answer = if matches!(self, Self::PutFolder(_)) { Accept::Whole } else { Accept::Metadata };
         let head: Head = collection.get(name, answer).await?;
         let is_ours = head.is_managed_by(repository);
         let may_write = || objects.check_owner(kind, name, &head).map_err(StepError::Unfit);
@@ -137,19 +138,19 @@ impl Operation<'_> {
             Self::PutResource { resource, .. } => {
                 let generation = at.next_generation(resource.checksum());
                 let body = body::patch(resource, at, generation);
-                (collection.patch(&resource.name, PatchKind::Json, body).await?, generation)
+                (collection.patch(&resource.name, Content::JsonPatch, body).await?, generation)
             }
             Self::PutFolder(folder) => {
                 let generation = at.next_generation(folder.checksum.as_deref());
                 let body = body::patch_folder(folder, &at.version, generation, context);
-                (collection.patch(&folder.id, PatchKind::Merge, body).await?, generation)
+                (collection.patch(&folder.id, Content::MergePatch, body).await?, generation)
             }
             Self::Delete { name, .. } => {
                 collection.delete(name, &at.version).await?;
                 return Ok(Step::Done(Effect::Deleted));
             }
             Self::Release { name, .. } => {
-                collection.patch(name, PatchKind::Merge, body::release(&at.version)).await?;
+                collection.patch(name, Content::MergePatch, body::release(&at.version)).await?;
                 return Ok(Step::Done(Effect::Updated));
             }
         };
@@ -175,7 +176,7 @@ impl Operation<'_> {
         let Some(generation) = written.generation.filter(|_| expected.is_some()) else { return };
         if Some(generation) != expected {
             let body = body::generation(&written.resource_version, generation);
-            if let Err(error) = collection.patch(self.object().1, PatchKind::Merge, body).await {
+            if let Err(error) = collection.patch(self.object().1, Content::MergePatch, body).await {
                 tracing::debug!(%error, object = self.object().1, "generation not recorded");
             }
         }
@@ -186,13 +187,13 @@ impl Operation<'_> {
         let puts = matches!(self, Self::PutResource { .. } | Self::PutFolder(_));
         let is_applied = puts && self.object().0.is_applied();
         match observed {
-            Observed::Absent if error.is_already_exists() || (is_applied && error.is(409)) => {
+            Observed::Absent if error.is_already_exists() || (is_applied && error.code() == Some(409)) => {
                 Some(Step::Next(Observed::Unknown))
             }
-            Observed::At(_) if error.is(409) => Some(Step::Next(Observed::Unknown)),
+            Observed::At(_) if error.code() == Some(409) => Some(Step::Next(Observed::Unknown)),
             // What is applied is never missing: then the kind is not served.
-            Observed::At(_) if error.is(404) && is_applied => None,
-            Observed::At(_) | Observed::Unknown if error.is(404) => {
+            Observed::At(_) if error.is_not_found() && is_applied => None,
+            Observed::At(_) | Observed::Unknown if error.is_not_found() => {
                 Some(if puts { Step::Next(Observed::Absent) } else { Step::Done(Effect::Absent) })
             }
             _ => None,

@@ -4,14 +4,13 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
+use windlass_runtime::{Accept, CallError, Fence};
 
 use super::body;
 use super::head::Head;
 use super::{Objects, TakeOver, duplicate, failure};
-use crate::fence::Fence;
 use crate::parse::{self, FileError, ParseContext, ParsedResource};
-use crate::wire::{Answer, CallError, Collection, Pretence};
+use crate::wire::{Collection, Pretence};
 use crate::{Clients, Context, Failure, Kind, Kinds};
 
 /// Why an object could not be looked at, or would not be written.
@@ -36,7 +35,7 @@ impl Preview {
             clients: clients.clone(),
             context: context.clone(),
             dry_run: true,
-            fence: Fence::of(CancellationToken::new()),
+            fence: Fence::NONE,
             take_over: TakeOver::default(),
         };
         Self { objects }
@@ -97,9 +96,9 @@ impl Preview {
         version: &str,
         name: &str,
     ) -> Result<Option<Value>, PreviewError> {
-        match self.collection(kind, version).get::<Value>(name, Answer::Whole).await {
+        match self.collection(kind, version).get::<Value>(name, Accept::Whole).await {
             Ok(found) => Ok(Some(found)),
-            Err(error) if error.is(404) => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(of_call(kind, name, "look at", &error)),
         }
     }
@@ -157,9 +156,9 @@ impl Preview {
 
 fn of_call(kind: &Kind, name: &str, verb: &str, error: &CallError) -> PreviewError {
     let code = match error {
-        CallError::Refused { code, .. } => *code,
-        CallError::Unusable { .. } => 502,
-        CallError::Unreachable { .. } | CallError::Deadline { .. } | CallError::Fenced => 503,
+        CallError::Refused { status, .. } => status.code,
+        CallError::Unreadable { .. } => 502,
+        _ => 503,
     };
     PreviewError { code, message: failure(kind, name, verb, error).message }
 }

@@ -32,11 +32,13 @@ pub struct Retry {
     pub attempts: u32,
     /// Delays between them.
     pub backoff: BackoffPolicy,
+    /// Whether a call that was not answered in time is tried again too. Without, a server that hangs costs one deadline.
+    pub after_silence: bool,
 }
 
 impl Retry {
     /// One try.
-    pub const NEVER: Self = Self { attempts: 1, backoff: BackoffPolicy::CONNECTION };
+    pub const NEVER: Self = Self { attempts: 1, backoff: BackoffPolicy::CONNECTION, after_silence: false };
 
     /// For some ten seconds: as long as an API server takes to be started again.
     pub const RESTART: Self = Self {
@@ -47,10 +49,12 @@ impl Retry {
             factor: 2.0,
             jitter: 0.3,
         },
+        after_silence: true,
     };
 
     /// Until there is an answer, or the fence is lost.
-    pub const WHILE_FENCED: Self = Self { attempts: u32::MAX, backoff: BackoffPolicy::CONNECTION };
+    pub const WHILE_FENCED: Self =
+        Self { attempts: u32::MAX, backoff: BackoffPolicy::CONNECTION, after_silence: true };
 }
 
 /// The right to write, as something outside grants it: a lease, a term as leader. Asked before each try of a write.
@@ -175,7 +179,9 @@ impl CallOptions {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            if attempt >= self.retry.attempts || !error.is_transient() {
+            let is_silence = matches!(error, CallError::Deadline { .. });
+            let is_final = !error.is_transient() || (is_silence && !self.retry.after_silence);
+            if attempt >= self.retry.attempts || is_final {
                 return Err(error);
             }
             tracing::debug!(error = %ErrorChain(&error), attempt, "trying a call again");
