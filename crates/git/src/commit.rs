@@ -1,6 +1,7 @@
 //! Commits that are made here: objects in a pack of their own, without a checkout and without a branch.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use git2::{ObjectType, Repository};
 use tokio_util::sync::CancellationToken;
@@ -8,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::edit::{TreeChange, TreeEditor};
 use crate::pack::Scratch;
 use crate::tree::{self, object_id, oid};
-use crate::{GitError, Limits, ObjectId};
+use crate::{GitError, Limits, ObjectId, SigningKey};
 
 /// Who did something, and when. The same values make the same commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub struct Signature {
 }
 
 /// What a commit says beside its tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct CommitMeta {
     /// Who wrote the change.
     pub author: Signature,
@@ -30,6 +31,8 @@ pub struct CommitMeta {
     pub committer: Signature,
     /// The message, with its trailers.
     pub message: String,
+    /// Signs it, at the committer's time; nothing for a commit without a signature.
+    pub signing_key: Option<Arc<SigningKey>>,
 }
 
 /// A commit whose new objects are in a pack of their own.
@@ -77,7 +80,7 @@ pub(crate) fn build(
             object_id(empty)
         }
     };
-    let commit = odb.write(ObjectType::Commit, raw(tree, base, meta).as_bytes()).map_err(failed)?;
+    let commit = odb.write(ObjectType::Commit, raw(tree, base, meta)?.as_bytes()).map_err(failed)?;
     objects.push(commit);
     scratch.make()?;
     let mut builder = repository.packbuilder().map_err(failed)?;
@@ -90,12 +93,17 @@ pub(crate) fn build(
 }
 
 /// The commit as Git stores it.
-fn raw(tree: ObjectId, parent: Option<ObjectId>, meta: &CommitMeta) -> String {
+fn raw(tree: ObjectId, parent: Option<ObjectId>, meta: &CommitMeta) -> Result<String, GitError> {
     let parent = parent.map(|parent| format!("parent {parent}\n")).unwrap_or_default();
     let (author, committer) = (line(&meta.author), line(&meta.committer));
     let message = meta.message.replace('\0', "");
     let message = message.trim_end();
-    format!("tree {tree}\n{parent}author {author}\ncommitter {committer}\n\n{message}\n")
+    let head = format!("tree {tree}\n{parent}author {author}\ncommitter {committer}\n");
+    let unsigned = format!("{head}\n{message}\n");
+    let Some(key) = &meta.signing_key else { return Ok(unsigned) };
+    let signature = key.sign(unsigned.as_bytes(), meta.committer.seconds)?;
+    let signature = signature.trim_end().replace('\n', "\n ");
+    Ok(format!("{head}gpgsig {signature}\n\n{message}\n"))
 }
 
 fn line(who: &Signature) -> String {
@@ -180,10 +188,11 @@ mod tests {
         let who =
             Signature { name: "A\nparent x <y>".to_owned(), email: " a@b> 1\0".to_owned(), seconds: -7 };
         let nobody = Signature { name: String::new(), email: String::new(), seconds: 7 };
-        let meta = CommitMeta { author: who, committer: nobody, message: "m\0\n\nT: 1\n\n".to_owned() };
+        let message = "m\0\n\nT: 1\n\n".to_owned();
+        let meta = CommitMeta { author: who, committer: nobody, message, signing_key: None };
         let id = object_id(git2::Oid::ZERO_SHA1);
         assert_eq!(
-            raw(id, Some(id), &meta),
+            raw(id, Some(id), &meta).unwrap(),
             format!(
                 "tree {id}\nparent {id}\nauthor Aparent x y <a@b 1> 0 +0000\ncommitter unknown <> 7 +0000\n\nm\n\nT: 1\n"
             )

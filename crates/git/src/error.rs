@@ -103,6 +103,12 @@ pub enum GitError {
         /// What is wrong.
         detail: String,
     },
+    /// A commit that is to be signed cannot be, with the key that there is.
+    #[error("failed to sign the commit: {detail}; see secure.commitSigningKey and spec.commit.signingMethod")]
+    Signing {
+        /// What is wrong with the key.
+        detail: String,
+    },
     /// A file that is to be changed is not there.
     #[error("file not found: {path:?}")]
     FileNotFound {
@@ -303,6 +309,7 @@ impl GitError {
             | Self::RefMoved { .. }
             | Self::PushRefused { .. }
             | Self::InvalidChange { .. }
+            | Self::Signing { .. }
             | Self::FileNotFound { .. }
             | Self::Damaged { .. } => "InvalidSpec",
         }
@@ -318,6 +325,7 @@ impl GitError {
             | Self::ObjectMissing { .. }
             | Self::FileNotFound { .. } => 404,
             Self::LimitExceeded { .. } => 413,
+            Self::Signing { .. } => 424,
             Self::RateLimited { .. } => 429,
             Self::NotGit { .. }
             | Self::BranchNotFound { .. }

@@ -11,7 +11,8 @@
 //! [`reason`](GitError::reason) and [`http_code`](GitError::http_code) are all that callers need to report one.
 //!
 //! Start reading at [`Git`]; then `remote.rs` (what a sync does), `protocol/` (the wire), `cache.rs` (the object
-//! store on disk), `tree.rs` and `names.rs` (what is accepted from a stranger), `edit.rs` and `commit.rs` (what is written).
+//! store on disk), `tree.rs` and `names.rs` (what is accepted from a stranger), `edit.rs`, `commit.rs` and
+//! `signing.rs` (what is written).
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), windlass_git::GitError> {
@@ -49,6 +50,7 @@ mod process;
 mod protocol;
 mod redact;
 mod remote;
+mod signing;
 mod source;
 mod tree;
 mod upload;
@@ -63,6 +65,7 @@ pub use self::names::{refuse as refuse_name, shown as printable_path};
 pub use self::policy::{Origin, UrlPolicy};
 pub use self::process::init_process;
 pub use self::remote::RemoteRepository;
+pub use self::signing::SigningKey;
 pub use self::source::{
     Change, ChangeKind, Diff, Entry, EntryKind, ObjectId, Ref, Rejected, Revision, Source, Tree, batches,
 };

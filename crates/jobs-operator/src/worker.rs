@@ -209,11 +209,6 @@ pub(crate) enum JobError {
         /// The repository.
         name: String,
     },
-    /// Unsigned commits are not what the repository asks for.
-    #[error(
-        "the repository asks for signed commits, which are not supported yet; remove spec.commit.signingMethod to have them unsigned"
-    )]
-    Signing,
     /// The changes could not be written.
     #[error(transparent)]
     Write(windlass_repository::WriteError),

@@ -24,9 +24,11 @@ use windlass_api::{Repository, RepositoryType, RepositoryUrls, Workflow, labels}
 use windlass_git::{Entry, HistoryQuery, Revision, Tree};
 use windlass_lease_queue::history_name;
 use windlass_lease_queue::progress::ResourceResult;
-use windlass_repository::{Base, Commit, Opened, Stage, WriteError, Writer, prefix};
+use windlass_repository::{Base, Opened, Stage, WriteError, Writer, prefix};
 use windlass_resources::TakeOver;
+use windlass_telemetry::ErrorChain;
 
+use self::commit::Draft;
 pub(crate) use self::delete::Delete;
 pub(crate) use self::fix_folders::FixFolderMetadata;
 pub(crate) use self::migrate::Migrate;
@@ -44,6 +46,7 @@ const BATCH_BYTES: u64 = 4 << 20;
 
 /// To which branch, and as whom.
 pub(crate) struct Writing<'a> {
+    pull: &'a Pull,
     job: &'a JobContext,
     repository: &'a Repository,
     opened: Opened,
@@ -52,7 +55,7 @@ pub(crate) struct Writing<'a> {
     branch: String,
     /// Whether that is the branch that the repository is pulled from.
     is_configured: bool,
-    commit: Commit,
+    draft: Draft,
 }
 
 /// What is at the base.
@@ -94,7 +97,7 @@ impl<'a> Writing<'a> {
     /// Opens the repository for writing to `branch`; an empty one is the configured branch. `message` is the job's own,
     /// `default` says what a commit says without one.
     pub(crate) async fn open(
-        pull: &Pull,
+        pull: &'a Pull,
         job: &'a JobContext,
         branch: &str,
         message: &str,
@@ -114,12 +117,12 @@ impl<'a> Writing<'a> {
         if is_configured && configured.is_empty() && !is_local {
             return Err(JobError::MissingOptions { field: "branch in its repository" });
         }
-        let commit = commit::of(job, repository, message, default)?;
+        let draft = Draft::of(job, repository, message, default);
         let opened = pull.opener.open(&pull.core, repository).await.map_err(JobError::OpenRepository)?;
         let writer = opened.writer.clone();
         let writer = writer.ok_or_else(|| JobError::NoWriter { name: opened.reader.name().to_owned() })?;
         let branch = if is_configured { configured } else { wanted };
-        Ok(Self { job, repository, opened, writer, branch, is_configured, commit })
+        Ok(Self { pull, job, repository, opened, writer, branch, is_configured, draft })
     }
 
     /// Whether the branch that is pulled is written to.
@@ -161,13 +164,14 @@ impl<'a> Writing<'a> {
             if staged.is_empty() {
                 return Ok(self.written(&results, tip, false));
             }
+            let commit = self.commit_of(&files, &staged).await?;
             if cancel.is_cancelled() {
                 return Err(JobError::Stopped);
             }
             if !self.job.lease.valid() {
                 return Err(JobError::LeaseLost);
             }
-            match staged.push(&self.commit, cancel).await {
+            match staged.push(&commit, cancel).await {
                 Ok(revision) => return Ok(self.written(&results, revision, false)),
                 Err(WriteError::Conflict { .. }) if tries == RETRIES => {
                     let (actual, _) = self.tip().await?;
@@ -179,7 +183,10 @@ impl<'a> Writing<'a> {
                     tracing::info!(%error, "the changes are made again");
                     tries += 1;
                 }
-                Err(error) => return Err(JobError::Write(error)),
+                Err(error) => {
+                    self.job.progress.list_error(&ErrorChain(&error).to_string());
+                    return Err(JobError::Write(error));
+                }
             }
         }
     }
@@ -210,8 +217,7 @@ impl<'a> Writing<'a> {
         let history = versioned.history(&query, self.job.cancel()).await;
         let what = "look for what an earlier try of the job has written";
         let history = history.map_err(|source| JobError::Repository { what, source })?;
-        let ours =
-            history.commits.into_iter().find(|commit| commit.job.as_deref() == Some(&*self.commit.job));
+        let ours = history.commits.into_iter().find(|commit| commit.job.as_deref() == Some(self.draft.job()));
         Ok(ours.and_then(|commit| Some((commit.id.into(), (*commit.parents.first()?).into()))))
     }
 

@@ -16,6 +16,7 @@ use windlass_auth::Caller;
 use windlass_lease_queue::kube::{InsertError, insert};
 
 use crate::answer::Refusal;
+use crate::author;
 use crate::page::{Page, Position};
 use crate::request::{Target, object_with, read, refuse_unless_usable};
 use crate::state::RepositoryApi;
@@ -30,7 +31,7 @@ pub(crate) async fn create(
     caller: Option<Extension<Caller>>,
     body: Body,
 ) -> Result<Response, Refusal> {
-    target.admit(&state, caller.as_ref(), ("create", "jobs")).await?;
+    let caller = target.admit(&state, caller.as_ref(), ("create", "jobs")).await?;
     let body = read(body).await?;
     let undecodable =
         |why: &str| status::bad_request(format!("error decoding provisioning.Job from request: {why}"));
@@ -53,14 +54,16 @@ pub(crate) async fn create(
         return Err(status::bad_request("pull request jobs are created by webhooks only").into());
     }
     let mut errors = jobs::validate(&spec, None, &state.job_rules);
-    errors.extend(repository.and_then(|repository| jobs::unwritable(&spec, &repository.spec)));
+    let repository = repository.map(|repository| repository.spec);
+    errors.extend(repository.as_ref().and_then(|repository| jobs::unwritable(&spec, repository)));
     if !errors.is_empty() {
         return Err(invalid(&spec, errors));
     }
 
-    let job = insert(&state.provisioning, &target.namespace, &target.name, spec, BTreeMap::new())
-        .await
-        .map_err(refusal)?;
+    let options = repository.as_ref().and_then(|repository| repository.commit.as_ref());
+    let marks = author::annotations(caller, options);
+    let job =
+        insert(&state.provisioning, &target.namespace, &target.name, spec, marks).await.map_err(refusal)?;
     Ok(target.typed(202, "Job", &job))
 }
 

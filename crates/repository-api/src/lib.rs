@@ -13,6 +13,7 @@
 )]
 
 mod answer;
+mod author;
 mod files;
 mod filetree;
 mod history;

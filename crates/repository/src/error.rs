@@ -144,6 +144,15 @@ pub enum WriteError {
     /// What the changes are made to could not be read.
     #[error("failed to read what is to be changed")]
     Read(#[source] ReadError),
+    /// The commit is to be signed, and the key could not be had.
+    #[error("failed to write to {name}: the key that signs commits cannot be used")]
+    SigningKey {
+        /// The repository.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<TokenError>,
+    },
     /// The server or the disk did not take it.
     #[error("failed to write to {name}")]
     Write {
@@ -164,6 +173,9 @@ impl WriteError {
             Self::NotFound { .. } => 404,
             Self::Exists { .. } | Self::Conflict { .. } => 409,
             Self::Read(source) => source.http_code(),
+            // What the caller may do is not in question.
+            Self::SigningKey { source, .. } if source.http_code() == 503 => 503,
+            Self::SigningKey { .. } => 424,
             Self::Write { source, .. } => source.http_code(),
         }
     }
@@ -178,6 +190,7 @@ impl WriteError {
         match self {
             Self::Conflict { .. } => true,
             Self::Read(source) => source.is_transient(),
+            Self::SigningKey { source, .. } => source.http_code() == 503,
             Self::Write { source, .. } => source.is_transient(),
             Self::Path { .. } | Self::TooLarge { .. } | Self::NotFound { .. } | Self::Exists { .. } => false,
         }

@@ -10,19 +10,24 @@ use windlass_git::{
     Revision, Source as _, Tree, TreeChange,
 };
 
-use crate::{Base, Commit, Opened, ReadError, Reader, StagedChange, Versioned, WriteError, Writer};
+use crate::signing::Signer;
+use crate::{
+    Base, Commit, Opened, ReadError, Reader, Signature, StagedChange, Versioned, WriteError, Writer,
+};
 
 /// A repository on a Git server.
 pub(crate) struct GitRepository {
     remote: Arc<RemoteRepository>,
     /// The folder in it that is written to; empty for the root.
     prefix: String,
+    /// Signs what is written.
+    signer: Option<Signer>,
 }
 
 impl GitRepository {
-    /// What a remote offers; files are written under `prefix`.
-    pub(crate) fn open(remote: Arc<RemoteRepository>, prefix: &str) -> Opened {
-        let repository = Arc::new(Self { remote, prefix: prefix.to_owned() });
+    /// What a remote offers; files are written under `prefix`, in commits that `signer` signs.
+    pub(crate) fn open(remote: Arc<RemoteRepository>, prefix: &str, signer: Option<Signer>) -> Opened {
+        let repository = Arc::new(Self { remote, prefix: prefix.to_owned(), signer });
         let (versioned, writer): (Arc<dyn Versioned>, Arc<dyn Writer>) =
             (repository.clone(), repository.clone());
         Opened { versioned: Some(versioned), writer: Some(writer), ..Opened::read_only(repository) }
@@ -130,16 +135,21 @@ impl Writer for GitRepository {
         cancel: &CancellationToken,
     ) -> Result<Revision, WriteError> {
         let changes: Vec<TreeChange> = changes.into_iter().map(|change| self.change(change)).collect();
-        let who = windlass_git::Signature {
-            name: commit.author.name.clone(),
-            email: commit.author.email.clone(),
+        let named = |who: &Signature| windlass_git::Signature {
+            name: who.name.clone(),
+            email: who.email.clone(),
             seconds: commit.seconds,
+        };
+        let (author, committer) = (named(&commit.author), named(&commit.committer));
+        let signing_key = match &self.signer {
+            Some(signer) => Some(signer.key(self.remote.name()).await?),
+            None => None,
         };
         let mut message = commit.message.trim_end().to_owned();
         if !commit.job.is_empty() {
             message = format!("{message}\n\n{JOB_TRAILER}: {}", commit.job);
         }
-        let meta = CommitMeta { author: who.clone(), committer: who, message };
+        let meta = CommitMeta { author, committer, message, signing_key };
         let made = self.remote.commit(Some(&base.revision), &changes, &meta, cancel).await;
         let Some(new) = made.map_err(|error| self.refused(base, error))? else {
             return Ok(base.revision.clone());

@@ -4,7 +4,7 @@
 //! always, and the past, writing, links, webhooks and pull requests where there are any. They are fields and not one
 //! trait that is asked for its abilities, so that whoever wraps one part keeps the others.
 //!
-//! The crate decides which Secret a repository's token may come from (`token.rs`), and holds what a writer may do to
+//! The crate decides which Secrets a repository's token and signing key may come from (`token.rs`), whom a commit names, and holds what a writer may do to
 //! paths inside the repository's own folder ([`Stage`]). It refuses to know what a file means, jobs, and status.
 //!
 //! Start reading at [`Opened`]; then `local.rs`, `git.rs` and `github.rs`, one for each place.
@@ -17,21 +17,26 @@ pub mod check;
 pub mod local;
 pub mod webhook;
 
+mod authorship;
 mod error;
 mod git;
 mod github;
 mod opened;
 mod opener;
+mod signing;
 mod stage;
+mod template;
 mod token;
 
+pub use self::authorship::Authorship;
 pub use self::error::{OpenError, ReadError, WriteError};
 pub use self::github::{GithubOpenError, GithubRepository};
 pub use self::local::LocalError;
 pub use self::opened::{Hooks, Opened, PullRequests, Reader, Urls, Versioned};
 pub use self::opener::{Opener, prefix};
 pub use self::stage::{Base, Commit, Signature, Stage, StagedChange, Writer};
+pub use self::template::MessageVariables;
 pub use self::token::{
-    PREVIOUS_WEBHOOK_SECRET_KEY, SecretToken, TOKEN_KEY, Token, TokenError, TokenSource, WEBHOOK_SECRET_KEY,
-    WebhookSecrets,
+    PREVIOUS_WEBHOOK_SECRET_KEY, SIGNING_KEY_KEY, SecretToken, TOKEN_KEY, Token, TokenError, TokenSource,
+    WEBHOOK_SECRET_KEY, WebhookSecrets,
 };

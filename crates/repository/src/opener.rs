@@ -10,6 +10,7 @@ use windlass_git::{Credentials, Git, Remote};
 use crate::git::GitRepository;
 use crate::github::{GithubClients, GithubOpenError, GithubRepository, GithubUrls};
 use crate::local::{Changes, LocalFolders};
+use crate::signing::Signer;
 use crate::token::SecretToken;
 use crate::{LocalError, OpenError, Opened, TokenSource as _};
 
@@ -59,7 +60,7 @@ impl Opener {
             remote.cache_identity = token.cache_identity;
         }
         let remote = self.git.remote(remote).map_err(|error| OpenError::Refused(error.into()))?;
-        let mut opened = GitRepository::open(remote, prefix(spec));
+        let mut opened = GitRepository::open(remote, prefix(spec), Signer::of(core, repository));
         if matches!(spec.kind, RepositoryType::Github | RepositoryType::GithubEnterprise) {
             opened.urls = Some(Arc::new(GithubUrls::new(url, prefix(spec))));
         }

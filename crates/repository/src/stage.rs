@@ -36,8 +36,10 @@ pub struct Signature {
 pub struct Commit {
     /// The message, without the trailer.
     pub message: String,
-    /// Author and committer.
+    /// Who wrote the change.
     pub author: Signature,
+    /// Who makes the commit.
+    pub committer: Signature,
     /// The commit's date, in seconds since 1970: the time at which its job was created, never now.
     pub seconds: i64,
     /// UID of the job that makes it: becomes the trailer `Windlass-Job`. Empty for a commit of no job, which has none.
@@ -141,6 +143,11 @@ impl Stage {
         let (from, to) = (self.judge(from)?, self.judge(to)?);
         self.changes.push(StagedChange::Rename { from, to });
         Ok(())
+    }
+
+    /// What was staged, in its order.
+    pub fn changes(&self) -> &[StagedChange] {
+        &self.changes
     }
 
     /// Whether nothing was staged.

@@ -18,6 +18,9 @@ pub const WEBHOOK_SECRET_KEY: &str = "webhookSecret";
 /// The key beside it that holds what was used before, while the secret is being changed.
 pub const PREVIOUS_WEBHOOK_SECRET_KEY: &str = "previousWebhookSecret";
 
+/// The key of a `Secret` that holds what a repository's commits are signed with.
+pub const SIGNING_KEY_KEY: &str = "commitSigningKey";
+
 /// How long reading a Secret may take.
 const SECRET_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -54,7 +57,7 @@ impl<'a> SecretToken<'a> {
 
     /// The value of the Secret, if the repository may use it.
     async fn read(&self, name: &str) -> Result<Token, TokenError> {
-        let mut found = read_secret(self.core, self.repository, name).await?;
+        let mut found = read_secret(self.core, self.repository, ("token", name)).await?;
         let identity = found.metadata.uid.take();
         let value =
             text_of(&mut found, TOKEN_KEY).ok_or_else(|| TokenError::NoToken { secret: name.to_owned() })?;
@@ -70,7 +73,7 @@ impl WebhookSecrets {
     /// Reads them from their Secret.
     pub async fn read(core: &Client, repository: &Repository) -> Result<Self, TokenError> {
         let name = repository.secure.webhook_secret.name.as_str();
-        let mut found = read_secret(core, repository, name).await?;
+        let mut found = read_secret(core, repository, ("webhookSecret", name)).await?;
         let keys = [WEBHOOK_SECRET_KEY, PREVIOUS_WEBHOOK_SECRET_KEY];
         let secrets: Vec<SecretString> = keys.iter().filter_map(|key| text_of(&mut found, key)).collect();
         let usable = |secret: &SecretString| !secret.expose_secret().is_empty();
@@ -87,23 +90,44 @@ impl WebhookSecrets {
     }
 }
 
+/// The private key that `secure.commitSigningKey` refers to; nothing if it refers to none.
+pub(crate) async fn signing_key(
+    core: &Client,
+    repository: &Repository,
+) -> Result<Option<SecretString>, TokenError> {
+    let field = &repository.secure.commit_signing_key;
+    match (&field.create, field.name.as_str()) {
+        (Some(value), _) => Ok(Some(value.clone())),
+        (None, "") => Ok(None),
+        (None, name) => {
+            let mut found = read_secret(core, repository, (SIGNING_KEY_KEY, name)).await?;
+            let missing = || TokenError::NoSigningKey { secret: name.to_owned() };
+            text_of(&mut found, SIGNING_KEY_KEY).map(Some).ok_or_else(missing)
+        }
+    }
+}
+
 /// The Secret, if the repository may use it: this check is the one that counts where the API server has no admission of
 /// ours.
-async fn read_secret(core: &Client, repository: &Repository, name: &str) -> Result<Secret, TokenError> {
+async fn read_secret(
+    core: &Client,
+    repository: &Repository,
+    (field, name): (&'static str, &str),
+) -> Result<Secret, TokenError> {
     let namespace = repository.metadata.namespace.as_deref().unwrap_or("default");
     let secret = || name.to_owned();
     // A name goes into the path of a request: one with a slash would lead to another namespace.
     if !secret_use::is_secret_name(name) {
-        return Err(TokenError::Name { secret: secret() });
+        return Err(TokenError::Name { field, secret: secret() });
     }
     let secrets: Api<Secret> = Api::namespaced(core.clone(), namespace);
     let found = tokio::time::timeout(SECRET_DEADLINE, secrets.get_opt(name))
         .await
         .map_err(|_elapsed| TokenError::Timeout { secret: secret() })?
         .map_err(|source| TokenError::Read { secret: secret(), source: Box::new(source) })?
-        .ok_or_else(|| TokenError::Missing { secret: secret() })?;
+        .ok_or_else(|| TokenError::Missing { field, secret: secret() })?;
     secret_use::check(&found.metadata, found.type_.as_deref(), repository)
-        .map_err(|refusal| TokenError::Refused { secret: secret(), refusal })?;
+        .map_err(|refusal| TokenError::Refused { field, secret: secret(), refusal })?;
     Ok(found)
 }
 
@@ -125,24 +149,30 @@ impl TokenSource for SecretToken<'_> {
     }
 }
 
-/// Why a repository's token could not be had.
+/// Why a repository's token, or another of its secrets, could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// `secure.token.name` is no name that a Secret can have.
-    #[error("{secret:?} in secure.token.name is no name of a Secret; correct it")]
+    #[error("{secret:?} in secure.{field}.name is no name of a Secret; correct it")]
     Name {
+        /// The field of `secure` that names it.
+        field: &'static str,
         /// What stands there.
         secret: String,
     },
     /// `secure.token.name` names a Secret that is not there.
-    #[error("secret {secret:?} named by secure.token.name was not found; create it, or set a new token")]
+    #[error("secret {secret:?} named by secure.{field}.name was not found; create it, or set a new value")]
     Missing {
+        /// The field of `secure` that names it.
+        field: &'static str,
         /// The Secret's name.
         secret: String,
     },
     /// The Secret is another's.
-    #[error("secret {secret:?} named by secure.token.name may not be used: {refusal}")]
+    #[error("secret {secret:?} named by secure.{field}.name may not be used: {refusal}")]
     Refused {
+        /// The field of `secure` that names it.
+        field: &'static str,
         /// The Secret's name.
         secret: String,
         /// Why, and what to do.
@@ -157,6 +187,12 @@ pub enum TokenError {
     /// The Secret has no usable value under [`WEBHOOK_SECRET_KEY`].
     #[error("secret {secret:?} has no text under the key \"webhookSecret\"; add one")]
     NoWebhookSecret {
+        /// The Secret's name.
+        secret: String,
+    },
+    /// The Secret has no usable value under [`SIGNING_KEY_KEY`].
+    #[error("secret {secret:?} has no text under the key \"commitSigningKey\"; add one")]
+    NoSigningKey {
         /// The Secret's name.
         secret: String,
     },
@@ -185,6 +221,7 @@ impl TokenError {
             Self::Missing { .. }
             | Self::NoToken { .. }
             | Self::NoWebhookSecret { .. }
+            | Self::NoSigningKey { .. }
             | Self::Refused { .. } => reasons::AUTHENTICATION_FAILED,
             Self::Read { .. } | Self::Timeout { .. } => reasons::SERVICE_UNAVAILABLE,
         }
@@ -194,7 +231,10 @@ impl TokenError {
     pub fn http_code(&self) -> u16 {
         match self {
             Self::Name { .. } => 422,
-            Self::Missing { .. } | Self::NoToken { .. } | Self::NoWebhookSecret { .. } => 401,
+            Self::Missing { .. }
+            | Self::NoToken { .. }
+            | Self::NoWebhookSecret { .. }
+            | Self::NoSigningKey { .. } => 401,
             Self::Refused { .. } => 403,
             Self::Read { .. } | Self::Timeout { .. } => 503,
         }

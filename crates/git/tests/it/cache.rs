@@ -175,7 +175,7 @@ async fn a_rotated_token_of_one_identity_fetches_nothing_again_and_a_wrong_one_r
     let query = HistoryQuery { new: tip.clone(), known: vec![], max: 10 };
     second.history(&query, cancel).await.unwrap();
     let who = Signature { name: "A".to_owned(), email: "a@b".to_owned(), seconds: 1 };
-    let meta = CommitMeta { author: who.clone(), committer: who, message: "x".to_owned() };
+    let meta = CommitMeta { author: who.clone(), committer: who, message: "x".to_owned(), signing_key: None };
     let changes = [TreeChange::Delete { path: "a".to_owned() }];
     for error in [
         wrong.tree(&tip, "", cancel).await.unwrap_err(),
@@ -237,7 +237,7 @@ async fn a_cache_is_its_users_alone_also_one_that_was_not() {
         tokio::task::yield_now().await;
     }
     let who = Signature { name: "A".to_owned(), email: "a@b".to_owned(), seconds: 1 };
-    let meta = CommitMeta { author: who.clone(), committer: who, message: "x".to_owned() };
+    let meta = CommitMeta { author: who.clone(), committer: who, message: "x".to_owned(), signing_key: None };
     let change = TreeChange::Put { path: "b".to_owned(), content: "b".into(), executable: false };
     fixture.source().commit(Some(&first), &[change], &meta, &fixture.cancel).await.unwrap();
     assert_eq!(open_to_others(&cache), []);

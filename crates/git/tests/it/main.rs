@@ -8,5 +8,6 @@ mod history;
 mod hostile;
 mod push;
 mod servers;
+mod signing;
 mod sync;
 mod tls;

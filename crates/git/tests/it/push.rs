@@ -32,7 +32,12 @@ fn meta(message: &str) -> CommitMeta {
         email: format!("{}@example.com", name.to_lowercase()),
         seconds: 1_700_000_000,
     };
-    CommitMeta { author: who("Ada"), committer: who("Windlass"), message: message.to_owned() }
+    CommitMeta {
+        author: who("Ada"),
+        committer: who("Windlass"),
+        message: message.to_owned(),
+        signing_key: None,
+    }
 }
 
 async fn commit(fixture: &Fixture, base: Option<&Revision>, changes: &[TreeChange]) -> Revision {

@@ -1,49 +1,103 @@
-//! What a job's commit says.
+//! What a job's commit says, and whose it is.
 
+use bytes::Bytes;
 use windlass_api::{Repository, annotations};
-use windlass_repository::{Commit, Signature};
+use windlass_repository::{Authorship, Commit, MessageVariables, Signature, Stage, StagedChange};
+use windlass_resources::{Context, Preview};
 
+use super::{Files, Writing};
 use crate::worker::{JobContext, JobError};
 
-/// Who commits when nobody is named. Grafana: `repository/signature.go`.
-const NAME: &str = "Grafana";
-const EMAIL: &str = "noreply@grafana.com";
-
-/// The commit of a job: its date and identity are the job's, so that a repeated job makes the same one. Its message is the
-/// job's own, else the one of the action's options, else `default`.
-pub(super) fn of(
-    job: &JobContext,
-    repository: &Repository,
-    message: &str,
-    default: String,
-) -> Result<Commit, JobError> {
-    if repository.spec.commit.as_ref().is_some_and(|commit| commit.signing_method.is_some()) {
-        return Err(JobError::Signing);
-    }
-    let given = [&*job.job.spec.message, message].into_iter().map(str::trim).find(|text| !text.is_empty());
-    let metadata = &job.job.metadata;
-    Ok(Commit {
-        message: given.map_or(default, str::to_owned),
-        author: author(job, repository),
-        seconds: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
-        job: metadata.uid.clone().unwrap_or_default(),
-    })
+/// The commit of a job, its message as it is unless the repository's template makes another.
+pub(super) struct Draft {
+    commit: Commit,
+    /// The repository's template for a commit that changes one resource, where it applies.
+    template: Option<String>,
 }
 
-/// Whoever asked for the job, if an address is known; else whom the repository names.
-fn author(job: &JobContext, repository: &Repository) -> Signature {
-    let marks = job.job.metadata.annotations.as_ref();
-    let mark = |key| marks.and_then(|marks| marks.get(key)).cloned().unwrap_or_default();
-    let (name, email) = (mark(annotations::AUTHOR), mark(annotations::AUTHOR_EMAIL));
-    if !email.is_empty() {
-        return Signature { name, email };
+impl Draft {
+    /// The date and the identity of the commit are the job's, so that a repeated job makes the same one. Its message is
+    /// the job's own, else the one of the action's options, else `default`. Grafana: `repository/signature.go`.
+    pub(super) fn of(job: &JobContext, repository: &Repository, message: &str, default: String) -> Self {
+        let given =
+            [&*job.job.spec.message, message].into_iter().map(str::trim).find(|text| !text.is_empty());
+        let options = repository.spec.commit.as_ref();
+        let template = options
+            .filter(|options| given.is_none() || options.enforce_template)
+            .map(|options| options.single_resource_message_template.clone())
+            .filter(|template| !template.is_empty());
+        let metadata = &job.job.metadata;
+        let Authorship { author, committer } = Authorship::of(options, user(job));
+        let commit = Commit {
+            message: given.map_or(default, str::to_owned),
+            author,
+            committer,
+            seconds: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
+            job: metadata.uid.clone().unwrap_or_default(),
+        };
+        Self { commit, template }
     }
-    let options = repository.spec.commit.clone().unwrap_or_default();
-    let first = |texts: [String; 2], other: &str| {
-        texts.into_iter().find(|text| !text.is_empty()).unwrap_or_else(|| other.to_owned())
-    };
-    Signature {
-        name: first([options.author_name, options.signer_name], NAME),
-        email: first([options.author_email, options.signer_email], EMAIL),
+
+    /// UID of the job.
+    pub(super) fn job(&self) -> &str {
+        &self.commit.job
+    }
+}
+
+/// Whoever asked for the job, if an address is known.
+fn user(job: &JobContext) -> Option<Signature> {
+    let marks = job.job.metadata.annotations.as_ref()?;
+    let mark = |key| marks.get(key).cloned().unwrap_or_default();
+    let (name, email) = (mark(annotations::AUTHOR), mark(annotations::AUTHOR_EMAIL));
+    (!email.is_empty()).then_some(Signature { name, email })
+}
+
+impl Writing<'_> {
+    /// The commit of these changes to `files`.
+    pub(super) async fn commit_of(&self, files: &Files, staged: &Stage) -> Result<Commit, JobError> {
+        let mut commit = self.draft.commit.clone();
+        if let Some(message) = self.by_template(files, staged).await? {
+            commit.message = message;
+        }
+        Ok(commit)
+    }
+
+    /// The message by the repository's template; nothing where there is none, or it is not one resource that changes.
+    async fn by_template(&self, files: &Files, staged: &Stage) -> Result<Option<String>, JobError> {
+        let (Some(template), [change]) = (&self.draft.template, staged.changes()) else { return Ok(None) };
+        let (action, path, content) = match change {
+            StagedChange::Put { path, content } => {
+                let action = if files.file(path).is_some() { "update" } else { "create" };
+                (action, path, Some(content.clone()))
+            }
+            StagedChange::Delete { path } => ("delete", path, self.content(files, path).await?),
+            StagedChange::Rename { from, .. } => ("move", from, self.content(files, from).await?),
+        };
+        let Some(content) = content else { return Ok(None) };
+        let preview = Preview::new(&self.pull.clients, &Context::for_repository(self.repository));
+        // A file that stands for no resource has no name and no title.
+        let Ok(resource) = preview.parse(path, &content, None, "").await else { return Ok(None) };
+        let document = preview.document(&resource);
+        let author = &self.draft.commit.author;
+        let variables = MessageVariables {
+            action,
+            kind: &resource.kind.kind,
+            name: &resource.name,
+            title: document["spec"]["title"].as_str().unwrap_or_default(),
+            user_name: &author.name,
+            user_email: &author.email,
+        };
+        Ok(Some(variables.fill_in(template)))
+    }
+
+    /// What the file at `path` says before the change; nothing of one that is too large to look at.
+    async fn content(&self, files: &Files, path: &str) -> Result<Option<Bytes>, JobError> {
+        let reader = &self.opened.reader;
+        let entry = files.file(path).filter(|entry| entry.size <= reader.limits().blob_bytes);
+        let Some(entry) = entry else { return Ok(None) };
+        let content = reader.blob(entry.id, self.job.cancel()).await;
+        content
+            .map(Some)
+            .map_err(|source| JobError::Repository { what: "read the file that changes", source })
     }
 }

@@ -8,6 +8,7 @@ mod limits;
 mod pull;
 mod pull_status;
 mod repair;
+mod signed;
 mod unsynced;
 mod write;
 mod write_crash;

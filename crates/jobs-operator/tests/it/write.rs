@@ -81,7 +81,7 @@ async fn identities(world: &World) -> BTreeMap<String, (String, String)> {
     found.items.into_iter().map(of).collect()
 }
 
-fn ended_well(record: &HistoricJob) {
+pub(crate) fn ended_well(record: &HistoricJob) {
     assert_eq!(end_of(record).0, JobState::Success, "{record:#?}");
 }
 

@@ -51,12 +51,14 @@ async fn a_branch_that_moves_all_the_time_is_a_conflict_that_names_both_commits(
 async fn what_a_hook_says_reaches_whoever_asked_for_the_job() {
     let (git, world, _process) = writable(json!({})).await;
     git.hook("pre-receive", "echo 'dashboards are frozen until Monday' >&2\nexit 1");
-    let (state, said) = end_of(&world.run(job("delete", json!({"paths": ["overview.json"]}))).await);
+    let record = world.run(job("delete", json!({"paths": ["overview.json"]}))).await;
+    let (state, said) = end_of(&record);
     assert_eq!(state, JobState::Error);
-    assert!(
-        said.contains("dashboards are frozen until Monday") && said.contains("refs/heads/main"),
-        "{said}"
-    );
+    for told in [&record.status.message, &record.status.errors.join("\n")] {
+        let is_whole =
+            told.contains("dashboards are frozen until Monday") && told.contains("refs/heads/main");
+        assert!(is_whole, "{said}");
+    }
     assert_eq!(git.commits("main"), 1);
     // Other branches are not protected.
     git.hook("pre-receive", "while read old new ref; do test $ref = refs/heads/main && exit 1; done\nexit 0");

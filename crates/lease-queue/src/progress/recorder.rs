@@ -164,6 +164,11 @@ impl Recorder {
         }
     }
 
+    /// Lists what stands in the way of the whole job, such as the refusal of a server. Its end is the worker's to tell.
+    pub fn list_error(&mut self, message: &str) {
+        list(&mut self.errors, LISTED_ERRORS, &cut(message));
+    }
+
     /// Forgets results before the work is begun anew, such as a full pull after an incremental one was not possible.
     /// With `keep_warnings`, what was warned about stays.
     pub fn reset(&mut self, keep_warnings: bool) {

@@ -104,6 +104,11 @@ impl Progress {
         self.say(self.shared.windows.record, |recorder| recorder.record(result));
     }
 
+    /// See [`Recorder::list_error`].
+    pub fn list_error(&self, message: &str) {
+        self.shared.state().recorder.list_error(message);
+    }
+
     /// Sets what the status shall say in the end, unless the job fails.
     pub fn final_message(&self, message: impl Into<String>) {
         self.shared.state().recorder.set_final_message(message);

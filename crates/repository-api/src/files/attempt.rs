@@ -1,21 +1,20 @@
 //! One change, one commit, one base: tried again where somebody else was faster, and given up with a word of what happened.
 
 use windlass_git::{GitError, Revision, Tree};
-use windlass_repository::{Base, Commit, ReadError, Signature, WriteError};
+use windlass_repository::{Authorship, Base, Commit, MessageVariables, ReadError, WriteError};
 use windlass_runtime::{Clock as _, SystemClock};
 use windlass_telemetry::ErrorChain;
 
 use super::change::{Before, Change};
-use super::message::{self, Variables};
+use super::message;
 use super::options::Options;
 use super::trial::{Trial, Trying};
 use super::write::Branch;
 use crate::answer::Refusal;
+use crate::author;
 
 /// Tries of a change: the first, and three on what others wrote meanwhile.
 const TRIES: usize = 4;
-/// Where mail to a caller goes of whom no address is known.
-const NO_MAIL: &str = "noreply@windlass.dev";
 
 /// A change to be written.
 pub(super) struct Attempt<'a> {
@@ -100,20 +99,20 @@ impl Attempt<'_> {
 
     fn commit(&self, trial: &Trial) -> Result<Commit, Refusal> {
         let options = self.trying.place.repository.spec.commit.as_ref();
-        let name = self.trying.caller.name.clone();
-        let configured = options.map(|options| options.author_email.as_str()).filter(|it| !it.is_empty());
-        let email = if name.contains('@') { &name } else { configured.unwrap_or(NO_MAIL) };
+        let user = author::of(self.trying.caller, options);
         let resource = trial.resource.as_ref();
-        let variables = Variables {
+        let variables = MessageVariables {
+            action: message::action(self.change.action),
             kind: resource.map_or("", |resource| &*resource.kind.kind),
             name: resource.map_or("", |resource| &resource.name),
             title: trial.title(),
-            user_name: &name,
-            user_email: email,
+            user_name: &user.name,
+            user_email: &user.email,
         };
         let message = message::of(self.change, self.options.message.as_deref(), options, &variables)?;
-        let author = Signature { name: name.clone(), email: email.to_owned() };
-        Ok(Commit { message, author, seconds: SystemClock.now().as_second(), job: String::new() })
+        let Authorship { author, committer } = Authorship::of(options, Some(user));
+        let seconds = SystemClock.now().as_second();
+        Ok(Commit { message, author, committer, seconds, job: String::new() })
     }
 
     /// The write is made: what fails from here on is told beside it.

@@ -1,14 +1,13 @@
 //! Messages of commits.
 
 use windlass_api::{CommitOptions, ResourceAction, status};
+use windlass_repository::MessageVariables;
 
 use super::change::Change;
 use crate::answer::Refusal;
 
 /// Bytes of a message at most.
 const MAX_MESSAGE: usize = 4 << 10;
-/// Bytes of a value in a template at most.
-const MAX_VALUE: usize = 200;
 
 /// A message as a request gave it, if it can be a commit's.
 pub(super) fn check(message: &str) -> Result<String, Refusal> {
@@ -27,14 +26,14 @@ pub(super) fn check(message: &str) -> Result<String, Refusal> {
     Ok(message.trim_end().to_owned())
 }
 
-/// What a template may name.
-#[derive(Debug, Default)]
-pub(super) struct Variables<'a> {
-    pub(super) kind: &'a str,
-    pub(super) name: &'a str,
-    pub(super) title: &'a str,
-    pub(super) user_name: &'a str,
-    pub(super) user_email: &'a str,
+/// What is done, as a template has it.
+pub(super) fn action(action: ResourceAction) -> &'static str {
+    match action {
+        ResourceAction::Create => "create",
+        ResourceAction::Update => "update",
+        ResourceAction::Delete => "delete",
+        ResourceAction::Move => "move",
+    }
 }
 
 /// The message of a commit: the caller's, else by the repository's template, else one that says what is done.
@@ -42,7 +41,7 @@ pub(super) fn of(
     change: &Change,
     given: Option<&str>,
     options: Option<&CommitOptions>,
-    variables: &Variables<'_>,
+    variables: &MessageVariables<'_>,
 ) -> Result<String, Refusal> {
     let template =
         options.map(|options| options.single_resource_message_template.as_str()).filter(|it| !it.is_empty());
@@ -54,7 +53,7 @@ pub(super) fn of(
             Err(status::bad_request(message).into())
         }
         (Some(given), _) => Ok(given.to_owned()),
-        (None, Some(template)) => Ok(render(template, change.action, variables)),
+        (None, Some(template)) => Ok(variables.fill_in(template)),
         (None, None) => Ok(match (&change.original, change.action) {
             (Some(original), _) => format!("Move {} to {}", original.text, change.path.text),
             (None, ResourceAction::Create) => format!("Create {}", change.path.text),
@@ -64,57 +63,9 @@ pub(super) fn of(
     }
 }
 
-/// A template with `{{name}}` for each variable; unknown names stay as they are.
-fn render(template: &str, action: ResourceAction, variables: &Variables<'_>) -> String {
-    let action = match action {
-        ResourceAction::Create => "create",
-        ResourceAction::Update => "update",
-        ResourceAction::Delete => "delete",
-        ResourceAction::Move => "move",
-    };
-    let (mut out, mut rest) = (String::new(), template);
-    while let Some(start) = rest.find("{{") {
-        let Some(length) = rest[start..].find("}}") else { break };
-        let name = rest[start + 2..start + length].trim();
-        let value = match name {
-            "action" => Some(action),
-            "resourceKind" => Some(variables.kind),
-            "resourceID" => Some(variables.name),
-            "title" => Some(variables.title),
-            "userName" | "userLogin" => Some(variables.user_name),
-            "userEmail" => Some(variables.user_email),
-            _ => None,
-        };
-        out.push_str(&rest[..start]);
-        match value {
-            Some(value) => out.extend(value.chars().filter(|c| !c.is_control()).take(MAX_VALUE)),
-            None => out.push_str(&rest[start..start + length + 2]),
-        }
-        rest = &rest[start + length + 2..];
-    }
-    out.push_str(rest);
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_template_is_filled_in_and_what_it_does_not_know_stays() {
-        let variables = Variables {
-            kind: "Dashboard",
-            name: "abc",
-            title: "A\nB",
-            user_name: "ann",
-            user_email: "a@b.c",
-        };
-        let template = "{{action}} {{ resourceKind }} {{title}} ({{resourceID}}) {{x}} by {{userLogin}} <{{userEmail}}> {{";
-        assert_eq!(
-            render(template, ResourceAction::Update, &variables),
-            "update Dashboard AB (abc) {{x}} by ann <a@b.c> {{"
-        );
-    }
 
     #[test]
     fn a_message_is_text() {

@@ -97,8 +97,8 @@ impl HookSecret {
         let named = repository.secure.webhook_secret.name.as_str();
         let is_ours = named == own_name(repository);
         let found = match WebhookSecrets::read(core, repository).await {
-            Err(TokenError::Missing { secret }) if is_ours => {
-                let failed = |_error| TokenError::Missing { secret };
+            Err(TokenError::Missing { field, secret }) if is_ours => {
+                let failed = |_error| TokenError::Missing { field, secret };
                 make(core, repository).await.map_err(failed)?;
                 WebhookSecrets::read(core, repository).await?
             }

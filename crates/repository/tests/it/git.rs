@@ -56,6 +56,7 @@ fn commit() -> Commit {
     let author = Signature { name: "A".to_owned(), email: "a@example.com".to_owned() };
     Commit {
         message: "Move dashboards".to_owned(),
+        committer: author.clone(),
         author,
         seconds: 1_700_000_000,
         job: "job-uid".to_owned(),

@@ -73,7 +73,7 @@ impl Folder {
 
 fn commit() -> Commit {
     let author = Signature { name: "A".to_owned(), email: "a@example.com".to_owned() };
-    Commit { message: "m".to_owned(), author, seconds: 1, job: "uid".to_owned() }
+    Commit { message: "m".to_owned(), committer: author.clone(), author, seconds: 1, job: "uid".to_owned() }
 }
 
 fn paths(tree: &Tree) -> Vec<&str> {

@@ -132,18 +132,21 @@ impl Api {
 
     /// Pulls; the time is from the request that creates the job to the history's event.
     pub(crate) async fn pull(&self, repository: &str, incremental: bool) -> Result<Duration> {
+        self.run(repository, &json!({"action": "pull", "pull": {"incremental": incremental}})).await
+    }
+
+    /// Runs a job; the time is as [`pull`](Self::pull)'s.
+    pub(crate) async fn run(&self, repository: &str, spec: &Value) -> Result<Duration> {
         let mut history = self.watch(HISTORY).await?;
         let started = Instant::now();
-        let uid = self
-            .post_job(repository, &json!({"action": "pull", "pull": {"incremental": incremental}}))
-            .await?;
+        let uid = self.post_job(repository, spec).await?;
         loop {
             let event = history.next().await?;
             let job = &event["object"];
             if job["metadata"]["labels"]["provisioning.grafana.app/original-uid"] == uid.as_str() {
                 let took = started.elapsed();
                 if job["status"]["state"] != "success" {
-                    bail!("the pull did not succeed: {:#}", job["status"]);
+                    bail!("the job did not succeed: {:#}", job["status"]);
                 }
                 return Ok(took);
             }

@@ -6,6 +6,7 @@
 
 mod api;
 mod claims;
+mod jobs;
 mod kube;
 mod kubectl;
 mod machine;
@@ -41,6 +42,8 @@ enum Part {
     Kubectl,
     /// From a job's creation to its claim, and what a job costs.
     Claims,
+    /// Jobs that write to a repository, and files over the API.
+    Jobs,
     /// Durable writes a second.
     Writes,
     /// The size of the store's file after many changes.
@@ -114,6 +117,7 @@ async fn measure(part: Part, large: bool, table: &mut Table) -> Result<()> {
         Part::Demo => pull::demo(table).await,
         Part::Kubectl => kubectl::measure(table, large).await,
         Part::Claims => claims::measure(table).await,
+        Part::Jobs => Box::pin(jobs::measure(table)).await,
         Part::Writes => writes::measure(table).await,
         Part::Store => store::measure(table).await,
         Part::Kube => Box::pin(kube::measure(table)).await,
