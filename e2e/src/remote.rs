@@ -35,6 +35,11 @@ impl Remote {
         Self::with(files, |backend| backend.basic_auth("git", crate::secret(token))).await
     }
 
+    /// A repository that takes pushes, whatever the token.
+    pub async fn writable(files: Vec<(String, String)>) -> Result<Self> {
+        Self::with(files, HttpBackend::writable).await
+    }
+
     async fn with(
         files: Vec<(String, String)>,
         set_up: impl FnOnce(HttpBackend) -> HttpBackend,
