@@ -64,15 +64,17 @@ fn parse(text: &str) -> Vec<Block> {
             continue;
         }
         let Some(block) = blocks.last_mut().filter(|_| inside) else { continue };
+        // Without prompts a command's further lines are indented.
+        let goes_on = block.commands.last().is_some_and(|command| is_open(command))
+            || (!prompts && line.starts_with(' '));
         let starts = if prompts {
             line.strip_prefix("$ ")
         } else {
-            let goes_on = block.commands.last().is_some_and(|command| is_open(command));
             (!goes_on && !line.trim().is_empty()).then_some(line)
         };
         match (starts, block.commands.last_mut()) {
             (Some(command), _) => block.commands.push(command.to_owned()),
-            (None, Some(command)) if is_open(command) => {
+            (None, Some(command)) if goes_on => {
                 command.push('\n');
                 command.push_str(line);
             }
@@ -90,6 +92,14 @@ fn is_open(command: &str) -> bool {
     let Some((_, word)) = command.lines().next().unwrap_or_default().split_once("<<") else { return false };
     let word = word.trim_start_matches('-').split_whitespace().next().unwrap_or_default().trim_matches('\'');
     !command.lines().skip(1).any(|line| line.trim() == word)
+}
+
+/// Whether a command only says what a function or a variable of the shell is.
+fn is_definition(command: &str) -> bool {
+    let end = command.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(command.len());
+    let (name, rest) = command.split_at(end);
+    !name.is_empty()
+        && (rest.starts_with("()") || (rest.starts_with('=') && !rest.contains(char::is_whitespace)))
 }
 
 /// A reader who types what pages say, in one shell whose variables stay.
@@ -146,9 +156,14 @@ impl Reader {
             let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
             let names = assignments.split_whitespace().filter_map(|word| Some(word.split_once('=')?.0));
             for name in names.filter(|name| !name.is_empty() && name.chars().all(is_name)) {
-                let (value, _said) = self.shell(&format!("{command}\nprintf %s \"${name}\"")).await?;
+                let script = format!("{{ {command}\n}} >&2\nprintf %s \"${name}\"");
+                let (value, _said) = self.shell(&script).await?;
                 self.export(name, &value);
             }
+            return Ok(String::new());
+        }
+        if is_definition(&command) {
+            self.exports.push(command);
             return Ok(String::new());
         }
         let (printed, said) = self.shell(&command).await?;
@@ -204,11 +219,14 @@ mod tests {
 
     #[test]
     fn commands_are_told_from_what_they_print_and_keep_their_lines() {
-        let text = "```console\n$ a \\\n  b\nprinted\n$ cat <<END\nx\nEND\n```\n```yaml\n$ no\n```\n```sh\none\n\ntwo \\\n  more\n```\n";
+        let text = "```console\n$ a \\\n  b\nprinted\n$ cat <<END\nx\nEND\n```\n```yaml\n$ no\n```\n```sh\none\n\ntwo \\\n  more\nthree |\n  last\n```\n";
         let command = |text: &str| text.to_owned();
         let expected = [
             Block { line: 1, commands: vec![command("a \\\n  b"), command("cat <<END\nx\nEND")] },
-            Block { line: 12, commands: vec![command("one"), command("two \\\n  more")] },
+            Block {
+                line: 12,
+                commands: vec![command("one"), command("two \\\n  more"), command("three |\n  last")],
+            },
         ];
         assert_eq!(parse(text), expected);
     }

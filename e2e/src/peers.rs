@@ -44,4 +44,19 @@ impl Programs {
             None => bail!("{name} is not built; run `cargo build --workspace --bins` first"),
         }
     }
+
+    /// An example of one of our crates, which is built if that was not done with the tests.
+    pub fn example(package: &str, name: &str) -> Result<PathBuf> {
+        let path = format!("examples/{name}");
+        if let Ok(found) = Self::path(&path) {
+            return Ok(found);
+        }
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let arguments = ["build", "--quiet", "--locked", "--package", package, "--example", name];
+        let built = std::process::Command::new(cargo).args(arguments).status()?;
+        if !built.success() {
+            bail!("failed to build the example {name} of {package}: {built}");
+        }
+        Self::path(&path)
+    }
 }

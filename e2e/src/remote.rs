@@ -35,7 +35,7 @@ impl Remote {
         Self::with(files, |backend| backend.basic_auth("git", crate::secret(token))).await
     }
 
-    /// A repository that takes pushes.
+    /// A repository that takes pushes, whatever the token.
     pub async fn writable(files: Vec<(String, String)>) -> Result<Self> {
         Self::with(files, HttpBackend::writable).await
     }

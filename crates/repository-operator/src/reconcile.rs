@@ -11,7 +11,7 @@ use crate::apply::apply;
 use crate::controller::Controller;
 use crate::finalize::FinalizeError;
 use crate::observe::observe;
-use crate::plan::plan;
+use crate::plan::{Step, plan};
 use crate::validate::validate;
 use crate::{pull, status};
 
@@ -95,7 +95,9 @@ async fn pass(controller: &Controller, key: &ObjectKey) -> Result<Requeue, Recon
             Some(pull::queue(controller, key, &current, wanted, change).await?)
         }
         None => {
-            if let Some(change) = observed.folder_change {
+            // A change whose pull has to wait for its pace was not looked at yet.
+            let looked = plan.steps.iter().any(|step| matches!(step, Step::Pull(_)));
+            if let Some(change) = observed.folder_change.filter(|_| looked) {
                 controller.memory.folder_seen(key, change);
             }
             if applied.wait.is_none() {

@@ -1,8 +1,10 @@
-//! `docs/how-to/commit-tracker.md` as a reader follows it: every command in a console block is typed, in order.
+//! The commit tracker's pages as a reader follows them: every command is typed, in order.
 
 use windlass_cluster::{Cluster, Program};
 use windlass_e2e::page::{Reader, blocks};
-use windlass_e2e::{Programs, eventually, free_port};
+use windlass_e2e::{Peers, Programs, eventually, free_port};
+
+use super::Delivery;
 
 #[tokio::test]
 async fn the_guide_to_the_commit_tracker_leads_where_it_says() {
@@ -55,4 +57,38 @@ async fn the_guide_to_the_commit_tracker_leads_where_it_says() {
     let deployed = reader.run("kubectl -n windlass get deployment,role -o name").await.unwrap();
     assert!(deployed.contains("deployment.apps/flux-commit-tracker"), "{deployed}");
     assert!(followed > 4, "{followed} commands");
+}
+
+#[tokio::test]
+async fn the_ledger_reads_as_its_page_says() {
+    if !Peers::present(&["jq"]).unwrap() {
+        return;
+    }
+    let Some(mut fleet) = Delivery::start().await else { return };
+    let mut tracker = fleet.tracker(&[], &[]).await;
+    fleet.deliver(2).await;
+    fleet.counted(&tracker, 2).await;
+    tracker.stop().await.unwrap();
+    let kubectl = Program::Kubectl.find_or_build().unwrap().unwrap();
+    let path = format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let mut reader = Reader::new().unwrap();
+    reader.replace("-n windlass", format!("-n {}", fleet.namespace.name()));
+    reader.replace("\"apps\"", "\"fleet\"");
+    reader.export("PATH", &path);
+    reader.export("KUBECONFIG", &fleet.cluster.admin_kubeconfig().display().to_string());
+    let mut printed = Vec::new();
+    let commands = blocks("docs/reference/commit-tracker-ledger.md").unwrap();
+    for command in commands.into_iter().flat_map(|block| block.commands) {
+        printed.push(reader.run(&command).await.unwrap());
+    }
+    let [head, one, all] = <[String; 3]>::try_from(printed).unwrap();
+    for expected in ["\"identity\"", "\"began\"", "\"format\""] {
+        assert!(head.contains(expected), "{expected} is not in {head}");
+    }
+    let entry: serde_json::Value = serde_json::from_str(&one).unwrap();
+    assert_eq!((&entry["name"], &entry["commits"]["counted"]), (&"fleet".into(), &2.into()), "{entry:#}");
+    let columns: Vec<&str> = all.trim_end_matches('\n').split('\t').collect();
+    let last = fleet.commits.last().unwrap();
+    assert_eq!((columns[1], columns[3]), ("fleet", "2"), "{all}");
+    assert!(columns[2].ends_with(&last.id), "{all}");
 }
