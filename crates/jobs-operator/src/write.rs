@@ -285,5 +285,5 @@ async fn pull_after(pull: &Pull, job: &JobContext, take_over: TakeOver) -> Resul
         lease: &job.lease,
         stop: &job.stop,
     };
-    pull.pull(&request).await.map_err(|error| error.within("pull resources"))
+    Box::pin(pull.pull(&request)).await.map_err(|error| error.within("pull resources"))
 }
