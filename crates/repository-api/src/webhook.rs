@@ -126,7 +126,7 @@ async fn secrets(state: &RepositoryApi, repository: &Repository) -> Result<Webho
         let name = repository.metadata.name.as_deref();
         tracing::warn!(repository = name, error = %error, "a delivery came, and the webhook's secret cannot be read");
         match error {
-            TokenError::Read { .. } | TokenError::Timeout { .. } => {
+            TokenError::Read(_) | TokenError::Timeout { .. } => {
                 status::service_unavailable("the webhook's secret could not be read; send it again", 1).into()
             }
             _ => status::error(500, "InternalError", "the webhook's secret is missing").into(),

@@ -10,6 +10,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use windlass_api::Repository;
 use windlass_api::conditions::reasons;
 use windlass_api::secret_use::{self, SecretRefusal};
+use windlass_runtime::{CallError, CallOptions, Retry};
 
 /// The key of a `Secret` that holds a repository's access token.
 pub const TOKEN_KEY: &str = "token";
@@ -121,10 +122,13 @@ async fn read_secret(
         return Err(TokenError::Name { field, secret: secret() });
     }
     let secrets: Api<Secret> = Api::namespaced(core.clone(), namespace);
-    let found = tokio::time::timeout(SECRET_DEADLINE, secrets.get_opt(name))
+    // An API server that is started again meanwhile costs a moment, not the job.
+    let call = CallOptions::new(SECRET_DEADLINE).retried(Retry::RESTART);
+    let asked = call.read(format!("read secret {name:?}"), || secrets.get_opt(name));
+    let found = tokio::time::timeout(SECRET_DEADLINE, asked)
         .await
         .map_err(|_elapsed| TokenError::Timeout { secret: secret() })?
-        .map_err(|source| TokenError::Read { secret: secret(), source: Box::new(source) })?
+        .map_err(|error| TokenError::Read(Box::new(error)))?
         .ok_or_else(|| TokenError::Missing { field, secret: secret() })?;
     secret_use::check(&found.metadata, found.type_.as_deref(), repository)
         .map_err(|refusal| TokenError::Refused { field, secret: secret(), refusal })?;
@@ -197,14 +201,8 @@ pub enum TokenError {
         secret: String,
     },
     /// The API did not give the Secret.
-    #[error("failed to read secret {secret:?}")]
-    Read {
-        /// The Secret's name.
-        secret: String,
-        /// What the API said.
-        #[source]
-        source: Box<kube::Error>,
-    },
+    #[error(transparent)]
+    Read(Box<CallError>),
     /// The API took too long to give the Secret.
     #[error("failed to read secret {secret:?} within {SECRET_DEADLINE:?}")]
     Timeout {
@@ -223,7 +221,7 @@ impl TokenError {
             | Self::NoWebhookSecret { .. }
             | Self::NoSigningKey { .. }
             | Self::Refused { .. } => reasons::AUTHENTICATION_FAILED,
-            Self::Read { .. } | Self::Timeout { .. } => reasons::SERVICE_UNAVAILABLE,
+            Self::Read(_) | Self::Timeout { .. } => reasons::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -236,7 +234,7 @@ impl TokenError {
             | Self::NoWebhookSecret { .. }
             | Self::NoSigningKey { .. } => 401,
             Self::Refused { .. } => 403,
-            Self::Read { .. } | Self::Timeout { .. } => 503,
+            Self::Read(_) | Self::Timeout { .. } => 503,
         }
     }
 }

@@ -30,8 +30,8 @@ const DEEPEST: usize = 32;
 pub struct Unmanaged {
     folders: BTreeMap<String, FolderObject>,
     objects: Vec<Object>,
-    /// Objects of the listed kinds that somebody manages: kind and name.
-    pub managed: Vec<(Kind, String)>,
+    /// Objects of the listed kinds that somebody manages: kind, name, and the repository that does; empty for other managers.
+    pub managed: Vec<(Kind, String, String)>,
 }
 
 #[derive(Debug)]
@@ -230,7 +230,9 @@ impl Unmanaged {
         let folder = marks.folder.filter(|folder| !folder.is_empty());
         let is_managed = marks.managed_by.is_some();
         if is_managed {
-            self.managed.push((kind.clone(), metadata.name.clone()));
+            let repository = marks.managed_by.as_deref() == Some(MANAGER_KIND_REPO);
+            let manager = marks.manager_id.clone().filter(|_| repository).unwrap_or_default();
+            self.managed.push((kind.clone(), metadata.name.clone(), manager));
         }
         if kind == FOLDER {
             let ours = marks.managed_by.as_deref() == Some(MANAGER_KIND_REPO);
@@ -286,7 +288,7 @@ impl Unmanaged {
         self.place_folders(of, &directories, &needed, &mut export);
         files.sort_by(|a, b| a.path.cmp(&b.path));
         export.files.extend(files);
-        export.missing = of.resources.iter().filter_map(|wanted| self.missing(wanted)).collect();
+        export.missing = of.resources.iter().filter_map(|wanted| self.missing(wanted, of)).collect();
         export
     }
 
@@ -355,7 +357,7 @@ impl Unmanaged {
         false
     }
 
-    fn missing(&self, wanted: &ResourceRef) -> Option<(ResourceRef, String)> {
+    fn missing(&self, wanted: &ResourceRef, of: &Selection<'_>) -> Option<(ResourceRef, String)> {
         let fits = |kind: &Kind, name: &str| {
             name == wanted.name
                 && *kind.kind == wanted.kind
@@ -364,10 +366,11 @@ impl Unmanaged {
         if self.objects.iter().any(|object| fits(&object.kind, &object.name)) {
             return None;
         }
-        let why = if self.managed.iter().any(|(kind, name)| fits(kind, name)) {
-            "it is managed already"
-        } else {
-            "it does not exist"
+        let why = match self.managed.iter().find(|(kind, name, _)| fits(kind, name)) {
+            // Under its own name: an earlier try of the same job may have handed it over.
+            Some((_, _, manager)) if manager == of.repository && of.new_names.is_none() => return None,
+            Some(_) => "it is managed already",
+            None => "it does not exist",
         };
         Some((wanted.clone(), why.to_owned()))
     }
@@ -571,7 +574,7 @@ mod tests {
                 object("f", "", Some("circle")),
                 object("g", "Größe", Some("f3")),
             ],
-            managed: vec![(DASHBOARD, "m".to_owned())],
+            managed: vec![(DASHBOARD, "m".to_owned(), "other".to_owned())],
         }
     }
 
@@ -616,6 +619,10 @@ mod tests {
         );
         let missing: Vec<&str> = export.missing.iter().map(|(_, why)| why.as_str()).collect();
         assert_eq!(missing, ["it is managed already", "it does not exist"]);
+        let own = Selection { repository: "other", ..of };
+        let missing: Vec<ResourceRef> =
+            unmanaged().place(&own).missing.into_iter().map(|(wanted, _)| wanted).collect();
+        assert_eq!(missing, [named("gone")], "what the repository has under this name is done");
         let of = Selection { repository: "r", folder: "f1", ..Selection::default() };
         assert_eq!(
             paths(&unmanaged().place(&of)),

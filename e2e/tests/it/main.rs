@@ -10,6 +10,7 @@ mod hostile;
 mod kubectl;
 mod kubectl_work;
 mod kubernetes;
+mod mixed;
 mod operators;
 mod provisioner;
 mod pull;

@@ -94,7 +94,7 @@ fn ignored(unmanaged: &Unmanaged, selection: &Selection<'_>, results: &mut Vec<R
     if !selection.resources.is_empty() || !selection.folder.is_empty() {
         return;
     }
-    let managed = unmanaged.managed.iter().filter(|(kind, _)| *kind != FOLDER);
+    let managed = unmanaged.managed.iter().filter(|(kind, ..)| *kind != FOLDER);
     results.extend(managed.map(|(kind, name)| {
         ResourceResult::new("", &*kind.group, &*kind.kind, ResourceAction::Ignored).named(name)
     }));
