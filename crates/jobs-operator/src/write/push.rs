@@ -95,7 +95,7 @@ fn ignored(unmanaged: &Unmanaged, selection: &Selection<'_>, results: &mut Vec<R
         return;
     }
     let managed = unmanaged.managed.iter().filter(|(kind, ..)| *kind != FOLDER);
-    results.extend(managed.map(|(kind, name)| {
+    results.extend(managed.map(|(kind, name, _)| {
         ResourceResult::new("", &*kind.group, &*kind.kind, ResourceAction::Ignored).named(name)
     }));
 }
