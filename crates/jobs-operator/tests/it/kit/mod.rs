@@ -79,6 +79,7 @@ impl World {
             core: inner.clone(),
             resources: Clients::same(inner),
             opener: Opener::new(Git::new(config).unwrap(), None, vec![folder.path().to_path_buf()]),
+            loki: None,
             repository_rules: windlass_api::repositories::RepositoryRules::default(),
             job_rules: windlass_api::jobs::JobRules::default(),
             access: std::sync::Arc::new(windlass_auth::CallerAccess),
