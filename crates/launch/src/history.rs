@@ -82,7 +82,8 @@ mod tests {
         let flag =
             |(key, value): &(&str, &str)| ("provisioning".to_owned(), (*key).to_owned(), (*value).to_owned());
         let flags = values.iter().map(flag).collect();
-        open_loki(&Settings::load(Sources { flags, ..Sources::default() }).unwrap())
+        let sources: Sources = Sources { flags, ..Sources::default() };
+        open_loki(&Settings::load(sources).unwrap())
     }
 
     #[test]
