@@ -21,11 +21,6 @@ pub enum LokiSettingsError {
         "loki_user and loki_password in [provisioning] section are not sent over plain http to another machine: use https"
     )]
     PlainCredentials,
-    /// Credentials have keys of their own, which are never printed.
-    #[error(
-        "loki_url in [provisioning] section has credentials in it: set loki_user and loki_password instead"
-    )]
-    CredentialsInUrl,
     /// The certificates cannot be used.
     #[error("failed to use loki_ca_file in [provisioning] section")]
     Certificates(#[source] SetUpError),
@@ -46,9 +41,6 @@ pub fn open_loki(settings: &Settings) -> Result<Option<Loki>, LokiSettingsError>
     let url: url::Url = settings.loki_url.parse().map_err(|_| LokiSettingsError::Url)?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(LokiSettingsError::Url);
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(LokiSettingsError::CredentialsInUrl);
     }
     let (user, password) = (settings.loki_user.clone(), settings.loki_password.clone());
     if url.scheme() == "http" && !is_loopback(&url) {
@@ -98,6 +90,5 @@ mod tests {
         let with_password = [&plain[..], &[("loki_password", "canary")]].concat();
         let text = refused(&with_password);
         assert!(text.contains("loki_password") && !text.contains("canary"), "{text}");
-        assert!(refused(&[("loki_url", "https://me:canary@loki.example")]).contains("loki_user"));
     }
 }

@@ -9,7 +9,6 @@ mod loki;
 mod pull;
 mod pull_status;
 mod repair;
-mod trace;
 mod unsynced;
 mod write;
 mod write_crash;

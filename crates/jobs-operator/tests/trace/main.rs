@@ -1,4 +1,8 @@
-//! The trace of a job, as a collector gets it.
+//! The trace of a job, as a collector gets it. Telemetry is the process's, so that this is a program of its own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../it/kit/mod.rs"]
+mod kit;
 
 use std::time::Duration;
 
@@ -13,7 +17,7 @@ use crate::kit::{Death, World};
 async fn a_job_is_one_trace_whose_id_its_record_carries() {
     let collector = Receiver::start().unwrap();
     let telemetry = Telemetry::start(&TelemetryOptions {
-        mode: TelemetryMode::Otlp,
+        mode: TelemetryMode::StdoutLogsOtlp,
         format: LogFormat::Json,
         filter: "info".to_owned(),
         output: LogOutput::Stdout,
