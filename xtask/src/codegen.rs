@@ -27,6 +27,7 @@ fn files() -> Result<Vec<(PathBuf, String)>> {
         "docs/reference/commit-tracker-metrics.md".into(),
         windlass_commit_tracker::metrics::reference_markdown(),
     ));
+    files.push(("docs/reference/metrics.md".into(), windlass_jobs_operator::metrics_reference()));
     files.push(("docs/reference/telemetry.md".into(), windlass_telemetry::reference_markdown()));
     Ok(files)
 }

@@ -23,6 +23,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("windlass-git-server", 1),
     ("windlass-github", 1),
     ("windlass-lease-queue", 1),
+    ("windlass-loki", 1),
     ("windlass-oci", 1),
     ("windlass-runtime", 1),
     ("windlass-apiserver", 2),

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use windlass_api::JobState;
 use windlass_apiserver::AdmissionRules;
 use windlass_git::Origin;
-use windlass_launch::{Context, job_rules, repository_rules};
+use windlass_launch::{Context, job_rules, open_loki, repository_rules};
 use windlass_runtime::signals;
 use windlass_settings::{Settings, Sources, listen_address};
 use windlass_telemetry::{LogFormat, LogOutput, Metrics};
@@ -153,6 +153,7 @@ async fn set_up(
         names: Vec::new(),
         rules: AdmissionRules { repositories: repository_rules(&settings), jobs: job_rules(&settings) },
         resource_kinds: Vec::new(),
+        loki: open_loki(&settings)?,
     })
     .await?;
     let context =

@@ -9,7 +9,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use secrecy::SecretString;
 use windlass_apiserver::AdmissionRules;
-use windlass_launch::{SettingsFlags, environment, job_rules, log_format, open_git, repository_rules};
+use windlass_launch::{
+    SettingsFlags, environment, job_rules, log_format, open_git, open_loki, repository_rules,
+};
 use windlass_repository::Opener;
 use windlass_runtime::{Supervisor, signals};
 use windlass_settings::listen_address;
@@ -104,6 +106,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         names: args.tls_name,
         rules: AdmissionRules { repositories: repository_rules(&settings), jobs: job_rules(&settings) },
         resource_kinds: settings.provisioning().resource_kinds.clone(),
+        loki: open_loki(&settings)?,
     })
     .await?;
     let supervisor = Supervisor::new();

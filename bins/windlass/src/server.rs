@@ -15,6 +15,7 @@ use windlass_auth::{
     ApiClients, Authenticator, Caller, CallerAccess, Issuer, IssuerOptions, Keys, SystemToken,
     exchange_router, kubeconfig, plain, tls,
 };
+use windlass_loki::Loki;
 use windlass_repository::Opener;
 use windlass_repository_api::RepositoryApi;
 use windlass_resources::{Clients, FurtherKinds};
@@ -38,6 +39,8 @@ pub(crate) struct ServerOptions {
     pub(crate) rules: AdmissionRules,
     /// Kinds that repositories may write beside folders and dashboards.
     pub(crate) resource_kinds: Vec<GroupResource>,
+    /// Where records of finished jobs are kept; `historicjobs` are served when there is none.
+    pub(crate) loki: Option<Loki>,
 }
 
 /// A server whose listeners are bound and whose store is open.
@@ -57,6 +60,7 @@ pub(crate) struct Server {
     router: axum::Router,
     rules: AdmissionRules,
     resource_kinds: Vec<GroupResource>,
+    loki: Option<Loki>,
     listeners: (TcpListener, TcpListener),
 }
 
@@ -78,8 +82,10 @@ impl Server {
         system_tokens.extend(well_known);
         let issuer = Issuer::new(&keys, IssuerOptions { system_tokens, ..IssuerOptions::default() })?;
 
+        let mut crds = windlass_api::crds::all();
+        crds.retain(|crd| options.loki.is_none() || crd.spec.names.kind != "HistoricJob");
         let server = ApiServer::builder(store)
-            .crds(windlass_api::crds::all())
+            .crds(crds)
             .sealing_key(keys.sealing_key())
             .rules(options.rules.clone())
             .build()?;
@@ -101,6 +107,7 @@ impl Server {
             router: server.router(),
             rules: options.rules,
             resource_kinds: options.resource_kinds,
+            loki: options.loki,
             listeners: (api, exchange),
             keys,
             issuer,
@@ -118,6 +125,7 @@ impl Server {
                 further: FurtherKinds::new(self.clients.further.clone(), self.resource_kinds),
             },
             opener,
+            loki: self.loki,
             repository_rules: self.rules.repositories,
             job_rules: self.rules.jobs,
             access: Arc::new(CallerAccess),
@@ -171,6 +179,7 @@ mod tests {
             names: Vec::new(),
             rules: AdmissionRules::default(),
             resource_kinds: Vec::new(),
+            loki: None,
         };
         Server::open(options).await.unwrap()
     }

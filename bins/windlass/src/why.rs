@@ -86,7 +86,13 @@ async fn job(client: &Client, namespace: &str, name: &str) -> Result<Report> {
         return Ok(findings::of_job(job, repository.as_ref(), &queue));
     }
     let history: Api<HistoricJob> = Api::namespaced(client.clone(), namespace);
-    let ended = history.list(&ListParams::default()).await.context("failed to list the jobs that ended")?;
+    let ended = match history.list(&ListParams::default()).await {
+        Err(kube::Error::Api(answer)) if answer.code == 404 => bail!(
+            "there is no job {name} queued in the namespace {namespace}; jobs that ended are not objects here: ask for \
+             repositories/REPOSITORY/jobs"
+        ),
+        ended => ended.context("failed to list the jobs that ended")?,
+    };
     // A record is named after its job and the job's UID.
     let of_it = |record: &&HistoricJob| {
         let rest =

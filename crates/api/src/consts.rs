@@ -71,6 +71,8 @@ pub mod annotations {
     pub const AUTHOR_ORIGIN: &str = "provisioning.grafana.app/authorOrigin";
     /// The four author annotations, which only the server sets.
     pub const AUTHORS: [&str; 4] = [AUTHOR, AUTHOR_EMAIL, AUTHOR_ID, AUTHOR_ORIGIN];
+    /// On a historic job: the id of the trace that tells how the job went, where traces are recorded.
+    pub const TRACE_ID: &str = "windlass.dev/trace-id";
     /// On a historic job: the revision that the job worked on, such as the commit that a pull brought.
     pub const REVISION: &str = "windlass.dev/revision";
     /// On a Secret that people made: where its value may be sent, as URLs with commas between them. Each is an origin,

@@ -43,6 +43,8 @@ pub struct JobsConfig {
     pub cleanup_interval: Duration,
     /// How much history of a repository is kept.
     pub history: HistoryLimits,
+    /// Records that wait for Loki at most, where history is there.
+    pub loki_queue_size: usize,
     /// Drivers that the jobs of one namespace may take.
     pub max_jobs_per_namespace: usize,
     /// Whether `test` jobs are run.
@@ -77,6 +79,7 @@ impl JobsConfig {
                 max_count: Some(settings.history_max_count).filter(|most| *most > 0),
                 max_bytes: Some(settings.history_max_bytes).filter(|most| *most > 0),
             },
+            loki_queue_size: provisioning.loki_queue_size,
             max_jobs_per_namespace: settings.max_jobs_per_namespace,
             test_jobs: settings.enable_test_jobs,
         }

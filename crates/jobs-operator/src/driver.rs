@@ -11,14 +11,17 @@ use kube::{Api, Resource as _};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use windlass_api::conditions::{self, reasons, types};
-use windlass_api::{HealthErrorKind, Job, JobState, JobStatus, Repository, annotations, labels};
+use windlass_api::{
+    HealthErrorKind, Job, JobResourceSummary, JobState, JobStatus, Repository, annotations, labels,
+};
 use windlass_lease_queue::progress::{Failure, Progress, Recorder, ResourceAction, ResourceResult, Windows};
 use windlass_lease_queue::{Claimed, Lease, LeaseGuard, Queue, Record, kube as records};
 use windlass_runtime::{Clock, EventRecorder, EventType, Note, ObjectKey};
-use windlass_telemetry::ErrorChain;
+use windlass_telemetry::{ErrorChain, Spans};
 
 use crate::deletion::DeletionSignals;
 use crate::metrics::JobMetrics;
+use crate::trace::JobTrace;
 use crate::worker::{
     JobContext, JobError, RepositoryNeed, StopReason, StopRequest, Worker, Workers, call_options,
 };
@@ -42,6 +45,7 @@ pub(crate) struct Driver {
     pub(crate) metrics: JobMetrics,
     pub(crate) deletions: DeletionSignals,
     pub(crate) events: EventRecorder,
+    pub(crate) spans: Spans,
     /// The most time that one job may take.
     pub(crate) timeout: Duration,
 }
@@ -80,22 +84,28 @@ impl Driver {
     pub(crate) async fn run(self, number: usize, shutdown: CancellationToken) {
         while let Some(claimed) = self.queue.next(number, &shutdown).await {
             let record = claimed.record();
-            let span = tracing::info_span!(
-                "job",
-                logger = "provisioning-jobqueue-controller",
-                namespace = record.key.namespace,
-                job = record.key.name,
-                action = record.action(),
-                repository = record.repository(),
-                attempt = claimed.lease().attempt(),
-            );
-            self.process(claimed, &shutdown).instrument(span).await;
+            let attempt = claimed.lease().attempt();
+            let started = self.clock.now();
+            let trace = JobTrace { record, attempt, started };
+            let make = || {
+                tracing::info_span!(
+                    "job",
+                    logger = "provisioning-jobqueue-controller",
+                    namespace = record.key.namespace,
+                    job = record.key.name,
+                    action = record.action(),
+                    repository = record.repository(),
+                    attempt,
+                )
+            };
+            // The process's own spans and lines are part of the job's trace.
+            let span = self.spans.within(trace.id(), trace.attempt_span(), make);
+            self.process(claimed, started, &shutdown).instrument(span).await;
         }
     }
 
-    async fn process(&self, claimed: Claimed, shutdown: &CancellationToken) {
+    async fn process(&self, claimed: Claimed, started: Timestamp, shutdown: &CancellationToken) {
         let (record, lease) = claimed.into_parts();
-        let started = self.clock.now();
         tracing::info!("job started");
         let recorder = Recorder::new(started.as_millisecond());
         let progress = Progress::with_windows(recorder, Arc::new(lease.guard()), PROGRESS);
@@ -103,13 +113,14 @@ impl Driver {
         match self.work(&record, &lease, &progress, &repository, shutdown).await {
             Conclusion::Complete(outcome) => {
                 let status = progress.finish(outcome, self.clock.now().as_millisecond());
-                self.metrics.finished(record.action(), &status);
-                if let Some(repository) = repository.into_inner().filter(|_| status.state == JobState::Error)
-                {
-                    self.events.record_about(repository, job_failed(&record, &status));
+                let recorder = progress.recorder();
+                self.metrics.finished(record.action(), &status, &recorder);
+                let note = event_of(&record, &status, recorder.revision());
+                if let (Some(repository), Some(note)) = (repository.into_inner(), note) {
+                    self.events.record_about(repository, note);
                 }
-                let revision = progress.recorder().revision().map(str::to_owned);
-                self.complete(lease, status, revision, started).await;
+                let trace = JobTrace { record: &record, attempt: lease.attempt(), started };
+                self.complete(lease, status, &recorder, &trace).await;
             }
             Conclusion::Release => match lease.release().await {
                 Ok(()) => tracing::info!("job given back: the process ends"),
@@ -123,11 +134,21 @@ impl Driver {
         }
     }
 
-    async fn complete(&self, lease: Lease, status: JobStatus, revision: Option<String>, started: Timestamp) {
+    async fn complete(&self, lease: Lease, status: JobStatus, recorder: &Recorder, trace: &JobTrace<'_>) {
         let (state, message) = (status.state, status.message.clone());
-        let took = self.clock.now().duration_since(started).as_secs_f64();
-        let annotations = revision.map(|revision| (annotations::REVISION.to_owned(), revision));
-        match lease.complete_with(status, annotations.into_iter().collect()).await {
+        let took = self.clock.now().duration_since(trace.started).as_secs_f64();
+        let revision = recorder.revision().map(|revision| (annotations::REVISION, revision.to_owned()));
+        let id = self.spans.is_enabled().then(|| (annotations::TRACE_ID, trace.id().to_string()));
+        let notes = revision.into_iter().chain(id).map(|(name, value)| (name.to_owned(), value)).collect();
+        let told = self.spans.is_enabled().then(|| status.clone());
+        let ended = lease.complete_with(status, notes).await;
+        if let Some(status) = told {
+            let spans = trace.spans(&status, recorder.phases(), self.clock.now());
+            for span in spans {
+                self.spans.record(span);
+            }
+        }
+        match ended {
             Ok(()) if state == JobState::Error => {
                 tracing::warn!(state = state.as_str(), message, duration_seconds = took, "job finished");
             }
@@ -295,17 +316,33 @@ impl Driver {
     }
 }
 
-/// The Event of a repository whose job failed.
-fn job_failed(record: &Record, status: &JobStatus) -> Note {
-    let causes = status.errors.iter().filter(|cause| **cause != status.message);
-    let text =
-        std::iter::once(&status.message).chain(causes).map(String::as_str).collect::<Vec<_>>().join("; ");
-    Note {
-        kind: EventType::Warning,
-        reason: "JobFailed".to_owned(),
-        action: "RunJob".to_owned(),
-        text: format!("job {} ({}) failed: {text}", record.key.name, record.action()),
-    }
+/// The Event of a repository whose job ended; nothing for one that found nothing to do and nothing to complain of.
+fn event_of(record: &Record, status: &JobStatus, revision: Option<&str>) -> Option<Note> {
+    let job = format!("job {} ({})", record.key.name, record.action());
+    let with = |details: &[String]| {
+        let details = details.iter().filter(|detail| **detail != status.message);
+        std::iter::once(&status.message).chain(details).map(String::as_str).collect::<Vec<_>>().join("; ")
+    };
+    let sum = |count: fn(&JobResourceSummary) -> i64| status.summary.iter().map(count).sum::<i64>();
+    let (created, updated, deleted) =
+        (sum(|kind| kind.create), sum(|kind| kind.update), sum(|kind| kind.delete));
+    let (kind, reason, text) = match status.state {
+        JobState::Error => {
+            (EventType::Warning, "JobFailed", format!("{job} failed: {}", with(&status.errors)))
+        }
+        JobState::Warning => {
+            let text = format!("{job} ended with warnings: {}", with(&status.warnings));
+            (EventType::Warning, "JobWarned", text)
+        }
+        _ if created + updated + deleted > 0 => {
+            let at = revision.map(|revision| format!(" at {revision}")).unwrap_or_default();
+            let text =
+                format!("{job} created {created}, updated {updated} and deleted {deleted} resources{at}");
+            (EventType::Normal, "JobSucceeded", text)
+        }
+        _ => return None,
+    };
+    Some(Note { kind, reason: reason.to_owned(), action: "RunJob".to_owned(), text })
 }
 
 /// Why a job of this repository is not even tried.

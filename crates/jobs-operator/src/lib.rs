@@ -25,9 +25,11 @@ mod pull;
 mod sleep;
 mod status;
 mod tasks;
+mod trace;
 mod worker;
 mod write;
 
 pub use self::config::JobsConfig;
+pub use self::metrics::reference_markdown as metrics_reference;
 pub use self::operator::{Jobs, JobsError, PROVISIONING_JOBQUEUE, PROVISIONING_JOBS, register};
 pub use self::tasks::TaskEnded;

@@ -1,15 +1,19 @@
 //! The operator's instruments, under Grafana's names. Grafana: `jobs/metrics.go`.
 
+mod reference;
+mod table;
+
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
 use windlass_api::{JobAction, JobState, JobStatus};
+use windlass_lease_queue::progress::{Recorder, Work};
 use windlass_lease_queue::{End, Observer, PruneReason};
+use windlass_loki::DropReason;
 
-/// Bounds in seconds: Grafana's, with finer ones below, since a claim here is a matter of milliseconds.
-const WAIT: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0];
-const DURATION: [f64; 10] = [0.05, 0.25, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 1200.0];
+pub use self::reference::reference_markdown;
+use self::table::{Kind, Row};
 
 /// What the operator counts. Cheap to clone.
 #[derive(Clone)]
@@ -18,64 +22,64 @@ pub(crate) struct JobMetrics {
     queue_wait: Histogram<f64>,
     claimed: Counter<u64>,
     claim_conflicts: Counter<u64>,
+    contended: Counter<u64>,
     claim_errors: Counter<u64>,
     processed: Counter<u64>,
     duration: Histogram<f64>,
+    incremental_phase: Histogram<f64>,
+    full_phase: Histogram<f64>,
+    sync: Histogram<f64>,
     operations: Counter<u64>,
     in_flight: UpDownCounter<i64>,
     busy: Counter<f64>,
     yields: Counter<u64>,
     reaped: Counter<u64>,
     pruned: Counter<u64>,
+    loki_waiting: Gauge<u64>,
+    loki_pushed: Counter<u64>,
+    loki_dropped: Counter<u64>,
     drivers: Gauge<u64>,
     events: Counter<u64>,
+    event_latency: Histogram<f64>,
 }
 
 impl JobMetrics {
     pub(crate) fn new(meter: &Meter) -> Self {
-        let counter = |name: &'static str, about: &'static str| {
-            meter.u64_counter(format!("grafana_provisioning_{name}")).with_description(about).build()
+        let counter = |row: &Row| meter.u64_counter(row.name).with_description(row.meaning).build();
+        let gauge = |row: &Row| meter.u64_gauge(row.name).with_description(row.meaning).build();
+        let seconds = |row: &Row| {
+            let bounds = match row.kind {
+                Kind::Histogram(bounds) => bounds.to_vec(),
+                Kind::Counter | Kind::Gauge => Vec::new(),
+            };
+            let histogram = meter.f64_histogram(row.name).with_description(row.meaning);
+            histogram.with_unit("s").with_boundaries(bounds).build()
         };
-        let seconds = |name: &'static str, about: &'static str, bounds: &[f64]| {
-            meter
-                .f64_histogram(format!("grafana_provisioning_{name}"))
-                .with_description(about)
-                .with_unit("s")
-                .with_boundaries(bounds.to_vec())
-                .build()
-        };
-        let gauge = |name: &'static str, about: &'static str| {
-            meter.u64_gauge(format!("grafana_provisioning_{name}")).with_description(about).build()
-        };
+        let (in_flight, busy) = (&table::IN_FLIGHT, &table::BUSY);
         Self {
-            queue_size: gauge("jobs_queue_size", "Jobs that wait, by action."),
-            queue_wait: seconds("jobs_queue_wait_seconds", "From a job's creation to its claim.", &WAIT),
-            claimed: counter("jobs_claimed_total", "Claims won, by driver."),
-            claim_conflicts: counter("jobs_claim_conflicts_total", "Claims that another replica won."),
-            yields: counter(
-                "jobs_claims_yielded_total",
-                "Claims given back since another job of the repository ran, by driver.",
-            ),
-            claim_errors: counter("jobs_claim_errors_total", "Claims that failed otherwise."),
-            processed: counter("jobs_processed_total", "Jobs run, by action and outcome."),
-            duration: seconds("jobs_duration_seconds", "Time that a job ran.", &DURATION),
-            operations: counter("jobs_resource_operations_total", "What jobs did to resources."),
-            in_flight: meter
-                .i64_up_down_counter("grafana_provisioning_jobs_in_flight")
-                .with_description("Jobs that run now.")
-                .build(),
-            busy: meter
-                .f64_counter("grafana_provisioning_jobs_busy_seconds_total")
-                .with_description("Time that drivers spent on jobs.")
-                .with_unit("s")
-                .build(),
-            reaped: counter("jobs_reaped_total", "Jobs failed because their attempts were used up."),
-            pruned: counter(
-                "jobs_history_pruned_total",
-                "Records of finished jobs that were deleted, by the limit they were over: age, count or bytes.",
-            ),
-            drivers: gauge("jobs_concurrent_driver_num_drivers", "Drivers of this process."),
-            events: counter("events_processed_total", "Notifications taken in, by source."),
+            queue_size: gauge(&table::QUEUE_SIZE),
+            queue_wait: seconds(&table::QUEUE_WAIT),
+            claimed: counter(&table::CLAIMED),
+            claim_conflicts: counter(&table::CLAIM_CONFLICTS),
+            contended: counter(&table::CONTENDED),
+            yields: counter(&table::YIELDS),
+            claim_errors: counter(&table::CLAIM_ERRORS),
+            processed: counter(&table::PROCESSED),
+            duration: seconds(&table::JOB_DURATION),
+            incremental_phase: seconds(&table::INCREMENTAL_PHASE),
+            full_phase: seconds(&table::FULL_PHASE),
+            sync: seconds(&table::SYNC_DURATION),
+            operations: counter(&table::OPERATIONS),
+            in_flight: meter.i64_up_down_counter(in_flight.name).with_description(in_flight.meaning).build(),
+            busy: meter.f64_counter(busy.name).with_description(busy.meaning).with_unit("s").build(),
+            reaped: counter(&table::REAPED),
+            pruned: counter(&table::PRUNED),
+            loki_waiting: gauge(&table::LOKI_WAITING),
+            loki_pushed: counter(&table::LOKI_PUSHED),
+            loki_dropped: counter(&table::LOKI_DROPPED),
+            drivers: gauge(&table::DRIVERS),
+            events: counter(&table::EVENTS),
+            event_latency: seconds(&table::EVENT_LATENCY),
         }
     }
 
@@ -83,8 +87,13 @@ impl JobMetrics {
         self.drivers.record(number as u64, &[]);
     }
 
-    pub(crate) fn notified(&self, source: &'static str) {
-        self.events.add(1, &[KeyValue::new("resource", "jobs"), KeyValue::new("source", source)]);
+    /// A new job, so long after it was created.
+    pub(crate) fn notified(&self, source: &'static str, latency: Option<Duration>) {
+        let labels = [KeyValue::new("resource", "jobs"), KeyValue::new("source", source)];
+        self.events.add(1, &labels);
+        if let Some(latency) = latency {
+            self.event_latency.record(latency.as_secs_f64(), &labels);
+        }
     }
 
     /// Waiting jobs by action; actions without any are reported as 0.
@@ -101,8 +110,8 @@ impl JobMetrics {
         }
     }
 
-    /// A job that ended with this status.
-    pub(crate) fn finished(&self, action: &str, status: &JobStatus) {
+    /// A job that ended with this status, and what it did on the way.
+    pub(crate) fn finished(&self, action: &str, status: &JobStatus, recorder: &Recorder) {
         let outcome = KeyValue::new("outcome", status.state.as_str());
         let action = KeyValue::new("action", known(action));
         let changes: i64 = status.summary.iter().map(|kind| kind.write + kind.delete).sum();
@@ -111,26 +120,27 @@ impl JobMetrics {
         #[expect(clippy::cast_precision_loss, reason = "milliseconds of one job")]
         let seconds = (status.finished - status.started).max(0) as f64 / 1000.0;
         self.duration.record(seconds, &[action.clone(), bucket, outcome]);
-        for kind in &status.summary {
-            let group = KeyValue::new("group", kind.group.clone());
-            let name = KeyValue::new("kind", kind.kind.clone());
-            for (operation, outcome, count) in [
-                ("created", "success", kind.create),
-                ("updated", "success", kind.update),
-                ("deleted", "success", kind.delete),
-                ("ignored", "success", kind.noop),
-                ("failed", "error", kind.error),
-                ("failed", "warning", kind.warning),
-            ] {
-                let Ok(count @ 1..) = u64::try_from(count) else { continue };
-                let labels = [
-                    action.clone(),
-                    KeyValue::new("operation", operation),
-                    KeyValue::new("outcome", outcome),
-                    group.clone(),
-                    name.clone(),
-                ];
-                self.operations.add(count, &labels);
+        for (done, count) in recorder.operations() {
+            let labels = [
+                action.clone(),
+                KeyValue::new("operation", done.operation),
+                KeyValue::new("outcome", done.outcome),
+                KeyValue::new("reason", done.reason.clone()),
+                KeyValue::new("group", done.group.clone()),
+                KeyValue::new("kind", done.kind.clone()),
+            ];
+            self.operations.add(count, &labels);
+        }
+        for phase in recorder.phases() {
+            let seconds = phase.took.as_secs_f64();
+            let named = |name| [KeyValue::new("phase", name)];
+            match (phase.work, phase.name) {
+                (Work::FullSync, Some(name)) => self.full_phase.record(seconds, &named(name)),
+                (Work::IncrementalSync, Some(name)) => self.incremental_phase.record(seconds, &named(name)),
+                (Work::FullSync | Work::IncrementalSync, None) => {
+                    self.sync.record(seconds, &[KeyValue::new("type", phase.work.as_str())]);
+                }
+                (Work::Write, _) => {}
             }
         }
     }
@@ -144,10 +154,12 @@ impl Observer for JobMetrics {
 
     fn conflict(&self, driver: usize) {
         self.claim_conflicts.add(1, &[driver_id(driver)]);
+        self.contended.add(1, &[driver_id(driver)]);
     }
 
     fn yielded(&self, driver: usize) {
         self.yields.add(1, &[driver_id(driver)]);
+        self.contended.add(1, &[driver_id(driver)]);
     }
 
     fn claim_failed(&self, driver: usize) {
@@ -170,6 +182,20 @@ impl Observer for JobMetrics {
 
     fn reaped(&self, action: &str) {
         self.reaped.add(1, &[KeyValue::new("action", known(action))]);
+    }
+}
+
+impl windlass_loki::Observer for JobMetrics {
+    fn waiting(&self, count: usize) {
+        self.loki_waiting.record(count as u64, &[]);
+    }
+
+    fn pushed(&self, count: usize) {
+        self.loki_pushed.add(count as u64, &[]);
+    }
+
+    fn dropped(&self, why: DropReason, count: usize) {
+        self.loki_dropped.add(count as u64, &[KeyValue::new("reason", why.as_str())]);
     }
 }
 
@@ -197,3 +223,6 @@ fn bucket(state: JobState, changes: i64) -> &'static str {
         _ => "1000+",
     }
 }
+
+#[cfg(test)]
+mod tests;

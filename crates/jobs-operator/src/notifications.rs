@@ -1,11 +1,12 @@
 //! From the watch of jobs to the queue, with a line of log for each new job.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use windlass_api::Job;
 use windlass_lease_queue::Queue;
 use windlass_lease_queue::kube::{event_applied, event_deleted};
-use windlass_runtime::Event;
+use windlass_runtime::{Clock, Event};
 
 use crate::metrics::JobMetrics;
 
@@ -13,6 +14,7 @@ use crate::metrics::JobMetrics;
 pub(crate) struct Notifications {
     queue: Queue,
     metrics: JobMetrics,
+    clock: Arc<dyn Clock>,
     /// Whether each new job is logged: `provisioning-jobs` does, the queue alone does not.
     log: bool,
     /// Jobs that are known, by UID: the watch tells a job again after a reconnection.
@@ -21,8 +23,8 @@ pub(crate) struct Notifications {
 }
 
 impl Notifications {
-    pub(crate) fn new(queue: Queue, metrics: JobMetrics, log: bool) -> Self {
-        Self { queue, metrics, log, known: HashSet::new(), synced: false }
+    pub(crate) fn new(queue: Queue, metrics: JobMetrics, clock: Arc<dyn Clock>, log: bool) -> Self {
+        Self { queue, metrics, clock, log, known: HashSet::new(), synced: false }
     }
 
     pub(crate) fn handle(&mut self, event: Event<Job>) {
@@ -31,7 +33,10 @@ impl Notifications {
                 self.queue.observe(event_applied(&new));
                 let uid = new.metadata.uid.clone().unwrap_or_default();
                 if old.is_none() && self.known.insert(uid) {
-                    self.metrics.notified(if self.synced { "live" } else { "initial" });
+                    let created = new.metadata.creation_timestamp.as_ref().map(|time| time.0);
+                    let latency = created.map(|created| self.clock.now().duration_since(created));
+                    let latency = latency.map(|latency| latency.try_into().unwrap_or_default());
+                    self.metrics.notified(if self.synced { "live" } else { "initial" }, latency);
                     self.log_new(&new);
                 }
             }

@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use windlass_api::{Job, JobState, Repository};
 use windlass_launch::Context;
 use windlass_lease_queue::kube::KubeStore;
-use windlass_lease_queue::{ConfigError, HistoryLimits, Queue, QueueConfig};
+use windlass_lease_queue::{ConfigError, HistoryLimits, Queue, QueueConfig, Store as QueueStore};
+use windlass_loki::{HistoryStore, QueueLimits};
 use windlass_runtime::{BoxError, EventRecorder, Operator, Registry, Store, Watch, WatchConfig};
 use windlass_telemetry::ErrorChain;
 
@@ -79,8 +80,17 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
     let client = context.clients.provisioning.clone();
     let metrics = JobMetrics::new(&context.metrics.meter("jobs"));
     let clock = Arc::clone(&context.clock);
+    let jobs = KubeStore::new(client.clone()).within(context.scope.namespace());
+    let (store, history): (Arc<dyn QueueStore>, _) = match &context.loki {
+        None => (Arc::new(jobs), None),
+        Some(loki) => {
+            let limits = QueueLimits { entries: config.loki_queue_size, ..QueueLimits::default() };
+            let (records, writer) = windlass_loki::queue(loki.clone(), limits, metrics.clone());
+            (Arc::new(HistoryStore::new(jobs, records)), Some(writer))
+        }
+    };
     let queue = Queue::observed_by(
-        Arc::new(KubeStore::new(client.clone()).within(context.scope.namespace())),
+        store,
         Arc::new(move || clock.now()),
         QueueConfig {
             lease_expiry: config.lease_expiry,
@@ -98,7 +108,8 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
     let watch =
         Watch::new(jobs, WatchConfig { resync: Some(config.job_interval), ..WatchConfig::new("jobs") });
     let store = watch.store();
-    let mut notifications = Notifications::new(queue.clone(), metrics.clone(), config.notifications);
+    let clock = Arc::clone(&context.clock);
+    let mut notifications = Notifications::new(queue.clone(), metrics.clone(), clock, config.notifications);
     // Drivers run beside each other on all threads. All end at the shutdown, or together when one of them fails.
     let mut tasks = Tasks::new(shutdown.child_token());
     let stop = tasks.stop().clone();
@@ -131,6 +142,7 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
             metrics,
             deletions,
             events,
+            spans: context.spans.clone(),
             timeout: config.max_job_timeout,
         };
         for number in 0..config.drivers {
@@ -141,9 +153,16 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
         let (reaper, stop, every) = (queue.clone(), stop.clone(), config.cleanup_interval);
         tasks.spawn("reaper", async move { reaper.run_reaper(every, &stop).await });
     }
-    if config.clean_up && config.history.any() {
-        tasks.spawn("pruning of history", prune(queue, config.history, config.replica.clone(), stop));
+    match history {
+        Some(writer) => tasks.spawn("push of history", writer.run(stop)),
+        None if config.clean_up && config.history.any() => {
+            let (limits, replica) = (config.history, config.replica.clone());
+            tasks.spawn("pruning of history", prune(queue.clone(), limits, replica, stop));
+        }
+        None => {}
     }
+    // Only tasks have it from here on: what they file is pushed until the last of them has ended.
+    drop(queue);
     tracing::info!(
         drivers = if config.processing { config.drivers } else { 0 },
         scope = %context.scope,

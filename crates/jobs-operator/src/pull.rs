@@ -15,6 +15,7 @@ mod quota;
 mod report;
 mod results;
 mod stats;
+mod timing;
 mod unsynced;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use self::quota::Quota;
 use self::results::Results;
 pub(crate) use self::results::result as result_of;
 use self::stats::Stats;
+use self::timing::Timing;
 use self::unsynced::Unsynced;
 use crate::status::StatusWriter;
 use crate::worker::{JobContext, JobError, StopRequest, Worker};
@@ -171,6 +173,7 @@ impl Pull {
         request.progress.revision(observed.revision.as_str());
         let context = Context::for_repository(repository);
         let sync = Sync { pull: self, request, repository, context, opened, observed, previous };
+        let timing = Timing::begin(&*self.clock);
         let planned = match sync.observed.mode {
             Mode::Unchanged => return Ok(sync.unchanged()),
             Mode::Incremental | Mode::Retry => match sync.plan_incremental().await? {
@@ -180,7 +183,7 @@ impl Pull {
             },
             Mode::Full => sync.plan_full().await?,
         };
-        Ok(sync.apply(planned).await)
+        Ok(sync.apply(planned, timing).await)
     }
 }
 
@@ -212,7 +215,8 @@ impl Sync<'_> {
     }
 
     /// Carries the plan out; answers what is managed then, and why not everything was tried.
-    async fn apply(self, Planned { plan, full, stats, refused, left }: Planned) -> Pulled {
+    async fn apply(self, planned: Planned, mut timing: Timing) -> Pulled {
+        let Planned { plan, full, stats, refused, left } = planned;
         tracing::debug!(%plan, refused = refused.len(), "planned");
         let progress = self.request.progress;
         progress.total(plan.len() + refused.len());
@@ -225,7 +229,9 @@ impl Sync<'_> {
         let repairs = full && self.observed.is_settled && self.observed.is_same;
         let known = repairs.then(|| self.previous.clone());
         let results = Arc::new(Results::new(progress.clone(), full, stats, known));
+        timing.compared();
         let summary = apply::run(plan, self.job(&results)).await;
+        timing.applied(full, &summary.phases).into_iter().for_each(|phase| progress.phase(phase));
         let stopped = match summary.stopped {
             Some(apply::Stopped::TooManyErrors(count)) => Some(JobError::TooManyErrors { count }),
             Some(apply::Stopped::Cancelled) if self.request.stop.token().is_cancelled() => {

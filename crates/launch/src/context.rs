@@ -10,6 +10,7 @@ use windlass_auth::{
     ApiClients, ConnectError, ConnectOptions, ExchangeError, TlsOptions, TokenExchange, TokenExchangeConfig,
 };
 use windlass_git::{Git, GitConfig, GitError, UrlPolicy};
+use windlass_loki::Loki;
 use windlass_repository::Opener;
 use windlass_resources::{Clients, FurtherKinds};
 use windlass_runtime::{Clock, Scope, Supervisor, SystemClock};
@@ -22,6 +23,8 @@ pub struct Context {
     pub settings: Settings,
     /// One client for each API group.
     pub clients: ApiClients,
+    /// Where records of finished jobs are kept; API objects when there is none.
+    pub loki: Option<Loki>,
     /// The namespaces that are watched and worked in.
     pub scope: Scope,
     /// Where files become objects.
@@ -68,6 +71,9 @@ pub enum ContextError {
     /// Git access could not be set up.
     #[error("failed to set up Git access")]
     Git(#[source] GitError),
+    /// Loki cannot be used as the settings have it.
+    #[error("failed to set up the history of jobs in Loki")]
+    Loki(#[source] crate::history::LokiSettingsError),
 }
 
 impl Context {
@@ -81,6 +87,7 @@ impl Context {
         let operator = settings.operator();
         let provisioning = settings.provisioning();
         let git = open_git(&settings, default_cache).map_err(ContextError::Git)?;
+        let loki = crate::history::open_loki(&settings).map_err(ContextError::Loki)?;
         let opener =
             Opener::new(git.clone(), operator.home_path.clone(), operator.local_permitted_prefixes.clone());
         let repository_rules = repository_rules(&settings);
@@ -96,6 +103,7 @@ impl Context {
         Ok(Self {
             clients,
             resources,
+            loki,
             scope,
             git,
             opener,

@@ -12,11 +12,13 @@
 mod args;
 mod context;
 mod election;
+mod history;
 mod launch;
 mod needs;
 
 pub use self::args::{CommonFlags, LegacyFlags, OperatorArgs, SettingsFlags, Start, environment};
 pub use self::context::{Context, ContextError, job_rules, open_git, repository_rules};
 pub use self::election::observe_leadership;
+pub use self::history::{LokiSettingsError, open_loki};
 pub use self::launch::{Launch, log_format, process_setup};
 pub use self::needs::{Listener, Listeners, Needs};

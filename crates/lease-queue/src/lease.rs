@@ -417,6 +417,9 @@ impl Shared {
         current.ending = true;
         if !current.filed {
             self.check()?;
+            if !self.queue.store.history_is_durable() {
+                self.write_end(&mut current, ending).await?;
+            }
             current.filing = true;
             archive::file(&*self.queue.store, &current.record, ending.clone())
                 .await
@@ -427,6 +430,32 @@ impl Shared {
         let removed = archive::remove(&*self.queue.store, &mut record, &self.hold.owner).await;
         current.record = Arc::new(record);
         removed.map_err(LeaseError::Store)
+    }
+
+    /// Says in the job itself that it has ended. A store that takes no more than a few words gets those.
+    async fn write_end(&self, current: &mut Current, ending: &Ending) -> Result<(), LeaseError> {
+        let whole = status::typed(&ending.status);
+        let brief = JobStatus {
+            state: whole.state,
+            started: whole.started,
+            finished: whole.finished,
+            progress_updates: whole.progress_updates,
+            message: crate::progress::cut(&whole.message),
+            ..JobStatus::default()
+        };
+        for status in [whole, brief] {
+            let change = |record: &Record| {
+                let patch = status::patch(&record.status, &status)?;
+                Some(self.renewing().status(Some(patch)))
+            };
+            match self.write(current, change).await {
+                Err(LeaseError::Store(StoreError::Refused(reason))) => {
+                    warn!(job = %self.key, reason, "the store refused the end of a job");
+                }
+                other => return other,
+            }
+        }
+        Ok(())
     }
 
     async fn try_release(&self) -> Result<(), LeaseError> {

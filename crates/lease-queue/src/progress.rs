@@ -5,6 +5,7 @@
 //! The claim has already written that the job is being worked on, so a job that ends within the first window costs no
 //! progress write at all.
 
+mod phase;
 mod recorder;
 mod result;
 mod throttle;
@@ -12,7 +13,8 @@ mod throttle;
 #[cfg(test)]
 mod tests;
 
-pub use recorder::Recorder;
+pub use phase::{Phase, Work};
+pub use recorder::{Operation, Recorder};
 pub use result::{Failure, ResourceAction, ResourceResult, Severity};
 pub use throttle::{Progress, Sink, Windows};
 

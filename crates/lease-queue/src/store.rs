@@ -253,6 +253,13 @@ pub trait Store: Send + Sync + 'static {
     /// Adds a record to history. [`StoreError::AlreadyExists`] when its name is taken.
     async fn history_create(&self, record: NewRecord) -> Result<(), StoreError>;
 
+    /// Whether a record is in history once [`Store::history_create`] has answered, so that [`Store::history_contains`] finds
+    /// it. Where it is not, the end of a job is written to the job before it is filed, and whoever claims the job after a
+    /// crash goes by that.
+    fn history_is_durable(&self) -> bool {
+        true
+    }
+
     /// Whether history has a record of that name.
     async fn history_contains(&self, key: &Key) -> Result<bool, StoreError>;
 

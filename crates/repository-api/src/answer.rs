@@ -7,6 +7,7 @@ use http::{HeaderValue, StatusCode};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use serde::Serialize;
 use windlass_api::status;
+use windlass_loki::LokiError;
 use windlass_repository::{OpenError, ReadError, WriteError};
 use windlass_telemetry::ErrorChain;
 
@@ -36,6 +37,13 @@ impl From<kube::Error> for Refusal {
                 status::service_unavailable("the API server could not be asked; try again", 1).into()
             }
         }
+    }
+}
+
+impl From<LokiError> for Refusal {
+    fn from(error: LokiError) -> Self {
+        tracing::warn!(error = %ErrorChain(&error), "the history of jobs could not be read");
+        status::service_unavailable("the history of jobs could not be read from Loki; try again", 5).into()
     }
 }
 

@@ -77,7 +77,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Refusal> {
     target.admit(&state, caller.as_ref(), ("get", "jobs")).await?;
     let page = Page::parse(&query).map_err(status::bad_request)?;
-    let (ended, next) = newest(&state.provisioning, &target, &page).await?;
+    let (ended, next) = newest(&state, &target, &page).await?;
     // What became of each file is in the answer for the one job.
     let without_files = |mut job: HistoricJob| {
         job.status.files.clear();
@@ -108,9 +108,7 @@ pub(crate) async fn read_by_uid(
     if !well_formed {
         return Err(status::bad_request("the UID of a job has letters, digits and dashes only").into());
     }
-    let mut found = history(&state.provisioning, &target, labels::ORIGINAL_UID, &target.uid).await?;
-    found.retain(|job| job.spec.repository == target.name);
-    if let Some(job) = found.pop() {
+    if let Some(job) = of_uid(&state, &target).await?.filter(|job| job.spec.repository == target.name) {
         return Ok(target.typed(200, "Job", &as_job(job)));
     }
     let mut queued = queued(&state.provisioning, &target).await?;
@@ -156,23 +154,32 @@ fn refusal(error: InsertError) -> Refusal {
 
 /// One page of what ended, and where the next one begins. Only a page and a bit of it is in memory at a time.
 async fn newest(
-    client: &Client,
+    state: &RepositoryApi,
     target: &Target,
     page: &Page,
 ) -> Result<(Vec<HistoricJob>, Option<Position>), Refusal> {
-    let jobs: Api<HistoricJob> = Api::namespaced(client.clone(), &target.namespace);
-    let selector = format!("{}={}", labels::REPOSITORY, target.name);
-    let mut params = ListParams::default().labels(&selector).limit(READ);
     let mut found: Vec<(Position, HistoricJob)> = Vec::new();
-    loop {
-        let list = jobs.list(&params).await?;
-        let placed = list.items.into_iter().map(|job| (Position::of(&job), job));
+    let mut add = |jobs: Vec<HistoricJob>| {
+        let placed = jobs.into_iter().map(|job| (Position::of(&job), job));
         found.extend(placed.filter(|(position, _)| page.after.as_ref().is_none_or(|after| position > after)));
         found.sort_by(|(one, _), (other, _)| one.cmp(other));
         found.truncate(page.limit + 1);
-        match list.metadata.continue_.filter(|next| !next.is_empty()) {
-            Some(next) => params = params.continue_token(&next),
-            None => break,
+    };
+    if let Some(loki) = &state.loki {
+        // One more for the job that the page before ended with.
+        let until = page.after.as_ref().map(Position::finished);
+        add(loki.newest(&target.namespace, &target.name, until, page.limit + 2).await?);
+    } else {
+        let jobs: Api<HistoricJob> = Api::namespaced(state.provisioning.clone(), &target.namespace);
+        let selector = format!("{}={}", labels::REPOSITORY, target.name);
+        let mut params = ListParams::default().labels(&selector).limit(READ);
+        loop {
+            let list = jobs.list(&params).await?;
+            add(list.items);
+            match list.metadata.continue_.filter(|next| !next.is_empty()) {
+                Some(next) => params = params.continue_token(&next),
+                None => break,
+            }
         }
     }
     let more = found.len() > page.limit;
@@ -181,14 +188,14 @@ async fn newest(
     Ok((found.into_iter().map(|(_, job)| job).collect(), last))
 }
 
-async fn history(
-    client: &Client,
-    target: &Target,
-    label: &str,
-    value: &str,
-) -> Result<Vec<HistoricJob>, Refusal> {
-    let jobs: Api<HistoricJob> = Api::namespaced(client.clone(), &target.namespace);
-    Ok(jobs.list(&ListParams::default().labels(&format!("{label}={value}"))).await?.items)
+/// The record of the job that the request names by its UID.
+async fn of_uid(state: &RepositoryApi, target: &Target) -> Result<Option<HistoricJob>, Refusal> {
+    if let Some(loki) = &state.loki {
+        return Ok(loki.of_job(&target.namespace, &target.name, &target.uid).await?);
+    }
+    let jobs: Api<HistoricJob> = Api::namespaced(state.provisioning.clone(), &target.namespace);
+    let selector = format!("{}={}", labels::ORIGINAL_UID, target.uid);
+    Ok(jobs.list(&ListParams::default().labels(&selector)).await?.items.pop())
 }
 
 /// The repository's jobs that have not ended, the oldest first.

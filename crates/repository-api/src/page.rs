@@ -54,6 +54,11 @@ impl Position {
         Self { finished: Reverse(job.status.finished), name }
     }
 
+    /// When the job ended, in Unix milliseconds.
+    pub(crate) fn finished(&self) -> i64 {
+        self.finished.0
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let (finished, name) = text.split_once(':')?;
         Some(Self { finished: Reverse(finished.parse().ok()?), name: name.to_owned() })

@@ -6,6 +6,7 @@ use kube::Client;
 use windlass_api::jobs::JobRules;
 use windlass_api::repositories::RepositoryRules;
 use windlass_auth::Authorizer;
+use windlass_loki::Loki;
 use windlass_repository::Opener;
 use windlass_resources::Clients;
 
@@ -26,6 +27,8 @@ pub struct RepositoryApi {
     pub resources: Clients,
     /// How a repository's files are reached.
     pub opener: Opener,
+    /// Where the records of finished jobs are; API objects when there is none.
+    pub loki: Option<Loki>,
     /// What a repository may say.
     pub repository_rules: RepositoryRules,
     /// What a job may say.

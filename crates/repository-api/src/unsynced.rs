@@ -6,7 +6,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Path, Query, State};
 use axum::response::Response;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
-use kube::{Api, Client};
+use kube::Api;
 use serde::Deserialize;
 use windlass_api::{FileOutcome, HistoricJob, Repository, UnsyncedList, status};
 use windlass_auth::Caller;
@@ -39,7 +39,7 @@ pub(crate) async fn list(
     let repository = target.repository(&state.provisioning).await?.ok_or_else(|| target.missing())?;
     let started = repository.status.sync.started;
     let first = page.first(started)?;
-    let (files, count) = files(&state.provisioning, &target, &repository).await?;
+    let (files, count) = files(&state, &target, &repository).await?;
     let limit = page.limit.filter(|limit| *limit > 0).unwrap_or(LIMIT);
     let items: Vec<FileOutcome> = files.into_iter().skip(first).take(limit).collect();
     let next = first + items.len();
@@ -75,15 +75,23 @@ impl Page {
 
 /// The files that are known, and how many there are in all.
 async fn files(
-    client: &Client,
+    state: &RepositoryApi,
     target: &Target,
     repository: &Repository,
 ) -> Result<(Vec<FileOutcome>, usize), Refusal> {
     let Some(unsynced) = &repository.status.unsynced else { return Ok((Vec::new(), 0)) };
     let count = usize::try_from(unsynced.count).unwrap_or(0);
     if unsynced.items.len() < count && !unsynced.record.is_empty() {
-        let records: Api<HistoricJob> = Api::namespaced(client.clone(), &target.namespace);
-        if let Some(record) = records.get_opt(&unsynced.record).await? {
+        let record = match &state.loki {
+            Some(loki) => loki.of_name(&target.namespace, &target.name, &unsynced.record).await?,
+            None => {
+                let records: Api<HistoricJob> =
+                    Api::namespaced(state.provisioning.clone(), &target.namespace);
+                records.get_opt(&unsynced.record).await?
+            }
+        };
+        // A record may lack them, where it would have been too long.
+        if let Some(record) = record.filter(|record| !record.status.files.is_empty()) {
             let mut files = record.status.files;
             files.retain(|file| file.reason != FileOutcome::REPAIRED);
             return Ok((files, count));

@@ -79,6 +79,7 @@ fn routes(process: &Context) -> Router {
         core: core.clone(),
         resources: process.resources.clone(),
         opener: process.opener.clone(),
+        loki: process.loki.clone(),
         repository_rules: process.repository_rules.clone(),
         job_rules: job_rules(&process.settings),
         access: Arc::new(AccessReviews::new(core.clone())),

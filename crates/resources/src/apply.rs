@@ -14,6 +14,7 @@ use futures::stream;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_repository::Reader;
 
@@ -98,6 +99,53 @@ pub struct Summary {
     pub warnings: usize,
     /// Why not everything was tried.
     pub stopped: Option<Stopped>,
+    /// Each phase and how long it took, in order. One with nothing to do takes no time.
+    pub phases: Vec<(Phase, Duration)>,
+}
+
+/// What is done one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Objects go whose files are gone.
+    FileDeletions,
+    /// Folders are made, from the top.
+    FolderCreations,
+    /// Objects get another path.
+    FileRenames,
+    /// Folders go, from the bottom.
+    FolderDeletions,
+    /// Objects are made and brought up to date.
+    FileCreations,
+    /// Folders go that others have taken the place of.
+    OldFolderCleanup,
+}
+
+impl Phase {
+    /// The word in metrics and traces.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FileDeletions => "file_deletions",
+            Self::FolderCreations => "folder_creations",
+            Self::FileRenames => "file_renames",
+            Self::FolderDeletions => "folder_deletions",
+            Self::FileCreations => "file_creations",
+            Self::OldFolderCleanup => "old_folder_cleanup",
+        }
+    }
+}
+
+/// Measures phases, each from the end of the one before.
+struct Watch {
+    since: Instant,
+    phases: Vec<(Phase, Duration)>,
+}
+
+impl Watch {
+    fn over(&mut self, phase: Phase) {
+        let now = Instant::now();
+        self.phases.push((phase, now - self.since));
+        self.since = now;
+    }
 }
 
 /// Applies a plan. Never fails as a whole: results go to [`Job::on_result`], one for each change that was tried or
@@ -128,8 +176,10 @@ pub async fn run(plan: Plan, job: Job) -> Summary {
             applier.state.stop(Stopped::NoRootFolder);
         }
     }
+    let mut watch = Watch { since: Instant::now(), phases: Vec::new() };
     let (delete_files, moved, files) = applier.follow_moves(delete_files, files).await;
     applier.each(stream::iter(delete_files), Applier::delete_file).await;
+    watch.over(Phase::FileDeletions);
     // Those of one depth do not hold each other.
     let mut folders = folders.into_iter().peekable();
     while let Some(first) = folders.next() {
@@ -140,16 +190,21 @@ pub async fn run(plan: Plan, job: Job) -> Summary {
         }
         applier.each(stream::iter(level), Applier::write_folder).await;
     }
+    watch.over(Phase::FolderCreations);
     applier.write_files(renames.into_iter().chain(moved).collect()).await;
+    watch.over(Phase::FileRenames);
     for folder in delete_folders {
         applier.clone().delete_folder(folder, Reason::SkippedFolderChildrenNotDeleted).await;
     }
+    watch.over(Phase::FolderDeletions);
     applier.write_files(files).await;
+    watch.over(Phase::FileCreations);
     for folder in replaced_folders {
         applier.clone().delete_folder(folder, Reason::SkippedDependentPathChangeFailed).await;
     }
+    watch.over(Phase::OldFolderCleanup);
     applier.may_go_on();
-    applier.state.summary()
+    Summary { phases: watch.phases, ..applier.state.summary() }
 }
 
 /// Shared by the tasks of one run.

@@ -50,7 +50,7 @@ impl Key {
 pub(crate) const UNUSED: &[(&str, &[&str])] = &[
     ("grpc_client_authentication", &["token_namespace"]),
     ("operator", &["folders_api_version", "jobs_enabled", "jobqueue_enabled"]),
-    ("provisioning", &["disable_controllers", "loki_url", "loki_user", "loki_password", "loki_tenant_id"]),
+    ("provisioning", &["disable_controllers"]),
     (
         "secrets_manager",
         &[

@@ -259,6 +259,24 @@ section! {
         full_sync_interval: Duration = AnyDuration, "1h";
         /// Git servers that may be private, in Grafana's form (host, host:port or URL); read beside `allowed_git_origins`.
         allowed_git_urls: Vec<String> = GitServers, "";
+        /// Grafana Loki, which then keeps the records of finished jobs in the place of API objects; none when empty. `https`,
+        /// or `http` on this machine. Every operator and the API server need the same.
+        loki_url: String = Url, "";
+        /// User of basic authentication at Loki.
+        loki_user: String = Text, "";
+        /// Password of `loki_user`. Best given as `$__file{/path}`.
+        loki_password: SecretString = Text, "" { secret: true };
+        /// Tenant at Loki (`X-Scope-OrgID`); none when empty.
+        loki_tenant_id: String = Text, "";
+        /// Certificates that Loki's is checked against beside the system's, PEM.
+        loki_ca_file: Option<PathBuf> = Path, "";
+        /// Whether `loki_url` may be plain http on another machine. Credentials are never sent so.
+        loki_plain_http: bool = Bool, "false";
+        /// How far back finished jobs are looked for at Loki; not more than its `max_query_length`.
+        loki_lookback: Duration = PositiveDuration, "720h";
+        /// Records of finished jobs that wait in memory while Loki does not take them, up to 32 MiB; further ones are lost,
+        /// and counted.
+        loki_queue_size: usize = Number<1, 1_000_000>, "5000";
         /// Whether repositories may ask for pictures of dashboards.
         allow_image_rendering: bool = Bool, "false";
         /// Whether one replica of `provisioning-repo` works at a time and the others stand by. `auto`: on a Kubernetes API

@@ -77,6 +77,7 @@ impl World {
             metrics: JobMetrics::new(&metrics.meter("jobs")),
             deletions: DeletionSignals::default(),
             events: EventRecorder::new("windlass.dev/test", "one", Arc::new(SystemClock)).0,
+            spans: windlass_telemetry::Spans::disabled(),
             timeout: Duration::from_mins(20),
         };
         tokio::spawn(driver.run(0, self.shutdown.clone()))

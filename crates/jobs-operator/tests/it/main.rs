@@ -6,6 +6,7 @@ mod edits;
 mod jobs;
 mod kit;
 mod limits;
+mod loki;
 mod pull;
 mod pull_status;
 mod repair;

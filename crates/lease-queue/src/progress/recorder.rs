@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use windlass_api::{FileOutcome, JobResourceSummary, JobState, JobStatus, RepositoryUrls};
 
 use super::cut;
+use super::phase::Phase;
 use super::result::{ResourceAction, ResourceResult, Severity};
 
 /// So many errors are listed; all are counted. Grafana: progress.go.
@@ -15,6 +16,21 @@ const LISTED_WARNINGS: usize = 100;
 const LISTED_BY_KIND: usize = 20;
 /// What the list of all files may take in a job's record, in bytes: an API server takes some 1.5 MiB in all.
 const FILES_BYTES: usize = 768 * 1024;
+
+/// What was done, or tried, to resources of a kind, and how it ended: what operations are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Operation {
+    /// What was done: `created`, `updated`, `deleted`, `renamed`, `ignored`.
+    pub operation: &'static str,
+    /// `success`, `warning` or `error`.
+    pub outcome: &'static str,
+    /// Why it did not work; empty where it did.
+    pub reason: String,
+    /// API group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+}
 
 /// The results of one job.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +45,8 @@ pub struct Recorder {
     errors: Vec<String>,
     reasons: BTreeSet<String>,
     summary: BTreeMap<(String, String), JobResourceSummary>,
+    operations: BTreeMap<Operation, u64>,
+    phases: Vec<Phase>,
     urls: Option<RepositoryUrls>,
     revision: Option<String>,
     files: Vec<FileOutcome>,
@@ -75,6 +93,21 @@ impl Recorder {
         self.revision.as_deref()
     }
 
+    /// Takes in what time was spent on.
+    pub fn add_phase(&mut self, phase: Phase) {
+        self.phases.push(phase);
+    }
+
+    /// What time was spent on, in the order in which it was over.
+    pub fn phases(&self) -> &[Phase] {
+        &self.phases
+    }
+
+    /// Every operation and how often there was one. Those before a [`Recorder::reset`] were done as well.
+    pub fn operations(&self) -> impl Iterator<Item = (&Operation, u64)> {
+        self.operations.iter().map(|(operation, count)| (operation, *count))
+    }
+
     /// The worker gives up at so many errors; 0, the default, is never.
     pub fn set_max_errors(&mut self, max: usize) {
         self.max_errors = max;
@@ -83,6 +116,7 @@ impl Recorder {
     /// Takes in one result.
     pub fn record(&mut self, result: &ResourceResult) {
         self.results += 1;
+        *self.operations.entry(Operation::of(result)).or_default() += 1;
         self.keep(result.outcome());
         let summary = self.summary.entry((result.group.clone(), result.kind.clone())).or_insert_with(|| {
             JobResourceSummary {
@@ -294,6 +328,26 @@ impl Recorder {
             listed.push(format!("and {unlisted} more"));
         }
         listed
+    }
+}
+
+impl Operation {
+    fn of(result: &ResourceResult) -> Self {
+        let (outcome, reason) = match &result.failure {
+            None => ("success", String::new()),
+            Some(failure) => {
+                let is_error = failure.severity == Severity::Error;
+                let reason = failure.reason.clone().unwrap_or_else(|| "Error".to_owned());
+                (if is_error { "error" } else { "warning" }, reason)
+            }
+        };
+        Self {
+            operation: result.action.as_str(),
+            outcome,
+            reason,
+            group: result.group.clone(),
+            kind: result.kind.clone(),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tracing::debug;
 use windlass_api::{JobStatus, RepositoryUrls};
 
+use super::phase::Phase;
 use super::recorder::Recorder;
 use super::result::ResourceResult;
 use crate::lease::LeaseGuard;
@@ -122,6 +123,11 @@ impl Progress {
     /// Names the revision of the repository that the job works on; the job's record in history carries it.
     pub fn revision(&self, revision: impl Into<String>) {
         self.shared.state().recorder.set_revision(revision);
+    }
+
+    /// Says what time was spent on, once it is over.
+    pub fn phase(&self, phase: Phase) {
+        self.shared.state().recorder.add_phase(phase);
     }
 
     /// See [`Recorder::reset`].

@@ -156,6 +156,26 @@ async fn a_job_that_was_filed_by_an_earlier_attempt_is_not_run_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_that_ended_is_not_run_again_where_history_cannot_be_looked_up() {
+    for crash in ["history_create", "delete"] {
+        let server = Server::new(Flaw::None);
+        let store = Counting::volatile(&server);
+        let one = replica("one", store.clone(), &server);
+        server.add("default", "repo", "repo-sync");
+        let lease = next(&one).await.into_parts().1;
+        store.fail(crash, unavailable);
+        let _ = timeout(Duration::from_secs(2), lease.complete(success())).await;
+        assert_eq!(server.job(&job()).unwrap().status["state"], "success", "the job itself says so");
+        assert_eq!(server.history().len(), usize::from(crash == "delete"));
+
+        let other = replica("other", Counting::volatile(&server), &server);
+        idle(&other, Duration::from_mins(5)).await;
+        assert_eq!((server.history().len(), server.jobs().len()), (1, 0), "{crash}");
+        assert_eq!(server.history()[0].record.status["message"], "done");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_left_in_the_queue_in_a_finished_state_is_filed_as_it_is() {
     let server = Server::new(Flaw::None);
     let queue = replica("one", Client::reliable(&server), &server);

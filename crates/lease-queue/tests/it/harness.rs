@@ -22,12 +22,20 @@ pub(crate) struct Counting {
     calls: Mutex<Vec<&'static str>>,
     /// Every call of that name fails.
     failing: Mutex<Option<Failing>>,
+    /// Nothing can be looked up in its history.
+    volatile: bool,
 }
 
 impl Counting {
     pub(crate) fn new(server: &Arc<Server>) -> Arc<Self> {
         let inner = Client::reliable(server);
-        Arc::new(Self { inner, calls: Mutex::default(), failing: Mutex::default() })
+        Arc::new(Self { inner, calls: Mutex::default(), failing: Mutex::default(), volatile: false })
+    }
+
+    /// One whose history cannot be looked up.
+    pub(crate) fn volatile(server: &Arc<Server>) -> Arc<Self> {
+        let inner = Client::reliable(server);
+        Arc::new(Self { inner, calls: Mutex::default(), failing: Mutex::default(), volatile: true })
     }
 
     pub(crate) fn calls(&self) -> Vec<&'static str> {
@@ -81,8 +89,14 @@ impl Store for Counting {
         self.called("history_create")?;
         self.inner.history_create(record).await
     }
+    fn history_is_durable(&self) -> bool {
+        !self.volatile
+    }
     async fn history_contains(&self, key: &Key) -> Result<bool, StoreError> {
         self.called("history_contains")?;
+        if self.volatile {
+            return Ok(false);
+        }
         self.inner.history_contains(key).await
     }
     async fn history_page(&self, next: Option<String>) -> Result<HistoryPage, StoreError> {

@@ -58,7 +58,20 @@ impl World {
         Self::with_origins(&[git.origin()])
     }
 
+    /// A world whose history is in the Loki at this URL.
+    pub(crate) fn with_loki(url: &str) -> Self {
+        let flag = ("provisioning".to_owned(), "loki_url".to_owned(), url.to_owned());
+        let sources: windlass_settings::Sources =
+            windlass_settings::Sources { flags: vec![flag], ..Default::default() };
+        let settings = windlass_settings::Settings::load(sources).unwrap();
+        Self::build(&[], windlass_launch::open_loki(&settings).unwrap()).set("provisioning.loki_url", url)
+    }
+
     pub(crate) fn with_origins(origins: &[String]) -> Self {
+        Self::build(origins, None)
+    }
+
+    fn build(origins: &[String], loki: Option<windlass_loki::Loki>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = in_memory(&StoreOptions::default()).unwrap();
         let server = ApiServer::builder(store)
@@ -79,6 +92,7 @@ impl World {
             core: inner.clone(),
             resources: Clients::same(inner),
             opener: Opener::new(Git::new(config).unwrap(), None, vec![folder.path().to_path_buf()]),
+            loki,
             repository_rules: windlass_api::repositories::RepositoryRules::default(),
             job_rules: windlass_api::jobs::JobRules::default(),
             access: std::sync::Arc::new(windlass_auth::CallerAccess),
