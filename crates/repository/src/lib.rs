@@ -17,6 +17,7 @@ pub mod check;
 pub mod local;
 pub mod webhook;
 
+mod connection;
 mod error;
 mod git;
 mod github;
@@ -25,6 +26,7 @@ mod opener;
 mod stage;
 mod token;
 
+pub use self::connection::{ConnectionOpenError, PRIVATE_KEY_KEY};
 pub use self::error::{OpenError, ReadError, WriteError};
 pub use self::github::{GithubOpenError, GithubRepository};
 pub use self::local::LocalError;

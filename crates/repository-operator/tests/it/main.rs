@@ -4,6 +4,7 @@
 #[path = "../../../jobs-operator/tests/it/kit/mod.rs"]
 mod kit;
 
+mod connections;
 mod deletion;
 mod health;
 mod hooks;
