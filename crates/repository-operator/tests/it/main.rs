@@ -11,5 +11,6 @@ mod hooks;
 mod leader;
 mod metrics;
 mod neighbours;
+mod pull_requests;
 mod scope;
 mod syncs;
