@@ -32,7 +32,21 @@ fn one_dashboard_is_told_in_a_sentence() {
         error: Some("spec.title: Required value".to_owned()),
         ..looked("cpu.json", Action::Update, "CPU")
     };
-    insta::assert_snapshot!(render(&files(vec![file], 0)));
+    insta::assert_snapshot!(render(&files(vec![file], 0)), @r"
+Hey there! 👋
+
+Merging this will update the dashboard **CPU** ([cpu.·json](https://github.com/o/r/blob/4f3c/cpu.json)).
+
+See [the dashboard as it is](https://grafana.example/d/cpu/cpu) and [a preview of it](https://grafana.example/preview).
+
+⚠️ It would not be taken:
+
+> spec.·title:· Required value
+
+---
+<sub>Told by Windlass for the repository Team dashboards.</sub>
+<!-- windlass:0a1b -->
+");
 }
 
 #[test]
@@ -46,12 +60,42 @@ fn several_files_are_told_in_a_table() {
         },
         Looked { source: None, ..looked("old.json", Action::Delete, "Old") },
     ];
-    insta::assert_snapshot!(render(&files(all, 4)));
+    insta::assert_snapshot!(render(&files(all, 4)), @r"
+Hey there! 👋
+
+This is what merging would do:
+
+| Action | Kind | Resource | File | Preview | Status |
+| --- | --- | --- | --- | --- | --- |
+| create | Dashboard | CPU | [cpu.·json](https://github.com/o/r/blob/4f3c/cpu.json) |  | ✅ |
+| create |  |  | [bad.·json](https://github.com/o/r/blob/4f3c/bad.json) |  | ⚠️ |
+| delete | Dashboard | Old | old.·json |  | ✅ |
+
+and 4 more files, which were not looked at.
+
+#### What would not be taken
+
+| File | Error |
+| --- | --- |
+| bad.·json | no JSON |
+
+---
+<sub>Told by Windlass for the repository Team dashboards.</sub>
+<!-- windlass:0a1b -->
+");
 }
 
 #[test]
 fn a_fork_is_told_that_it_is_one() {
-    insta::assert_snapshot!(render(&Comment::Fork));
+    insta::assert_snapshot!(render(&Comment::Fork), @r"
+Hey there! 👋
+
+Previews are not supported for pull requests of forks. Push the branch to this repository to have one.
+
+---
+<sub>Told by Windlass for the repository Team dashboards.</sub>
+<!-- windlass:0a1b -->
+");
 }
 
 #[test]
@@ -64,7 +108,6 @@ fn nothing_of_theirs_is_markdown_a_link_or_a_mention() {
         ..looked("@octocat/[x](y)|.json", Action::Create, evil)
     };
     let text = render(&files(vec![file.clone(), looked("b.json", Action::Update, "B")], 0));
-    insta::assert_snapshot!(text);
     for bad in [
         "](https://evil",
         "://evil",
