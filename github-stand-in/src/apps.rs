@@ -1,6 +1,6 @@
 //! Apps: their keys, the check of their claims, the tokens of their installations.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -27,8 +27,7 @@ pub struct InstalledApp {
 /// The key of every App here: making one takes long.
 fn key() -> &'static KeyPair {
     static KEY: OnceLock<KeyPair> = OnceLock::new();
-    #[expect(clippy::expect_used, reason = "without randomness no test can go on")]
-    KEY.get_or_init(|| KeyPair::generate(KeySize::Rsa2048).expect("an RSA key"))
+    KEY.get_or_init(new_key)
 }
 
 /// The public key (PKCS#1, DER) that claims of Apps are checked with.
@@ -36,9 +35,19 @@ pub fn public_key() -> &'static [u8] {
     key().public_key().as_ref()
 }
 
-fn private_key() -> SecretString {
+/// A private key that is no App's here, PEM (PKCS#8).
+pub fn foreign_key() -> SecretString {
+    pem(&new_key())
+}
+
+fn new_key() -> KeyPair {
+    #[expect(clippy::expect_used, reason = "without randomness no test can go on")]
+    KeyPair::generate(KeySize::Rsa2048).expect("an RSA key")
+}
+
+fn pem(key: &KeyPair) -> SecretString {
     #[expect(clippy::expect_used, reason = "a key that was just made can be written")]
-    let der = key().as_der().expect("the key as DER");
+    let der = key.as_der().expect("the key as DER");
     let text = base64::engine::general_purpose::STANDARD.encode(der.as_ref());
     let lines: Vec<_> =
         text.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line).into_owned()).collect();
@@ -71,6 +80,7 @@ pub(crate) struct Installed {
 #[derive(Clone)]
 pub(crate) struct Token {
     until: Timestamp,
+    installation: u64,
     pub(crate) grants: Grants,
     /// Names of repositories, without owner; all if there are none.
     pub(crate) repositories: Vec<String>,
@@ -82,13 +92,15 @@ pub(crate) struct Wanted {
     #[serde(default)]
     permissions: Grants,
     #[serde(default)]
-    repositories: Vec<String>,
+    pub(crate) repositories: Vec<String>,
 }
 
 /// All Apps, and the tokens that they were given.
 #[derive(Default)]
 pub(crate) struct Apps {
     installed: HashMap<u64, Installed>,
+    /// IDs of Apps that there are, installed or not.
+    known: BTreeSet<String>,
     tokens: HashMap<String, Token>,
     /// How many tokens were given.
     pub(crate) minted: usize,
@@ -112,17 +124,34 @@ impl Apps {
     pub(crate) fn install(&mut self, id: &str, installation: u64) -> InstalledApp {
         let grants = GRANTED.map(|(name, extent)| (name.to_owned(), extent.to_owned())).into();
         let installed = Installed { app: id.to_owned(), grants, suspended: false };
+        self.known.insert(id.to_owned());
         self.installed.insert(installation, installed);
-        InstalledApp { id: id.to_owned(), installation, private_key: private_key() }
+        InstalledApp { id: id.to_owned(), installation, private_key: pem(key()) }
     }
 
     pub(crate) fn any(&self) -> bool {
-        !self.installed.is_empty()
+        !self.known.is_empty()
     }
 
     /// An installation, to change what it may.
     pub(crate) fn installation(&mut self, id: u64) -> Option<&mut Installed> {
         self.installed.get_mut(&id)
+    }
+
+    /// Its owner removes an installation.
+    pub(crate) fn uninstall(&mut self, installation: u64) {
+        self.installed.remove(&installation);
+        self.tokens.retain(|_, token| token.installation != installation);
+    }
+
+    /// Nothing is left of an App.
+    pub(crate) fn delete(&mut self, id: &str) {
+        self.known.remove(id);
+        let all: Vec<u64> =
+            self.installed.iter().filter(|(_, it)| it.app == id).map(|(number, _)| *number).collect();
+        for installation in all {
+            self.uninstall(installation);
+        }
     }
 
     /// What a token that was given may do, as long as it lives.
@@ -153,7 +182,7 @@ impl Apps {
         if claims.exp > now + 600 {
             return Err(NoToken::Claim("'Expiration time' claim ('exp') is too far in the future"));
         }
-        if !self.installed.values().any(|installed| installed.app == claims.iss) {
+        if !self.known.contains(&claims.iss) {
             return Err(NoToken::Claim("Integration not found"));
         }
         Ok(claims.iss)
@@ -193,7 +222,7 @@ impl Apps {
         let until = Timestamp::now() + self.lifetime.unwrap_or(Duration::from_hours(1));
         // GitHub's tokens look like this, so that scanners find them.
         let text = format!("ghs_{:036}", self.minted);
-        let token = Token { until, grants: grants.clone(), repositories: wanted.repositories };
+        let token = Token { until, installation, grants: grants.clone(), repositories: wanted.repositories };
         self.tokens.insert(text.clone(), token);
         Ok((text, until, grants))
     }

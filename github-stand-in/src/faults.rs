@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use crate::request::Reply;
+
 /// A failure of GitHub, or of the way to it.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// This status, with GitHub's error body.
+    /// This status, with GitHub's error body; nothing is done.
     Status(u16),
     /// This status and `Retry-After`.
     StatusRetryAfter(u16, Duration),
@@ -29,6 +31,23 @@ pub enum Fault {
     Redirect(String),
     /// A redirect to this URL that is to be followed with the same method and body (307).
     RedirectVerbatim(String),
+}
+
+impl Fault {
+    /// The refusal that stands in the operation's place; nothing where what it answers is spoilt.
+    pub(crate) fn refusal(&self) -> Option<Reply> {
+        match self {
+            Self::Status(status) => Some(Reply::refuse(*status, "on demand")),
+            Self::StatusRetryAfter(status, wait) => {
+                Some(Reply { retry_after: Some(*wait), ..Reply::refuse(*status, "on demand") })
+            }
+            Self::SecondaryLimit(wait) => {
+                let message = "You have exceeded a secondary rate limit. Please wait a few minutes.";
+                Some(Reply { retry_after: *wait, ..Reply::refuse(403, message) })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A fault that waits for its requests.

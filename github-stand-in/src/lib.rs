@@ -26,7 +26,7 @@ mod request;
 mod server;
 mod state;
 
-pub use apps::{InstalledApp, public_key};
+pub use apps::{InstalledApp, foreign_key, public_key};
 pub use faults::Fault;
 pub use hooks::StoredHook;
 pub use pulls::StoredComment;

@@ -34,6 +34,21 @@ pub(crate) fn respond<'a>(
     api: &str,
     incoming: &Incoming,
 ) -> Result<(&'a str, Reply), String> {
+    let operation = identify(description, incoming)?;
+    let path: Vec<&str> = incoming.path.iter().map(String::as_str).collect();
+    let body = incoming.json()?;
+    let reply = match operation {
+        APP | INSTALLATION | TOKENS => {
+            let id = path.get(2).and_then(|id| id.parse().ok()).unwrap_or_default();
+            as_app(state, description, operation, incoming, id, body)
+        }
+        _ => as_user(state, description, api, operation, incoming, &path, body.as_ref()),
+    };
+    Ok((operation, reply))
+}
+
+/// The operation of a request, whose parameters and body are as GitHub describes them.
+pub(crate) fn identify<'a>(description: &'a Description, incoming: &Incoming) -> Result<&'a str, String> {
     if !incoming.headers.contains_key("user-agent") {
         return Err("a request without User-Agent: GitHub refuses it".to_owned());
     }
@@ -43,14 +58,7 @@ pub(crate) fn respond<'a>(
         found.ok_or_else(|| format!("{} {} is none of the operations", incoming.method, incoming.target))?;
     let body = incoming.json()?;
     description.request(operation, &parameters, &incoming.query, body.as_ref())?;
-    let reply = match operation {
-        APP | INSTALLATION | TOKENS => {
-            let id = path.get(2).and_then(|id| id.parse().ok()).unwrap_or_default();
-            as_app(state, description, operation, incoming, id, body)
-        }
-        _ => as_user(state, description, api, operation, incoming, &path, body.as_ref()),
-    };
-    Ok((operation, reply))
+    Ok(operation)
 }
 
 /// What an App is told that shows a claim.
@@ -89,6 +97,14 @@ fn as_app(
         }),
         _ => {
             let wanted: Wanted = body.and_then(|body| serde_json::from_value(body).ok()).unwrap_or_default();
+            let there = |name: &String| {
+                state.repositories.keys().any(|it| it.split_once('/').is_some_and(|(_, own)| own == name))
+            };
+            if !wanted.repositories.iter().all(there) {
+                let message = "There is at least one repository that does not exist or is not accessible to the \
+                               parent installation.";
+                return Reply::refuse(422, message);
+            }
             state.apps.mint(claim, id, wanted).map(|(token, until, grants)| {
                 let until = until.round(jiff::Unit::Second).unwrap_or(until);
                 let body = json!({ "token": token, "expires_at": until.to_string(), "permissions": grants,

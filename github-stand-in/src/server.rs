@@ -122,6 +122,16 @@ impl StandIn {
         }
     }
 
+    /// Removes an installation and ends its tokens, as its owner may.
+    pub fn uninstall(&self, installation: u64) {
+        self.state().apps.uninstall(installation);
+    }
+
+    /// Deletes an App, with its installations and their tokens.
+    pub fn delete_app(&self, id: &str) {
+        self.state().apps.delete(id);
+    }
+
     /// How long the tokens of Apps live from now on.
     pub fn let_tokens_live(&self, lifetime: Duration) {
         self.state().apps.lifetime = Some(lifetime);
@@ -208,20 +218,19 @@ impl Shared {
         if let Some(Fault::LimitUsedUp(reset)) = fault {
             state.use_up(reset);
         }
-        let (operation, mut reply) =
-            match operations::respond(&mut state, &self.description, &self.api, incoming) {
-                Ok(found) => found,
-                Err(violation) => return violated(&mut state, violation),
-            };
+        let refused = fault.as_ref().and_then(Fault::refusal);
+        let answered = match refused {
+            // What fails was not done.
+            Some(reply) => {
+                operations::identify(&self.description, incoming).map(|operation| (operation, reply))
+            }
+            None => operations::respond(&mut state, &self.description, &self.api, incoming),
+        };
+        let (operation, mut reply) = match answered {
+            Ok(found) => found,
+            Err(violation) => return violated(&mut state, violation),
+        };
         match &fault {
-            Some(Fault::Status(status)) => reply = Reply::refuse(*status, "on demand"),
-            Some(Fault::StatusRetryAfter(status, wait)) => {
-                reply = Reply { retry_after: Some(*wait), ..Reply::refuse(*status, "on demand") };
-            }
-            Some(Fault::SecondaryLimit(wait)) => {
-                let message = "You have exceeded a secondary rate limit. Please wait a few minutes.";
-                reply = Reply { retry_after: *wait, ..Reply::refuse(403, message) };
-            }
             Some(Fault::WrongBase64) => set_content(&mut reply, "bm8g*YmFzZTY0\n"),
             Some(Fault::OtherContent) => set_content(&mut reply, &answers::encoded(b"something else")),
             Some(Fault::Redirect(target)) => return redirect(StatusCode::MOVED_PERMANENTLY, target),

@@ -20,7 +20,8 @@ fn main() -> ExitCode {
     let args = Args::parse();
     match process_setup() {
         Ok(runtime) => {
-            let registry = register(Registry::new().elsewhere(&["provisioning-repo"]));
+            let registry =
+                register(Registry::new().elsewhere(&["provisioning-repo", "provisioning-connection"]));
             Launch::new(registry, env!("WINDLASS_VERSION"))
                 .or_else(PROVISIONING_JOBS)
                 .run(&runtime, args.operator)

@@ -19,6 +19,10 @@ pub mod types {
     pub const PATH_CONFLICT: &str = "PathConflict";
     /// The provider tells of changes by a webhook.
     pub const WEBHOOK: &str = "Webhook";
+    /// Tokens can be had by way of the connection.
+    pub const TOKEN: &str = "Token";
+    /// What the branch is protected by lets the workflow `write` push to it.
+    pub const WRITABLE: &str = "Writable";
 }
 
 /// Condition reasons.
@@ -71,6 +75,18 @@ pub mod reasons {
     pub const READ_ONLY: &str = "ReadOnly";
     /// The credentials do not suffice.
     pub const PERMISSION_DENIED: &str = "PermissionDenied";
+    /// The token is good.
+    pub const TOKEN_VALID: &str = "TokenValid";
+    /// The token has ended, and there is no new one.
+    pub const TOKEN_EXPIRED: &str = "TokenExpired";
+    /// There is no new token.
+    pub const TOKEN_INVALID: &str = "TokenInvalid";
+    /// Nothing keeps the workflow `write` from pushing.
+    pub const BRANCH_WRITABLE: &str = "BranchWritable";
+    /// The branch takes changes by pull request only, or none.
+    pub const BRANCH_PROTECTED: &str = "BranchProtected";
+    /// Whether the branch is protected is not known.
+    pub const PROTECTION_UNKNOWN: &str = "ProtectionUnknown";
 }
 
 /// Condition messages that clients may compare with.

@@ -1,6 +1,5 @@
-//! Connections to a provider, whose credentials several repositories share.
-//!
-//! The types are here so that repositories can refer to connections; nothing in Windlass acts on them yet.
+//! Connections to a provider, whose credentials several repositories share: a GitHub App. Other types are stored, and are
+//! said not to be supported yet.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use schemars::JsonSchema;
@@ -113,6 +112,20 @@ pub enum ConnectionType {
     /// Bitbucket.
     #[serde(rename = "bitbucket")]
     Bitbucket,
+}
+
+impl ConnectionType {
+    /// The name on the wire, which is that of its settings under `spec`, too.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Github => "github",
+            Self::GithubEnterprise => "githubEnterprise",
+            Self::GithubOauth => "githubOAuth",
+            Self::GithubEnterpriseOauth => "githubEnterpriseOAuth",
+            Self::Gitlab => "gitlab",
+            Self::Bitbucket => "bitbucket",
+        }
+    }
 }
 
 /// A GitHub App.

@@ -29,6 +29,8 @@ pub mod labels {
     pub const MANAGED_BY_ID: &str = "windlass.dev/managed-by";
     /// On a Secret that people made: the name of the one repository of its namespace that may use it.
     pub const SECRET_REPOSITORY: &str = "windlass.dev/repository";
+    /// On a Secret that people made: the name of the one connection of its namespace that may use it.
+    pub const SECRET_CONNECTION: &str = "windlass.dev/connection";
 }
 
 /// Annotations that we read or write.
@@ -88,7 +90,7 @@ pub mod annotations {
     pub const FORCE_DELETE: &str = "provisioning.grafana.app/force-delete";
 }
 
-/// Finalizers of a repository, in the order in which they are run.
+/// Finalizers of a repository, in the order in which they are run, and of a connection.
 pub mod finalizers {
     /// Deletes the repository's jobs that nobody has claimed.
     pub const REMOVE_PENDING_JOBS: &str = "remove-pending-jobs";
@@ -98,7 +100,9 @@ pub mod finalizers {
     pub const RELEASE_ORPHAN_RESOURCES: &str = "release-orphan-resources";
     /// Deletes the managed resources.
     pub const REMOVE_ORPHAN_RESOURCES: &str = "remove-orphan-resources";
-    /// All of them, in the order in which they are run.
+    /// On a connection: repositories refer to it.
+    pub const REFERENCED_BY_REPOSITORIES: &str = "windlass.dev/referenced-by-repositories";
+    /// All of a repository's, in the order in which they are run.
     pub const ALL: [&str; 4] =
         [REMOVE_PENDING_JOBS, CLEANUP, RELEASE_ORPHAN_RESOURCES, REMOVE_ORPHAN_RESOURCES];
 }

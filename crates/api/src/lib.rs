@@ -91,10 +91,11 @@ pub use crate::{
     },
     secure::{InlineSecureValue, ONE_OF as ONE_SECRET, SecureValues},
     views::{
-        AvailableResource, FileItem, FileList, HistoryAuthor, HistoryItem, HistoryList, ManagedStats,
-        RefItem, RefList, RepositoryUrls, RepositoryView, RepositoryViewList, ResourceAction, ResourceList,
-        ResourceListItem, ResourceObjects, ResourceRepositoryInfo, ResourceStats, ResourceType,
-        ResourceWrapper, TestResults, UnsyncedList, WebhookResponse,
+        AvailableResource, ExternalRepository, ExternalRepositoryList, FileItem, FileList, HistoryAuthor,
+        HistoryItem, HistoryList, ManagedStats, RefItem, RefList, RepositoryUrls, RepositoryView,
+        RepositoryViewList, ResourceAction, ResourceList, ResourceListItem, ResourceObjects,
+        ResourceRepositoryInfo, ResourceStats, ResourceType, ResourceWrapper, TestResults, UnsyncedList,
+        WebhookResponse,
     },
 };
 

@@ -11,7 +11,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use url::Url;
 
-use crate::{GROUP, Repository, annotations, labels};
+use crate::{Connection, GROUP, Repository, annotations, labels};
 
 /// The type of Secrets that the API server makes of raw values.
 pub const SEALED_SECRET: &str = "windlass.dev/secure-value";
@@ -35,6 +35,15 @@ pub enum SecretRefusal {
         repository: String,
         /// An origin that would do.
         url: String,
+    },
+    /// People made it and did not say that the connection may use it.
+    #[error(
+        "it does not say that this connection may use it; label it {}={connection}",
+        labels::SECRET_CONNECTION
+    )]
+    OtherConnection {
+        /// The connection that asks.
+        connection: String,
     },
     /// Its label names another repository.
     #[error(
@@ -63,7 +72,7 @@ pub enum SecretRefusal {
 /// It may not; the error says why.
 pub fn check(secret: &ObjectMeta, kind: Option<&str>, repository: &Repository) -> Result<(), SecretRefusal> {
     if kind == Some(SEALED_SECRET) {
-        let serves = is_owner(secret, repository);
+        let serves = is_owner(secret, "Repository", &repository.metadata);
         return serves.then_some(()).ok_or(SecretRefusal::SealedForAnother);
     }
     let name = repository.metadata.name.as_deref().unwrap_or_default();
@@ -86,12 +95,32 @@ pub fn check(secret: &ObjectMeta, kind: Option<&str>, repository: &Repository) -
     Ok(())
 }
 
-/// Whether the Secret was sealed for this very repository, and not for an earlier one of its name.
-fn is_owner(secret: &ObjectMeta, repository: &Repository) -> bool {
-    let uid = repository.metadata.uid.as_deref().filter(|uid| !uid.is_empty());
-    let name = repository.metadata.name.as_deref();
+/// Whether a Secret with this metadata and type, of the connection's own namespace, may be used for the connection.
+///
+/// # Errors
+///
+/// It may not; the error says why.
+pub fn check_connection(
+    secret: &ObjectMeta,
+    kind: Option<&str>,
+    connection: &Connection,
+) -> Result<(), SecretRefusal> {
+    if kind == Some(SEALED_SECRET) {
+        let serves = is_owner(secret, "Connection", &connection.metadata);
+        return serves.then_some(()).ok_or(SecretRefusal::SealedForAnother);
+    }
+    let name = connection.metadata.name.as_deref().unwrap_or_default();
+    let label = secret.labels.as_ref().and_then(|set| set.get(labels::SECRET_CONNECTION));
+    let serves = label.is_some_and(|label| label == name);
+    serves.then_some(()).ok_or_else(|| SecretRefusal::OtherConnection { connection: name.to_owned() })
+}
+
+/// Whether the Secret was sealed for this very object, and not for an earlier one of its name.
+fn is_owner(secret: &ObjectMeta, kind: &str, object: &ObjectMeta) -> bool {
+    let uid = object.uid.as_deref().filter(|uid| !uid.is_empty());
+    let name = object.name.as_deref();
     secret.owner_references.iter().flatten().any(|owner| {
-        owner.kind == "Repository"
+        owner.kind == kind
             && owner.api_version.split('/').next() == Some(GROUP)
             && Some(owner.name.as_str()) == name
             && Some(owner.uid.as_str()) == uid
@@ -157,6 +186,30 @@ mod tests {
         let owner = json!({"ownerReferences": [{"apiVersion": "provisioning.grafana.app/v0alpha1", "kind": "Repository", "name": "dash", "uid": ""}]});
         let metadata = serde_json::from_value(owner).unwrap();
         assert!(check(&metadata, Some(SEALED_SECRET), &unstored).is_err(), "no UID is nobody's");
+    }
+
+    #[test]
+    fn a_connection_uses_what_was_sealed_or_labelled_for_it_alone() {
+        let connection: Connection = serde_json::from_value(
+            json!({"metadata": {"name": "app", "uid": "u-1"}, "spec": {"title": "A", "type": "github"}}),
+        )
+        .unwrap();
+        let asked = |kind, metadata: Value| {
+            check_connection(&serde_json::from_value(metadata).unwrap(), Some(kind), &connection)
+        };
+        let owned = |kind: &str, uid: &str| json!({"ownerReferences": [{"apiVersion": "provisioning.grafana.app/v0alpha1", "kind": kind, "name": "app", "uid": uid}]});
+        assert_eq!(asked(SEALED_SECRET, owned("Connection", "u-1")), Ok(()));
+        for other in [owned("Connection", "u-2"), owned("Repository", "u-1"), json!({})] {
+            assert_eq!(asked(SEALED_SECRET, other), Err(SecretRefusal::SealedForAnother));
+        }
+        assert_eq!(asked("Opaque", json!({"labels": {labels::SECRET_CONNECTION: "app"}})), Ok(()));
+        for other in [
+            json!({}),
+            json!({"labels": {labels::SECRET_CONNECTION: "other"}}),
+            json!({"labels": {labels::SECRET_REPOSITORY: "app"}}),
+        ] {
+            assert!(asked("Opaque", other).unwrap_err().to_string().contains("windlass.dev/connection=app"));
+        }
     }
 
     #[test]

@@ -403,3 +403,27 @@ pub struct RepositoryView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull_request: Option<PullRequestOptions>,
 }
+
+/// The repositories that a connection can be used for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalRepositoryList {
+    /// Each of them.
+    #[serde(default, deserialize_with = "crate::wire::null_as_zero")]
+    pub items: Vec<ExternalRepository>,
+}
+
+/// A repository at a provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalRepository {
+    /// Its name there.
+    #[serde(default)]
+    pub name: String,
+    /// The user or organisation that it belongs to.
+    #[serde(default)]
+    pub owner: String,
+    /// Its page.
+    #[serde(default)]
+    pub url: String,
+}

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use octocrab::jsonwebtoken::{self, Algorithm, EncodingKey, Header};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -43,8 +45,8 @@ pub enum AppError {
 }
 
 impl App {
-    /// The App with this ID (or client ID) and RSA key (PEM, PKCS#1 or PKCS#8; line ends may be written as `\n`), as it
-    /// is installed under this ID. The tokens of its installation read contents, and no more, unless
+    /// The App with this ID (or client ID) and RSA key (PEM, PKCS#1 or PKCS#8; line ends may be written as `\n`; or base64
+    /// of the PEM), as it is installed under this ID. The tokens of its installation read contents, and no more, unless
     /// [`requesting`](Self::requesting) says otherwise: whoever finds one can do no more.
     pub fn new(id: &str, installation: &str, key: &SecretString) -> Result<Self, AppError> {
         let id = id.trim();
@@ -55,7 +57,7 @@ impl App {
             .trim()
             .parse()
             .map_err(|_| AppError::Installation { id: printable(installation, 50) })?;
-        let pem = SecretString::from(key.expose_secret().trim().replace("\\n", "\n"));
+        let pem = pem_of(key);
         let key = EncodingKey::from_rsa_pem(pem.expose_secret().as_bytes())
             .map_err(|error| AppError::Key { detail: error.to_string() })?;
         let request = TokenRequest {
@@ -100,6 +102,15 @@ impl fmt::Debug for App {
             .field("installation", &self.installation)
             .finish_non_exhaustive()
     }
+}
+
+/// The PEM, as it is or out of base64.
+fn pem_of(key: &SecretString) -> SecretString {
+    let text = key.expose_secret().trim();
+    let packed: String = text.split_ascii_whitespace().collect();
+    let unpacked = STANDARD.decode(packed).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let pem = unpacked.as_deref().map_or(text, str::trim);
+    SecretString::from(pem.replace("\\n", "\n"))
 }
 
 #[derive(Serialize)]

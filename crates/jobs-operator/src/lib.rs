@@ -22,6 +22,7 @@ mod notifications;
 mod operator;
 mod orphans;
 mod pull;
+mod pull_request;
 mod sleep;
 mod status;
 mod tasks;

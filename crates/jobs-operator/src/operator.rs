@@ -24,6 +24,7 @@ use crate::metrics::JobMetrics;
 use crate::notifications::Notifications;
 use crate::orphans::Orphans;
 use crate::pull::{Limits, Pull};
+use crate::pull_request::LookAtPullRequest;
 use crate::sleep::Sleep;
 use crate::tasks::{TaskEnded, Tasks};
 use crate::worker::{Worker, Workers};
@@ -193,6 +194,11 @@ fn workers(context: &Context, config: &JobsConfig) -> Workers {
         Box::new(Move(pull.clone())),
         Box::new(FixFolderMetadata(pull.clone())),
         Box::new(Orphans(pull.clone())),
+        Box::new(LookAtPullRequest {
+            pull: pull.clone(),
+            public_url: context.settings.operator().provisioning_server_public_url.clone(),
+            comment_each: context.settings.operator().pull_request_comment_each,
+        }),
         Box::new(pull),
     ];
     if config.test_jobs {

@@ -121,7 +121,7 @@ impl Worker for Pull {
     async fn run(&self, job: &JobContext) -> Result<(), JobError> {
         let options = job.job.spec.pull.as_ref().ok_or(JobError::MissingOptions { field: "spec.pull" })?;
         let uid = job.job.metadata.uid.as_deref().unwrap_or_default();
-        self.pull(&PullRequest {
+        let request = PullRequest {
             repository: job.repository()?,
             incremental: options.incremental,
             take_over: TakeOver::default(),
@@ -129,8 +129,8 @@ impl Worker for Pull {
             progress: &job.progress,
             lease: &job.lease,
             stop: &job.stop,
-        })
-        .await
+        };
+        Box::pin(self.pull(&request)).await
     }
 }
 

@@ -162,6 +162,18 @@ pub(crate) enum JobError {
     /// The repository could not be opened.
     #[error("failed to open the repository")]
     OpenRepository(#[source] windlass_repository::OpenError),
+    /// GitHub's API cannot be asked about the repository.
+    #[error("failed to ask GitHub about the repository")]
+    OpenGithub(#[source] windlass_repository::GithubOpenError),
+    /// GitHub refused, or did not answer.
+    #[error("failed to {what}")]
+    Github {
+        /// What was being done.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: windlass_github::GithubError,
+    },
     /// The repository could not be read.
     #[error("failed to {what}")]
     Repository {

@@ -1,4 +1,4 @@
-//! The sub-resources under `repositories/{name}/…`: what is asked of a repository that no stored object answers.
+//! The sub-resources under `repositories/{name}/…` and `connections/{name}/…`: what is asked of a repository that no stored object answers.
 //!
 //! It is an `axum::Router` over a Kubernetes client, so that the same code stands beside the embedded API server and
 //! beside a real one. It expects the [`Caller`](windlass_auth::Caller) in the request's extensions: who puts it
@@ -14,6 +14,7 @@
 
 mod answer;
 mod author;
+mod connections;
 mod files;
 mod filetree;
 mod history;
@@ -46,6 +47,9 @@ use self::turns::Turns;
 const REPOSITORY: &str =
     "/apis/provisioning.grafana.app/{version}/namespaces/{namespace}/repositories/{name}";
 
+/// Where a connection is.
+const CONNECTION: &str = "/apis/provisioning.grafana.app/{version}/namespaces/{namespace}/connections/{name}";
+
 /// Where a namespace's own are.
 const NAMESPACE: &str = "/apis/provisioning.grafana.app/{version}/namespaces/{namespace}";
 
@@ -57,6 +61,7 @@ pub fn router(state: RepositoryApi) -> Router {
     Router::new()
         .route(&format!("{NAMESPACE}/settings"), get(settings::read))
         .route(&format!("{NAMESPACE}/stats"), get(stats::read))
+        .route(&format!("{CONNECTION}/repositories"), get(connections::repositories))
         .route(&format!("{REPOSITORY}/files"), get(files::list))
         .route(&format!("{REPOSITORY}/files/"), get(files::list))
         .route(

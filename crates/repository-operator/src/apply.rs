@@ -18,6 +18,7 @@ use crate::observe::Observed;
 use crate::plan::{Pull, Scope, Step};
 use crate::reconcile::ReconcileError;
 use crate::status;
+use crate::token::{self, NoToken, Renewed, renewed_in};
 
 /// What the steps came to.
 pub(crate) struct Applied {
@@ -87,6 +88,14 @@ pub(crate) async fn apply(
             Step::Reject(errors) => {
                 applied.wanted.be_unhealthy(&Failing::rejected(errors), generation, observed.now);
             }
+            Step::RenewToken { why } => {
+                tracing::debug!(repository = %key, why, "getting a token");
+                let renewed = token::renew(controller, &applied.current).await;
+                let renewed = renewed.map_err(ReconcileError::Call)?;
+                if applied.record_token(controller, key, renewed) {
+                    return Ok(applied);
+                }
+            }
             Step::TendHook { why } => {
                 tracing::debug!(repository = %key, why, "tending the webhook");
                 let tended = hook::tend(controller, &applied.current, &observed.hook).await;
@@ -152,6 +161,54 @@ impl Applied {
                 conditions::set(&mut self.wanted.conditions, *condition);
                 self.again = Some(again);
                 false
+            }
+        }
+    }
+
+    /// Answers whether the pass ends here: the repository is another one now, or has no token to be asked about with.
+    fn record_token(
+        &mut self,
+        controller: &Controller,
+        key: &ObjectKey,
+        renewed: Result<Renewed, NoToken>,
+    ) -> bool {
+        let now = controller.clock.now();
+        let status = &mut self.wanted;
+        let say = |holds, reason: &str, message: String, generation| {
+            conditions::new(types::TOKEN, holds, reason, message, generation, now)
+        };
+        match renewed {
+            Ok(Renewed { repository, status: token }) => {
+                let generation = repository.metadata.generation;
+                let again = renewed_in(&token, now);
+                controller.memory.token_asked(key, &repository, again, false);
+                let until = Timestamp::from_millisecond(token.expiration).unwrap_or(Timestamp::MAX);
+                let until = until.round(jiff::Unit::Second).unwrap_or(until);
+                let message = format!("Token valid until {until}");
+                conditions::set(&mut status.conditions, say(true, reasons::TOKEN_VALID, message, generation));
+                status.token = Some(token);
+                let is_another = repository.metadata.generation != self.current.metadata.generation;
+                self.current = repository;
+                self.again = Some(if is_another { Duration::from_secs(1) } else { again });
+                is_another
+            }
+            Err(NoToken { failure, again }) => {
+                let generation = self.current.metadata.generation;
+                controller.memory.token_asked(key, &self.current, again, true);
+                self.again = Some(again);
+                let ends = status.token.as_ref().map_or(0, |token| token.expiration);
+                let is_there = self.current.secure.token.is_set() && status.token.is_some();
+                let has_ended = is_there && ends != 0 && ends <= now.as_millisecond();
+                let reason = if has_ended { reasons::TOKEN_EXPIRED } else { reasons::TOKEN_INVALID };
+                let message = failure.message().to_owned();
+                conditions::set(&mut status.conditions, say(false, reason, message, generation));
+                if is_there && !has_ended {
+                    return false;
+                }
+                let failing = Failing { reason: failure.reason, errors: failure.errors };
+                status.be_unhealthy(&failing, generation.unwrap_or_default(), now);
+                status.observed_generation = generation.unwrap_or_default();
+                true
             }
         }
     }

@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
-use windlass_api::Repository;
+use windlass_api::conditions::{self, types};
+use windlass_api::{Connection, Repository};
 use windlass_runtime::{BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, run_keyed};
 
+use crate::connections::{Connections, referred_to};
 use crate::controller::Controller;
 use crate::folders::Folders;
 use crate::memory::Memory;
@@ -17,6 +19,7 @@ pub(crate) type Current = Arc<Mutex<Option<KeyedQueue<ObjectKey>>>>;
 
 /// The operator's work, term by term.
 pub(crate) struct Work {
+    pub(crate) connections: Arc<Connections>,
     pub(crate) controller: Controller,
     pub(crate) leadership: Leadership,
     pub(crate) workers: usize,
@@ -56,6 +59,7 @@ impl Work {
         let cancel = shutdown.child_token();
         let _stop = cancel.clone().drop_guard();
         let clients = self.controller.clients.map(|client| term.guard(client));
+        let connections = self.connections.lead(clients.clone(), shutdown);
         let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
         let Controller { opener, store, memory, .. } = self.controller.clone();
         let folders =
@@ -77,7 +81,7 @@ impl Work {
         tokio::select! {
             biased;
             () = term.ended() => {}
-            () = work => {}
+            _both = async { tokio::join!(work, connections) } => {}
         }
         self.set(None);
     }
@@ -112,6 +116,30 @@ impl Forwarder {
                 self.forward_to_neighbours(queue, Some(&gone), None);
             }
             Event::Synced => {}
+        }
+    }
+
+    /// A connection is another one, or works again: its repositories get the tokens that they have not.
+    pub(crate) fn connection_changed(&self, event: &Event<Connection>) {
+        let Event::Applied { old, new } = event else { return };
+        let facts = |connection: &Connection| {
+            let ready = conditions::find(&connection.status.conditions, types::READY);
+            (connection.metadata.generation, ready.map(|ready| ready.status.clone()))
+        };
+        if old.as_ref().is_some_and(|old| facts(old) == facts(new)) {
+            return;
+        }
+        let another = old.as_ref().is_some_and(|old| facts(old).0 != facts(new).0);
+        let key = ObjectKey::of(&**new);
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        for repository in self.store.list_in(&key.namespace) {
+            if referred_to(&repository).as_ref() == Some(&key) {
+                let of = ObjectKey::of(&*repository);
+                self.memory.token_wanted(&of, another);
+                if let Some(queue) = &*current {
+                    queue.add(of);
+                }
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! The repository operator: looks after `Repository` objects.
+//! The repository operator: looks after `Repository` and `Connection` objects.
 //!
 //! It checks, on change and in intervals, whether a repository can be read with what its specification says, and says
 //! so in the `Ready` condition, `status.health` and `status.fieldErrors`; it queues a sync when one is due; and it runs
@@ -6,7 +6,7 @@
 //!
 //! Start reading at `reconcile.rs`: observe, validate, plan, apply, status, a file each. `plan.rs` is pure and holds every
 //! rule about when something is due; `neighbours.rs` holds which of two repositories comes first, `hook.rs` what is wanted
-//! at GitHub.
+//! at GitHub, `connections.rs` what is done about connections and `token.rs` the tokens that come of them.
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
@@ -14,6 +14,7 @@
 
 mod api;
 mod apply;
+mod connections;
 mod controller;
 mod finalize;
 mod folders;
@@ -28,6 +29,8 @@ mod plan;
 mod pull;
 mod reconcile;
 mod status;
+mod token;
 mod validate;
 
+pub use self::connections::{ConnectionsOperator, PROVISIONING_CONNECTION};
 pub use self::operator::{PROVISIONING_REPO, Repositories, register};

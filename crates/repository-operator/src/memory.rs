@@ -37,6 +37,8 @@ pub(crate) struct Ages {
     pub(crate) full: Option<Duration>,
     /// How long until its hook is looked at; nothing left where that was not done yet.
     pub(crate) hook_left: Duration,
+    /// How long until it gets a new token; nothing where this process has not seen to that.
+    pub(crate) token_left: Option<Duration>,
     /// Whether it was pushed to while a pull was under way, which may not have seen that.
     pub(crate) pushed: bool,
 }
@@ -59,6 +61,7 @@ struct Entry {
     folder: (u64, u64),
     obstacle: Option<Backoff>,
     hook: Option<Hook>,
+    token: Option<TokenTry>,
     /// The annotation that a push during a pull leaves.
     pushed: Option<Seen<String>>,
     /// Whether a pull is under way.
@@ -73,6 +76,23 @@ struct Hook {
     generation: Option<i64>,
     again: Duration,
     missed: Option<String>,
+}
+
+/// A try to get a token.
+struct TokenTry {
+    at: Instant,
+    /// What it was asked for: connection, repository, and whether that is only read.
+    wanted: (String, String, bool),
+    again: Duration,
+    failed: bool,
+}
+
+impl TokenTry {
+    fn wanted(repository: &Repository) -> (String, String, bool) {
+        let spec = &repository.spec;
+        let url = spec.url().unwrap_or_default().to_owned();
+        (spec.connection_name().to_owned(), url, spec.workflows.is_empty())
+    }
 }
 
 /// A value of the status, and when it came to be by this process's monotonic clock.
@@ -161,7 +181,9 @@ impl Memory {
         let looked = Seen::observe(&mut entry.looked, look, || ABSURD);
         let pushed = Seen::observe(&mut entry.pushed, pushed, || Duration::ZERO);
         let hook = entry.hook.as_ref().filter(|hook| hook.generation == repository.metadata.generation);
+        let token = entry.token.as_ref().filter(|token| token.wanted == TokenTry::wanted(repository));
         Ages {
+            token_left: token.map(|token| token.again.saturating_sub(token.at.elapsed())),
             hook_left: hook.map_or(Duration::ZERO, |hook| hook.again.saturating_sub(hook.at.elapsed())),
             pushed: is_marked && commit != sync.last_ref && pushed <= looked,
             checked: (status.health.checked != 0).then_some(checked),
@@ -204,6 +226,28 @@ impl Memory {
         let news = missed.is_some() && missed != known;
         entry.hook = Some(Hook { at: Instant::now(), generation, again, missed: missed.or(known) });
         news
+    }
+
+    /// A token was asked for, and is again after that time.
+    pub(crate) fn token_asked(
+        &self,
+        key: &ObjectKey,
+        repository: &Repository,
+        again: Duration,
+        failed: bool,
+    ) {
+        let wanted = TokenTry::wanted(repository);
+        let token = TokenTry { at: Instant::now(), wanted, again, failed };
+        self.lock().entry(key.clone()).or_default().token = Some(token);
+    }
+
+    /// A new token is wanted as soon as may be; where there is a good one only if `another` is wanted.
+    pub(crate) fn token_wanted(&self, key: &ObjectKey, another: bool) {
+        let mut entries = self.lock();
+        let token = entries.get_mut(key).and_then(|entry| entry.token.as_mut());
+        if let Some(token) = token.filter(|token| token.failed || another) {
+            token.again = Duration::ZERO;
+        }
     }
 
     /// Remembers that a sync was queued for the repository as it is.

@@ -11,6 +11,7 @@ use windlass_runtime::{
     BoxError, EventRecorder, LeaderElection, Leadership, Operator, Registry, Watch, WatchConfig,
 };
 
+use crate::connections::{self, Connections, ConnectionsOperator, PROVISIONING_CONNECTION};
 use crate::controller::Controller;
 use crate::lead::{Current, Work};
 use crate::memory::Memory;
@@ -23,9 +24,11 @@ pub const PROVISIONING_REPO: &str = "provisioning-repo";
 /// Who reports the Events.
 const REPORTER: &str = "windlass.dev/repository-controller";
 
-/// Adds the operator of this crate to a binary's.
+/// Adds the operators of this crate to a binary's.
 pub fn register(registry: Registry<windlass_launch::Context>) -> Registry<windlass_launch::Context> {
-    registry.with(PROVISIONING_REPO, || Box::new(Repositories))
+    registry
+        .with(PROVISIONING_REPO, || Box::new(Repositories))
+        .with(PROVISIONING_CONNECTION, || Box::new(ConnectionsOperator))
 }
 
 /// The operator.
@@ -80,16 +83,30 @@ impl Operator<windlass_launch::Context> for Repositories {
             parallel: settings.parallel_operations,
             cancel: shutdown.clone(),
         };
+        let connection_watch = connections::watch(&process);
+        let connections = Arc::new(Connections::new(&process, connection_watch.store(), watch.store()));
         let work = Work {
+            connections: Arc::clone(&connections),
             controller,
             leadership,
             workers: settings.worker_count,
             current: Current::default(),
             watch_folders: settings.local_watch,
         };
-        let forwarder = work.forwarder();
-        let follow =
-            watch.run(process.health.clone(), shutdown.clone(), move |event| forwarder.forward(event));
+        let (forwarder, of_connections) = (work.forwarder(), work.forwarder());
+        let (seen, references) = (Arc::clone(&connections), connections);
+        let follow = watch.run(process.health.clone(), shutdown.clone(), move |event| {
+            references.repository_seen(&event);
+            forwarder.forward(event);
+        });
+        let connection_store = connection_watch.store();
+        let follow_connections =
+            connection_watch.run(process.health.clone(), shutdown.clone(), move |event| {
+                seen.connection_seen(&event);
+                if connection_store.is_synced() {
+                    of_connections.connection_changed(&event);
+                }
+            });
         tracing::info!(
             logger = "provisioning-repository-controller",
             workers = settings.worker_count,
@@ -109,7 +126,7 @@ impl Operator<windlass_launch::Context> for Repositories {
             finished.cancel();
         };
         let write_events = event_writer.run(process.clients.core.clone(), finished.clone());
-        tokio::join!(follow, lead, stand, write_events);
+        tokio::join!(follow, follow_connections, lead, stand, write_events);
         Ok(())
     }
 }

@@ -12,6 +12,7 @@ use windlass_api::{ErrorDetails, JobState, Repository, UnsyncedStatus};
 use crate::hook::Wanted;
 use crate::neighbours::Block;
 use crate::observe::Observed;
+use crate::token::renewed_in;
 use crate::validate::Valid;
 
 /// How long a healthy repository is taken to be so.
@@ -20,6 +21,9 @@ const HEALTHY_FOR: Duration = Duration::from_mins(5);
 const UNHEALTHY_FOR: Duration = Duration::from_mins(1);
 /// How long until a repository is looked at again that waits for others: their changes bring it sooner.
 const BLOCKED_FOR: Duration = Duration::from_mins(5);
+
+/// How long a token has to be there, in milliseconds, before one that is refused is replaced.
+const TOKEN_TRIED: i64 = 60_000;
 
 /// The least time between two syncs of a local repository whose folder keeps changing.
 const FOLDER_PACE: Duration = Duration::from_secs(10);
@@ -61,6 +65,11 @@ pub(crate) enum Step {
     Block(Block),
     /// Neither checked nor synced, and not healthy: the specification breaks rules.
     Reject(Vec<ErrorDetails>),
+    /// Get a token by way of the connection.
+    RenewToken {
+        /// Why, for the log.
+        why: &'static str,
+    },
     /// Bring the webhook at the provider to what is wanted, and see what did not reach us.
     TendHook {
         /// Why, for the log.
@@ -166,8 +175,18 @@ fn check_and_pull(
     let (status, ages) = (&observed.stored.status, &observed.ages);
     let mut check = check_due(&observed.stored, ages.checked);
     let mut next = health_lasts(status.health.healthy);
+    // First: the others need it.
+    match token_due(observed) {
+        Due::Now(why) => {
+            steps.push(Step::RenewToken { why });
+            check = check.or((!status.health.healthy).then_some("it gets a token"));
+        }
+        Due::In(left) => next = next.min(left),
+        Due::Never => {}
+    }
     if check.is_none() {
-        next = next.saturating_sub(ages.checked.unwrap_or_default());
+        let left = health_lasts(status.health.healthy).saturating_sub(ages.checked.unwrap_or_default());
+        next = next.min(left);
     }
     let pull =
         if repository.spec.sync.enabled { pull_due(observed, timing, check.is_some()) } else { Due::Never };
@@ -193,6 +212,33 @@ fn check_and_pull(
     steps.extend(check.map(|why| Step::Check { why }));
     steps.extend(pull.map(Step::Pull));
     next
+}
+
+/// Whether a token is to be had by way of the connection.
+fn token_due(observed: &Observed) -> Due<&'static str> {
+    let repository = &*observed.stored;
+    if repository.spec.connection_name().is_empty() {
+        return Due::Never;
+    }
+    let status = &repository.status;
+    let holds = conditions::is_true(&status.conditions, types::TOKEN);
+    let refused = !status.health.healthy
+        && conditions::find(&status.conditions, types::READY)
+            .is_some_and(|ready| ready.reason == reasons::AUTHENTICATION_FAILED);
+    let said = conditions::find(&status.conditions, types::TOKEN)
+        .is_some_and(|said| said.observed_generation == repository.metadata.generation);
+    let left = match (observed.ages.token_left, &status.token) {
+        (Some(left), _) => left,
+        (None, Some(token)) if holds && said && repository.secure.token.is_set() => {
+            renewed_in(token, observed.now)
+        }
+        (None, _) => return Due::Now("there is none"),
+    };
+    let age = status.token.as_ref().map_or(0, |token| observed.now.as_millisecond() - token.last_updated);
+    if refused && holds && age >= TOKEN_TRIED {
+        return Due::Now("the one that there is was refused");
+    }
+    if left.is_zero() { Due::Now("it ends soon, or the connection is another one") } else { Due::In(left) }
 }
 
 /// Whether the hook is to be looked at. It comes before the check: a repository that is given a Secret is another one.
@@ -346,6 +392,7 @@ impl fmt::Display for Step {
                 let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
                 write!(f, "reject: {}", fields.join(", "))
             }
+            Self::RenewToken { why } => write!(f, "get a token: {why}"),
             Self::TendHook { why } => write!(f, "tend the webhook: {why}"),
             Self::Check { why } => write!(f, "check: {why}"),
             Self::Pull(Pull { scope: Scope::Full, why }) => write!(f, "pull everything: {why}"),

@@ -24,14 +24,22 @@ const MAX_NAMED: usize = 20;
 /// How often a write that meets a newer version is tried.
 const TRIES: usize = 4;
 /// The conditions that are ours.
-const CONDITIONS: [&str; 4] = [types::READY, types::PATH_CONFLICT, types::NAMESPACE_QUOTA, types::WEBHOOK];
+const CONDITIONS: [&str; 6] = [
+    types::READY,
+    types::PATH_CONFLICT,
+    types::NAMESPACE_QUOTA,
+    types::WEBHOOK,
+    types::TOKEN,
+    types::WRITABLE,
+];
 /// The other fields that are ours, by their place in the status.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "/observedGeneration",
     "/fieldErrors",
     "/health",
     "/quota",
     "/webhook",
+    "/token",
     "/deletion",
     "/deleteError",
     "/sync/state",
@@ -96,6 +104,7 @@ fn merged(
         field_errors: wanted.field_errors.clone(),
         health: wanted.health.clone(),
         quota: wanted.quota.clone(),
+        token: wanted.token.clone(),
         deletion: wanted.deletion.clone(),
         delete_error: wanted.delete_error.clone(),
         webhook: webhook(fresh.webhook.as_ref(), before.webhook.as_ref(), wanted.webhook.as_ref()),

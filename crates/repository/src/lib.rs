@@ -18,6 +18,7 @@ pub mod local;
 pub mod webhook;
 
 mod authorship;
+mod connection;
 mod error;
 mod git;
 mod github;
@@ -29,6 +30,7 @@ mod template;
 mod token;
 
 pub use self::authorship::Authorship;
+pub use self::connection::{ConnectionOpenError, PRIVATE_KEY_KEY};
 pub use self::error::{OpenError, ReadError, WriteError};
 pub use self::github::{GithubOpenError, GithubRepository};
 pub use self::local::LocalError;

@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kube::Client;
-use windlass_api::{Repository, RepositorySpec, RepositoryType};
+use windlass_api::{Connection, Repository, RepositorySpec, RepositoryType};
 use windlass_git::{Credentials, Git, Remote};
+use windlass_github::Github;
 
 use crate::git::GitRepository;
 use crate::github::{GithubClients, GithubOpenError, GithubRepository, GithubUrls};
 use crate::local::{Changes, LocalFolders};
 use crate::signing::Signer;
 use crate::token::SecretToken;
-use crate::{LocalError, OpenError, Opened, TokenSource as _};
+use crate::{ConnectionOpenError, LocalError, OpenError, Opened, TokenSource as _};
 
 /// Opens repositories: one for every process, shared by everything that reads or writes files.
 #[derive(Clone)]
@@ -74,6 +75,21 @@ impl Opener {
         repository: &Repository,
     ) -> Result<GithubRepository, GithubOpenError> {
         self.github.open(core, repository).await
+    }
+
+    /// The App of a connection, as it is installed, its key read through `core`. Nothing is sent to GitHub yet.
+    pub async fn app(&self, core: &Client, connection: &Connection) -> Result<Github, ConnectionOpenError> {
+        self.github.app(core, connection).await
+    }
+
+    /// The same, beside the name of a repository that tokens are wanted for.
+    pub async fn app_for(
+        &self,
+        core: &Client,
+        connection: &Connection,
+        repository: &Repository,
+    ) -> Result<GithubRepository, ConnectionOpenError> {
+        self.github.app_for(core, connection, repository).await
     }
 
     /// Watches the folder of a `local` repository.

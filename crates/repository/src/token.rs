@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -58,7 +59,7 @@ impl<'a> SecretToken<'a> {
 
     /// The value of the Secret, if the repository may use it.
     async fn read(&self, name: &str) -> Result<Token, TokenError> {
-        let mut found = read_secret(self.core, self.repository, ("token", name)).await?;
+        let mut found = of_repository(self.core, self.repository, ("token", name)).await?;
         let identity = found.metadata.uid.take();
         let value =
             text_of(&mut found, TOKEN_KEY).ok_or_else(|| TokenError::NoToken { secret: name.to_owned() })?;
@@ -74,7 +75,7 @@ impl WebhookSecrets {
     /// Reads them from their Secret.
     pub async fn read(core: &Client, repository: &Repository) -> Result<Self, TokenError> {
         let name = repository.secure.webhook_secret.name.as_str();
-        let mut found = read_secret(core, repository, ("webhookSecret", name)).await?;
+        let mut found = of_repository(core, repository, ("webhookSecret", name)).await?;
         let keys = [WEBHOOK_SECRET_KEY, PREVIOUS_WEBHOOK_SECRET_KEY];
         let secrets: Vec<SecretString> = keys.iter().filter_map(|key| text_of(&mut found, key)).collect();
         let usable = |secret: &SecretString| !secret.expose_secret().is_empty();
@@ -101,21 +102,32 @@ pub(crate) async fn signing_key(
         (Some(value), _) => Ok(Some(value.clone())),
         (None, "") => Ok(None),
         (None, name) => {
-            let mut found = read_secret(core, repository, (SIGNING_KEY_KEY, name)).await?;
+            let mut found = of_repository(core, repository, (SIGNING_KEY_KEY, name)).await?;
             let missing = || TokenError::NoSigningKey { secret: name.to_owned() };
             text_of(&mut found, SIGNING_KEY_KEY).map(Some).ok_or_else(missing)
         }
     }
 }
 
-/// The Secret, if the repository may use it: this check is the one that counts where the API server has no admission of
-/// ours.
-async fn read_secret(
+/// The Secret that a field of `secure` names, if the repository may use it.
+async fn of_repository(
     core: &Client,
     repository: &Repository,
     (field, name): (&'static str, &str),
 ) -> Result<Secret, TokenError> {
     let namespace = repository.metadata.namespace.as_deref().unwrap_or("default");
+    let may = |meta: &ObjectMeta, kind: Option<&str>| secret_use::check(meta, kind, repository);
+    read_secret(core, namespace, (field, name), may).await
+}
+
+/// The Secret of a namespace, if `may` lets it be used: this check is the one that counts where the API server has no
+/// admission of ours.
+pub(crate) async fn read_secret(
+    core: &Client,
+    namespace: &str,
+    (field, name): (&'static str, &str),
+    may: impl Fn(&ObjectMeta, Option<&str>) -> Result<(), SecretRefusal>,
+) -> Result<Secret, TokenError> {
     let secret = || name.to_owned();
     // A name goes into the path of a request: one with a slash would lead to another namespace.
     if !secret_use::is_secret_name(name) {
@@ -130,12 +142,15 @@ async fn read_secret(
         .map_err(|_elapsed| TokenError::Timeout { secret: secret() })?
         .map_err(|error| TokenError::Read(Box::new(error)))?
         .ok_or_else(|| TokenError::Missing { field, secret: secret() })?;
-    secret_use::check(&found.metadata, found.type_.as_deref(), repository)
-        .map_err(|refusal| TokenError::Refused { field, secret: secret(), refusal })?;
+    may(&found.metadata, found.type_.as_deref()).map_err(|refusal| TokenError::Refused {
+        field,
+        secret: secret(),
+        refusal,
+    })?;
     Ok(found)
 }
 
-fn text_of(secret: &mut Secret, key: &str) -> Option<SecretString> {
+pub(crate) fn text_of(secret: &mut Secret, key: &str) -> Option<SecretString> {
     let value = secret.data.as_mut()?.remove(key)?;
     String::from_utf8(value.0).ok().map(SecretString::from)
 }

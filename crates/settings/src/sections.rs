@@ -24,7 +24,8 @@ use crate::{
 };
 
 /// The operators of repositories and jobs.
-const EVERY: &[&str] = &["provisioning-jobs", "provisioning-jobqueue", "provisioning-repo"];
+const EVERY: &[&str] =
+    &["provisioning-jobs", "provisioning-jobqueue", "provisioning-repo", "provisioning-connection"];
 
 /// Every section.
 #[derive(Clone, Debug)]
@@ -174,6 +175,10 @@ section! {
         local_watch: bool = Bool, "true";
         /// Folders that local repositories may be in; none when empty.
         local_permitted_prefixes: Vec<PathBuf> = Paths, "";
+
+        /// Whether each look at a pull request is a comment of its own, as Grafana's is; without, the one comment is
+        /// edited.
+        pull_request_comment_each: bool = Bool, "false";
 
         // Git.
         /// Folder of the Git object caches; one in the system's cache folder when empty.

@@ -11,30 +11,13 @@ use crate::{
 
 /// Every table, in the order in which refusals are listed.
 pub(crate) const RULES: &[&[Rule<JobSpec>]] =
-    &[UNAVAILABLE, MISSING, FOREIGN, MESSAGES, BRANCHES, &DELETE, &MOVE, PATHS, TEST];
+    &[MISSING, FOREIGN, MESSAGES, BRANCHES, &DELETE, &MOVE, PATHS, TEST];
 
 /// Whether options are there and not null.
 macro_rules! given {
     ($action:literal) => {
         concat!("(has(self.", $action, ") && self.", $action, " != null)")
     };
-}
-
-/// Actions that no worker runs: whoever writes one takes it out of this list. Jobs that are stored already are let
-/// through, so that they can still be claimed, failed and filed.
-macro_rules! without_worker {
-    ($($name:literal $action:literal $variant:ident),* $(,)?) => {
-        const UNAVAILABLE: &[Rule<JobSpec>] = &[$(Rule::invalid(
-            ($name, "spec", "action"),
-            concat!("no worker runs the action ", $action, " yet: it cannot be asked for"),
-            concat!("oldSelf.hasValue() || self.action != '", $action, "'"),
-            Check::Write(|new, old| old.is_none() && new.action == JobAction::$variant),
-        )),*];
-    };
-}
-
-without_worker! {
-    "pr-unavailable" "pr" PullRequest,
 }
 
 /// An action needs its options.

@@ -83,11 +83,10 @@ async fn queue(
             let ended = WebhookResponse { code: 202, message, job: None };
             Ok(there.map_or_else(|| answer_json(202, &ended), |job| target.typed(202, "Job", &job)))
         }
-        Err(InsertError::AlreadyExists(name)) => Err(status::already_exists(GROUP, "jobs", &name).into()),
-        // Nobody runs such jobs here: that is no failure of the provider's.
-        Err(InsertError::Invalid(errors)) if !pulls => {
-            let why = errors.first().map(|error| error.message.clone()).unwrap_or_default();
-            Ok(answer_json(200, &WebhookResponse { code: 0, message: why, job: None }))
+        // The job that is there looks again when the branch has moved meanwhile.
+        Err(InsertError::AlreadyExists(_)) => {
+            let message = "the pull request is being looked at".to_owned();
+            Ok(answer_json(202, &WebhookResponse { code: 202, message, job: None }))
         }
         Err(InsertError::Invalid(errors)) => Err(status::invalid(GROUP, "Job", &name, errors).into()),
         Err(InsertError::Api { source, .. }) => Err((*source).into()),

@@ -273,15 +273,18 @@ async fn a_gitlab_server_tells_a_plain_repository_by_its_token() {
 }
 
 #[tokio::test]
-async fn a_pull_request_that_no_worker_looks_at_is_no_failed_delivery() {
+async fn a_pull_request_is_looked_at_once_however_often_it_is_told_of() {
     let world = World::new();
     github(&world).await;
     let pull = json!({"html_url": "https://github.com/o/r/pull/7", "base": {"ref": "main"},
         "head": {"ref": "topic", "sha": COMMIT}});
     let body =
         json!({"action": "opened", "number": 7, "pull_request": pull, "repository": {"full_name": "o/r"}});
-    let (code, answer) = send_signed(&world, "pull_request", body.to_string().into()).await;
-    assert_eq!(code, 200, "{answer}");
-    assert!(answer["added"].as_str().unwrap().contains("no worker runs the action pr"), "{answer}");
-    assert!(world.jobs().await.is_empty());
+    for _ in 0..2 {
+        let (code, answer) = send_signed(&world, "pull_request", body.to_string().into()).await;
+        assert_eq!(code, 202, "{answer}");
+    }
+    let [job] = &world.jobs().await[..] else { panic!("one job") };
+    let options = job.spec.pr.clone().unwrap();
+    assert_eq!((options.pr, options.reference.as_str(), options.hash.as_str()), (7, "topic", COMMIT));
 }

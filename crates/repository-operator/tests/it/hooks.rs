@@ -15,17 +15,17 @@ use windlass_repository_operator::{PROVISIONING_REPO, register};
 use crate::kit::{Death, Process, World, dashboard, eventually};
 
 /// A GitHub Enterprise Server, and a world that it can reach.
-struct Scene {
-    world: World,
-    github: StandIn,
-    upstream: Upstream,
-    files: PathBuf,
+pub(crate) struct Scene {
+    pub(crate) world: World,
+    pub(crate) github: StandIn,
+    pub(crate) upstream: Upstream,
+    pub(crate) files: PathBuf,
     public: String,
     _folder: tempfile::TempDir,
 }
 
 impl Scene {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         windlass_git::init_process().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let files = folder.path().join("grafana/dash");
@@ -42,12 +42,12 @@ impl Scene {
         Self { world, github, upstream, files, public, _folder: folder }
     }
 
-    fn start(&self) -> Process {
+    pub(crate) fn start(&self) -> Process {
         self.world.start(register, PROVISIONING_REPO)
     }
 
     /// Creates the repository. It is polled once an hour.
-    async fn create(&self, change: Value) {
+    pub(crate) async fn create(&self, change: Value) {
         let url = self.github.url_of(&self.upstream);
         let mut document = json!({
             "spec": {"type": "githubEnterprise", "workflows": ["write"],
@@ -66,11 +66,11 @@ impl Scene {
         format!("{}{path}", self.public)
     }
 
-    async fn said(&self, reason: &str) -> Repository {
+    pub(crate) async fn said(&self, reason: &str) -> Repository {
         self.world.repository_when("the hook is told of", "dash", |found| said(found).0 == reason).await
     }
 
-    async fn titles(&self, wish: &str) {
+    pub(crate) async fn titles(&self, wish: &str) {
         eventually("the dashboard is there", || async {
             let found = self.world.dashboards().await;
             let is_there = found.get("a.json").map(String::as_str) == Some(wish);
@@ -79,7 +79,7 @@ impl Scene {
         .await;
     }
 
-    async fn quiet(&self) {
+    pub(crate) async fn quiet(&self) {
         eventually("no pull is under way", || async {
             if self.world.jobs().await.is_empty() { Ok(()) } else { Err(()) }
         })

@@ -4,11 +4,13 @@
 #[path = "../../../jobs-operator/tests/it/kit/mod.rs"]
 mod kit;
 
+mod connections;
 mod deletion;
 mod health;
 mod hooks;
 mod leader;
 mod metrics;
 mod neighbours;
+mod pull_requests;
 mod scope;
 mod syncs;

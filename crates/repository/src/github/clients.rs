@@ -9,10 +9,13 @@ use kube::Client;
 use secrecy::ExposeSecret as _;
 use url::Url;
 use windlass_api::conditions::reasons;
-use windlass_api::{Repository, RepositoryType};
+use windlass_api::{Connection, Repository, RepositoryType};
 use windlass_git::{Git, GitError};
-use windlass_github::{Credentials, Github, Options, OptionsError, RepositoryName, Tls};
+use windlass_github::{
+    Access, App, Credentials, Github, Options, OptionsError, Permissions, RepositoryName, Tls, TokenRequest,
+};
 
+use crate::connection::{ConnectionOpenError, Installed, private_key};
 use crate::{SecretToken, TokenError, TokenSource as _};
 
 /// Clients that are kept at most; all are forgotten then, and made again.
@@ -66,6 +69,18 @@ impl GithubOpenError {
     }
 }
 
+/// Tells clients apart without keeping what they are made of.
+fn fingerprint(parts: &[&str]) -> [u8; 32] {
+    let mut fingerprint = Context::new(&SHA256);
+    for part in parts {
+        fingerprint.update(&part.len().to_be_bytes());
+        fingerprint.update(part.as_bytes());
+    }
+    let mut key = [0; 32];
+    key.copy_from_slice(fingerprint.finish().as_ref());
+    key
+}
+
 /// Clients of GitHub's APIs. Clones share them.
 #[derive(Clone)]
 pub(crate) struct GithubClients {
@@ -93,16 +108,46 @@ impl GithubClients {
     ) -> Result<GithubRepository, GithubOpenError> {
         let api = self.api_of(repository)?;
         let token = SecretToken::new(core, repository).token().await?;
-        let mut fingerprint = Context::new(&SHA256);
-        fingerprint.update(api.as_bytes());
-        if let Some(token) = &token {
-            fingerprint.update(b"\n");
-            fingerprint.update(token.value.expose_secret().as_bytes());
-        }
-        let mut key = [0; 32];
-        key.copy_from_slice(fingerprint.finish().as_ref());
+        let key = fingerprint(&[&api, token.as_ref().map_or("", |token| token.value.expose_secret())]);
         let credentials = token.map_or(Credentials::Anonymous, |token| Credentials::Token(token.value));
         let client = self.client(key, &api, credentials)?;
+        Self::named(client, repository)
+    }
+
+    /// The App of a connection, as it is installed. Nothing is sent yet.
+    pub(crate) async fn app(
+        &self,
+        core: &Client,
+        connection: &Connection,
+    ) -> Result<Github, ConnectionOpenError> {
+        let installed = Installed::of(connection, &self.public)?;
+        let key = private_key(core, connection).await?;
+        let app = App::new(installed.app, installed.installation, &key).map_err(ConnectionOpenError::App)?;
+        let parts = [&*installed.api, installed.app, installed.installation, key.expose_secret()];
+        // Listing repositories asks for nothing but what every App may.
+        let request = TokenRequest {
+            permissions: Permissions::new([("metadata", Access::Read)]),
+            repositories: Vec::new(),
+        };
+        let credentials = Credentials::App(app.requesting(request));
+        Ok(self.client(fingerprint(&parts), &installed.api, credentials)?)
+    }
+
+    /// The same, to get tokens for a repository, which has to be on the connection's server.
+    pub(crate) async fn app_for(
+        &self,
+        core: &Client,
+        connection: &Connection,
+        repository: &Repository,
+    ) -> Result<GithubRepository, ConnectionOpenError> {
+        if self.api_of(repository)? != Installed::of(connection, &self.public)?.api {
+            return Err(ConnectionOpenError::OtherServer);
+        }
+        let client = self.app(core, connection).await?;
+        Ok(Self::named(client, repository)?)
+    }
+
+    fn named(client: Github, repository: &Repository) -> Result<GithubRepository, GithubOpenError> {
         let url = repository.spec.url().unwrap_or_default();
         let name = client.repository_at(url).ok_or_else(|| GithubOpenError::NotThere {
             url: url.to_owned(),

@@ -1,0 +1,128 @@
+use super::*;
+
+fn looked(path: &str, action: Action, title: &str) -> Looked {
+    Looked {
+        path: path.to_owned(),
+        action,
+        kind: "Dashboard".to_owned(),
+        group: "dashboard.grafana.app".to_owned(),
+        title: title.to_owned(),
+        source: Some(format!("https://github.com/o/r/blob/4f3c/{path}")),
+        current: None,
+        preview: None,
+        error: None,
+    }
+}
+
+/// What is sent, the character without width shown as `·`.
+fn render(comment: &Comment) -> String {
+    let footer = Footer { repository: "Team dashboards", marker: "<!-- windlass:0a1b -->" };
+    comment.render(&footer).replace('\u{200b}', "·")
+}
+
+fn files(files: Vec<Looked>, skipped: usize) -> Comment {
+    Comment::Files { files, skipped, truncated: false }
+}
+
+#[test]
+fn one_dashboard_is_told_in_a_sentence() {
+    let file = Looked {
+        current: Some("https://grafana.example/d/cpu/cpu".to_owned()),
+        preview: Some("https://grafana.example/preview".to_owned()),
+        error: Some("spec.title: Required value".to_owned()),
+        ..looked("cpu.json", Action::Update, "CPU")
+    };
+    insta::assert_snapshot!(render(&files(vec![file], 0)), @r"
+Hey there! 👋
+
+Merging this will update the dashboard **CPU** ([cpu.·json](https://github.com/o/r/blob/4f3c/cpu.json)).
+
+See [the dashboard as it is](https://grafana.example/d/cpu/cpu) and [a preview of it](https://grafana.example/preview).
+
+⚠️ It would not be taken:
+
+> spec.·title:· Required value
+
+---
+<sub>Told by Windlass for the repository Team dashboards.</sub>
+<!-- windlass:0a1b -->
+");
+}
+
+#[test]
+fn several_files_are_told_in_a_table() {
+    let all = vec![
+        looked("cpu.json", Action::Create, "CPU"),
+        Looked {
+            kind: String::new(),
+            error: Some("no JSON".to_owned()),
+            ..looked("bad.json", Action::Create, "")
+        },
+        Looked { source: None, ..looked("old.json", Action::Delete, "Old") },
+    ];
+    insta::assert_snapshot!(render(&files(all, 4)), @r"
+Hey there! 👋
+
+This is what merging would do:
+
+| Action | Kind | Resource | File | Preview | Status |
+| --- | --- | --- | --- | --- | --- |
+| create | Dashboard | CPU | [cpu.·json](https://github.com/o/r/blob/4f3c/cpu.json) |  | ✅ |
+| create |  |  | [bad.·json](https://github.com/o/r/blob/4f3c/bad.json) |  | ⚠️ |
+| delete | Dashboard | Old | old.·json |  | ✅ |
+
+and 4 more files, which were not looked at.
+
+#### What would not be taken
+
+| File | Error |
+| --- | --- |
+| bad.·json | no JSON |
+
+---
+<sub>Told by Windlass for the repository Team dashboards.</sub>
+<!-- windlass:0a1b -->
+");
+}
+
+#[test]
+fn a_fork_is_told_that_it_is_one() {
+    insta::assert_snapshot!(render(&Comment::Fork), @r"
+Hey there! 👋
+
+Previews are not supported for pull requests of forks. Push the branch to this repository to have one.
+
+---
+<sub>Told by Windlass for the repository Team dashboards.</sub>
+<!-- windlass:0a1b -->
+");
+}
+
+#[test]
+fn nothing_of_theirs_is_markdown_a_link_or_a_mention() {
+    let evil =
+        "a|b](https://evil.example) @team/all #1 <img src=x> `c`\n\n# H\u{202e} ![x](y) www.evil.example";
+    let file = Looked {
+        error: Some(format!("{evil} {}", "x".repeat(400))),
+        source: Some("https://github.com/o/r/blob/4f3c/a)|b".to_owned()),
+        ..looked("@octocat/[x](y)|.json", Action::Create, evil)
+    };
+    let text = render(&files(vec![file.clone(), looked("b.json", Action::Update, "B")], 0));
+    for bad in [
+        "](https://evil",
+        "://evil",
+        "@team",
+        "@octocat",
+        "<img",
+        "www.evil",
+        "\n# H",
+        "\u{202e}",
+        "xxxx".repeat(80).as_str(),
+    ] {
+        assert!(!text.contains(bad), "{bad:?} in {text}");
+    }
+    let row = text.lines().find(|line| line.starts_with("| create")).unwrap();
+    assert_eq!(row.replace("\\|", "").matches('|').count(), 7, "{row}");
+    let one = render(&files(vec![file], 0));
+    assert!(!one.contains("@team") && !one.contains("\n# H"), "{one}");
+}
