@@ -9,6 +9,8 @@ use crate::request::Reply;
 pub enum Fault {
     /// This status, with GitHub's error body; nothing is done.
     Status(u16),
+    /// The operation is done, and this status is answered all the same: nobody can know what became of it.
+    StatusAfterwards(u16),
     /// This status and `Retry-After`.
     StatusRetryAfter(u16, Duration),
     /// The rate limit is used up; it is counted anew after this time.

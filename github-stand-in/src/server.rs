@@ -231,6 +231,7 @@ impl Shared {
             Err(violation) => return violated(&mut state, violation),
         };
         match &fault {
+            Some(Fault::StatusAfterwards(status)) => reply = Reply::refuse(*status, "on demand"),
             Some(Fault::WrongBase64) => set_content(&mut reply, "bm8g*YmFzZTY0\n"),
             Some(Fault::OtherContent) => set_content(&mut reply, &answers::encoded(b"something else")),
             Some(Fault::Redirect(target)) => return redirect(StatusCode::MOVED_PERMANENTLY, target),

@@ -36,13 +36,13 @@ async fn a_comment_is_never_written_twice_and_what_can_be_repeated_is() {
     let github = client(&stand_in, token(&stand_in));
     let name = manifests();
     // The stand-in does what it is asked to, and then fails: nobody can know what became of it.
-    stand_in.fail("/comments", 1, Fault::Status(502));
+    stand_in.fail("/comments", 1, Fault::StatusAfterwards(502));
     let error = github.pulls(&name).comment(number, "once").await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unavailable { status: 502, .. }), "{error}");
     let comments = github.pulls(&name).comments(number).await.unwrap();
     assert_eq!(comments.len(), 1);
 
-    stand_in.fail("/comments/", 2, Fault::Status(502));
+    stand_in.fail("/comments/", 2, Fault::StatusAfterwards(502));
     github.pulls(&name).edit_comment(comments[0].id, "twice").await.unwrap();
     assert_eq!(repository.comments(number)[0].body, "twice");
 }
