@@ -97,7 +97,7 @@ pub enum ManagerError {
 /// A controller of objects, each of which has a tree.
 ///
 /// It holds each object by a finalizer, brings its tree up, and takes it down when the object is deleted: paused or not,
-/// after those that refer to it ([`reference`]) and after its dependants where those go first. The condition `Available`
+/// after those that refer to it ([`reference()`]) and after its dependants where those go first. The condition `Available`
 /// says how far it is, and `status.provisioning` shows the tree.
 pub struct Manager<P> {
     provisioner: P,
