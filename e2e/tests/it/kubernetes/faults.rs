@@ -50,7 +50,7 @@ async fn operators_wait_for_an_api_server_and_for_its_definitions() {
     let remote = Remote::new(vec![("a.json".into(), dashboard("a", "A"))]).await.unwrap();
     let Some((cluster, scene)) = own(&[remote.origin()]).await else { return };
     let crds = deployed("crds").display().to_string();
-    cluster.kubectl(&["delete", "-f", &crds], "").await.unwrap();
+    cluster.kubectl(&["delete", "--ignore-not-found", "-f", &crds], "").await.unwrap();
     cluster.stop_apiserver().await.unwrap();
 
     let repositories = scene.spawn(Controller::Repositories, &[], &[]).unwrap();
@@ -165,8 +165,10 @@ async fn a_definition_that_lacks_a_field_is_named_once_until_a_newer_one_is_appl
     const NAME: &str = "jobs.provisioning.grafana.app";
     let Some((cluster, scene)) = own(&[]).await else { return };
     let mut older = scene.get(&["crd", NAME]).await.unwrap();
-    let status = &mut older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
-    assert!(status["properties"].as_object_mut().unwrap().remove("message").is_some());
+    for version in older["spec"]["versions"].as_array_mut().unwrap() {
+        let status = &mut version["schema"]["openAPIV3Schema"]["properties"]["status"];
+        assert!(status["properties"].as_object_mut().unwrap().remove("message").is_some());
+    }
     scene.kubectl_with(&["replace", "-f", "-"], &older.to_string()).await.unwrap();
     eventually("the older schema is published", || async {
         let text =
