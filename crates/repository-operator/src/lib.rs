@@ -25,6 +25,7 @@ mod metrics;
 mod neighbours;
 mod observe;
 mod operator;
+mod owned_secret;
 mod plan;
 mod pull;
 mod reconcile;

@@ -11,19 +11,19 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 use windlass_api::conditions::reasons;
-use windlass_api::{Connection, GROUP, Repository, TokenStatus, VERSION, labels};
+use windlass_api::{Connection, Repository, TokenStatus};
 use windlass_github::{Access, ErrorKind, InstallationToken, Permissions, TokenRequest};
 use windlass_repository::TOKEN_KEY;
 use windlass_runtime::{CallError, Part, merge_patch};
 
 use crate::connections::{Asked, Failure, explain, needed};
 use crate::controller::{CALL, Controller, name, namespace};
+use crate::owned_secret::owned_secret;
 
 /// How long before its end a token is replaced: longer than a job may take. Never more than half its life, or a new one
 /// would be due for replacement itself.
@@ -154,24 +154,7 @@ async fn keep(core: &Client, repository: &Repository, token: &SecretString) -> R
             return merge_patch(&secrets, &found, Part::Object, json!({"data": data}), CALL).await.map(drop);
         }
     }
-    let owner = OwnerReference {
-        api_version: format!("{GROUP}/{VERSION}"),
-        kind: "Repository".to_owned(),
-        name: name(repository).to_owned(),
-        uid: repository.metadata.uid.clone().unwrap_or_default(),
-        ..OwnerReference::default()
-    };
-    let secret = Secret {
-        metadata: ObjectMeta {
-            name: Some(name_of.clone()),
-            labels: Some([(labels::SECRET_REPOSITORY.to_owned(), name(repository).to_owned())].into()),
-            owner_references: Some(vec![owner]),
-            ..ObjectMeta::default()
-        },
-        type_: Some("Opaque".to_owned()),
-        data: Some(data.clone()),
-        ..Secret::default()
-    };
+    let secret = owned_secret(repository, name_of.clone(), data.clone());
     let params = PostParams::default();
     match CALL.write("store the token".to_owned(), || secrets.create(&params, &secret)).await {
         // An earlier pass ended before the repository named it.

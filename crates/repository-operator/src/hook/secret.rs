@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use uuid::Uuid;
-use windlass_api::{GROUP, Repository, VERSION, labels};
+use windlass_api::Repository;
 use windlass_repository::{PREVIOUS_WEBHOOK_SECRET_KEY, TokenError, WEBHOOK_SECRET_KEY, WebhookSecrets};
 use windlass_runtime::{CallError, Part, merge_patch};
 
-use crate::controller::{CALL, name, namespace};
+use crate::controller::{CALL, namespace};
+use crate::owned_secret::owned_secret;
 
 /// What the hook signs with.
 pub(super) struct HookSecret {
@@ -65,24 +65,8 @@ pub(super) async fn complete(
 
 /// Makes our Secret; one that is there is left as it is.
 async fn make(core: &Client, repository: &Repository) -> Result<(), CallError> {
-    let owner = OwnerReference {
-        api_version: format!("{GROUP}/{VERSION}"),
-        kind: "Repository".to_owned(),
-        name: name(repository).to_owned(),
-        uid: repository.metadata.uid.clone().unwrap_or_default(),
-        ..OwnerReference::default()
-    };
-    let secret = Secret {
-        metadata: ObjectMeta {
-            name: Some(own_name(repository)),
-            labels: Some([(labels::SECRET_REPOSITORY.to_owned(), name(repository).to_owned())].into()),
-            owner_references: Some(vec![owner]),
-            ..ObjectMeta::default()
-        },
-        type_: Some("Opaque".to_owned()),
-        data: Some(BTreeMap::from([data(WEBHOOK_SECRET_KEY, &random())])),
-        ..Secret::default()
-    };
+    let data = BTreeMap::from([data(WEBHOOK_SECRET_KEY, &random())]);
+    let secret = owned_secret(repository, own_name(repository), data);
     let secrets: Api<Secret> = Api::namespaced(core.clone(), namespace(repository));
     let params = PostParams::default();
     match CALL.write("create the webhook's secret".to_owned(), || secrets.create(&params, &secret)).await {
