@@ -1,6 +1,6 @@
 //! The foreign programs that the end-to-end tests talk to.
 //!
-//! What the system has is used; git, curl and jq come from its packages. The programs of a Kubernetes cluster, kubectl
+//! What the system has is used; git, curl, jq and what makes keys come from its packages. The programs of a Kubernetes cluster, kubectl
 //! among them, are built with Go by `windlass-cluster`.
 
 use std::ffi::OsString;
@@ -23,12 +23,14 @@ pub(crate) fn search_path() -> Result<OsString> {
 /// Makes sure that every peer is there; a missing one is a printed skip, or in CI, where it cannot be installed, a
 /// failure.
 pub(crate) fn install() -> Result<()> {
-    for program in ["git", "curl", "jq"] {
+    let packages =
+        [("git", "git"), ("curl", "curl"), ("jq", "jq"), ("ssh-keygen", "openssh-client"), ("gpg", "gnupg")];
+    for (program, package) in packages {
         if which(program).is_some() {
             continue;
         }
         if in_ci() {
-            install_package(program)?;
+            install_package(package)?;
         } else {
             println!(
                 "skip: {program} is missing, tests that need it are skipped; install it with your system's packages"

@@ -6,7 +6,7 @@ use crate::{
     field_error::FieldError,
     job::{JobAction, JobSpec, JobState},
     job_options::ResourceRef,
-    repository::{RepositorySpec, RepositoryType},
+    repository::{Repository, RepositorySpec, RepositoryType},
     repository_options::Workflow,
 };
 
@@ -125,8 +125,20 @@ pub fn broken_rules(spec: &JobSpec, old: Option<&JobSpec>) -> Vec<FieldError> {
     crate::rules::broken(RULES, "spec", spec, old)
 }
 
-/// Why the repository's workflows do not let the job write where it would.
-pub fn unwritable(spec: &JobSpec, repository: &RepositorySpec) -> Option<FieldError> {
+/// Why this repository takes no such job: its workflows do not let the job write where it would, or it is there and the job
+/// clears up after one that is not.
+pub fn refused_by(spec: &JobSpec, repository: &Repository) -> Option<FieldError> {
+    if spec.action.is_orphan_cleanup() {
+        let stays = repository.metadata.deletion_timestamp.is_none();
+        return stays.then(|| FieldError::forbidden("spec.action", STILL_THERE));
+    }
+    unwritable(spec, &repository.spec)
+}
+
+/// Why a repository is not cleared up after.
+pub const STILL_THERE: &str = "the repository exists and is not being deleted; delete it instead";
+
+fn unwritable(spec: &JobSpec, repository: &RepositorySpec) -> Option<FieldError> {
     let (field, branch) = match &spec.action {
         JobAction::Push => ("spec.push.branch", spec.push.as_ref().map(|options| &options.branch)),
         JobAction::Migrate => ("spec.migrate.branch", spec.migrate.as_ref().map(|options| &options.branch)),

@@ -94,7 +94,7 @@ impl Context {
             return Ok(());
         }
         let errors = match ruled {
-            Ruled::Job => jobs::validate(&self.inner.rules.jobs, new)?,
+            Ruled::Job => jobs::validate(self, old, new).await?,
             Ruled::Connection | Ruled::HistoricJob => Vec::new(),
             Ruled::Repository => repositories::validate(self, old, new).await?,
         };

@@ -80,11 +80,7 @@ impl Key {
             hash.update(b"\0\0tls\0");
             hash.update(fingerprint);
         }
-        let mut name = String::new();
-        for byte in hash.finalize().iter().take(16) {
-            let _ = write!(name, "{byte:02x}");
-        }
-        Self(name)
+        Self(hex::encode(&hash.finalize()[..16]))
     }
 }
 

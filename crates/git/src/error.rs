@@ -180,6 +180,14 @@ pub enum GitError {
         /// The branch as asked for.
         branch: String,
     },
+    /// The repository has no branch at all.
+    #[error(
+        "{url} is empty; push a first commit, as by `git commit --allow-empty --message Begin`, and try again"
+    )]
+    Empty {
+        /// The repository's URL.
+        url: String,
+    },
     /// A revision that neither the cache nor the server has. Callers of `diff` compare in full.
     #[error("revision {revision} is not available from {url}")]
     RevisionMissing {
@@ -301,6 +309,7 @@ impl GitError {
             Self::NotFound { .. }
             | Self::NotGit { .. }
             | Self::BranchNotFound { .. }
+            | Self::Empty { .. }
             | Self::RevisionMissing { .. }
             | Self::NotADirectory { .. }
             | Self::PolicyRefused { .. }
@@ -329,6 +338,7 @@ impl GitError {
             Self::RateLimited { .. } => 429,
             Self::NotGit { .. }
             | Self::BranchNotFound { .. }
+            | Self::Empty { .. }
             | Self::NotADirectory { .. }
             | Self::PolicyRefused { .. }
             | Self::Unsupported { .. }

@@ -128,7 +128,7 @@ impl ObjectId {
 
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(self.0))
     }
 }
 
@@ -147,15 +147,8 @@ impl FromStr for ObjectId {
     type Err = ParseObjectIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
         let mut bytes = [0; 20];
-        if text.len() != 40 {
-            return Err(ParseObjectIdError);
-        }
-        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            let (high, low) = (digit(pair[0]), digit(pair[1]));
-            *byte = high.zip(low).map(|(high, low)| high << 4 | low).ok_or(ParseObjectIdError)?;
-        }
+        hex::decode_to_slice(text, &mut bytes).map_err(|_| ParseObjectIdError)?;
         Ok(Self(bytes))
     }
 }

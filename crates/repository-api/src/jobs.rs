@@ -54,13 +54,12 @@ pub(crate) async fn create(
         return Err(status::bad_request("pull request jobs are created by webhooks only").into());
     }
     let mut errors = jobs::validate(&spec, None, &state.job_rules);
-    let repository = repository.map(|repository| repository.spec);
-    errors.extend(repository.as_ref().and_then(|repository| jobs::unwritable(&spec, repository)));
+    errors.extend(repository.as_ref().and_then(|repository| jobs::refused_by(&spec, repository)));
     if !errors.is_empty() {
         return Err(invalid(&spec, errors));
     }
 
-    let options = repository.as_ref().and_then(|repository| repository.commit.as_ref());
+    let options = repository.as_ref().and_then(|repository| repository.spec.commit.as_ref());
     let marks = author::annotations(caller, options);
     let job =
         insert(&state.provisioning, &target.namespace, &target.name, spec, marks).await.map_err(refusal)?;
@@ -133,7 +132,7 @@ pub(crate) async fn refuse_post(
 fn refuse_unless_orphaned(target: &Target, repository: Option<&Repository>) -> Result<(), Refusal> {
     match repository {
         Some(repository) if repository.metadata.deletion_timestamp.is_none() => {
-            Err(target.conflict("the repository exists and is not being deleted; delete it instead"))
+            Err(target.conflict(jobs::STILL_THERE))
         }
         _ => Ok(()),
     }

@@ -93,7 +93,7 @@ fn of_read(repository: &Repository, error: &ReadError) -> ErrorDetails {
         ReadError::Git(GitError::Unauthorized { .. } | GitError::Forbidden { .. }) => {
             "secure.token".to_owned()
         }
-        ReadError::Git(GitError::BranchNotFound { .. }) => {
+        ReadError::Git(GitError::BranchNotFound { .. } | GitError::Empty { .. }) => {
             format!("spec.{}.branch", repository.spec.kind.as_str())
         }
         ReadError::Local(LocalError::NotFound { .. }) => "spec.local.path".to_owned(),

@@ -2,11 +2,9 @@
 
 mod clients;
 
-use std::fmt::Write as _;
-
 pub(crate) use self::clients::GithubClients;
 pub use self::clients::{GithubOpenError, GithubRepository};
-use crate::Urls;
+use crate::{Urls, encoded};
 
 /// Pages of a repository on GitHub.
 pub(crate) struct GithubUrls {
@@ -30,33 +28,20 @@ impl Urls for GithubUrls {
     fn file(&self, reference: &str, path: &str) -> String {
         let separator = if self.prefix.is_empty() { "" } else { "/" };
         let path = format!("{}{separator}{path}", self.prefix);
-        format!("{}/blob/{}/{}", self.url, encoded(reference), encoded(&path))
+        format!("{}/blob/{}/{}", self.url, encoded(reference, true), encoded(&path, true))
     }
 
     fn reference(&self, reference: &str) -> String {
-        format!("{}/tree/{}", self.url, encoded(reference))
+        format!("{}/tree/{}", self.url, encoded(reference, true))
     }
 
     fn compare(&self, base: &str, head: &str) -> String {
-        format!("{}/compare/{}...{}", self.url, encoded(base), encoded(head))
+        format!("{}/compare/{}...{}", self.url, encoded(base, true), encoded(head, true))
     }
 
     fn new_pull_request(&self, base: &str, head: &str) -> String {
         format!("{}?quick_pull=1&labels=grafana", self.compare(base, head))
     }
-}
-
-/// A path as it stands in a URL: everything but unreserved characters (RFC 3986) and slashes is escaped.
-fn encoded(path: &str) -> String {
-    let mut text = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    text
 }
 
 #[cfg(test)]

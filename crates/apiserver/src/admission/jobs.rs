@@ -1,14 +1,15 @@
 //! Admission of jobs and historic jobs.
 
 use serde_json::Value;
-use windlass_api::jobs::{self, JobRules};
-use windlass_api::{FieldError, JobSpec, annotations, patch};
+use windlass_api::{FieldError, GROUP, JobSpec, Repository, annotations, jobs, patch};
 use windlass_auth::{Caller, Namespaces};
 
 use super::Object;
 use crate::failure::{Failure, Result};
 use crate::kinds::Kind;
 use crate::metadata;
+use crate::store::Key;
+use crate::verbs::Context;
 
 /// Infers a missing action from the options and settles who the job's author is.
 pub(super) fn admit(kind: &Kind, caller: &Caller, old: Option<&Object>, new: &mut Object) -> Result<()> {
@@ -66,8 +67,28 @@ fn settle_author(caller: &Caller, old: Option<&Object>, new: &mut Object) {
     }
 }
 
-pub(super) fn validate(rules: &JobRules, new: &Object) -> Result<Vec<FieldError>> {
-    Ok(jobs::offered(&read(new)?, rules))
+/// Judges a job by itself, and a new one beside its repository, as `POST …/jobs` does. One whose repository is not there is
+/// let through: both may come in one file.
+pub(super) async fn validate(
+    context: &Context,
+    old: Option<&Object>,
+    new: &Object,
+) -> Result<Vec<FieldError>> {
+    let spec = read(new)?;
+    let mut errors = jobs::offered(&spec, &context.inner.rules.jobs);
+    if old.is_none()
+        && let Some(repository) = repository(context, new, &spec.repository).await?
+    {
+        errors.extend(jobs::refused_by(&spec, &repository));
+    }
+    Ok(errors)
+}
+
+async fn repository(context: &Context, job: &Object, name: &str) -> Result<Option<Repository>> {
+    let namespace = metadata::text(job, "namespace");
+    let Ok(key) = Key::new(GROUP, "repositories", namespace, name) else { return Ok(None) };
+    let Some(found) = context.inner.store.get(&key).await? else { return Ok(None) };
+    serde_json::from_slice(&found.value).map(Some).map_err(|error| Failure::internal(&error))
 }
 
 fn read(object: &Object) -> Result<JobSpec> {

@@ -2,7 +2,6 @@
 //! clients validate, diff and patch by. Each is made when it is first asked for.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use aws_lc_rs::digest;
@@ -30,12 +29,7 @@ pub(super) struct Document {
 impl Document {
     pub(super) fn new(json: Bytes) -> Self {
         let hash = digest::digest(&digest::SHA512, &json);
-        let hash = hash.as_ref().iter().fold(String::new(), |mut text, byte| {
-            // Writing to a String does not fail.
-            let _ = write!(text, "{byte:02X}");
-            text
-        });
-        Self { json, hash }
+        Self { json, hash: hex::encode_upper(hash) }
     }
 }
 

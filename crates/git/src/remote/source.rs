@@ -41,11 +41,9 @@ impl Source for RemoteRepository {
             short => format!("refs/heads/{short}"),
         };
         let refs = self.list(&[single_line(&name)], cancel).await?;
-        let found =
-            refs.into_iter().find(|found| found.name == name).ok_or_else(|| GitError::BranchNotFound {
-                url: self.state.url.to_string(),
-                branch: if branch.is_empty() { "HEAD".to_owned() } else { branch.to_owned() },
-            })?;
+        let Some(found) = refs.into_iter().find(|found| found.name == name) else {
+            return Err(self.not_found(branch, cancel).await);
+        };
         Ok(found.peeled.unwrap_or(found.id).into())
     }
 
@@ -107,6 +105,18 @@ impl Source for RemoteRepository {
 }
 
 impl RemoteRepository {
+    /// Why there is no such branch: a repository that has none at all says so, which costs one more request.
+    async fn not_found(&self, branch: &str, cancel: &CancellationToken) -> GitError {
+        let url = self.state.url.to_string();
+        match self.list(&["refs/heads/".to_owned()], cancel).await {
+            Ok(branches) if branches.is_empty() => GitError::Empty { url },
+            _ => GitError::BranchNotFound {
+                url,
+                branch: if branch.is_empty() { "HEAD".to_owned() } else { branch.to_owned() },
+            },
+        }
+    }
+
     /// Refs whose full names start with one of `prefixes`, which are not empty; one request. Others may be among them.
     pub async fn refs_of(
         &self,

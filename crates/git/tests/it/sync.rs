@@ -216,7 +216,7 @@ async fn an_empty_repository_has_no_branch() {
             Fixture::with(Limits::default(), |backend| if v2 { backend } else { backend.without_v2() }).await;
         git2::Repository::init_bare(fixture.repository()).unwrap();
         let error = fixture.source().resolve("main", &fixture.cancel).await.unwrap_err();
-        assert!(matches!(error, GitError::BranchNotFound { .. }), "{error:?}");
+        assert!(matches!(error, GitError::Empty { .. }), "{error:?}");
         assert_eq!(fixture.source().refs("", &fixture.cancel).await.unwrap(), []);
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use windlass_git::{Entry, EntryKind, Revision, Tree};
 use windlass_lease_queue::progress::{Failure, ResourceAction, ResourceResult};
-use windlass_repository::{Opened, ReadError};
+use windlass_repository::{Opened, ReadError, encoded};
 use windlass_resources::paths::{Class, classify};
 use windlass_resources::{Context, Preview, folders};
 
@@ -100,17 +100,6 @@ impl Links {
         }
         format!("{page}&pull_request_url={}", encoded(&self.pull, false))
     }
-}
-
-/// As it stands in a URL: everything but unreserved characters (RFC 3986), and slashes where they may stay.
-fn encoded(text: &str, slashes: bool) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'/' if slashes => "/".to_owned(),
-            _ if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => char::from(byte).to_string(),
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
 }
 
 /// What looking takes.

@@ -363,15 +363,30 @@ async fn directories_get_metadata_and_their_markers_go() {
 }
 
 #[tokio::test]
+async fn nothing_is_cleared_up_after_a_repository_that_came_back() {
+    let (git, world, process) = writable(json!({})).await;
+    world.pull("test6", false).await;
+    process.stop().await;
+    world.delete_repository("test6").await;
+    let queued = world.queue(job("deleteResources", Value::Null)).await;
+    world.patch_repository("test6", json!({"metadata": {"finalizers": []}})).await;
+    create(&world, &git, json!({})).await;
+    let _process = world.start(register, PROVISIONING_JOBS);
+    let (state, refused) = end_of(&world.ended(&queued).await);
+    assert_eq!(state, JobState::Error);
+    assert!(refused.contains("exists and is healthy"), "{refused}");
+    assert_eq!(world.dashboards().await.len(), 5);
+}
+
+#[tokio::test]
 async fn what_a_repository_that_is_gone_has_left_is_released_or_deleted() {
     for (action, said, left) in
         [("releaseResources", "released 9 items\n", 5), ("deleteResources", "deleted 9 items\n", 0)]
     {
         let (_git, world, _process) = writable(json!({})).await;
         world.pull("test6", false).await;
-        let (state, refused) = end_of(&world.run(job(action, Value::Null)).await);
-        assert_eq!(state, JobState::Error);
-        assert!(refused.contains("exists and is healthy"), "{refused}");
+        let refused = world.refused_job(&json!({"action": action, "repository": "test6"})).await;
+        assert!(refused.message.contains("is not being deleted"), "{refused:?}");
         world.delete_repository("test6").await;
         let record = world.run(job(action, Value::Null)).await;
         assert_eq!(end_of(&record), (JobState::Success, said.to_owned()));
@@ -384,15 +399,25 @@ async fn what_a_repository_that_is_gone_has_left_is_released_or_deleted() {
 }
 
 #[tokio::test]
-async fn a_repository_whose_workflows_do_not_allow_it_is_not_written_to() {
-    let (git, world, _process) = writable(json!({"workflows": ["branch"]})).await;
-    let (state, said) = end_of(&world.run(job("delete", json!({"paths": ["overview.json"]}))).await);
+async fn a_repository_whose_workflows_do_not_allow_it_any_more_is_not_written_to() {
+    let (git, world, process) = writable(json!({"workflows": ["write", "branch"]})).await;
+    process.stop().await;
+    let to = async |workflow: &str| {
+        world.patch_repository("test6", json!({"spec": {"workflows": [workflow]}})).await;
+    };
+    let written = world.queue(job("delete", json!({"paths": ["overview.json"]}))).await;
+    to("branch").await;
+    let process = world.start(register, PROVISIONING_JOBS);
+    let (state, said) = end_of(&world.ended(&written).await);
     assert_eq!(state, JobState::Error);
     assert!(said.contains("workflow \"write\" is not among"), "{said}");
     let (state, _) = end_of(&world.run(job("delete", json!({"ref": "x", "paths": ["overview.json"]}))).await);
     assert_eq!(state, JobState::Success);
-    world.patch_repository("test6", json!({"spec": {"workflows": ["write"]}})).await;
-    let (state, said) = end_of(&world.run(job("push", json!({"branch": "y"}))).await);
+    process.stop().await;
+    let pushed = world.queue(job("push", json!({"branch": "y"}))).await;
+    to("write").await;
+    let _process = world.start(register, PROVISIONING_JOBS);
+    let (state, said) = end_of(&world.ended(&pushed).await);
     assert_eq!(state, JobState::Error);
     assert!(said.contains("workflow \"branch\" is not among"), "{said}");
     assert_eq!(git.commits("main"), 1);
@@ -415,13 +440,14 @@ async fn what_cannot_be_done_is_refused_with_its_field_before_it_is_queued() {
         let body = json!({"action": action, action: options}).to_string();
         let (code, status) = world.send("POST", "test6/jobs", body).await;
         assert_eq!(code, 422, "{status}");
-        let fields: Vec<&str> = status["details"]["causes"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter_map(|cause| cause["field"].as_str())
-            .collect();
-        assert!(fields.contains(&field), "{field}: {status}");
+        let causes = status["details"]["causes"].as_array().unwrap();
+        assert!(causes.iter().any(|cause| cause["field"] == field), "{field}: {status}");
+        // `kubectl create` is told the same.
+        let spec = json!({"action": action, "repository": "test6", action: options});
+        let refused = world.refused_job(&spec).await;
+        assert_eq!(refused.code, 422, "{refused:?}");
+        let causes = refused.details.unwrap().causes;
+        assert!(causes.iter().any(|cause| cause.field == field), "{field}: {causes:?}");
     }
     assert!(world.jobs().await.is_empty());
     let body = json!({"action": "push", "push": {"branch": "x"}}).to_string();

@@ -82,7 +82,7 @@ async fn a_push_whose_answer_is_lost_is_made_once() {
 #[tokio::test]
 async fn a_branch_that_is_not_there_is_named() {
     let (git, world, _process) = writable(json!({})).await;
-    git.git(&["update-ref", "-d", "refs/heads/main"]);
+    git.git(&["branch", "--move", "main", "other"]);
     let (state, said) = end_of(&world.run(job("delete", json!({"paths": ["overview.json"]}))).await);
     assert_eq!(state, JobState::Error);
     assert!(said.contains("branch \"main\" not found"), "{said}");
@@ -98,7 +98,7 @@ async fn a_repository_without_commits_is_not_written_to() {
     let _process = world.start(register, PROVISIONING_JOBS);
     let (state, said) = end_of(&world.run(job("push", json!({}))).await);
     assert_eq!(state, JobState::Error);
-    assert!(said.contains("branch \"main\" not found"), "{said}");
+    assert!(said.contains("is empty; push a first commit"), "{said}");
 }
 
 #[tokio::test]

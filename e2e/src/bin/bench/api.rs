@@ -16,7 +16,7 @@ pub(crate) const DASHBOARDS: &str = "/apis/dashboard.grafana.app/v1beta1/namespa
 pub(crate) const FOLDERS: &str = "/apis/folder.grafana.app/v1beta1/namespaces/default/folders";
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_mins(10);
+const DEADLINE: Duration = Duration::from_mins(10);
 
 /// A connection with a token. Paths name the namespace `default`; the connection's own takes its place.
 #[derive(Clone)]
@@ -176,7 +176,7 @@ impl Watch {
                 return Ok(serde_json::from_slice(&line)?);
             }
             let chunk =
-                tokio::time::timeout(PATIENCE, self.response.chunk()).await.context("no event came")??;
+                tokio::time::timeout(DEADLINE, self.response.chunk()).await.context("no event came")??;
             self.pending.extend_from_slice(&chunk.context("the watch ended")?);
         }
     }

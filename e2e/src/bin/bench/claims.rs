@@ -23,7 +23,7 @@ pub(crate) async fn measure(table: &mut Table) -> Result<()> {
     let scene = Separate::start(&remote, "bench").await?;
     cost(table, &scene).await?;
 
-    let Latencies { whole, after } = paced(&scene.api, COUNT, EVERY).await?;
+    let Latencies { whole, after } = paced(&scene.api, &["bench"], COUNT, EVERY).await?;
     let p99 = Samples::one(whole.percentile(99));
     let figure = "job: from the request that creates it to the claim, seen by a watch, p50";
     table.add(Row::new(figure, Target::AtMost(10.0), Unit::Millis, whole));
@@ -40,19 +40,24 @@ pub(crate) struct Latencies {
     pub(crate) after: Samples,
 }
 
-/// Creates short jobs of the repository `bench` at this pace, whatever becomes of them.
-pub(crate) async fn paced(api: &Api, count: usize, every: Duration) -> Result<Latencies> {
+/// Creates short jobs of these repositories in turn at this pace, whatever becomes of them.
+pub(crate) async fn paced(
+    api: &Api,
+    repositories: &[impl AsRef<str>],
+    count: usize,
+    every: Duration,
+) -> Result<Latencies> {
     let watch = api.watch(JOBS).await?;
     let seen = tokio::spawn(claimed(watch, count));
     let mut interval = tokio::time::interval(every);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut posts = JoinSet::new();
-    for _ in 0..count {
+    for repository in repositories.iter().cycle().take(count) {
         interval.tick().await;
-        let api = api.clone();
+        let (api, repository) = (api.clone(), repository.as_ref().to_owned());
         posts.spawn(async move {
             let before = Instant::now();
-            let uid = api.post_job("bench", &short_job()).await?;
+            let uid = api.post_job(&repository, &short_job()).await?;
             anyhow::Ok((uid, before, Instant::now()))
         });
     }
@@ -70,12 +75,13 @@ pub(crate) async fn paced(api: &Api, count: usize, every: Duration) -> Result<La
     Ok(Latencies { whole: Samples::millis(whole), after: Samples::millis(after) })
 }
 
-fn short_job() -> Value {
+/// A job that ends at once.
+pub(crate) fn short_job() -> Value {
     json!({"action": "test", "test": {"duration": "1ms"}})
 }
 
 /// When the claim of each of so many jobs was seen that were created after the watch began.
-async fn claimed(mut watch: Watch, count: usize) -> Result<HashMap<String, Instant>> {
+pub(crate) async fn claimed(mut watch: Watch, count: usize) -> Result<HashMap<String, Instant>> {
     let (mut created, mut seen) = (HashSet::new(), HashMap::new());
     while seen.len() < count {
         let event = watch.next().await?;

@@ -12,6 +12,7 @@ mod kubectl;
 mod machine;
 mod provisioner;
 mod pull;
+mod queue;
 mod samples;
 mod scene;
 mod source;
@@ -42,6 +43,8 @@ enum Part {
     Kubectl,
     /// From a job's creation to its claim, and what a job costs.
     Claims,
+    /// The queue under load: many jobs at once, many that wait, and a lease that is taken over.
+    Queue,
     /// Jobs that write to a repository, and files over the API.
     Jobs,
     /// Durable writes a second.
@@ -117,6 +120,7 @@ async fn measure(part: Part, large: bool, table: &mut Table) -> Result<()> {
         Part::Demo => pull::demo(table).await,
         Part::Kubectl => kubectl::measure(table, large).await,
         Part::Claims => claims::measure(table).await,
+        Part::Queue => Box::pin(queue::measure(table)).await,
         Part::Jobs => Box::pin(jobs::measure(table)).await,
         Part::Writes => writes::measure(table).await,
         Part::Store => store::measure(table).await,

@@ -29,7 +29,7 @@ use crate::table::{Row, Table, Target, Unit};
 const NODES: usize = 1_000;
 const PASSES: usize = 50;
 const WAKES: usize = 50;
-const PATIENCE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn measure(table: &mut Table) -> Result<()> {
     table.add(overhead().await?);
@@ -85,7 +85,7 @@ impl Watches for Seen {
 
 async fn settled() -> Result<Row> {
     let client = server()?.client_for_tests();
-    let local = windlass_provisioner::Cluster::local(client.clone(), CallOptions::new(PATIENCE));
+    let local = windlass_provisioner::Cluster::local(client.clone(), CallOptions::new(DEADLINE));
     let seen = Arc::new(Seen::default());
     let mut scope = Scope::new(local, Owner { uid: "bench".to_owned(), ..Owner::default() });
     scope.memory = Arc::new(Memory::with_watches(Arc::<Seen>::clone(&seen)));
@@ -165,7 +165,7 @@ async fn wake() -> Result<Row> {
     let until = async |before: &str| -> Result<()> {
         let begun = Instant::now();
         while visits()? == before {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > DEADLINE {
                 bail!("nothing was woken");
             }
             tokio::time::sleep(Duration::from_micros(200)).await;

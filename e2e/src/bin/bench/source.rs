@@ -22,7 +22,7 @@ const FILES: usize = 5_000;
 /// Bytes of a file, so that all of them are 19 MB.
 const FILE_BYTES: usize = 3_800;
 const OBJECTS: usize = 100;
-const PATIENCE: Duration = Duration::from_mins(5);
+const DEADLINE: Duration = Duration::from_mins(5);
 
 pub(crate) async fn measure(table: &mut Table) -> Result<()> {
     let repository = Repository::new().await?;
@@ -146,7 +146,7 @@ impl Scene {
             self.objects.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
         }
         let mut interval = tokio::time::interval(Duration::from_millis(20));
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < DEADLINE {
             interval.tick().await;
             let all = self.objects.list(&ListParams::default()).await?.items;
             let ready = all.iter().filter(|it| conditions::is_true(&it.status.conditions, "Ready")).count();

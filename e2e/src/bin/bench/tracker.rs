@@ -25,7 +25,7 @@ const RESTARTS: usize = 3;
 /// How long it is watched doing nothing.
 const IDLE: Duration = Duration::from_secs(30);
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_mins(5);
+const DEADLINE: Duration = Duration::from_mins(5);
 
 pub(crate) async fn measure(table: &mut Table) -> Result<()> {
     // etcd does not wait for the disk: the client that writes statuses is to be fast, and is not what is measured.
@@ -165,7 +165,7 @@ impl Bench {
 async fn exported(receiver: &Receiver) -> Result<usize> {
     let before = receiver.look(|received| received.points.len());
     let whole = receiver
-        .until(PATIENCE, |received| {
+        .until(DEADLINE, |received| {
             let points = received.points.len() - before;
             (points >= KUSTOMIZATIONS * 4).then_some(points)
         })
@@ -176,7 +176,7 @@ async fn exported(receiver: &Receiver) -> Result<usize> {
 /// Waits for `/readyz`, looking more often than a probe does.
 async fn ready(tracker: &Tracker, started: Instant) -> Result<()> {
     let mut interval = tokio::time::interval(Duration::from_millis(5));
-    while started.elapsed() < PATIENCE {
+    while started.elapsed() < DEADLINE {
         interval.tick().await;
         if tracker.ask(tracker.health, "/readyz").await.is_ok_and(|(code, _)| code == 200) {
             return Ok(());
@@ -191,7 +191,7 @@ async fn settled(tracker: &Tracker) -> Result<Instant> {
     const LOOK: Duration = Duration::from_millis(250);
     let begun = Instant::now();
     let (mut since, mut last) = (Instant::now(), processor(tracker)?);
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < DEADLINE {
         tokio::time::sleep(LOOK).await;
         let now = processor(tracker)?;
         // A tick or two are its clocks and renewals.
@@ -203,7 +203,7 @@ async fn settled(tracker: &Tracker) -> Result<Instant> {
             return Ok(since);
         }
     }
-    bail!("the tracker does not come to rest in {PATIENCE:?}")
+    bail!("the tracker does not come to rest in {DEADLINE:?}")
 }
 
 async fn idle(table: &mut Table, tracker: &Tracker, figure: &str, target: Target) -> Result<()> {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::core::DynamicObject;
+use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -184,6 +184,18 @@ impl World {
     pub(crate) async fn run(&self, spec: JobSpec) -> HistoricJob {
         let job = self.queue(spec).await;
         self.ended(&job).await
+    }
+
+    /// What the API server says to a Job of this specification, which it does not take.
+    pub(crate) async fn refused_job(&self, spec: &Value) -> kube::core::Status {
+        let object = json!({"apiVersion": Job::api_version(&()), "kind": Job::kind(&()),
+            "metadata": {"generateName": "refused-"}, "spec": spec});
+        let jobs: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), "default", &ApiResource::erase::<Job>(&()));
+        match jobs.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await {
+            Err(kube::Error::Api(status)) => *status,
+            other => panic!("it was not refused: {other:?}"),
+        }
     }
 
     /// Queues a pull and waits for its end.

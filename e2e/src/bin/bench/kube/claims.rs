@@ -23,8 +23,8 @@ pub(super) async fn one(table: &mut Table, cluster: &Cluster) -> Result<()> {
     let remote = Remote::new(vec![("a.json".to_owned(), dashboard("a", "A"))]).await?;
     let stage = Stage::start(cluster, &remote).await?;
     let _jobs = stage.scene.jobs_controller(&[]).await?;
-    paced(&stage.api, WARM_UP, EVERY).await?;
-    let Latencies { whole, after } = paced(&stage.api, COUNT, EVERY).await?;
+    paced(&stage.api, &["bench"], WARM_UP, EVERY).await?;
+    let Latencies { whole, after } = paced(&stage.api, &["bench"], COUNT, EVERY).await?;
     let p99 = Samples::one(whole.percentile(99));
     let figure = "kube: 50 jobs/s, from the request that creates a job to the claim, seen by a watch, p50";
     table.add(Row::new(figure, Target::AtMost(20.0), Unit::Millis, whole));
@@ -41,7 +41,7 @@ pub(super) async fn ten(table: &mut Table, cluster: &Cluster) -> Result<()> {
     for _ in 0..REPLICAS {
         replicas.push(stage.scene.jobs_controller(&[]).await?);
     }
-    let Latencies { whole, .. } = paced(&stage.api, COUNT, EVERY).await?;
+    let Latencies { whole, .. } = paced(&stage.api, &["bench"], COUNT, EVERY).await?;
     let (mut claimed, mut conflicts) = (Vec::new(), 0.0);
     for replica in &replicas {
         claimed.push(total(replica, "grafana_provisioning_jobs_claimed_total").await?);

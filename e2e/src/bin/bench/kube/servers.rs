@@ -12,7 +12,7 @@ use crate::table::{Row, Table, Target, Unit};
 use crate::writes::{CLIENTS, by_clients};
 
 const STARTS: usize = 5;
-const PATIENCE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(super) async fn measure(table: &mut Table) -> Result<()> {
     let real = Box::pin(real(table)).await?.context("the cluster's programs are gone")?;
@@ -112,7 +112,7 @@ async fn ready(table: &mut Table) -> Result<()> {
             {
                 break;
             }
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > DEADLINE {
                 bail!("the server is not ready; it said:\n{}", process.output());
             }
             tokio::time::sleep(Duration::from_millis(1)).await;

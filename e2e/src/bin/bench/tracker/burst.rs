@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use windlass_e2e::flux::Tracker;
 
 use super::fleet::{Fleet, Way};
-use super::{PATIENCE, processor, settled};
+use super::{DEADLINE, processor, settled};
 use crate::samples::Samples;
 use crate::table::{Row, Table, Target, Unit};
 
@@ -68,9 +68,9 @@ impl Burst<'_> {
         let mut interval = tokio::time::interval(Duration::from_millis(20));
         while self::told(tracker) < told + commits.len() {
             interval.tick().await;
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > DEADLINE {
                 let found = self::told(tracker) - told;
-                bail!("{found} of {} commits were measured in {PATIENCE:?}", commits.len());
+                bail!("{found} of {} commits were measured in {DEADLINE:?}", commits.len());
             }
         }
         let took = started.elapsed();
