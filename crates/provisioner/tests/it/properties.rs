@@ -174,7 +174,8 @@ fn leaves(shape: &Shape, name: &str, found: &mut Vec<String>) {
 
 fn config() -> ProptestConfig {
     let set = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig { cases: set.unwrap_or(500), failure_persistence: None, ..ProptestConfig::default() }
+    let usual = if std::env::var_os("WINDLASS_LONG_TESTS").is_some() { 10_000 } else { 500 };
+    ProptestConfig { cases: set.unwrap_or(usual), failure_persistence: None, ..ProptestConfig::default() }
 }
 
 /// Panics of scripts are expected, and not worth a page each.

@@ -16,11 +16,12 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use windlass_apiserver::ApiServer;
 use windlass_apiserver::store::{StoreOptions, in_memory};
+use windlass_cluster::Cluster;
 use windlass_provisioner::{
     Manager, ManagerOptions, ManagerProvisioner, Memory, Node, Outcome, Owner, ProvisionError, Provisioner,
     Resource, Scope, Tree, Visited, WakeOn, Watches, leaf, serial,
 };
-use windlass_runtime::CallOptions;
+use windlass_runtime::{CallOptions, Scope as Namespaces};
 use windlass_telemetry::Health;
 
 use crate::samples::Samples;
@@ -29,13 +30,16 @@ use crate::table::{Row, Table, Target, Unit};
 const NODES: usize = 1_000;
 const PASSES: usize = 50;
 const WAKES: usize = 50;
+/// Owners on a real server, and the nodes of the tree of each.
+const TREES: usize = 1_000;
+const PARTS: usize = 20;
 const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn measure(table: &mut Table) -> Result<()> {
     table.add(overhead().await?);
     table.add(settled().await?);
     table.add(wake().await?);
-    Ok(())
+    bring_up(table).await
 }
 
 /// A leaf that is up.
@@ -190,6 +194,123 @@ async fn wake() -> Result<Row> {
     Ok(Row::new(figure, Target::AtMost(50.0), Unit::Millis, Samples::millis(times)).note("embedded server"))
 }
 
+/// Owners whose trees are so many `ConfigMap`s each, one after the other.
+struct Fleet;
+
+fn parts_of(owner: &Waiting) -> Vec<(String, Value)> {
+    let name = owner.metadata.name.as_deref().unwrap_or_default();
+    let part = |index: usize| {
+        let name = format!("{name}-{index}");
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": owner.metadata.namespace}, "data": {"part": index.to_string()},
+        });
+        (name, object)
+    };
+    (0..PARTS).map(part).collect()
+}
+
+impl ManagerProvisioner for Fleet {
+    type Object = Waiting;
+
+    fn tree(&self, owner: &Waiting) -> Result<Node<Scope>, ProvisionError> {
+        let part = |(name, object)| leaf(Resource::new(name, &ApiResource::erase::<ConfigMap>(&()), object));
+        Ok(serial("parts", parts_of(owner).into_iter().map(part)))
+    }
+}
+
+/// A thousand trees of twenty nodes on a real kube-apiserver, and a bare client that does the same writes: a finalizer,
+/// twenty applied objects and a status an owner, for as many owners at a time.
+async fn bring_up(table: &mut Table) -> Result<()> {
+    let options = windlass_cluster::Options { durable: true, compacts: true, ..Default::default() };
+    let Some(cluster) = Box::pin(Cluster::own_with(options)).await? else { return Ok(()) };
+    let (bare, managed) = (cluster.namespace("bare").await?, cluster.namespace("managed").await?);
+    let client = cluster.admin().await?;
+    let definition: Value = serde_json::to_value(definition("Waiting", "waitings"))?;
+    cluster.kubectl(&["apply", "-f", "-"], &definition.to_string()).await?;
+    let established = ["wait", "--for=condition=Established", "crd/waitings.example.com"];
+    cluster.kubectl(&established, "").await?;
+    let mut options = ManagerOptions::new("bench.example.com/provisioner");
+    options.namespaces = Namespaces::Namespace(managed.name().to_owned());
+    let workers = options.workers;
+    let by_hand = written(&client, bare.name(), workers).await?;
+
+    create_owners(&client, managed.name()).await?;
+    let end = CancellationToken::new();
+    let begun = Instant::now();
+    let running = tokio::spawn(Manager::new(Fleet, options)?.run(client.clone(), Health::new(), end.clone()));
+    let states: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), managed.name(), &kind("Waiting", "waitings"));
+    let settled = || async {
+        let listed = states.list(&ListParams::default()).await?;
+        let ready = |owner: &DynamicObject| owner.data["status"]["conditions"][0]["status"] == "True";
+        anyhow::Ok((listed.items.iter().filter(|owner| ready(owner)).count() == TREES).then_some(()))
+    };
+    while settled().await?.is_none() {
+        if begun.elapsed() > Duration::from_mins(5) {
+            let one = states.list(&ListParams::default().limit(1)).await?;
+            bail!("not all trees are up: {:#}", serde_json::to_value(one)?);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let took = begun.elapsed();
+    end.cancel();
+    running.await?;
+    let maps: Api<ConfigMap> = Api::namespaced(client, managed.name());
+    let made = maps.list_metadata(&ListParams::default()).await?.items.len();
+    if made < TREES * PARTS {
+        bail!("{made} objects were made");
+    }
+    let rate = by_hand.as_secs_f64() / took.as_secs_f64() * 100.0;
+    let figure = format!(
+        "provisioner: {TREES} trees of {PARTS} nodes on a real kube-apiserver, rate of a bare client's"
+    );
+    let row = Row::new(figure, Target::AtLeast(80.0), Unit::Percent, Samples::one(rate));
+    let note = format!("{:.1} s, by hand {:.1} s", took.as_secs_f64(), by_hand.as_secs_f64());
+    table.add(row.note(note));
+    Ok(())
+}
+
+async fn create_owners(client: &kube::Client, namespace: &str) -> Result<Api<Waiting>> {
+    let owners: Api<Waiting> = Api::namespaced(client.clone(), namespace);
+    for number in 0..TREES {
+        owners
+            .create(&PostParams::default(), &Waiting::new(&format!("owner-{number}"), WaitingSpec {}))
+            .await?;
+    }
+    Ok(owners)
+}
+
+/// The writes of [`Fleet`] without it.
+async fn written(client: &kube::Client, namespace: &str, workers: usize) -> Result<Duration> {
+    let owners = create_owners(client, namespace).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let listed = Arc::new(owners.list(&ListParams::default()).await?.items);
+    let begun = Instant::now();
+    let mut tasks = tokio::task::JoinSet::new();
+    for worker in 0..workers {
+        let (owners, maps, listed) = (owners.clone(), maps.clone(), Arc::clone(&listed));
+        tasks.spawn(async move {
+            let apply = PatchParams::apply("by-hand");
+            for owner in listed.iter().skip(worker).step_by(workers) {
+                let name = owner.metadata.name.as_deref().unwrap_or_default();
+                let held = Patch::Merge(json!({"metadata": {"finalizers": ["bench.example.com/by-hand"]}}));
+                owners.patch(name, &PatchParams::default(), &held).await?;
+                for (name, object) in parts_of(owner) {
+                    maps.patch(&name, &apply, &Patch::Apply(object)).await?;
+                }
+                let ready = Patch::Merge(json!({"status": {"ready": true}}));
+                owners.patch_status(name, &PatchParams::default(), &ready).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    Ok(begun.elapsed())
+}
+
 fn kind(kind: &str, plural: &str) -> ApiResource {
     ApiResource {
         group: "example.com".to_owned(),
@@ -200,21 +321,23 @@ fn kind(kind: &str, plural: &str) -> ApiResource {
     }
 }
 
+fn definition(kind: &str, plural: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.example.com")},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
+}
+
 fn server() -> Result<ApiServer> {
-    let schema: Value = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let definition = |kind: &str, plural: &str| {
-        serde_json::from_value(json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("{plural}.example.com")},
-            "spec": {
-                "group": "example.com", "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
-                "versions": [{
-                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": schema},
-                }],
-            },
-        }))
-    };
-    let definitions = vec![definition("Awaited", "awaiteds")?, definition("Waiting", "waitings")?];
+    let definitions = [definition("Awaited", "awaiteds"), definition("Waiting", "waitings")];
+    let definitions = definitions.into_iter().map(serde_json::from_value).collect::<Result<_, _>>()?;
     Ok(ApiServer::builder(in_memory(&StoreOptions::default())?).crds(definitions).build()?)
 }
