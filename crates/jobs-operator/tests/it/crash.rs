@@ -1,29 +1,18 @@
-//! A process dies at every write that it makes during a pull, and another one takes over.
+//! A process dies at every write that it makes, and another one takes over.
 
-use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use futures::StreamExt as _;
-use serde_json::{Value, json};
-use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{Job, JobSpec, JobState};
-use windlass_git_server::seed::Edit;
 use windlass_jobs_operator::{PROVISIONING_JOBS, register};
 
-use crate::kit::{Death, GitServer, World, dashboard, end_of};
-use crate::pull::{create, seed};
+use crate::kit::{Death, World, end_of};
 
-/// What is left of a world when its job has ended.
-#[derive(Debug, PartialEq)]
-struct Left {
-    managed: BTreeMap<String, Value>,
-    state: JobState,
-    last_ref: String,
-    stats: Vec<(String, i64)>,
-    pulled: (String, String),
-}
+mod pull;
+mod write;
 
-/// Runs a job in a world, with a process that dies and then one that does not; tells whether the first one died.
-async fn run(world: &World, spec: JobSpec, death: Death) -> (bool, Left) {
+/// Runs a job, with a process that dies and then one that does not; tells whether the first one died.
+async fn run(world: &World, spec: JobSpec, death: Death) -> bool {
     let first = world.start_with(register, PROVISIONING_JOBS, death, |_context| {});
     let job: Job = world.queue(spec).await;
     let died = tokio::select! {
@@ -38,94 +27,53 @@ async fn run(world: &World, spec: JobSpec, death: Death) -> (bool, Left) {
         second.stop().await;
     }
     assert!(world.jobs().await.is_empty(), "{death:?}");
-    let repository = world.repository("test6").await;
-    let status = repository.status;
-    let pulled = conditions::find(&status.conditions, types::PULL_STATUS).unwrap();
-    let left = Left {
-        managed: world.managed().await,
-        state: status.sync.state,
-        last_ref: status.sync.last_ref,
-        stats: status.stats.into_iter().map(|count| (count.resource, count.count)).collect(),
-        pulled: (pulled.status.clone(), pulled.reason.clone()),
-    };
-    (died, left)
+    died
 }
 
-/// Lets the process die at its first write, its second, and so on until it ends the job first. Every time, everything
-/// has to be as without a death.
-async fn at_every_write(at_a_time: usize, attempt: impl AsyncFn(Death) -> (bool, Left)) {
+/// When the process dies: before its n-th write is made, or before it hears of it.
+type Kinds = &'static [fn(usize) -> Death];
+
+const BOTH: Kinds = &[Death::Before, Death::After];
+
+/// Lets the process die at its first write, its second, and so on until it ends the job first, `at_a_time` worlds beside
+/// each other. Every time, what is left has to be as without a death, which is answered; `least` deaths are expected.
+async fn at_every_write<L: Debug + PartialEq>(
+    (kinds, at_a_time, least): (Kinds, usize, usize),
+    attempt: impl AsyncFn(Death) -> (bool, L),
+) -> L {
     let (died, undisturbed) = attempt(Death::Never).await;
     assert!(!died);
-    assert_eq!(undisturbed.state, JobState::Success);
-    assert!(!undisturbed.last_ref.is_empty() && !undisturbed.managed.is_empty());
-    assert_eq!(undisturbed.pulled, ("True".to_owned(), reasons::SUCCESS.to_owned()));
-    let mut least = 0;
-    for kind in [Death::Before, Death::After] {
+    for kind in kinds {
         let attempt = &attempt;
         let runs = futures::stream::iter(1..)
             .map(|number| async move { (number, attempt(kind(number)).await) })
             .buffered(at_a_time);
         let mut runs = std::pin::pin!(runs);
+        let mut deaths = 0;
         while let Some((number, (died, left))) = runs.next().await {
             assert_eq!(left, undisturbed, "after {:?}", kind(number));
             if !died {
                 break;
             }
-            least = number;
+            deaths = number;
         }
-        assert!(least >= 10, "{least} deaths are too few to be all");
+        assert!(deaths >= least, "{deaths} deaths are too few to be all");
     }
+    undisturbed
 }
 
-fn in_a_hurry(world: World) -> World {
-    world.set("operator.max_attempts", "100")
+/// Claims that lapse soon enough for a test on paused time.
+fn paused() -> World {
+    World::new()
+        .set("operator.max_attempts", "100")
+        .set("operator.lease_expiry", "3s")
+        .set("operator.lease_renewal_interval", "1s")
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_full_pull_survives_a_death_at_every_write() {
-    at_every_write(1, async |death| {
-        let world = in_a_hurry(World::new())
-            .set("operator.lease_expiry", "3s")
-            .set("operator.lease_renewal_interval", "1s");
-        let files = world.folder.path().join("files");
-        for (path, name) in
-            [("a.json", "a"), ("x/b.json", "b"), ("x/c.json", "c"), ("x/y/d.json", "d"), ("z/e.json", "e")]
-        {
-            std::fs::create_dir_all(files.join(path).parent().unwrap()).unwrap();
-            std::fs::write(files.join(path), dashboard(name, path)).unwrap();
-        }
-        let spec = json!({"spec": {"type": "local", "local": {"path": files.to_str().unwrap()}}});
-        world.create_repository("test6", spec).await;
-        run(&world, JobSpec::pull("test6", false), death).await
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn an_incremental_pull_survives_a_death_at_every_write() {
-    at_every_write(4, async |death| {
-        let git = GitServer::new().await;
-        seed(&git);
-        // Real time, since Git's sockets know no other.
-        let world = in_a_hurry(World::with_git(&git))
-            .set("operator.lease_expiry", "300ms")
-            .set("operator.lease_renewal_interval", "100ms");
-        create(&world, &git).await;
-        let process = world.start(register, PROVISIONING_JOBS);
-        world.pull("test6", true).await;
-        process.stop().await;
-        let tip = git.commit([
-            Edit::put("team-a/cpu.json", dashboard("cpu", "CPU by core")),
-            Edit::put("team-c/new.json", dashboard("new", "New")),
-            Edit::delete("team-b/network.json"),
-            Edit::delete("team-a/nested/disk.json"),
-            Edit::put("moved.json", dashboard("disk", "Disk")),
-        ]);
-        let (died, mut left) = run(&world, JobSpec::pull("test6", true), death).await;
-        if left.last_ref == tip {
-            "the tip".clone_into(&mut left.last_ref);
-        }
-        (died, left)
-    })
-    .await;
+/// The same in real time, since Git's sockets know no other.
+fn in_real_time(world: World) -> World {
+    world
+        .set("operator.max_attempts", "100")
+        .set("operator.lease_expiry", "300ms")
+        .set("operator.lease_renewal_interval", "100ms")
 }

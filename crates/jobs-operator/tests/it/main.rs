@@ -13,5 +13,4 @@ mod repair;
 mod signed;
 mod unsynced;
 mod write;
-mod write_crash;
 mod write_faults;
