@@ -109,8 +109,8 @@ pub struct Export {
 
 /// Asks the API for folders and dashboards, whole.
 pub async fn list(clients: &Clients, namespace: &str) -> Result<Unmanaged, ListError> {
-    let mut unmanaged = Unmanaged::default();
     let fence = Fence::NONE;
+    let mut unmanaged = Unmanaged::default();
     for kind in [FOLDER, DASHBOARD] {
         let client = clients.of(&kind);
         let collection = Collection {
@@ -121,10 +121,12 @@ pub async fn list(clients: &Clients, namespace: &str) -> Result<Unmanaged, ListE
             dry_run: false,
             fence: &fence,
         };
-        unmanaged
-            .read(&collection)
+        let listed = wire::with_restarts(|| Unmanaged::of(&collection))
             .await
-            .map_err(|error| ListError::new(kind.resource.to_string(), "", wire::words(&error)))?;
+            .map_err(|error| ListError::new(kind.plural(), wire::words(&error)))?;
+        unmanaged.folders.extend(listed.folders);
+        unmanaged.objects.extend(listed.objects);
+        unmanaged.managed.extend(listed.managed);
     }
     unmanaged.objects.sort_by(|a, b| (&a.kind, &a.name).cmp(&(&b.kind, &b.name)));
     Ok(unmanaged)
@@ -205,7 +207,9 @@ struct Conversion {
 }
 
 impl Unmanaged {
-    async fn read(&mut self, collection: &Collection<'_>) -> Result<(), CallError> {
+    /// What is in one collection.
+    async fn of(collection: &Collection<'_>) -> Result<Self, CallError> {
+        let mut found = Self::default();
         let mut token: Option<String> = None;
         loop {
             let page = collection.list_whole(PAGE, token.as_deref()).await?;
@@ -213,12 +217,12 @@ impl Unmanaged {
             for raw in page.items.unwrap_or_default() {
                 let item: Item = wire::parse(raw.get().as_bytes())?;
                 if item.metadata.deletion_timestamp.is_none() {
-                    self.take(collection, item, raw.get()).await?;
+                    found.take(collection, item, raw.get()).await?;
                 }
             }
             token = page.metadata.token.filter(|token| !token.is_empty());
             if token.is_none() {
-                return Ok(());
+                return Ok(found);
             }
         }
     }

@@ -13,21 +13,21 @@ use crate::{Clients, DASHBOARD, FOLDER, Kind, names};
 
 /// Objects a request; a page is read, reduced to [`ManagedItem`]s, and dropped before the next is asked for.
 const PAGE: usize = 500;
-/// Fresh starts of a list whose continue token expired.
-const RESTARTS: usize = 3;
-
-/// Why the managed objects could not be listed.
+/// Why objects could not be listed.
 #[derive(Debug, thiserror::Error)]
-#[error("failed to list {resource} managed by repository {repository:?}: {detail}")]
+#[error("failed to list {what}: {detail}")]
 pub struct ListError {
-    resource: String,
-    repository: String,
+    what: String,
     detail: String,
 }
 
 impl ListError {
-    pub(crate) fn new(resource: String, repository: &str, detail: String) -> Self {
-        Self { resource, repository: repository.to_owned(), detail }
+    pub(crate) fn new(what: String, detail: String) -> Self {
+        Self { what, detail }
+    }
+
+    fn of_managed(resource: &str, repository: &str, detail: String) -> Self {
+        Self::new(format!("{resource} managed by repository {repository:?}"), detail)
     }
 }
 
@@ -95,11 +95,9 @@ impl Managed {
     ) -> Result<Self, ListError> {
         match self.unlisted.iter().find(|unlisted| matters(&unlisted.resource)) {
             None => Ok(self),
-            Some(Unlisted { resource, detail }) => Err(ListError {
-                resource: resource.to_string(),
-                repository: repository.to_owned(),
-                detail: detail.clone(),
-            }),
+            Some(Unlisted { resource, detail }) => {
+                Err(ListError::of_managed(&resource.to_string(), repository, detail.clone()))
+            }
         }
     }
 }
@@ -235,17 +233,11 @@ async fn list_kind(
     let fence = Fence::NONE;
     let collection =
         Collection { client, kind, version: &kind.version, namespace, dry_run: false, fence: &fence };
-    let failed = |detail| ListError { resource: kind.plural(), repository: repository.to_owned(), detail };
-    let mut restarts = 0;
-    loop {
-        match list_pages(&collection, repository).await {
-            Ok(items) => return Ok(items),
-            // The snapshot behind a continue token is gone: start over, nothing was done with the first pages.
-            Err(error) if error.is_gone() && restarts < RESTARTS => restarts += 1,
-            // The definition was deleted, and every object with it.
-            Err(error) if error.is_not_found() && kind.is_applied() => return Ok(Vec::new()),
-            Err(error) => return Err(failed(wire::words(&error))),
-        }
+    match wire::with_restarts(|| list_pages(&collection, repository)).await {
+        Ok(items) => Ok(items),
+        // The definition was deleted, and every object with it.
+        Err(error) if error.is_not_found() && kind.is_applied() => Ok(Vec::new()),
+        Err(error) => Err(ListError::of_managed(&kind.plural(), repository, wire::words(&error))),
     }
 }
 

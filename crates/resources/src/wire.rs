@@ -20,6 +20,8 @@ use crate::{Kind, MayWrite};
 pub(crate) const FIELD_MANAGER: &str = "windlass";
 /// How long one try of a request may take, its answer included.
 const DEADLINE: Duration = Duration::from_secs(15);
+/// Fresh starts of a list whose continue token expired.
+const RESTARTS: usize = 3;
 /// A server that hangs is not asked again: it would hold up everything that is to be written.
 const RETRY: Retry = Retry { after_silence: false, ..Retry::RESTART };
 /// What stands for itself in a path or query (RFC 3986, §2.3).
@@ -225,6 +227,21 @@ impl Collection<'_> {
     }
 }
 
+/// Lists from the start again when the snapshot behind a continue token is gone, which a restart of the server or a
+/// compaction brings: nothing was done with the first pages.
+pub(crate) async fn with_restarts<T, F>(list: impl Fn() -> F) -> Result<T, CallError>
+where
+    F: Future<Output = Result<T, CallError>>,
+{
+    for _ in 0..RESTARTS {
+        match list().await {
+            Err(error) if error.is_gone() => {}
+            ended => return ended,
+        }
+    }
+    list().await
+}
+
 /// Reads what is no object, such as discovery.
 pub(crate) async fn get_json<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, CallError> {
     rest(client, Fence::NONE).get("read it", path, Accept::Whole).await
@@ -237,4 +254,28 @@ fn rest(client: &Client, fence: Fence) -> RestClient {
 pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, CallError> {
     serde_json::from_slice(body)
         .map_err(|source| CallError::Unreadable { what: "read it".to_owned(), source: source.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn expired() -> CallError {
+        let status = Status { code: 410, reason: "Expired".to_owned(), ..Status::default() };
+        CallError::Refused { what: "list".to_owned(), status: Box::new(status) }
+    }
+
+    #[tokio::test]
+    async fn a_list_whose_token_expired_begins_again_a_few_times() {
+        let tries = std::cell::Cell::new(0);
+        let third_time = || async {
+            tries.set(tries.get() + 1);
+            if tries.get() < 3 { Err(expired()) } else { Ok(tries.get()) }
+        };
+        assert_eq!(with_restarts(third_time).await.unwrap(), 3);
+        let never = || async { Err::<(), _>(expired()) };
+        assert!(with_restarts(never).await.unwrap_err().is_gone());
+    }
 }
