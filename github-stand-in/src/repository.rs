@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use crate::hooks::StoredHook;
 use crate::objects::{self, Commit};
+use crate::protection::{Protection, Rule};
 use crate::pulls::StoredPull;
 
 /// A repository of the stand-in. Clones are the same repository.
@@ -23,6 +24,9 @@ pub(crate) struct Content {
     blobs: HashMap<String, Bytes>,
     branches: HashMap<String, String>,
     private: bool,
+    pub(crate) archived: bool,
+    pub(crate) protection: Option<Protection>,
+    pub(crate) rules: Vec<Rule>,
     pub(crate) hooks: Vec<StoredHook>,
     pub(crate) pulls: BTreeMap<u64, StoredPull>,
     numbers: u64,

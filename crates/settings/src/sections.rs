@@ -197,6 +197,10 @@ section! {
         git_min_throughput: u64 = Number<0, MANY>, "1024";
         /// Requests to one Git host at a time, so that a slow one does not hold up the others.
         git_max_requests_per_host: usize = Number<1, 1024>, "4";
+        /// Requests a second to one Git host, and to the API of one that has one, over all repositories; 0 for no limit.
+        git_requests_per_second: u32 = Number<0, 100_000>, "100";
+        /// Requests to one Git host that may go at once after a time without any.
+        git_request_burst: u32 = Number<1, 100_000>, "200";
         /// Most files and directories of one repository.
         git_max_files: usize = Number<1, MANY>, "100000";
         /// Longest time until a Git server is connected to.
