@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use windlass_api::conditions::{self, reasons, types};
-use windlass_api::{Repository, RepositoryType, WebhookStatus, annotations};
+use windlass_api::{Repository, WebhookStatus, annotations};
 use windlass_github::{ErrorKind, GithubError, Hook, HookRequest, Hooks};
 use windlass_repository::GithubOpenError;
 use windlass_runtime::CallError;
@@ -52,11 +52,13 @@ pub(crate) enum CleanUpError {
 }
 
 /// Brings the hook to what is wanted, and says how that went. Nothing about a hook is a failure of the pass, but that the
-/// repository could not be given a Secret because somebody else wrote.
+/// repository could not be given a Secret because somebody else wrote. What its specification leaves out goes into it with
+/// the Secret's name.
 pub(crate) async fn tend(
     controller: &Controller,
     repository: &Repository,
     wanted: &Wanted,
+    left_out: Option<Value>,
 ) -> Result<Tended, CallError> {
     let generation = repository.metadata.generation;
     let now = controller.clock.now();
@@ -82,12 +84,7 @@ pub(crate) async fn tend(
     };
     let repositories = controller.repositories(repository);
     let deadline = controller.check_deadline;
-    let looked_up = tokio::time::timeout(deadline, look_up(controller, repository, url)).await;
-    let spec = match looked_up.unwrap_or_else(|_elapsed| Err(Failure::of_silence(deadline))) {
-        Ok(spec) => spec,
-        Err(failure) => return Ok(failed(failure, known, &say)),
-    };
-    match complete(&controller.clients.core, &repositories, repository, spec).await {
+    match complete(&controller.clients.core, &repositories, repository, left_out, true).await {
         Ok(None) => {}
         Ok(Some(completed)) => return Ok(Tended::Completed(Box::new(completed))),
         Err(error) if error.is_conflict() || error.is_not_found() || error.is_fenced() => return Err(error),
@@ -115,34 +112,6 @@ fn failed(
     let message = format!("{}; until then the repository is polled", failure.message);
     let condition = say(false, failure.reason, message);
     Tended::Known { condition, webhook: known, missed: None, again: failure.again }
-}
-
-/// What GitHub knows and the specification leaves out: the repository's number, which outlives renames, and its default
-/// branch. Nothing when nothing is left out.
-async fn look_up(
-    controller: &Controller,
-    repository: &Repository,
-    url: &str,
-) -> Result<Option<Value>, Failure> {
-    let spec = &repository.spec;
-    let wants_id =
-        spec.kind == RepositoryType::Github && spec.github.as_ref().is_some_and(|it| it.repo_id == 0);
-    let wants_branch = spec.branch().is_empty();
-    if !wants_id && !wants_branch {
-        return Ok(None);
-    }
-    let opened = controller.opener.github(&controller.clients.core, repository).await;
-    let at_github = opened.map_err(|error| Failure::of_open(&error))?;
-    let found = at_github.api.repository(&at_github.name).await;
-    let found = found.map_err(|error| Failure::of_github(&error, url))?;
-    let mut fields = Map::new();
-    if wants_id && let Ok(id) = i64::try_from(found.id) {
-        fields.insert("repoID".to_owned(), id.into());
-    }
-    if wants_branch {
-        fields.insert("branch".to_owned(), found.default_branch.into());
-    }
-    Ok(Some(json!({ spec.kind.as_str(): fields })))
 }
 
 /// The hook as it should be, made so, and the latest push that did not reach us.
