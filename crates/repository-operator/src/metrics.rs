@@ -1,23 +1,38 @@
 //! The operator's instruments, under Grafana's names.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Meter};
-use windlass_api::Repository;
-use windlass_runtime::{EventRecorder, Store};
+use windlass_api::{JobState, Repository};
+use windlass_runtime::{Clock, EventRecorder, Store};
+use windlass_telemetry::{Metrics, Stage, Stages};
 
 use crate::reconcile::ReconcileError;
+
+/// The meter of everything about repositories.
+pub(crate) const METER: &str = "repositories";
 
 /// What the operator counts. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct RepositoryMetrics {
     checks: Counter<u64>,
     errors: Counter<u64>,
+    stages: Stages,
+    clock: Arc<dyn Clock>,
 }
 
 impl RepositoryMetrics {
     /// Makes the instruments. Gauges are read from `repositories` whenever metrics are rendered, so that what was
     /// deleted is not told of any more.
-    pub(crate) fn new(meter: &Meter, repositories: &Store<Repository>, events: &EventRecorder) -> Self {
+    pub(crate) fn new(
+        metrics: &Metrics,
+        repositories: &Store<Repository>,
+        events: &EventRecorder,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let meter = &metrics.meter(METER);
         observe(meter, repositories);
         let events = events.clone();
         meter
@@ -34,12 +49,23 @@ impl RepositoryMetrics {
                 .u64_counter("grafana_provisioning_repository_reconcile_errors_total")
                 .with_description("Passes over a repository that failed.")
                 .build(),
+            stages: Stages::new(metrics),
+            clock,
         }
     }
 
     pub(crate) fn checked(&self, success: bool) {
         let outcome = if success { "success" } else { "error" };
         self.checks.add(1, &[KeyValue::new("resource", "repository"), KeyValue::new("outcome", outcome)]);
+    }
+
+    /// What was seen of a repository: a pull that ended well, if that is the news.
+    pub(crate) fn seen(&self, before: &Repository, now: &Repository) {
+        let (was, is) = (&before.status.sync, &now.status.sync);
+        if is.state == JobState::Success && is.finished != was.finished && now.status.health.healthy {
+            let since = self.clock.now().as_millisecond().saturating_sub(is.finished);
+            self.stages.took(Stage::Healthy, Duration::from_millis(u64::try_from(since).unwrap_or(0)));
+        }
     }
 
     pub(crate) fn failed(&self, error: &ReconcileError) {

@@ -90,6 +90,9 @@ section! {
         provisioning_server_url: String = Url, "" { required_for: EVERY };
         /// Public URL of whatever answers `repositories/{name}/webhook`, which providers call; without it remotes are polled.
         provisioning_server_public_url: String = Url, "";
+        /// Whether deliveries of webhooks are accepted that are signed with SHA-1 alone, as very old GitHub Enterprise Servers
+        /// do it.
+        webhook_accept_sha1: bool = Bool, "false";
         /// API server of dashboards; `provisioning_server_url` when empty.
         dashboards_server_url: String = Url, "";
         /// API server of folders; `provisioning_server_url` when empty.

@@ -7,12 +7,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{Repository, WebhookStatus, annotations};
-use windlass_github::{ErrorKind, GithubError, Hook, HookRequest, Hooks};
+use windlass_github::{Delivery, ErrorKind, GithubError, Hook, HookRequest, Hooks};
 use windlass_repository::GithubOpenError;
 use windlass_runtime::CallError;
 
 use super::failure::Failure;
-use super::missed::missed;
+use super::missed::{lost, missed};
 use super::secret::{HookSecret, complete};
 use super::{EVENTS, Wanted, every, is_as_wanted, is_old};
 use crate::controller::Controller;
@@ -164,7 +164,10 @@ async fn keep(
     }
     // The log is worth having, but the hook stands without it: deliveries of one that was made just now are none.
     let lost = match hooks.deliveries(hook.id).await {
-        Ok(deliveries) => missed(&deliveries).map(|delivery| delivery.guid.clone()),
+        Ok(deliveries) => {
+            tell_again(&hooks, hook.id, &lost(&deliveries)).await;
+            missed(&deliveries).map(|delivery| delivery.guid.clone())
+        }
         Err(error) => {
             tracing::debug!(repository = repository.metadata.name, %error, "the log of deliveries could not be read");
             None
@@ -182,6 +185,23 @@ async fn keep(
         ..before
     };
     Ok((webhook, lost))
+}
+
+/// Has GitHub make these deliveries again. What cannot be asked for now is, at the next look.
+async fn tell_again(hooks: &Hooks<'_>, hook: u64, lost: &[&Delivery]) {
+    for delivery in lost {
+        match hooks.redeliver(hook, delivery.id).await {
+            Ok(()) => tracing::info!(
+                hook,
+                delivery = delivery.guid,
+                "GitHub is asked for a delivery that did not come"
+            ),
+            Err(error) => {
+                tracing::debug!(hook, delivery = delivery.guid, %error, "a delivery cannot be asked for again");
+                return;
+            }
+        }
+    }
 }
 
 /// Makes the hook, or takes over the one that posts to the same URL: it is ours, and we lost its number.
