@@ -1,11 +1,13 @@
 //! The hooks of a repository.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use axum::http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use windlass_http_client::Tls;
 
 use crate::description::Description;
 use crate::operations::number;
@@ -32,6 +34,8 @@ pub struct StoredHook {
     pub events: Vec<String>,
     /// Whether any would be posted.
     pub active: bool,
+    /// Whose certificates are trusted beside the system's when something is posted.
+    pub(crate) trusted: Option<PathBuf>,
     pub(crate) deliveries: Vec<StoredDelivery>,
 }
 
@@ -57,6 +61,7 @@ impl StoredHook {
             insecure_ssl: "0".to_owned(),
             events: vec!["push".to_owned()],
             active: true,
+            trusted: None,
             deliveries: Vec::new(),
         }
     }
@@ -92,7 +97,14 @@ impl StoredHook {
 impl Repository {
     /// Its hooks.
     pub fn hooks(&self) -> Vec<StoredHook> {
-        self.content().hooks.clone()
+        let content = self.content();
+        let trusted = &content.trusted;
+        content.hooks.iter().map(|hook| StoredHook { trusted: trusted.clone(), ..hook.clone() }).collect()
+    }
+
+    /// Trusts the authorities in this file, PEM, beside the system's when it posts.
+    pub fn trust(&self, authorities: &Path) {
+        self.content().trusted = Some(authorities.to_owned());
     }
 
     /// Takes a hook away, as its owner may on GitHub's page.
@@ -187,8 +199,8 @@ impl StoredHook {
             let payload = percent_encoding::utf8_percent_encode(&payload, reserved);
             ("application/x-www-form-urlencoded", format!("payload={payload}"))
         };
-        let client =
-            windlass_http_client::builder(&windlass_http_client::Tls::default(), Duration::from_secs(5));
+        let tls = self.trusted.as_deref().map(Tls::of_bundle).transpose().ok().flatten().unwrap_or_default();
+        let client = windlass_http_client::builder(&tls, Duration::from_secs(5));
         let Ok(client) = client.no_proxy().timeout(Duration::from_secs(10)).build() else { return 0 };
         let mut request = client
             .post(&self.url)
@@ -255,7 +267,7 @@ pub(crate) fn respond(
         }
         ("POST", [_, "deliveries", id, "attempts"], Some(place)) => {
             let number = content.number();
-            let hook = content.hooks[place].clone();
+            let hook = StoredHook { trusted: content.trusted.clone(), ..content.hooks[place].clone() };
             let first = hook.deliveries.iter().find(|delivery| delivery.id.to_string() == *id).cloned();
             let Some(first) = first else { return Reply::not_found() };
             let again = StoredDelivery { id: number, redelivery: true, at: Timestamp::now(), ..first };

@@ -1,6 +1,7 @@
 //! A repository that tests push to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -25,6 +26,7 @@ pub(crate) struct Content {
     branches: HashMap<String, String>,
     private: bool,
     pub(crate) archived: bool,
+    pub(crate) trusted: Option<PathBuf>,
     pub(crate) protection: Option<Protection>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) hooks: Vec<StoredHook>,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
+use tokio::time::Instant;
 use windlass_api::conditions::{self, messages, reasons, types};
 use windlass_api::{
     ErrorDetails, HealthErrorKind, HealthStatus, JobState, QuotaStatus, Repository, RepositoryStatus,
@@ -149,7 +150,7 @@ pub(crate) async fn apply(
 
 /// The check under its deadline: a server that never answers makes the repository unhealthy, and holds up no other.
 async fn check_in_time(controller: &Controller, repository: &Repository) -> Result<Checked, ReconcileError> {
-    let cancel = controller.cancel.child_token();
+    let (cancel, began) = (controller.cancel.child_token(), Instant::now());
     let work = check(&controller.opener, &controller.clients.core, repository, &controller.rules, &cancel);
     let checked = match tokio::time::timeout(controller.check_deadline, work).await {
         Ok(checked) => checked,
@@ -162,7 +163,7 @@ async fn check_in_time(controller: &Controller, repository: &Repository) -> Resu
     if !checked.results.success && controller.cancel.is_cancelled() {
         return Err(ReconcileError::Interrupted);
     }
-    controller.metrics.checked(checked.results.success);
+    controller.metrics.checked(checked.results.success, began.elapsed());
     Ok(checked)
 }
 
@@ -243,6 +244,7 @@ impl Applied {
         renewed: Result<Renewed, NoToken>,
     ) -> bool {
         let now = controller.clock.now();
+        controller.metrics.token(renewed.is_ok());
         let status = &mut self.wanted;
         let say = |holds, reason: &str, message: String, generation| {
             conditions::new(types::TOKEN, holds, reason, message, generation, now)
@@ -340,6 +342,7 @@ impl Applied {
             Err(FinalizeError::Interrupted { .. }) => return Err(ReconcileError::Interrupted),
             Err(_) if controller.cancel.is_cancelled() => return Err(ReconcileError::Interrupted),
             Err(error) => {
+                controller.metrics.finalized(error.finalizer(), false);
                 let generation = self.current.metadata.generation.unwrap_or_default();
                 status::report_blocked(&mut self.wanted, &error, generation, now);
                 self.failure = Some(ReconcileError::Finalize(error));

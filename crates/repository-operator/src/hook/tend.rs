@@ -100,7 +100,12 @@ pub(crate) async fn tend(
             let condition = say(true, reasons::WEBHOOK_CONFIGURED, message);
             Tended::Known { condition, webhook: Some(webhook), missed, again: regular }
         }
-        Err(failure) => failed(failure, known, &say),
+        Err(failure) => {
+            if known.as_ref().is_some_and(|webhook| webhook.id != 0 && is_old(webhook, now)) {
+                controller.metrics.rotation_overdue(failure.is_theirs());
+            }
+            failed(failure, known, &say)
+        }
     })
 }
 

@@ -157,7 +157,7 @@ async fn a_server_that_asks_to_be_left_alone_is_rate_limited_and_left_alone_by_a
     let origin = format!("http://{}", listener.local_addr().unwrap());
     let router = axum::Router::new().fallback(limited);
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let world = World::with_origins(&[origin.clone()]);
+    let world = World::with_origins(std::slice::from_ref(&origin));
     let _process = world.start(register, PROVISIONING_REPO);
     for name in ["test6", "other"] {
         let spec: Value = json!({"spec": {"git": {"url": format!("{origin}/{name}.git"), "branch": "main"}}});
