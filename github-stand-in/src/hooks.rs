@@ -1,11 +1,13 @@
 //! The hooks of a repository.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use axum::http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use windlass_http_client::Tls;
 
 use crate::description::Description;
 use crate::operations::number;
@@ -32,6 +34,8 @@ pub struct StoredHook {
     pub events: Vec<String>,
     /// Whether any would be posted.
     pub active: bool,
+    /// Whose certificates are trusted beside the system's when something is posted.
+    pub(crate) trusted: Option<PathBuf>,
     pub(crate) deliveries: Vec<StoredDelivery>,
 }
 
@@ -40,6 +44,8 @@ pub(crate) struct StoredDelivery {
     id: u64,
     guid: String,
     event: String,
+    /// What is posted when it is made again; nothing is where a test did not say.
+    payload: Option<Value>,
     status: u16,
     at: Timestamp,
     redelivery: bool,
@@ -55,6 +61,7 @@ impl StoredHook {
             insecure_ssl: "0".to_owned(),
             events: vec!["push".to_owned()],
             active: true,
+            trusted: None,
             deliveries: Vec::new(),
         }
     }
@@ -90,7 +97,14 @@ impl StoredHook {
 impl Repository {
     /// Its hooks.
     pub fn hooks(&self) -> Vec<StoredHook> {
-        self.content().hooks.clone()
+        let content = self.content();
+        let trusted = &content.trusted;
+        content.hooks.iter().map(|hook| StoredHook { trusted: trusted.clone(), ..hook.clone() }).collect()
+    }
+
+    /// Trusts the authorities in this file, PEM, beside the system's when it posts.
+    pub fn trust(&self, authorities: &Path) {
+        self.content().trusted = Some(authorities.to_owned());
     }
 
     /// Takes a hook away, as its owner may on GitHub's page.
@@ -107,21 +121,31 @@ impl Repository {
 
     /// Notes that `event` was posted to a hook, which answered `status`; answers the delivery's number.
     pub fn deliver(&self, hook: u64, event: &str, status: u16) -> u64 {
-        let mut content = self.content();
-        let id = content.number();
-        let delivery = StoredDelivery {
-            id,
-            guid: format!("00000000-0000-4000-8000-{id:012}"),
-            event: event.to_owned(),
-            status,
-            at: Timestamp::now(),
-            redelivery: false,
-        };
-        let hook = content.hooks.iter_mut().find(|stored| stored.id == hook);
-        if let Some(hook) = hook {
+        let delivery = self.delivery(event, None);
+        let id = delivery.id;
+        self.note(hook, StoredDelivery { status, ..delivery });
+        id
+    }
+
+    /// Notes that `event` was posted to every hook that asked for it while nobody was there.
+    pub fn miss(&self, event: &str, payload: &Value) {
+        for hook in self.hooks().into_iter().filter(|hook| hook.wants(event)) {
+            let delivery = self.delivery(event, Some(payload.clone()));
+            self.note(hook.id, StoredDelivery { status: 502, ..delivery });
+        }
+    }
+
+    fn delivery(&self, event: &str, payload: Option<Value>) -> StoredDelivery {
+        let id = self.content().number();
+        let guid = format!("00000000-0000-4000-8000-{id:012}");
+        let (event, at) = (event.to_owned(), Timestamp::now());
+        StoredDelivery { id, guid, event, payload, status: 0, at, redelivery: false }
+    }
+
+    fn note(&self, hook: u64, delivery: StoredDelivery) {
+        if let Some(hook) = self.content().hooks.iter_mut().find(|stored| stored.id == hook) {
             hook.deliveries.insert(0, delivery);
         }
-        id
     }
 }
 
@@ -138,11 +162,11 @@ impl Repository {
     /// Answers the receivers' statuses, 0 where there was no answer.
     pub async fn tell(&self, event: &str, payload: &Value) -> Vec<u16> {
         let hooks = self.hooks();
-        let asked = hooks.iter().filter(|hook| hook.active && hook.events.iter().any(|it| it == event));
         let mut statuses = Vec::new();
-        for hook in asked {
-            let status = hook.post(event, payload).await;
-            self.deliver(hook.id, event, status);
+        for hook in hooks.iter().filter(|hook| hook.wants(event)) {
+            let delivery = self.delivery(event, Some(payload.clone()));
+            let status = hook.post(&delivery).await;
+            self.note(hook.id, StoredDelivery { status, ..delivery });
             statuses.push(status);
         }
         statuses
@@ -160,7 +184,13 @@ impl Repository {
 }
 
 impl StoredHook {
-    async fn post(&self, event: &str, payload: &Value) -> u16 {
+    fn wants(&self, event: &str) -> bool {
+        self.active && self.events.iter().any(|it| it == event)
+    }
+
+    /// Posts a delivery, signed and encoded as GitHub does it; answers the receiver's status.
+    async fn post(&self, delivery: &StoredDelivery) -> u16 {
+        let Some(payload) = &delivery.payload else { return 200 };
         let (media, body) = if self.content_type == "json" {
             ("application/json", payload.to_string())
         } else {
@@ -169,15 +199,15 @@ impl StoredHook {
             let payload = percent_encoding::utf8_percent_encode(&payload, reserved);
             ("application/x-www-form-urlencoded", format!("payload={payload}"))
         };
-        let client =
-            windlass_http_client::builder(&windlass_http_client::Tls::default(), Duration::from_secs(5));
+        let tls = self.trusted.as_deref().map(Tls::of_bundle).transpose().ok().flatten().unwrap_or_default();
+        let client = windlass_http_client::builder(&tls, Duration::from_secs(5));
         let Ok(client) = client.no_proxy().timeout(Duration::from_secs(10)).build() else { return 0 };
         let mut request = client
             .post(&self.url)
             .header("content-type", media)
-            .header("x-github-event", event)
+            .header("x-github-event", &delivery.event)
             .header("x-github-hook-id", self.id)
-            .header("x-github-delivery", format!("00000000-0000-4000-8000-{:012}", self.deliveries.len()));
+            .header("x-github-delivery", &delivery.guid);
         if let Some(secret) = &self.secret {
             let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
             let signature = hex::encode(hmac::sign(&key, body.as_bytes()).as_ref());
@@ -237,12 +267,20 @@ pub(crate) fn respond(
         }
         ("POST", [_, "deliveries", id, "attempts"], Some(place)) => {
             let number = content.number();
-            let deliveries = &mut content.hooks[place].deliveries;
-            let Some(first) = deliveries.iter().find(|delivery| delivery.id.to_string() == *id).cloned()
-            else {
-                return Reply::not_found();
-            };
-            deliveries.insert(0, StoredDelivery { id: number, status: 200, redelivery: true, ..first });
+            let hook = StoredHook { trusted: content.trusted.clone(), ..content.hooks[place].clone() };
+            let first = hook.deliveries.iter().find(|delivery| delivery.id.to_string() == *id).cloned();
+            let Some(first) = first else { return Reply::not_found() };
+            let again = StoredDelivery { id: number, redelivery: true, at: Timestamp::now(), ..first };
+            if again.payload.is_none() {
+                let again = StoredDelivery { status: 200, ..again };
+                content.hooks[place].deliveries.insert(0, again);
+            } else {
+                let repository = repository.clone();
+                tokio::spawn(async move {
+                    let status = hook.post(&again).await;
+                    repository.note(hook.id, StoredDelivery { status, ..again });
+                });
+            }
             Reply::new(StatusCode::ACCEPTED, json!({}))
         }
         _ => Reply::not_found(),
@@ -257,6 +295,9 @@ fn delivery_body(description: &Description, delivery: &StoredDelivery) -> Value 
     body["delivered_at"] = json!(delivery.at.to_string());
     body["status_code"] = json!(delivery.status);
     body["status"] = json!(if delivery.status < 400 { "OK" } else { "failed" });
+    if let Some(action) = delivery.payload.as_ref().and_then(|payload| payload["action"].as_str()) {
+        body["action"] = json!(action);
+    }
     body["redelivery"] = json!(delivery.redelivery);
     body
 }

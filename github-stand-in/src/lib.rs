@@ -1,7 +1,7 @@
 //! A stand-in of GitHub's REST API for tests: on a socket, over repositories in memory.
 //!
 //! [`StandIn`] serves commits, histories of a path, files and Git objects of [`Repository`]s that tests push to,
-//! with hashes that Git would give them, their hooks, pull requests and comments, entity tags, rate limits, tokens, and
+//! with hashes that Git would give them, their hooks, pull requests and comments, what protects their branches, entity tags, rate limits, tokens, and
 //! Apps whose claims it checks with their public key and whose tokens may do what they were asked for. [`Fault`]s make it fail as GitHub, or the network before it, does.
 //!
 //! What it says is not our idea of GitHub: every request and every answer is held to the description that GitHub
@@ -20,6 +20,7 @@ mod faults;
 mod hooks;
 mod objects;
 mod operations;
+mod protection;
 mod pulls;
 mod repository;
 mod request;
@@ -29,6 +30,7 @@ mod state;
 pub use apps::{InstalledApp, foreign_key, public_key};
 pub use faults::Fault;
 pub use hooks::StoredHook;
+pub use protection::{Protection, Rule};
 pub use pulls::StoredComment;
 pub use repository::Repository;
 pub use server::StandIn;

@@ -9,7 +9,7 @@ use crate::description::Description;
 use crate::repository::Repository;
 use crate::request::{Incoming, Reply};
 use crate::state::State;
-use crate::{hooks, pulls};
+use crate::{hooks, protection, pulls};
 
 pub(crate) const LIMITS: &str = "GET /rate_limit";
 pub(crate) const TOKENS: &str = "POST /app/installations/{installation_id}/access_tokens";
@@ -169,11 +169,13 @@ fn as_user(
         [] => {
             let mut body = description.least(REPOSITORY);
             let can_push = match &caller {
-                Caller::Person => true,
+                Caller::Person => state.push,
                 Caller::Installation(grants, _) => grants.get("contents").is_some_and(|it| it == "write"),
                 Caller::Anonymous => false,
             };
             answers::describe_repository(&mut body, &name, number(&name), repository.is_private(), can_push);
+            body["archived"] = json!(repository.content().archived);
+            body["permissions"]["admin"] = json!(matches!(caller, Caller::Person) && state.administer);
             if matches!(caller, Caller::Anonymous)
                 && let Some(body) = body.as_object_mut()
             {
@@ -183,6 +185,11 @@ fn as_user(
         }
         ["hooks", below @ ..] => hooks::respond(description, &repository, below, incoming, body),
         ["pulls" | "issues", ..] => pulls::respond(description, &repository, below, incoming, body),
+        ["branches" | "rules" | "rulesets", ..] => {
+            let is_admin = matches!(caller, Caller::Person) && state.administer;
+            let place = Place { api: api.to_owned(), repository: name };
+            protection::respond(description, &place, &repository, below, is_admin)
+        }
         _ => read(&Place { api: api.to_owned(), repository: name }, &repository, below, incoming),
     }
 }

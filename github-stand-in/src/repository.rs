@@ -1,6 +1,7 @@
 //! A repository that tests push to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use jiff::Timestamp;
 
 use crate::hooks::StoredHook;
 use crate::objects::{self, Commit};
+use crate::protection::{Protection, Rule};
 use crate::pulls::StoredPull;
 
 /// A repository of the stand-in. Clones are the same repository.
@@ -23,6 +25,10 @@ pub(crate) struct Content {
     blobs: HashMap<String, Bytes>,
     branches: HashMap<String, String>,
     private: bool,
+    pub(crate) archived: bool,
+    pub(crate) trusted: Option<PathBuf>,
+    pub(crate) protection: Option<Protection>,
+    pub(crate) rules: Vec<Rule>,
     pub(crate) hooks: Vec<StoredHook>,
     pub(crate) pulls: BTreeMap<u64, StoredPull>,
     numbers: u64,

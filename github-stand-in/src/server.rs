@@ -102,6 +102,12 @@ impl StandIn {
         self.state().tokens.insert(token.expose_secret().to_owned());
     }
 
+    /// Whether people may push to repositories, and administer them, from now on: at first they push.
+    pub fn let_people(&self, push: bool, administer: bool) {
+        let mut state = self.state();
+        (state.push, state.administer) = (push, administer);
+    }
+
     /// Installs an App, and answers what its owner has of it.
     pub fn install_app(&self, id: &str, installation: u64) -> InstalledApp {
         self.state().apps.install(id, installation)

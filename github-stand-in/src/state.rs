@@ -15,6 +15,9 @@ const LIMIT: u64 = 5_000;
 pub(crate) struct State {
     pub(crate) repositories: HashMap<String, Repository>,
     pub(crate) tokens: BTreeSet<String>,
+    /// Whether people may push, and administer repositories.
+    pub(crate) push: bool,
+    pub(crate) administer: bool,
     pub(crate) apps: Apps,
     pub(crate) faults: Vec<Planned>,
     pub(crate) max_age: Duration,
@@ -38,6 +41,8 @@ impl State {
         Self {
             repositories: HashMap::new(),
             tokens: BTreeSet::new(),
+            push: true,
+            administer: false,
             apps: Apps::default(),
             faults: Vec::new(),
             max_age: Duration::ZERO,

@@ -16,6 +16,7 @@ use windlass_api::JobState;
 use windlass_apiserver::AdmissionRules;
 use windlass_git::Origin;
 use windlass_launch::{Context, job_rules, open_loki, repository_rules};
+use windlass_repository_api::WebhookMetrics;
 use windlass_runtime::signals;
 use windlass_settings::{Settings, Sources, listen_address};
 use windlass_telemetry::{LogFormat, LogOutput, Metrics};
@@ -154,6 +155,7 @@ async fn set_up(
         rules: AdmissionRules { repositories: repository_rules(&settings), jobs: job_rules(&settings) },
         resource_kinds: Vec::new(),
         loki: open_loki(&settings)?,
+        accept_sha1: settings.operator().webhook_accept_sha1,
     })
     .await?;
     let context =
@@ -161,7 +163,8 @@ async fn set_up(
     let ports = [server.api.port(), server.exchange.port()];
     screen.done("API server", &format!("https://localhost:{}", ports[0]));
     screen.done("token exchange", &format!("http://localhost:{}/sign/access-token", ports[1]));
-    server.start(context.opener.clone(), &context.supervisor)?;
+    let metrics = WebhookMetrics::new(&context.metrics);
+    server.start(context.opener.clone(), Some(metrics), &context.supervisor)?;
     Ok((context, ports))
 }
 

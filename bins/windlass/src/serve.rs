@@ -107,6 +107,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         rules: AdmissionRules { repositories: repository_rules(&settings), jobs: job_rules(&settings) },
         resource_kinds: settings.provisioning().resource_kinds.clone(),
         loki: open_loki(&settings)?,
+        accept_sha1: settings.operator().webhook_accept_sha1,
     })
     .await?;
     let supervisor = Supervisor::new();
@@ -119,7 +120,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     if !server.well_known_token && args.system_token_file.is_none() {
         println!("no system token is accepted on this address: name one with --system-token-file");
     }
-    server.start(opener, &supervisor)?;
+    server.start(opener, None, &supervisor)?;
     supervisor.run(signals()?, &Health::new(), GRACE).await?;
     Ok(ExitCode::SUCCESS)
 }

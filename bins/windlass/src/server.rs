@@ -17,7 +17,7 @@ use windlass_auth::{
 };
 use windlass_loki::Loki;
 use windlass_repository::Opener;
-use windlass_repository_api::RepositoryApi;
+use windlass_repository_api::{RepositoryApi, WebhookMetrics};
 use windlass_resources::{Clients, FurtherKinds};
 use windlass_runtime::Supervisor;
 
@@ -41,6 +41,8 @@ pub(crate) struct ServerOptions {
     pub(crate) resource_kinds: Vec<GroupResource>,
     /// Where records of finished jobs are kept; `historicjobs` are served when there is none.
     pub(crate) loki: Option<Loki>,
+    /// Whether deliveries of webhooks are accepted that are signed with SHA-1 alone.
+    pub(crate) accept_sha1: bool,
 }
 
 /// A server whose listeners are bound and whose store is open.
@@ -61,6 +63,7 @@ pub(crate) struct Server {
     rules: AdmissionRules,
     resource_kinds: Vec<GroupResource>,
     loki: Option<Loki>,
+    accept_sha1: bool,
     listeners: (TcpListener, TcpListener),
 }
 
@@ -108,14 +111,21 @@ impl Server {
             rules: options.rules,
             resource_kinds: options.resource_kinds,
             loki: options.loki,
+            accept_sha1: options.accept_sha1,
             listeners: (api, exchange),
             keys,
             issuer,
         })
     }
 
-    /// Serves until the supervisor shuts down. `opener` is how the sub-resources of repositories read them.
-    pub(crate) fn start(self, opener: Opener, supervisor: &Supervisor) -> Result<()> {
+    /// Serves until the supervisor shuts down. `opener` is how the sub-resources of repositories read them; `metrics` counts
+    /// deliveries.
+    pub(crate) fn start(
+        self,
+        opener: Opener,
+        metrics: Option<WebhookMetrics>,
+        supervisor: &Supervisor,
+    ) -> Result<()> {
         let state = RepositoryApi {
             provisioning: self.clients.provisioning.clone(),
             core: self.clients.core.clone(),
@@ -129,6 +139,8 @@ impl Server {
             repository_rules: self.rules.repositories,
             job_rules: self.rules.jobs,
             access: Arc::new(CallerAccess),
+            accept_sha1: self.accept_sha1,
+            webhook_metrics: metrics,
             namespace: None,
         };
         let router = windlass_repository_api::router_over(state, self.router);
@@ -180,6 +192,7 @@ mod tests {
             rules: AdmissionRules::default(),
             resource_kinds: Vec::new(),
             loki: None,
+            accept_sha1: false,
         };
         Server::open(options).await.unwrap()
     }

@@ -1,9 +1,13 @@
-//! Conditions: their names, their messages, and the rule by which they are set.
+//! Conditions: their names, what they may say, and the rule by which they are set.
+
+mod table;
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
 };
+
+pub use self::table::{CONNECTION, REPOSITORY, Row, is_described, markdown, rows};
 
 /// Condition types.
 pub mod types {
@@ -109,7 +113,8 @@ pub mod messages {
     pub const NO_PATH_CONFLICT: &str = "no other repository shares this URL, branch, and path";
 }
 
-/// A condition about a generation of the spec, as of a moment.
+/// A condition about a generation of the spec, as of a moment. It is one that the tables have ([`REPOSITORY`],
+/// [`CONNECTION`]).
 pub fn new(
     kind: &str,
     holds: bool,
@@ -118,9 +123,35 @@ pub fn new(
     generation: Option<i64>,
     now: Timestamp,
 ) -> Condition {
+    with_status(kind, if holds { "True" } else { "False" }, reason, message, generation, now)
+}
+
+/// A condition of which it is not known whether it holds.
+pub fn unknown(
+    kind: &str,
+    reason: &str,
+    message: impl Into<String>,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Condition {
+    with_status(kind, "Unknown", reason, message, generation, now)
+}
+
+fn with_status(
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: impl Into<String>,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Condition {
+    debug_assert!(
+        is_described(&[REPOSITORY, CONNECTION], kind, status, reason),
+        "{kind}={status} {reason} is not described: add it to the table of conditions"
+    );
     Condition {
         type_: kind.to_owned(),
-        status: if holds { "True" } else { "False" }.to_owned(),
+        status: status.to_owned(),
         reason: reason.to_owned(),
         message: message.into(),
         observed_generation: generation,
@@ -165,7 +196,8 @@ mod tests {
     }
 
     fn ready(holds: bool, message: &str, second: i64) -> Condition {
-        new(types::READY, holds, reasons::AVAILABLE, message, Some(1), at(second))
+        let reason = if holds { reasons::AVAILABLE } else { reasons::UNAVAILABLE };
+        new(types::READY, holds, reason, message, Some(1), at(second))
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod rules;
 mod table;
 
 use crate::{
+    conditions,
     consts::labels,
     field_error::FieldError,
     repository::{Repository, RepositoryType},
@@ -111,6 +112,13 @@ pub fn review(stored: &Repository, rules: &RepositoryRules) -> Vec<FieldError> {
         rules::offered(stored, Some(stored), rules, &mut errors);
     }
     errors
+}
+
+/// Why nothing is written to the repository's own branch, where that is known of it as it is specified.
+pub fn write_refusal(repository: &Repository) -> Option<&str> {
+    let said = conditions::find(&repository.status.conditions, conditions::types::WRITABLE)?;
+    let is_of_this = said.observed_generation == repository.metadata.generation;
+    (is_of_this && said.status == "False").then_some(said.message.as_str())
 }
 
 /// Whether the repository's namespace is soft-deleted, so that the repository is left alone.

@@ -130,7 +130,7 @@ pub enum GitError {
     },
     /// All requests that may be sent to a host at a time are under way.
     #[error(
-        "too many requests to {host} are under way; it is slow, or git_max_requests_per_host too low; try again later"
+        "too many requests to {host} are under way or were sent; it is slow, or git_max_requests_per_host or git_requests_per_second too low; try again later"
     )]
     HostBusy {
         /// Host and port.

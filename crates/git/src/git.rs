@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use url::Url;
-use windlass_http_client::{AddressPolicy, Tls};
+use windlass_http_client::{AddressPolicy, Rate, Tls};
 
 use crate::cache::{self, Caches};
 use crate::history::Histories;
@@ -36,6 +36,8 @@ pub struct GitConfig {
     pub concurrency: usize,
     /// Requests to one host (scheme, name and port) at a time: a slow one cannot take all transfers.
     pub requests_per_host: usize,
+    /// Requests to one host a second.
+    pub rate_per_host: Rate,
     /// PEM certificates that are trusted beside the system's.
     pub ca_bundle: Option<PathBuf>,
 }
@@ -50,6 +52,7 @@ impl GitConfig {
             deadlines: Deadlines::default(),
             concurrency: 4,
             requests_per_host: 4,
+            rate_per_host: Rate::UNLIMITED,
             ca_bundle: None,
         }
     }
@@ -121,7 +124,7 @@ pub(crate) struct Shared {
 impl Git {
     /// Access under `config`. Makes the cache folder; nothing is sent.
     pub fn new(config: GitConfig) -> Result<Self, GitError> {
-        let http = HttpClient::new(config.policy.clone(), &config.deadlines, config.ca_bundle.as_deref())?;
+        let http = HttpClient::new(&config)?;
         let caches = Caches::new(&config.cache_dir)?;
         let bound = || Arc::new(Semaphore::new(config.concurrency.max(1)));
         let (transfers, readings) = (bound(), bound());
@@ -184,6 +187,11 @@ impl Git {
         let origin = Origin::of(&policy.check(url)?);
         let lifted = origin.is_some_and(|origin| policy.lifted(&origin));
         Ok((!lifted).then_some(crate::policy::refused as AddressPolicy))
+    }
+
+    /// How many requests a second a server is sent, for whoever sends others than Git's to the same servers.
+    pub fn rate_per_host(&self) -> Rate {
+        self.shared.config.rate_per_host
     }
 
     /// The authorities, PEM, that servers' certificates are checked against beside the system's.

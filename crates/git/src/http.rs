@@ -1,7 +1,6 @@
 //! The HTTP client under the protocol: policy, credentials and cancellation of every request.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -16,14 +15,15 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 use windlass_http_client::{
-    Deadline, Failure, PerTls, SetUpError, Tls, judging_resolver, printable, retry_after,
+    Deadline, Failure, HostRates, PerTls, RetryAfterHosts, SetUpError, Tls, judging_resolver, limit_reset,
+    printable, retry_after,
 };
 
 use crate::policy::{self, Origin, UrlPolicy};
 use crate::protocol::Service;
 use crate::redact::redact;
 use crate::upload::{Progress, Upload};
-use crate::{Credentials, Deadlines, GitError};
+use crate::{Credentials, GitConfig, GitError};
 
 /// Some servers show their web pages to anything that does not begin with `git/`.
 const AGENT: &str = concat!("git/2.0 (windlass ", env!("CARGO_PKG_VERSION"), ")");
@@ -34,6 +34,10 @@ pub(crate) struct HttpClient {
     policy: UrlPolicy,
     sent: AtomicU64,
     hosts: Mutex<HashMap<Option<Origin>, Weak<Semaphore>>>,
+    /// How many requests a second each host is sent.
+    rates: HostRates,
+    /// Nothing is sent while a host asks for it: with the same credentials where it is their limit, else with any.
+    held: RetryAfterHosts,
 }
 
 /// One keep-alive client for public addresses, and one for origins that settings allow to be anything. Proxy
@@ -114,21 +118,19 @@ pub(crate) enum Reply<'a> {
 }
 
 impl HttpClient {
-    pub(crate) fn new(
-        policy: UrlPolicy,
-        deadlines: &Deadlines,
-        ca_bundle: Option<&Path>,
-    ) -> Result<Self, GitError> {
-        let tls = ca_bundle.map(Tls::of_bundle).transpose();
+    pub(crate) fn new(config: &GitConfig) -> Result<Self, GitError> {
+        let tls = config.ca_bundle.as_deref().map(Tls::of_bundle).transpose();
         let tls = tls.map_err(|error| set_up("read the CA bundle", &error))?.unwrap_or_default();
-        let connect = deadlines.connect;
+        let connect = config.deadlines.connect;
         let clients = PerTls::new(tls, move |tls| {
             let builder = || windlass_http_client::builder(tls, connect).user_agent(AGENT).no_proxy();
             let public = builder().dns_resolver(judging_resolver(policy::refused));
             Ok(Clients { public: public.build()?, lifted: builder().build()? })
         });
         let clients = clients.map_err(|error| set_up(CLIENT, &error))?;
-        Ok(Self { clients, policy, sent: AtomicU64::new(0), hosts: Mutex::default() })
+        let rates = HostRates::new(config.rate_per_host);
+        let (policy, held) = (config.policy.clone(), RetryAfterHosts::default());
+        Ok(Self { clients, policy, sent: AtomicU64::new(0), hosts: Mutex::default(), rates, held })
     }
 
     /// The clients that trust and show `tls`, too; the same ones for everybody who brings the same.
@@ -163,6 +165,17 @@ impl HttpClient {
         self.policy.check_request(&request.url)?;
         let origin = Origin::of(&request.url);
         let lifted = origin.as_ref().is_some_and(|origin| self.policy.lifted(origin));
+        let host = origin.as_ref().map(ToString::to_string).unwrap_or_default();
+        let credentials = call.credentials.filter(|_| origin == Origin::of(call.url));
+        let limited =
+            credentials.map_or_else(|| host.clone(), |it| format!("{host} {:x?}", it.fingerprint()));
+        for held in [&host, &limited] {
+            if let Some(left) = self.held.left(held) {
+                return Err(GitError::RateLimited { host: call.host(), retry_after: Some(left) });
+            }
+        }
+        let turn = call.unless_cancelled(self.rates.turn(&host, call.deadline.until())).await?;
+        turn.map_err(|_wait| GitError::HostBusy { host: call.host() })?;
         let client = if lifted { &call.clients.lifted } else { &call.clients.public };
         let method = if matches!(request.payload, Payload::Nothing) { Method::GET } else { Method::POST };
         let mut builder = client.request(method, request.url).header(ACCEPT, request.expect);
@@ -177,7 +190,6 @@ impl HttpClient {
                 .header(CONTENT_LENGTH, upload.length())
                 .body(upload.into_body(call.cancel.clone())),
         };
-        let credentials = call.credentials.filter(|_| origin == Origin::of(call.url));
         if let Some(credentials) = credentials {
             builder = builder.header(AUTHORIZATION, authorization(credentials)?);
         }
@@ -189,7 +201,18 @@ impl HttpClient {
         if answer.status().is_redirection() {
             return Ok(Reply::Redirect(call.redirect(answer.location())?));
         }
-        call.judge(answer.status(), answer.headers(), credentials.is_some())?;
+        if let Err(error) = call.judge(answer.status(), answer.headers(), credentials.is_some()) {
+            match &error {
+                GitError::RateLimited { retry_after: Some(wait), .. } => self.held.hold(&limited, *wait),
+                GitError::Unavailable { .. } => {
+                    if let Some(wait) = retry_after(answer.headers()) {
+                        self.held.hold(&host, wait);
+                    }
+                }
+                _ => {}
+            }
+            return Err(error);
+        }
         let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.split(';').next().map(str::trim) != Some(request.expect) {
             let detail = format!("it answers {:?} instead of {}", call.printable(kind, 80), request.expect);
@@ -318,8 +341,8 @@ impl Call<'_> {
     /// The typed error of a status that is not 200.
     fn judge(&self, status: StatusCode, headers: &HeaderMap, sent: bool) -> Result<(), GitError> {
         let host = self.host();
-        let retry_after = retry_after(headers);
         let exhausted = headers.get("x-ratelimit-remaining").is_some_and(|remaining| remaining == "0");
+        let retry_after = retry_after(headers).or_else(|| limit_reset(headers));
         Err(match status {
             StatusCode::OK => return Ok(()),
             StatusCode::UNAUTHORIZED => GitError::Unauthorized { host, sent },

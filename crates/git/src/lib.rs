@@ -69,4 +69,4 @@ pub use self::signing::SigningKey;
 pub use self::source::{
     Change, ChangeKind, Diff, Entry, EntryKind, ObjectId, Ref, Rejected, Revision, Source, Tree, batches,
 };
-pub use windlass_http_client::Tls;
+pub use windlass_http_client::{Rate, Tls};

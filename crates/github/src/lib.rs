@@ -1,4 +1,4 @@
-//! GitHub's REST API, as far as Windlass uses it: histories and files, repositories, hooks, pull requests and their
+//! GitHub's REST API, as far as Windlass uses it: histories and files, repositories and what protects their branches, hooks, pull requests and their
 //! comments, Apps and the tokens of their installations.
 //!
 //! [`Github`] is one API (github.com's or a GitHub Enterprise Server's) with one set of [`Credentials`]: none, a token,
@@ -30,6 +30,7 @@ mod hooks;
 mod name;
 mod options;
 mod permissions;
+mod protection;
 mod pulls;
 mod repository;
 mod route;
@@ -45,7 +46,8 @@ pub use hooks::{Delivery, Hook, HookRequest, Hooks};
 pub use name::{ParseNameError, RepositoryName};
 pub use options::Options;
 pub use permissions::{Access, Permissions};
+pub use protection::Protection;
 pub use pulls::{Branch, ChangedFile, Comment, FileChange, PullRequest, PullRequestFiles, Pulls};
 pub use repository::RepositoryInfo;
 
-pub use windlass_http_client::{AddressPolicy, Deadlines, Retries, Tls};
+pub use windlass_http_client::{AddressPolicy, Deadlines, HostRates, Retries, Tls};

@@ -1,6 +1,8 @@
 //! Which API, as whom, and within which bounds.
 
-use windlass_http_client::{AddressPolicy, Deadlines, Retries, Tls};
+use std::sync::Arc;
+
+use windlass_http_client::{AddressPolicy, Deadlines, HostRates, Retries, Tls};
 
 use crate::Credentials;
 
@@ -21,6 +23,8 @@ pub struct Options {
     pub deadlines: Deadlines,
     /// How often to try again when the server fails (5xx) or cannot be reached; four times.
     pub retries: Retries,
+    /// Requests a second, together with others who have the same. No limit of ours without.
+    pub rates: Option<Arc<HostRates>>,
     /// Bytes that a file may have.
     pub max_file: u64,
     /// Bytes that kept answers may take in memory.
@@ -40,6 +44,7 @@ impl Options {
             tls: Tls::default(),
             deadlines: Deadlines::default(),
             retries: Retries::default(),
+            rates: None,
             max_file: 16 << 20,
             cache: 8 << 20,
         }

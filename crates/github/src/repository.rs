@@ -19,6 +19,8 @@ pub struct RepositoryInfo {
     pub archived: bool,
     /// Whether the caller may push; nothing where GitHub does not say, as to callers without credentials.
     pub can_push: Option<bool>,
+    /// Whether the caller administers it.
+    pub is_admin: bool,
 }
 
 #[derive(Deserialize)]
@@ -35,6 +37,8 @@ pub(crate) struct WireRepository {
 
 #[derive(Deserialize)]
 struct WirePermissions {
+    #[serde(default)]
+    admin: bool,
     push: bool,
 }
 
@@ -51,7 +55,8 @@ impl WireRepository {
             default_branch: self.default_branch.ok_or("it has no default branch")?,
             private: self.private,
             archived: self.archived,
-            can_push: self.permissions.map(|permissions| permissions.push),
+            can_push: self.permissions.as_ref().map(|permissions| permissions.push),
+            is_admin: self.permissions.is_some_and(|permissions| permissions.admin),
         })
     }
 }

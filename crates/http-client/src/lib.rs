@@ -4,7 +4,8 @@
 //! each piece's of the body within the whole call's ([`Deadline`]); a body has a limit, and no more than that is read of
 //! it ([`Answer`]). Redirects are not followed, so that each client judges where one may lead and what is sent there.
 //! Addresses are judged when they are connected to ([`judging_resolver`]), since a name may resolve elsewhere the
-//! second time. Who asks to be left alone is ([`RetryAfterHosts`]), and what failed is tried again with growing pauses
+//! second time. Who asks to be left alone is ([`RetryAfterHosts`]), nobody
+//! is sent more requests a second than its share ([`HostRates`]), and what failed is tried again with growing pauses
 //! ([`Retries`]).
 //!
 //! What it refuses to know: what is asked for, credentials, and which origins are good. An error here has no words of
@@ -18,6 +19,7 @@ mod deadline;
 mod exchange;
 mod pinned;
 mod printable;
+mod rate;
 mod retry;
 mod retry_after;
 mod tls;
@@ -27,6 +29,7 @@ pub use deadline::{Deadline, Deadlines};
 pub use exchange::{Answer, Failure, builder, send};
 pub use pinned::PinnedVerifier;
 pub use printable::printable;
-pub use retry::{MAX_RETRY_AFTER, Retries, retry_after, server_time};
+pub use rate::{HostRates, Rate};
+pub use retry::{MAX_RETRY_AFTER, Retries, limit_reset, retry_after, server_time};
 pub use retry_after::RetryAfterHosts;
 pub use tls::{PerTls, SetUpError, Tls};

@@ -84,6 +84,19 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     wait.map(|wait| wait.min(MAX_RETRY_AFTER))
 }
 
+/// How long until a rate limit is counted anew that is used up, as GitHub and others say it (`X-RateLimit-Remaining: 0`,
+/// and `X-RateLimit-Reset` in Unix seconds, which are held against the server's own clock where it tells). An hour at most.
+pub fn limit_reset(headers: &HeaderMap) -> Option<Duration> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
+    if number("x-ratelimit-remaining") != Some(0) {
+        return None;
+    }
+    let now = server_time(headers).unwrap_or_else(Timestamp::now).as_second();
+    // A second more: it counts whole ones.
+    let wait = Duration::from_secs(number("x-ratelimit-reset")?.saturating_sub(now.unsigned_abs()) + 1);
+    Some(wait.min(MAX_RETRY_AFTER))
+}
+
 /// The server's time, as it says (`Date`).
 pub fn server_time(headers: &HeaderMap) -> Option<Timestamp> {
     date(headers, DATE)

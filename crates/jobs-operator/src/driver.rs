@@ -21,6 +21,7 @@ use windlass_telemetry::{ErrorChain, Spans};
 
 use crate::deletion::DeletionSignals;
 use crate::metrics::JobMetrics;
+use crate::reasons::SKIPPED;
 use crate::trace::JobTrace;
 use crate::worker::{
     JobContext, JobError, RepositoryNeed, StopReason, StopRequest, Worker, Workers, call_options,
@@ -294,7 +295,7 @@ impl Driver {
             }
             if let Some(why) = reason_to_skip(repository) {
                 let skipped = ResourceResult::new("", "", "", ResourceAction::Ignored);
-                progress.record(&skipped.failed(Failure::warning("Skipped", why)));
+                progress.record(&skipped.failed(Failure::warning(SKIPPED, why)));
                 return Ok(());
             }
         }

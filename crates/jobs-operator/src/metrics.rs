@@ -6,11 +6,12 @@ mod table;
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
+use opentelemetry::metrics::{Counter, Gauge, Histogram, UpDownCounter};
 use windlass_api::{JobAction, JobState, JobStatus};
-use windlass_lease_queue::progress::{Recorder, Work};
+use windlass_lease_queue::progress::{Phase, Recorder, Work};
 use windlass_lease_queue::{End, Observer, PruneReason};
 use windlass_loki::DropReason;
+use windlass_telemetry::{Metrics, Stage, Stages};
 
 pub use self::reference::reference_markdown;
 use self::table::{Kind, Row};
@@ -41,10 +42,12 @@ pub(crate) struct JobMetrics {
     drivers: Gauge<u64>,
     events: Counter<u64>,
     event_latency: Histogram<f64>,
+    stages: Stages,
 }
 
 impl JobMetrics {
-    pub(crate) fn new(meter: &Meter) -> Self {
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        let meter = &metrics.meter("jobs");
         let counter = |row: &Row| meter.u64_counter(row.name).with_description(row.meaning).build();
         let gauge = |row: &Row| meter.u64_gauge(row.name).with_description(row.meaning).build();
         let seconds = |row: &Row| {
@@ -80,6 +83,7 @@ impl JobMetrics {
             drivers: gauge(&table::DRIVERS),
             events: counter(&table::EVENTS),
             event_latency: seconds(&table::EVENT_LATENCY),
+            stages: Stages::new(metrics),
         }
     }
 
@@ -139,6 +143,7 @@ impl JobMetrics {
                 (Work::IncrementalSync, Some(name)) => self.incremental_phase.record(seconds, &named(name)),
                 (Work::FullSync | Work::IncrementalSync, None) => {
                     self.sync.record(seconds, &[KeyValue::new("type", phase.work.as_str())]);
+                    self.pulled(status, recorder, phase);
                 }
                 (Work::Write, _) => {}
             }
@@ -146,10 +151,28 @@ impl JobMetrics {
     }
 }
 
+impl JobMetrics {
+    /// The stages of a pull: what changed is fetched while it is compared, and applied afterwards.
+    fn pulled(&self, status: &JobStatus, recorder: &Recorder, whole: &Phase) {
+        let comparison = recorder
+            .phases()
+            .iter()
+            .find(|phase| phase.name == Some("compare") && phase.start == whole.start);
+        let compared = comparison.map_or(Duration::ZERO, |phase| phase.took);
+        let since = whole.start.as_millisecond().saturating_sub(status.started);
+        let before = Duration::from_millis(u64::try_from(since).unwrap_or(0));
+        self.stages.took(Stage::Fetched, before + compared);
+        self.stages.took(Stage::Applied, whole.took.saturating_sub(compared));
+    }
+}
+
 impl Observer for JobMetrics {
     fn claimed(&self, driver: usize, action: &str, wait: Duration) {
         self.claimed.add(1, &[driver_id(driver)]);
         self.queue_wait.record(wait.as_secs_f64(), &[KeyValue::new("action", known(action))]);
+        if action == JobAction::Pull.as_str() {
+            self.stages.took(Stage::Claimed, wait);
+        }
     }
 
     fn conflict(&self, driver: usize) {

@@ -79,7 +79,7 @@ impl Operator<Context> for Jobs {
 async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
     let shutdown = context.supervisor.token().clone();
     let client = context.clients.provisioning.clone();
-    let metrics = JobMetrics::new(&context.metrics.meter("jobs"));
+    let metrics = JobMetrics::new(&context.metrics);
     let clock = Arc::clone(&context.clock);
     let jobs = KubeStore::new(client.clone()).within(context.scope.namespace());
     let (store, history): (Arc<dyn QueueStore>, _) = match &context.loki {

@@ -215,6 +215,14 @@ pub(crate) enum JobError {
         /// The workflow that would allow it.
         workflow: &'static str,
     },
+    /// The branch takes no pushes.
+    #[error("failed to write to repository {repository:?}: {why}")]
+    Protected {
+        /// Title of the repository.
+        repository: String,
+        /// What keeps us from it, as its condition says.
+        why: String,
+    },
     /// Nothing can be written to the repository.
     #[error("failed to write to {name}: repositories of its type cannot be written to")]
     NoWriter {

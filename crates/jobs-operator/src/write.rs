@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use windlass_api::repositories::write_refusal;
 use windlass_api::{Repository, RepositoryType, RepositoryUrls, Workflow, labels};
 use windlass_git::{Entry, HistoryQuery, Revision, Tree};
 use windlass_lease_queue::history_name;
@@ -113,6 +114,9 @@ impl<'a> Writing<'a> {
             if is_configured { (Workflow::Write, "write") } else { (Workflow::Branch, "branch") };
         if !spec.workflows.contains(&workflow) {
             return Err(JobError::ReadOnly { repository: spec.title.clone(), workflow: needed });
+        }
+        if is_configured && let Some(why) = write_refusal(repository) {
+            return Err(JobError::Protected { repository: spec.title.clone(), why: why.to_owned() });
         }
         if is_configured && configured.is_empty() && !is_local {
             return Err(JobError::MissingOptions { field: "branch in its repository" });

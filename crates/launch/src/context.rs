@@ -9,7 +9,7 @@ use windlass_api::repositories::RepositoryRules;
 use windlass_auth::{
     ApiClients, ConnectError, ConnectOptions, ExchangeError, TlsOptions, TokenExchange, TokenExchangeConfig,
 };
-use windlass_git::{Git, GitConfig, GitError, UrlPolicy};
+use windlass_git::{Git, GitConfig, GitError, Rate, UrlPolicy};
 use windlass_loki::Loki;
 use windlass_repository::Opener;
 use windlass_resources::{Clients, FurtherKinds};
@@ -224,6 +224,8 @@ pub fn open_git(settings: &Settings, default_cache: &Path) -> Result<Git, GitErr
     config.ca_bundle.clone_from(&operator.git_ca_file);
     config.concurrency = operator.git_concurrency;
     config.requests_per_host = operator.git_max_requests_per_host;
+    config.rate_per_host =
+        Rate { per_second: operator.git_requests_per_second, burst: operator.git_request_burst };
     config.deadlines.min_throughput = operator.git_min_throughput;
     config.deadlines.connect = operator.git_connect_timeout;
     config.deadlines.read = operator.git_read_timeout;

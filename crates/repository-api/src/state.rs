@@ -10,6 +10,8 @@ use windlass_loki::Loki;
 use windlass_repository::Opener;
 use windlass_resources::Clients;
 
+use crate::webhook::WebhookMetrics;
+
 /// The largest body that is read, in bytes. Grafana's connectors read as much of a job.
 pub const BODY_LIMIT: usize = 1024 * 1024;
 
@@ -35,6 +37,10 @@ pub struct RepositoryApi {
     pub job_rules: JobRules,
     /// What callers may do.
     pub access: Arc<dyn Authorizer>,
+    /// Whether deliveries of webhooks are accepted that are signed with SHA-1 alone.
+    pub accept_sha1: bool,
+    /// What is counted of deliveries, where that is wanted.
+    pub webhook_metrics: Option<WebhookMetrics>,
     /// The one namespace that is answered for; all of them when there is none.
     pub namespace: Option<String>,
 }

@@ -11,6 +11,7 @@ use windlass_api::repositories::{self, RepositoryRules};
 use windlass_api::{Repository, status};
 use windlass_auth::Caller;
 use windlass_repository::check::check;
+use windlass_repository::inspect::{Inspected, inspect};
 
 use crate::answer::Refusal;
 use crate::request::{Target, object, read};
@@ -37,6 +38,12 @@ pub(crate) async fn run(
     let cancel = CancellationToken::new();
     let _stop = cancel.clone().drop_guard();
     let checked = check(&state.opener, &state.core, &repository, &state.repository_rules, &cancel).await;
+    let inspected = if checked.results.success {
+        inspect(&state.opener, &state.core, &repository, &cancel).await
+    } else {
+        Inspected::default()
+    };
+    let checked = checked.and_writable(inspected.writable.as_ref());
     let code = u16::try_from(checked.results.code).unwrap_or(500);
     Ok(target.typed(code, "TestResults", &checked.results))
 }

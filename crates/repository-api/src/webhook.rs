@@ -11,6 +11,7 @@
 mod act;
 mod decide;
 mod limits;
+mod metrics;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,13 +22,15 @@ use axum::body::Body;
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::{IntoResponse as _, Response};
 use http_body_util::BodyExt as _;
-use windlass_api::{Repository, RepositoryType, status};
+use tokio::time::Instant;
+use windlass_api::{JobAction, Repository, RepositoryType, status};
 use windlass_repository::webhook::{Announced, Event};
 use windlass_repository::{TokenError, WebhookSecrets};
 
-use self::decide::decide;
+use self::decide::{Decision, decide};
 pub(crate) use self::limits::Reception;
 use self::limits::Reserved;
+pub use self::metrics::WebhookMetrics;
 use crate::answer::Refusal;
 use crate::request::Target;
 use crate::state::RepositoryApi;
@@ -66,7 +69,9 @@ async fn answer(
         return Err(busy(1).into());
     }
     let unsigned = || status::unauthorized("invalid signature");
-    let announced = Announced::of(request.headers()).ok_or_else(unsigned)?;
+    let began = Instant::now();
+    let legacy = || state.accept_sha1.then(|| Announced::with_sha1(request.headers())).flatten();
+    let announced = Announced::of(request.headers()).or_else(legacy).ok_or_else(unsigned)?;
     let (body, _reserved) = read(reception, request.into_body()).await?;
 
     let repository = target.repository(&state.provisioning).await?.ok_or_else(|| target.missing())?;
@@ -91,7 +96,19 @@ async fn answer(
     })?;
     drop(body);
     let decision = decide(&repository, announced.provider(), &event);
-    act::on(state, target, &repository, &announced, decision, pushed(&repository, &event)).await
+    let job = match &decision {
+        Decision::Queue { job } => Some(job.action.clone()),
+        Decision::Answer { .. } => None,
+    };
+    if let Some(metrics) = &state.webhook_metrics {
+        metrics.processed(&event, job.clone());
+    }
+    let answered =
+        act::on(state, target, &repository, &announced, decision, pushed(&repository, &event)).await?;
+    if let Some(metrics) = state.webhook_metrics.as_ref().filter(|_| job == Some(JobAction::Pull)) {
+        metrics.queued(began.elapsed());
+    }
+    Ok(answered)
 }
 
 /// The commit that the repository's branch was moved to, where the event says.

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use windlass_api::status;
 use windlass_auth::{AccessReviews, TokenReviews, plain, tls};
 use windlass_launch::{Context, job_rules};
-use windlass_repository_api::{RepositoryApi, router};
+use windlass_repository_api::{RepositoryApi, WebhookMetrics, router};
 use windlass_runtime::BoxError;
 
 /// Serves where the settings say; nothing when they say nothing. Every replica does, leader or not.
@@ -83,6 +83,8 @@ fn routes(process: &Context) -> Router {
         repository_rules: process.repository_rules.clone(),
         job_rules: job_rules(&process.settings),
         access: Arc::new(AccessReviews::new(core.clone())),
+        accept_sha1: process.settings.operator().webhook_accept_sha1,
+        webhook_metrics: Some(WebhookMetrics::new(&process.metrics)),
         namespace: process.settings.operator().namespace.clone(),
     };
     let audiences = process.settings.operator().repository_api_audiences.clone();

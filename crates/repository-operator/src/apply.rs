@@ -3,20 +3,23 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::Value;
+use tokio::time::Instant;
 use windlass_api::conditions::{self, messages, reasons, types};
 use windlass_api::{
     ErrorDetails, HealthErrorKind, HealthStatus, JobState, QuotaStatus, Repository, RepositoryStatus,
 };
 use windlass_repository::check::{Checked, check, timed_out};
+use windlass_repository::inspect::{Inspected, Writable, inspect};
 use windlass_runtime::{ObjectKey, add_finalizers};
 
 use crate::controller::{CALL, Controller};
 use crate::finalize::{self, FinalizeError, Finalized};
-use crate::hook::{self, Tended};
+use crate::hook::{self, Tended, Wanted};
 use crate::neighbours::Block;
 use crate::observe::Observed;
-use crate::plan::{Pull, Scope, Step};
-use crate::reconcile::ReconcileError;
+use crate::plan::{INSPECTED_FOR, Pull, Scope, Step};
+use crate::reconcile::{LEAST_WAIT, ReconcileError};
 use crate::status;
 use crate::token::{self, NoToken, Renewed, renewed_in};
 
@@ -30,6 +33,8 @@ pub(crate) struct Applied {
     pub(crate) wanted: RepositoryStatus,
     /// Whether a delivery of the webhook did not reach us.
     missed: bool,
+    /// What the specification leaves out, as the server says; written with the webhook's Secret, where one is wanted.
+    left_out: Option<Value>,
     /// The pull that is due.
     pub(crate) pull: Option<WantedPull>,
     /// How long until what stands in the way is looked at again.
@@ -60,6 +65,7 @@ pub(crate) async fn apply(
         before: observed.stored.status.clone(),
         wanted: observed.stored.status.clone(),
         missed: false,
+        left_out: None,
         pull: None,
         wait: None,
         again: None,
@@ -96,9 +102,25 @@ pub(crate) async fn apply(
                     return Ok(applied);
                 }
             }
+            Step::Inspect { why } => {
+                tracing::debug!(repository = %key, why, "asking the server about the repository");
+                let inspected = inspect_in_time(controller, &observed.filled).await?;
+                applied.record_inspection(controller, key, inspected, &observed.filled);
+                let is_hooked = matches!(observed.hook, Wanted::Hook { .. })
+                    && steps.iter().any(|step| matches!(step, Step::TendHook { .. }));
+                if !is_hooked && let Some(left_out) = applied.left_out.take() {
+                    let (core, api) = (&controller.clients.core, controller.repositories(&applied.current));
+                    let completed = hook::complete(core, &api, &applied.current, Some(left_out), false).await;
+                    if let Some(completed) = completed.map_err(ReconcileError::Call)? {
+                        applied.begin_anew(completed);
+                        return Ok(applied);
+                    }
+                }
+            }
             Step::TendHook { why } => {
                 tracing::debug!(repository = %key, why, "tending the webhook");
-                let tended = hook::tend(controller, &applied.current, &observed.hook).await;
+                let left_out = applied.left_out.take();
+                let tended = hook::tend(controller, &applied.current, &observed.hook, left_out).await;
                 if applied.record_hook(controller, key, tended.map_err(ReconcileError::Call)?) {
                     return Ok(applied);
                 }
@@ -107,6 +129,9 @@ pub(crate) async fn apply(
                 tracing::debug!(repository = %key, why, "checking the repository");
                 let checked = check_in_time(controller, &observed.filled).await?;
                 let now = controller.clock.now();
+                if let Some(wait) = checked.retry_after {
+                    controller.memory.limited(key, observed.stored.metadata.generation, wait);
+                }
                 applied.record_check(controller, &checked, generation, now);
                 tip = checked.revision.map(|revision| revision.as_str().to_owned());
             }
@@ -125,7 +150,7 @@ pub(crate) async fn apply(
 
 /// The check under its deadline: a server that never answers makes the repository unhealthy, and holds up no other.
 async fn check_in_time(controller: &Controller, repository: &Repository) -> Result<Checked, ReconcileError> {
-    let cancel = controller.cancel.child_token();
+    let (cancel, began) = (controller.cancel.child_token(), Instant::now());
     let work = check(&controller.opener, &controller.clients.core, repository, &controller.rules, &cancel);
     let checked = match tokio::time::timeout(controller.check_deadline, work).await {
         Ok(checked) => checked,
@@ -138,17 +163,63 @@ async fn check_in_time(controller: &Controller, repository: &Repository) -> Resu
     if !checked.results.success && controller.cancel.is_cancelled() {
         return Err(ReconcileError::Interrupted);
     }
-    controller.metrics.checked(checked.results.success);
+    controller.metrics.checked(checked.results.success, began.elapsed());
     Ok(checked)
 }
 
+/// Asks the repository's server about it, in the time that a check may take.
+async fn inspect_in_time(
+    controller: &Controller,
+    repository: &Repository,
+) -> Result<Inspected, ReconcileError> {
+    let cancel = controller.cancel.child_token();
+    let work = inspect(&controller.opener, &controller.clients.core, repository, &cancel);
+    let inspected = tokio::time::timeout(controller.check_deadline, work).await.unwrap_or_else(|_elapsed| {
+        cancel.cancel();
+        Inspected::timed_out(repository, controller.check_deadline)
+    });
+    if controller.cancel.is_cancelled() {
+        return Err(ReconcileError::Interrupted);
+    }
+    Ok(inspected)
+}
+
 impl Applied {
+    /// The repository is another one now: the pass ends, and the next begins at once.
+    fn begin_anew(&mut self, repository: Repository) {
+        self.current = repository;
+        self.again = Some(Duration::from_secs(1));
+    }
+
+    /// Says whether the repository can be written to, and notes what its specification leaves out.
+    fn record_inspection(
+        &mut self,
+        controller: &Controller,
+        key: &ObjectKey,
+        inspected: Inspected,
+        repository: &Repository,
+    ) {
+        let generation = repository.metadata.generation;
+        self.left_out = inspected.left_out(repository);
+        let again = inspected.writable.as_ref().and_then(|writable| writable.again);
+        let again = again.map_or(INSPECTED_FOR, |again| again.max(LEAST_WAIT));
+        controller.memory.inspected(key, generation, again);
+        self.again = self.again.into_iter().chain([again]).min();
+        if let Some(Writable { holds, reason, message, .. }) = inspected.writable {
+            let now = controller.clock.now();
+            let condition = match holds {
+                Some(holds) => conditions::new(types::WRITABLE, holds, reason, message, generation, now),
+                None => conditions::unknown(types::WRITABLE, reason, message, generation, now),
+            };
+            conditions::set(&mut self.wanted.conditions, condition);
+        }
+    }
+
     /// Answers whether the repository is another one now, and the pass is made anew.
     fn record_hook(&mut self, controller: &Controller, key: &ObjectKey, tended: Tended) -> bool {
         match tended {
             Tended::Completed(completed) => {
-                self.current = *completed;
-                self.again = Some(Duration::from_secs(1));
+                self.begin_anew(*completed);
                 true
             }
             Tended::Known { condition, webhook, missed, again } => {
@@ -159,7 +230,7 @@ impl Applied {
                 self.missed = controller.memory.hook_tended(key, generation, again, missed);
                 self.wanted.webhook = webhook;
                 conditions::set(&mut self.wanted.conditions, *condition);
-                self.again = Some(again);
+                self.again = self.again.into_iter().chain([again]).min();
                 false
             }
         }
@@ -173,6 +244,7 @@ impl Applied {
         renewed: Result<Renewed, NoToken>,
     ) -> bool {
         let now = controller.clock.now();
+        controller.metrics.token(renewed.is_ok());
         let status = &mut self.wanted;
         let say = |holds, reason: &str, message: String, generation| {
             conditions::new(types::TOKEN, holds, reason, message, generation, now)
@@ -270,6 +342,7 @@ impl Applied {
             Err(FinalizeError::Interrupted { .. }) => return Err(ReconcileError::Interrupted),
             Err(_) if controller.cancel.is_cancelled() => return Err(ReconcileError::Interrupted),
             Err(error) => {
+                controller.metrics.finalized(error.finalizer(), false);
                 let generation = self.current.metadata.generation.unwrap_or_default();
                 status::report_blocked(&mut self.wanted, &error, generation, now);
                 self.failure = Some(ReconcileError::Finalize(error));

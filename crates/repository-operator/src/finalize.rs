@@ -130,6 +130,7 @@ pub(crate) async fn run(
         *current = remove_finalizer(&api, current, finalizer, CALL)
             .await
             .map_err(|source| FinalizeError::Call { finalizer, source })?;
+        controller.metrics.finalized(finalizer, true);
         tracing::info!(
             namespace = current.metadata.namespace,
             repository = current.metadata.name,

@@ -16,6 +16,7 @@ use windlass_api::conditions::reasons;
 use windlass_api::{GROUP, Repository, RepositoryType, VERSION, WebhookStatus};
 use windlass_github::Hook;
 
+pub(crate) use self::secret::complete;
 pub(crate) use self::tend::{CleanUpError, Tended, remove, tend};
 
 /// What the hook tells us of, sorted.

@@ -11,6 +11,7 @@ use crate::connections::{Connections, referred_to};
 use crate::controller::Controller;
 use crate::folders::Folders;
 use crate::memory::Memory;
+use crate::metrics::RepositoryMetrics;
 use crate::neighbours::affected;
 use crate::reconcile::reconcile;
 
@@ -33,6 +34,7 @@ pub(crate) struct Forwarder {
     current: Current,
     memory: Arc<Memory>,
     store: Store<Repository>,
+    metrics: RepositoryMetrics,
 }
 
 impl Work {
@@ -41,6 +43,7 @@ impl Work {
             current: Arc::clone(&self.current),
             memory: Arc::clone(&self.controller.memory),
             store: self.controller.store.clone(),
+            metrics: self.controller.metrics.clone(),
         }
     }
 
@@ -105,6 +108,9 @@ impl Forwarder {
                 // Told again by a resync: whether anything is due is a question of time, which the queue keeps.
                 if old.as_ref().is_some_and(|old| Arc::ptr_eq(old, &new)) {
                     return;
+                }
+                if let Some(old) = &old {
+                    self.metrics.seen(old, &new);
                 }
                 queue.add(ObjectKey::of(&*new));
                 self.forward_to_neighbours(queue, old.as_deref(), Some(&new));

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use windlass_api::{JobState, Repository, SyncStatus, annotations, conditions};
 use windlass_runtime::{Backoff, BackoffPolicy, ObjectKey};
 
-use crate::plan::{Timing, health_lasts};
+use crate::plan::{INSPECTED_FOR, Timing, health_lasts};
 
 /// How far two clocks may be apart without anybody's fault.
 const SKEW: Duration = Duration::from_mins(1);
@@ -37,6 +37,10 @@ pub(crate) struct Ages {
     pub(crate) full: Option<Duration>,
     /// How long until its hook is looked at; nothing left where that was not done yet.
     pub(crate) hook_left: Duration,
+    /// How long until its server is asked whether it can be written to.
+    pub(crate) inspect_left: Duration,
+    /// How long its server wants to be left alone.
+    pub(crate) limited: Duration,
     /// How long until it gets a new token; nothing where this process has not seen to that.
     pub(crate) token_left: Option<Duration>,
     /// Whether it was pushed to while a pull was under way, which may not have seen that.
@@ -60,7 +64,12 @@ struct Entry {
     /// How often the folder of a local repository has changed, and up to which of these times it was looked at.
     folder: (u64, u64),
     obstacle: Option<Backoff>,
-    hook: Option<Hook>,
+    hook: Option<Look>,
+    /// The delivery of the hook that did not reach us.
+    missed: Option<String>,
+    inspected: Option<Look>,
+    /// A check that its server refused because it wants to be left alone.
+    limited: Option<Look>,
     token: Option<TokenTry>,
     /// The annotation that a push during a pull leaves.
     pushed: Option<Seen<String>>,
@@ -70,12 +79,23 @@ struct Entry {
     looked: Option<Seen<(i64, i64)>>,
 }
 
-/// A look at the hook.
-struct Hook {
+/// A look at something of the repository as it is specified, and how long until the next.
+struct Look {
     at: Instant,
     generation: Option<i64>,
     again: Duration,
-    missed: Option<String>,
+}
+
+impl Look {
+    fn new(generation: Option<i64>, again: Duration) -> Self {
+        Self { at: Instant::now(), generation, again }
+    }
+
+    /// How long until the next, if there was one since the specification changed.
+    fn left(look: Option<&Self>, repository: &Repository) -> Option<Duration> {
+        let look = look.filter(|look| look.generation == repository.metadata.generation)?;
+        Some(look.again.saturating_sub(look.at.elapsed()))
+    }
 }
 
 /// A try to get a token.
@@ -180,11 +200,20 @@ impl Memory {
         let look = (had.0 + i64::from(begins), sync.checked);
         let looked = Seen::observe(&mut entry.looked, look, || ABSURD);
         let pushed = Seen::observe(&mut entry.pushed, pushed, || Duration::ZERO);
-        let hook = entry.hook.as_ref().filter(|hook| hook.generation == repository.metadata.generation);
+        if entry.inspected.is_none()
+            && conditions::find(&status.conditions, conditions::types::WRITABLE).is_some()
+        {
+            // After a start: what is said already is looked at again little by little.
+            let again = INSPECTED_FOR.saturating_sub(first_age(0, now, INSPECTED_FOR, seed));
+            let of = conditions::find(&status.conditions, conditions::types::WRITABLE);
+            entry.inspected = Some(Look::new(of.and_then(|said| said.observed_generation), again));
+        }
         let token = entry.token.as_ref().filter(|token| token.wanted == TokenTry::wanted(repository));
         Ages {
             token_left: token.map(|token| token.again.saturating_sub(token.at.elapsed())),
-            hook_left: hook.map_or(Duration::ZERO, |hook| hook.again.saturating_sub(hook.at.elapsed())),
+            hook_left: Look::left(entry.hook.as_ref(), repository).unwrap_or_default(),
+            inspect_left: Look::left(entry.inspected.as_ref(), repository).unwrap_or_default(),
+            limited: Look::left(entry.limited.as_ref(), repository).unwrap_or_default(),
             pushed: is_marked && commit != sync.last_ref && pushed <= looked,
             checked: (status.health.checked != 0).then_some(checked),
             synced: (last != 0 || sync.state.is_finished()).then_some(synced),
@@ -222,10 +251,20 @@ impl Memory {
     ) -> bool {
         let mut entries = self.lock();
         let entry = entries.entry(key.clone()).or_default();
-        let known = entry.hook.take().and_then(|hook| hook.missed);
-        let news = missed.is_some() && missed != known;
-        entry.hook = Some(Hook { at: Instant::now(), generation, again, missed: missed.or(known) });
+        let news = missed.is_some() && missed != entry.missed;
+        entry.hook = Some(Look::new(generation, again));
+        entry.missed = missed.or(entry.missed.take());
         news
+    }
+
+    /// The repository's server was asked whether it can be written to, and is again after that time.
+    pub(crate) fn inspected(&self, key: &ObjectKey, generation: Option<i64>, again: Duration) {
+        self.lock().entry(key.clone()).or_default().inspected = Some(Look::new(generation, again));
+    }
+
+    /// The repository's server was asked whether it can be read, and wants to be left alone for that time.
+    pub(crate) fn limited(&self, key: &ObjectKey, generation: Option<i64>, wait: Duration) {
+        self.lock().entry(key.clone()).or_default().limited = Some(Look::new(generation, wait));
     }
 
     /// A token was asked for, and is again after that time.

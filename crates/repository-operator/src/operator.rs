@@ -15,7 +15,7 @@ use crate::connections::{self, Connections, ConnectionsOperator, PROVISIONING_CO
 use crate::controller::Controller;
 use crate::lead::{Current, Work};
 use crate::memory::Memory;
-use crate::metrics::RepositoryMetrics;
+use crate::metrics::{METER, RepositoryMetrics};
 use crate::plan::Timing;
 
 /// Health, syncs and clean-up of repositories.
@@ -50,7 +50,7 @@ impl Operator<windlass_launch::Context> for Repositories {
         let watch = Watch::new(api, config);
         let election = process.election()?;
         let leadership = election.as_ref().map_or_else(Leadership::always, LeaderElection::leadership);
-        let meter = process.metrics.meter("repositories");
+        let meter = process.metrics.meter(METER);
         if election.is_some() {
             observe_leadership(&meter, &settings.leader_election_name, &leadership);
         }
@@ -74,7 +74,12 @@ impl Operator<windlass_launch::Context> for Repositories {
             },
             public_url: settings.provisioning_server_public_url.clone(),
             clock: Arc::clone(&process.clock),
-            metrics: RepositoryMetrics::new(&meter, &watch.store(), &events),
+            metrics: RepositoryMetrics::new(
+                &process.metrics,
+                &watch.store(),
+                &events,
+                Arc::clone(&process.clock),
+            ),
             events,
             store: watch.store(),
             memory: Arc::new(Memory::default()),

@@ -4,10 +4,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::repositories::is_pending_delete;
-use windlass_api::{ErrorDetails, JobState, Repository, UnsyncedStatus};
+use windlass_api::{ErrorDetails, JobState, Repository, UnsyncedStatus, Workflow};
+use windlass_repository::inspect::is_inspected;
 
 use crate::hook::Wanted;
 use crate::neighbours::Block;
@@ -21,6 +23,9 @@ const HEALTHY_FOR: Duration = Duration::from_mins(5);
 const UNHEALTHY_FOR: Duration = Duration::from_mins(1);
 /// How long until a repository is looked at again that waits for others: their changes bring it sooner.
 const BLOCKED_FOR: Duration = Duration::from_mins(5);
+
+/// How long what a server says of writing to a repository is taken to be so.
+pub(crate) const INSPECTED_FOR: Duration = Duration::from_mins(10);
 
 /// How long a token has to be there, in milliseconds, before one that is refused is replaced.
 const TOKEN_TRIED: i64 = 60_000;
@@ -67,6 +72,11 @@ pub(crate) enum Step {
     Reject(Vec<ErrorDetails>),
     /// Get a token by way of the connection.
     RenewToken {
+        /// Why, for the log.
+        why: &'static str,
+    },
+    /// Ask the server whether the repository can be written to, and for what the specification leaves out.
+    Inspect {
         /// Why, for the log.
         why: &'static str,
     },
@@ -162,7 +172,17 @@ fn reports(observed: &Observed, timing: Timing, writes: bool) -> impl Iterator<I
     };
     let quota = differs(&quota, writes).then_some(quota);
     let path = differs(&path, true).then_some(path);
-    [quota, path].into_iter().flatten().map(Step::Report)
+    let writable = conditions::find(conditions, types::WRITABLE)
+        .filter(|_| !observed.filled.spec.workflows.contains(&Workflow::Write))
+        .map(|_| not_written(generation, observed.now))
+        .filter(|wanted| differs(wanted, true));
+    [quota, path, writable].into_iter().flatten().map(Step::Report)
+}
+
+/// What is said of a repository that was written to before.
+fn not_written(generation: Option<i64>, now: Timestamp) -> Condition {
+    let message = "\"write\" is not among spec.workflows";
+    conditions::new(types::WRITABLE, false, reasons::READ_ONLY, message, generation, now)
 }
 
 /// Plans the check and the pull that are due, and answers when the next is.
@@ -173,7 +193,7 @@ fn check_and_pull(
     steps: &mut Vec<Step>,
 ) -> Duration {
     let (status, ages) = (&observed.stored.status, &observed.ages);
-    let mut check = check_due(&observed.stored, ages.checked);
+    let mut check = check_due(&observed.stored, ages.checked, ages.limited);
     let mut next = health_lasts(status.health.healthy);
     // First: the others need it.
     match token_due(observed) {
@@ -186,7 +206,7 @@ fn check_and_pull(
     }
     if check.is_none() {
         let left = health_lasts(status.health.healthy).saturating_sub(ages.checked.unwrap_or_default());
-        next = next.min(left);
+        next = next.min(left.max(ages.limited));
     }
     let pull =
         if repository.spec.sync.enabled { pull_due(observed, timing, check.is_some()) } else { Due::Never };
@@ -204,6 +224,12 @@ fn check_and_pull(
         }
         Due::Never => None,
     };
+    // Before the hook: what it fills in and the hook's Secret are one write.
+    match inspection_due(observed) {
+        Due::Now(why) => steps.push(Step::Inspect { why }),
+        Due::In(left) => next = next.min(left),
+        Due::Never => {}
+    }
     match hook_due(observed) {
         Due::Now(why) => steps.push(Step::TendHook { why }),
         Due::In(left) => next = next.min(left),
@@ -265,7 +291,20 @@ fn hook_due(observed: &Observed) -> Due<&'static str> {
     if is_said { Due::Never } else { Due::Now("it is to be said why there is none") }
 }
 
-fn check_due(repository: &Repository, age: Option<Duration>) -> Option<&'static str> {
+/// Whether the server is to be asked about the repository beside its files.
+fn inspection_due(observed: &Observed) -> Due<&'static str> {
+    let left = observed.ages.inspect_left;
+    if !is_inspected(&observed.filled) {
+        Due::Never
+    } else if left.is_zero() {
+        Due::Now("it may say something else than before")
+    } else {
+        Due::In(left)
+    }
+}
+
+/// `limited` is how long the server wants to be left alone, which the answer of the last check was.
+fn check_due(repository: &Repository, age: Option<Duration>, limited: Duration) -> Option<&'static str> {
     let Some(age) = age else { return Some("it was never checked") };
     let Some(ready) = conditions::find(&repository.status.conditions, types::READY) else {
         return Some("what its last check came to is not known");
@@ -274,7 +313,7 @@ fn check_due(repository: &Repository, age: Option<Duration>) -> Option<&'static 
         Some("the specification changed")
     } else if Block::is_reason(&ready.reason) {
         Some("no other repository is in its way any more")
-    } else if age >= health_lasts(repository.status.health.healthy) {
+    } else if age >= health_lasts(repository.status.health.healthy) && limited.is_zero() {
         Some("the last check is old")
     } else {
         None
@@ -393,6 +432,7 @@ impl fmt::Display for Step {
                 write!(f, "reject: {}", fields.join(", "))
             }
             Self::RenewToken { why } => write!(f, "get a token: {why}"),
+            Self::Inspect { why } => write!(f, "ask the server about it: {why}"),
             Self::TendHook { why } => write!(f, "tend the webhook: {why}"),
             Self::Check { why } => write!(f, "check: {why}"),
             Self::Pull(Pull { scope: Scope::Full, why }) => write!(f, "pull everything: {why}"),

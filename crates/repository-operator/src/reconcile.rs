@@ -16,7 +16,7 @@ use crate::validate::validate;
 use crate::{pull, status};
 
 /// The least time until a repository is looked at again without anything having changed.
-const LEAST_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const LEAST_WAIT: Duration = Duration::from_secs(1);
 /// How long until a repository is looked at again that a call was refused for, and would be again.
 const REFUSED: Duration = Duration::from_mins(5);
 

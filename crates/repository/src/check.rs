@@ -1,5 +1,7 @@
 //! Whether a repository can be read with what its specification says: the health check and `POST …/test`.
 
+use std::time::Duration;
+
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use windlass_api::conditions::reasons;
@@ -7,6 +9,7 @@ use windlass_api::repositories::{self, RepositoryRules};
 use windlass_api::{ErrorDetails, Repository, TestResults};
 use windlass_git::{GitError, Revision};
 
+use crate::inspect::Writable;
 use crate::{LocalError, OpenError, Opener, ReadError};
 
 /// What a check found.
@@ -18,17 +21,28 @@ pub struct Checked {
     pub reason: &'static str,
     /// The branch's tip, when it was reached.
     pub revision: Option<Revision>,
+    /// How long the server wants to be left alone, where it says so.
+    pub retry_after: Option<Duration>,
 }
 
 impl Checked {
     fn healthy(revision: Revision) -> Self {
         let results = TestResults { code: 200, success: true, errors: Vec::new() };
-        Self { results, reason: reasons::AVAILABLE, revision: Some(revision) }
+        Self { results, reason: reasons::AVAILABLE, revision: Some(revision), retry_after: None }
     }
 
     fn failed(code: u16, reason: &'static str, errors: Vec<ErrorDetails>) -> Self {
         let results = TestResults { code: i64::from(code), success: false, errors };
-        Self { results, reason, revision: None }
+        Self { results, reason, revision: None, retry_after: None }
+    }
+
+    /// The same, for a workflow that cannot do what it is for. A repository that cannot be read has a worse trouble.
+    #[must_use]
+    pub fn and_writable(self, writable: Option<&Writable>) -> Self {
+        match writable.and_then(Writable::refusal).filter(|_| self.results.success) {
+            Some((code, details)) => Self::failed(code, reasons::INVALID_SPEC, vec![details]),
+            None => self,
+        }
     }
 }
 
@@ -63,12 +77,20 @@ pub async fn check(
     };
     match reader.resolve(repository.spec.branch(), cancel).await {
         Ok(revision) => Checked::healthy(revision),
-        Err(error) => Checked::failed(error.http_code(), error.reason(), vec![of_read(repository, &error)]),
+        Err(error) => {
+            let retry_after = match &error {
+                ReadError::Git(GitError::RateLimited { retry_after, .. }) => *retry_after,
+                _ => None,
+            };
+            let failed =
+                Checked::failed(error.http_code(), error.reason(), vec![of_read(repository, &error)]);
+            Checked { retry_after, ..failed }
+        }
     }
 }
 
 /// What a check came to that did not end in time.
-pub fn timed_out(repository: &Repository, after: std::time::Duration) -> Checked {
+pub fn timed_out(repository: &Repository, after: Duration) -> Checked {
     let detail =
         format!("the repository could not be read within {after:?}; the server is slow, or not answering");
     let error = ErrorDetails {

@@ -127,6 +127,13 @@ impl Writer for GitRepository {
         ObjectId::of_blob(content)
     }
 
+    async fn check_access(&self, cancel: &CancellationToken) -> Result<(), WriteError> {
+        self.remote.check_push_access(cancel).await.map_err(|error| WriteError::Write {
+            name: self.remote.name().to_owned(),
+            source: Box::new(error.into()),
+        })
+    }
+
     async fn write(
         &self,
         base: &Base,

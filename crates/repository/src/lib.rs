@@ -14,6 +14,7 @@
 )]
 
 pub mod check;
+pub mod inspect;
 pub mod local;
 pub mod webhook;
 

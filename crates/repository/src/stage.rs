@@ -88,6 +88,11 @@ pub trait Writer: Send + Sync + 'static {
     /// The id under which a file of this content will be found.
     fn id_of(&self, content: &[u8]) -> ObjectId;
 
+    /// Whether writes are taken at all: one request to a server. Single branches may be protected all the same.
+    async fn check_access(&self, _cancel: &CancellationToken) -> Result<(), WriteError> {
+        Ok(())
+    }
+
     /// Writes changes, in their order, as one commit onto `base`, and answers the revision that holds them; `base`
     /// itself when they change nothing. The paths were judged by [`Stage`].
     async fn write(

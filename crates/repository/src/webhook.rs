@@ -75,19 +75,44 @@ impl Announced {
             let proof = Proof::prefixed_hmac(only("x-hub-signature-256")?);
             (Provider::Github, only("x-github-event")?, only("x-github-delivery"), proof?)
         };
+        Some(Self::read(headers, provider, event, delivery, proof))
+    }
+
+    /// The same of a delivery of GitHub's that is signed with SHA-1 alone, as very old servers do it. One that brings a
+    /// better signature is not judged by this one.
+    pub fn with_sha1(headers: &HeaderMap) -> Option<Self> {
+        let only = |name: &str| only(headers, name);
+        let others =
+            ["x-hub-signature-256", "x-gitlab-event", "x-gitea-event", "x-forgejo-event", "x-event-key"];
+        if others.iter().any(|name| headers.contains_key(*name)) {
+            return None;
+        }
+        let proof = Proof::prefixed_sha1(only("x-hub-signature")?)?;
+        let (event, delivery) = (only("x-github-event")?, only("x-github-delivery"));
+        Some(Self::read(headers, Provider::Github, event, delivery, proof))
+    }
+
+    fn read(
+        headers: &HeaderMap,
+        provider: Provider,
+        event: &str,
+        delivery: Option<&str>,
+        proof: Proof,
+    ) -> Self {
         let harmless = |text: &&str| {
             !text.is_empty()
                 && text.len() <= 64
                 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
         };
-        let media = only(CONTENT_TYPE.as_str()).unwrap_or_default().split(';').next().unwrap_or_default();
-        Some(Self {
+        let media =
+            only(headers, CONTENT_TYPE.as_str()).unwrap_or_default().split(';').next().unwrap_or_default();
+        Self {
             provider,
             event: event.to_owned(),
             delivery: delivery.map(|text| text.trim_matches(['{', '}'])).filter(harmless).map(str::to_owned),
             form: media.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded"),
             proof,
-        })
+        }
     }
 
     /// Whose delivery it is.

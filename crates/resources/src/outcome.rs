@@ -37,67 +37,62 @@ impl Action {
     }
 }
 
-/// Why something was not done, as a job's summary names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-pub enum Reason {
-    /// A file over the size limit, or an object that the server finds too large (413).
-    ResourceTooLarge,
-    /// A file or object that is not valid, or an object that somebody else manages.
-    ResourceInvalid,
-    /// Another file of the same repository already stands for this object.
-    ResourceManagedByOther,
-    /// A `_folder.json` that cannot be used.
-    InvalidFolderMetadata,
-    /// Two directories whose `_folder.json` name the same folder.
-    FolderMetadataConflict,
-    /// More nested folders than the server allows.
-    FolderDepthExceeded,
-    /// A folder of this name exists and is not ours.
-    FolderManagedByOther,
-    /// A folder name over 40 characters.
-    #[serde(rename = "FolderUIDTooLong")]
-    FolderUidTooLong,
-    /// A folder that the server refuses.
-    FolderValidationFailed,
-    /// The folder that should hold it was not created.
-    SkippedParentFolderNotCreated,
-    /// Something in the folder was not deleted.
-    SkippedFolderChildrenNotDeleted,
-    /// Something that should have moved to the folder's replacement did not.
-    SkippedDependentPathChangeFailed,
-    /// A file could not be read from the repository.
-    ReadFailed,
-    /// The API took longer than the deadline of one change.
-    Timeout,
-    /// The API refused or failed.
-    ApiError,
-    /// The code that reads or writes the file panicked.
-    InternalError,
+/// Makes [`Reason`] of a list, so that a reason, its word and its meaning are written down once.
+macro_rules! reasons {
+    ($($variant:ident $word:literal $meaning:literal)*) => {
+        /// Why something was not done, as a job's summary names it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Reason {
+            $(#[doc = $meaning] $variant,)*
+        }
+
+        impl Reason {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The wire's name.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+
+            /// What it means, for people.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $meaning,)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    ResourceTooLarge "ResourceTooLarge" "A file over the size limit, or an object that the server finds too large (413)."
+    ResourceInvalid "ResourceInvalid" "A file or object that is not valid, or an object that somebody else manages."
+    ResourceManagedByOther "ResourceManagedByOther" "Another file of the same repository already stands for this object."
+    InvalidFolderMetadata "InvalidFolderMetadata" "A `_folder.json` that cannot be used."
+    FolderMetadataConflict "FolderMetadataConflict" "Two directories whose `_folder.json` name the same folder."
+    FolderDepthExceeded "FolderDepthExceeded" "More nested folders than the server allows."
+    FolderManagedByOther "FolderManagedByOther" "A folder of this name exists and is not ours."
+    FolderUidTooLong "FolderUIDTooLong" "A folder name over 40 characters."
+    FolderValidationFailed "FolderValidationFailed" "A folder that the server refuses."
+    SkippedParentFolderNotCreated "SkippedParentFolderNotCreated" "The folder that should hold it was not created."
+    SkippedFolderChildrenNotDeleted "SkippedFolderChildrenNotDeleted" "Something in the folder was not deleted."
+    SkippedDependentPathChangeFailed "SkippedDependentPathChangeFailed" "Something that should have moved to the folder's replacement did not."
+    ReadFailed "ReadFailed" "A file could not be read from the repository."
+    Timeout "Timeout" "The API took longer than the deadline of one change."
+    ApiError "ApiError" "The API refused or failed."
+    InternalError "InternalError" "The code that reads or writes the file panicked."
+}
+
+impl Serialize for Reason {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
 }
 
 impl Reason {
-    /// The wire's name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ResourceTooLarge => "ResourceTooLarge",
-            Self::ResourceInvalid => "ResourceInvalid",
-            Self::ResourceManagedByOther => "ResourceManagedByOther",
-            Self::InvalidFolderMetadata => "InvalidFolderMetadata",
-            Self::FolderMetadataConflict => "FolderMetadataConflict",
-            Self::FolderDepthExceeded => "FolderDepthExceeded",
-            Self::FolderManagedByOther => "FolderManagedByOther",
-            Self::FolderUidTooLong => "FolderUIDTooLong",
-            Self::FolderValidationFailed => "FolderValidationFailed",
-            Self::SkippedParentFolderNotCreated => "SkippedParentFolderNotCreated",
-            Self::SkippedFolderChildrenNotDeleted => "SkippedFolderChildrenNotDeleted",
-            Self::SkippedDependentPathChangeFailed => "SkippedDependentPathChangeFailed",
-            Self::ReadFailed => "ReadFailed",
-            Self::Timeout => "Timeout",
-            Self::ApiError => "ApiError",
-            Self::InternalError => "InternalError",
-        }
-    }
-
     /// Whether a job ends as a warning rather than an error because of it.
     ///
     /// A warning is something that the repository's owner mends by changing a file; trying again changes nothing.

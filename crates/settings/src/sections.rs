@@ -90,6 +90,9 @@ section! {
         provisioning_server_url: String = Url, "" { required_for: EVERY };
         /// Public URL of whatever answers `repositories/{name}/webhook`, which providers call; without it remotes are polled.
         provisioning_server_public_url: String = Url, "";
+        /// Whether deliveries of webhooks are accepted that are signed with SHA-1 alone, as very old GitHub Enterprise Servers
+        /// do it.
+        webhook_accept_sha1: bool = Bool, "false";
         /// API server of dashboards; `provisioning_server_url` when empty.
         dashboards_server_url: String = Url, "";
         /// API server of folders; `provisioning_server_url` when empty.
@@ -197,6 +200,10 @@ section! {
         git_min_throughput: u64 = Number<0, MANY>, "1024";
         /// Requests to one Git host at a time, so that a slow one does not hold up the others.
         git_max_requests_per_host: usize = Number<1, 1024>, "4";
+        /// Requests a second to one Git host, and to the API of one that has one, over all repositories; 0 for no limit.
+        git_requests_per_second: u32 = Number<0, 100_000>, "100";
+        /// Requests to one Git host that may go at once after a time without any.
+        git_request_burst: u32 = Number<1, 100_000>, "200";
         /// Most files and directories of one repository.
         git_max_files: usize = Number<1, MANY>, "100000";
         /// Longest time until a Git server is connected to.

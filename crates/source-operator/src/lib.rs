@@ -13,6 +13,7 @@
 mod access;
 mod apply;
 mod build;
+mod conditions;
 mod controller;
 mod failure;
 mod lead;
@@ -30,4 +31,5 @@ mod upstream;
 mod validate;
 mod version_range;
 
+pub use self::conditions::CONDITIONS;
 pub use self::operator::{SOURCE_CONTROLLER, Sources, configure, register};

@@ -9,6 +9,7 @@ use windlass_api::patch::merge_diff;
 use windlass_runtime::{CallError, Part, merge_patch};
 
 use crate::apply::Done;
+use crate::conditions::is_known;
 use crate::controller::{CALL, Controller};
 use crate::failure::{Course, Failure, types};
 use crate::observe::requested_at;
@@ -107,6 +108,10 @@ struct Conditions<'a> {
 impl Conditions<'_> {
     /// The time is of the last change of status, reason or message.
     fn set(&mut self, kind: &str, status: &str, reason: &str, message: &str) {
+        debug_assert!(
+            is_known(kind, status, reason),
+            "{kind}={status} {reason} is not described: add it to the table of conditions"
+        );
         let message = shortened(message);
         let known = conditions::find(self.before, kind)
             .filter(|known| known.status == status && known.reason == reason && known.message == message);

@@ -31,6 +31,7 @@ mod reference;
 mod resource;
 mod sources;
 mod spans;
+mod stages;
 mod telemetry;
 mod text;
 mod traced;
@@ -57,5 +58,6 @@ pub use secrecy::ExposeSecret;
 /// Read it with [`ExposeSecret::expose_secret`], as late as possible.
 pub use secrecy::SecretString as Secret;
 pub use spans::{FinishedSpan, Spans};
+pub use stages::{STAGE_BOUNDS, STAGES, Stage, Stages};
 pub use telemetry::{Telemetry, TelemetryError, TelemetryOptions};
 pub use traced::traced;

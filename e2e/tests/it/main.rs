@@ -6,6 +6,7 @@ mod curl;
 mod demo;
 mod documents;
 mod faults;
+mod github;
 mod hostile;
 mod kubectl;
 mod kubectl_work;

@@ -1,6 +1,7 @@
 //! Servers that are slow, lying, or not Git servers at all.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -10,7 +11,8 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use windlass_git::{
-    Deadlines, Git, GitError, Limits, Remote, RemoteRepository, Revision, Source as _, UrlPolicy,
+    Credentials, Deadlines, Git, GitError, Limits, Rate, Remote, RemoteRepository, Revision, Source as _,
+    UrlPolicy,
 };
 
 use crate::fixture::{generous, git};
@@ -127,6 +129,66 @@ async fn retry_after_is_kept() {
             "{error:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_host_is_left_alone_as_long_as_it_asks_by_those_whose_limit_it_is() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let origin = server(move |line, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let answer = Response::builder();
+        let answer = if line.contains("/busy.git") {
+            answer.status(503).header("retry-after", "60")
+        } else {
+            answer.status(403).header("x-ratelimit-remaining", "0").header("x-ratelimit-reset", "99999999999")
+        };
+        answer.body(Body::empty()).unwrap()
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = windlass_git::GitConfig::new(folder.path());
+    config.policy = UrlPolicy::default().allow_origin(&origin).unwrap();
+    let client = Git::new(config).unwrap();
+    let (cancel, before) = (CancellationToken::new(), asked.load(Ordering::SeqCst));
+    let resolve = async |name: &str, token: Option<&str>| {
+        let credentials =
+            token.map(|token| Credentials::Basic { user: String::new(), token: token.to_owned().into() });
+        let remote = Remote { url: format!("{origin}/{name}.git"), credentials, ..Remote::default() };
+        let error = client.remote(remote).unwrap().resolve("main", &cancel).await.unwrap_err();
+        (error.reason(), asked.load(Ordering::SeqCst) - before)
+    };
+    assert_eq!(resolve("a", Some("one")).await, ("RateLimited", 1));
+    assert_eq!(resolve("b", Some("one")).await, ("RateLimited", 1), "whatever repository it is");
+    assert_eq!(resolve("a", Some("two")).await, ("RateLimited", 2), "the limit is a token's");
+    assert_eq!(resolve("busy", None).await, ("ServiceUnavailable", 3));
+    assert_eq!(resolve("c", Some("three")).await, ("RateLimited", 3), "and this the host's");
+}
+
+#[tokio::test]
+async fn a_host_gets_no_more_requests_a_second_than_its_share() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let origin = server(move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        status(404)
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = windlass_git::GitConfig::new(folder.path());
+    config.policy = UrlPolicy::default().allow_origin(&origin).unwrap();
+    config.rate_per_host = Rate { per_second: 1, burst: 3 };
+    config.deadlines = Deadlines { refs: Duration::from_millis(300), ..generous() };
+    let client = Git::new(config).unwrap();
+    let cancel = CancellationToken::new();
+    for n in 0..6 {
+        let remote = Remote { url: format!("{origin}/{n}.git"), ..Remote::default() };
+        let error = client.remote(remote).unwrap().resolve("main", &cancel).await.unwrap_err();
+        let was_sent = matches!(error, GitError::NotFound { .. });
+        assert!(was_sent || matches!(error, GitError::HostBusy { .. }), "{error:?}");
+    }
+    let asked = asked.load(Ordering::SeqCst);
+    assert!((3..6).contains(&asked), "{asked}");
 }
 
 #[tokio::test]
@@ -435,8 +497,6 @@ async fn a_transfer_that_trickles_is_given_up() {
 
 #[tokio::test]
 async fn a_slow_host_gets_no_more_requests_than_its_share() {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     let (current, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let release = CancellationToken::new();
     let handler = {

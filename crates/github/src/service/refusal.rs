@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use http::header::{HeaderMap, HeaderName};
-use jiff::Timestamp;
+use http::header::HeaderMap;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
-use windlass_http_client::{Answer, MAX_RETRY_AFTER, printable, retry_after, server_time};
+use windlass_http_client::{Answer, MAX_RETRY_AFTER, limit_reset, printable, retry_after};
 
 use super::transport::{Bearer, MAX_ERROR, Transport};
 use crate::{ErrorKind, GithubError};
@@ -115,9 +114,8 @@ fn limited(status: StatusCode, headers: &HeaderMap, message: &str) -> Option<Dur
     if !matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS) {
         return None;
     }
-    let number = |name: &'static str| number(headers, HeaderName::from_static(name));
     let named = retry_after(headers);
-    let exhausted = number("x-ratelimit-remaining") == Some(0);
+    let exhausted = headers.get("x-ratelimit-remaining").is_some_and(|remaining| remaining == "0");
     let secondary = {
         let message = message.to_ascii_lowercase();
         message.contains("rate limit") || message.contains("abuse detection")
@@ -125,21 +123,15 @@ fn limited(status: StatusCode, headers: &HeaderMap, message: &str) -> Option<Dur
     if status == StatusCode::FORBIDDEN && named.is_none() && !exhausted && !secondary {
         return None;
     }
-    let reset = number("x-ratelimit-reset").filter(|_| exhausted).map(|reset| {
-        // By GitHub's own clock where it tells, and a second more: it counts whole ones.
-        let now = server_time(headers).unwrap_or_else(Timestamp::now).as_second();
-        Duration::from_secs(reset.saturating_sub(now.unsigned_abs()) + 1)
-    });
     // The primary limit is counted anew every hour.
-    Some(named.or(reset).unwrap_or(DEFAULT_WAIT).min(MAX_RETRY_AFTER))
-}
-
-fn number(headers: &HeaderMap, name: HeaderName) -> Option<u64> {
-    headers.get(name)?.to_str().ok()?.trim().parse().ok()
+    Some(named.or_else(|| limit_reset(headers)).unwrap_or(DEFAULT_WAIT).min(MAX_RETRY_AFTER))
 }
 
 #[cfg(test)]
 mod tests {
+    use http::header::HeaderName;
+    use jiff::Timestamp;
+
     use super::*;
 
     const DATED: (&str, &str) = ("date", "Fri, 06 Mar 2026 10:00:00 GMT");

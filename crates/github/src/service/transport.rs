@@ -1,5 +1,6 @@
 //! Sends one request within deadlines, retries and the rate limit, to the API's own origin only.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use octocrab::OctoBody;
 use secrecy::{ExposeSecret as _, SecretString};
 use url::{Host, Url};
 use windlass_http_client::{
-    Answer as Head, Deadline, Deadlines, Failure, Retries, RetryAfterHosts, SetUpError, is_loopback,
-    judging_resolver,
+    Answer as Head, Deadline, Deadlines, Failure, HostRates, Retries, RetryAfterHosts, SetUpError,
+    is_loopback, judging_resolver,
 };
 
 use crate::{Caller, ErrorKind, GithubError, Options, OptionsError};
@@ -89,6 +90,7 @@ pub(crate) struct Transport {
     max_body: u64,
     /// Nothing is sent while GitHub asks for it.
     held: RetryAfterHosts,
+    rates: Option<Arc<HostRates>>,
     sent: AtomicU64,
 }
 
@@ -117,6 +119,7 @@ impl Transport {
             retries: options.retries,
             max_body: encoded_size(options.max_file).saturating_add(MAX_ANSWER),
             held: RetryAfterHosts::default(),
+            rates: options.rates.clone(),
             sent: AtomicU64::new(0),
         })
     }
@@ -196,6 +199,11 @@ impl Transport {
         deadline: Deadline,
     ) -> Result<Reply, GithubError> {
         if let Some(retry_after) = self.held.left(&self.host) {
+            return Err(self.error(ErrorKind::RateLimited { retry_after }));
+        }
+        if let Some(rates) = &self.rates
+            && let Err(retry_after) = rates.turn(&self.host, deadline.until()).await
+        {
             return Err(self.error(ErrorKind::RateLimited { retry_after }));
         }
         let mut request = self.client.request(call.method.clone(), url.clone()).headers(call.headers.clone());

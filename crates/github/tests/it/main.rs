@@ -4,6 +4,7 @@
 mod app;
 mod failures;
 mod hooks;
+mod protection;
 mod pulls;
 mod reading;
 mod writing;

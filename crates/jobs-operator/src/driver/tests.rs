@@ -74,7 +74,7 @@ impl World {
             client: self.client.clone(),
             workers: vec![worker].into(),
             clock: Arc::new(SystemClock),
-            metrics: JobMetrics::new(&metrics.meter("jobs")),
+            metrics: JobMetrics::new(&metrics),
             deletions: DeletionSignals::default(),
             events: EventRecorder::new("windlass.dev/test", "one", Arc::new(SystemClock)).0,
             spans: windlass_telemetry::Spans::disabled(),

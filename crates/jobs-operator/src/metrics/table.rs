@@ -1,5 +1,7 @@
 //! The table: one row a metric, from which its instrument and the reference are made.
 
+use windlass_telemetry::STAGE_BOUNDS;
+
 /// What kind of number a metric is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
@@ -79,6 +81,8 @@ rows! {
         "Time of a phase of a full pull: `compare`, `file_deletions`, `folder_creations`, `file_renames`, `folder_deletions`, `file_creations`, `old_folder_cleanup`.";
     SYNC_DURATION = "jobs_sync_duration_seconds", Kind::Histogram(SYNC), ["type"],
         "Time of a pull from its comparison to its last change, `full` or `incremental`. A pull that finds nothing to compare has none.";
+    SYNC_STAGE = "sync_stage_seconds", Kind::Histogram(STAGE_BOUNDS), ["stage"],
+        "From a push to the healthy repository, each stage since the one before: `delivered` (by two clocks, in whole seconds), `queued`, `claimed`, `fetched`, `applied`, `healthy`. The first two are told by whoever receives webhooks, the last by the repository operator.";
     OPERATIONS = "jobs_resource_operations_total", Kind::Counter, ["action", "operation", "outcome", "reason", "group", "kind"],
         "What jobs did, or tried to do, to resources: `created`, `updated`, `deleted`, `renamed`, `ignored`; `success`, `warning` or `error`, and of the last two the reason.";
     IN_FLIGHT = "jobs_in_flight", Kind::Gauge, ["driver_id", "action"],

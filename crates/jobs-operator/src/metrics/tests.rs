@@ -10,7 +10,7 @@ use super::*;
 /// Everything that is ever told, once.
 fn exercised() -> String {
     let metrics = Metrics::new().unwrap();
-    let told = JobMetrics::new(&metrics.meter("jobs"));
+    let told = JobMetrics::new(&metrics);
     let second = Duration::from_secs(1);
     told.drivers(3);
     told.notified("live", Some(second));

@@ -87,7 +87,14 @@ mod tests {
         repository.metadata.generation = Some(2);
         repository.status.sync.state = state;
         let now = jiff::Timestamp::UNIX_EPOCH;
-        let condition = conditions::new(types::PULL_STATUS, true, reason, "", Some(generation), now);
+        let condition = conditions::new(
+            types::PULL_STATUS,
+            reason == reasons::SUCCESS,
+            reason,
+            "",
+            Some(generation),
+            now,
+        );
         repository.status.conditions.push(condition);
         repository
     }

@@ -8,7 +8,7 @@ use windlass_git::{Entry, EntryKind, Revision, Tree};
 use windlass_lease_queue::progress::{Failure, ResourceAction, ResourceResult};
 use windlass_repository::{Opened, ReadError, encoded};
 use windlass_resources::paths::{Class, classify};
-use windlass_resources::{Context, Preview, folders};
+use windlass_resources::{Context, Preview, Reason, folders};
 
 use crate::worker::JobError;
 
@@ -65,7 +65,7 @@ impl Looked {
     pub(super) fn result(&self) -> ResourceResult {
         let result = ResourceResult::new(&self.path, &self.group, &self.kind, ResourceAction::Ignored);
         match &self.error {
-            Some(error) => result.failed(Failure::warning("ResourceInvalid", error)),
+            Some(error) => result.failed(Failure::warning(Reason::ResourceInvalid.as_str(), error)),
             None => result,
         }
     }

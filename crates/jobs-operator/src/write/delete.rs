@@ -11,6 +11,7 @@ use windlass_resources::TakeOver;
 use super::selection::Selection;
 use super::{Files, Writing, pull_after};
 use crate::pull::Pull;
+use crate::reasons::NOT_FOUND;
 use crate::worker::{JobContext, JobError, Worker};
 
 /// Runs `delete` jobs.
@@ -62,7 +63,7 @@ fn stage(
         };
         let result = ResourceResult::new(path, "", "", ResourceAction::Deleted);
         if all.is_empty() && !files.may_be_done {
-            results.push(result.failed(Failure::warning("NotFound", "file not found: nothing was deleted")));
+            results.push(result.failed(Failure::warning(NOT_FOUND, "file not found: nothing was deleted")));
             continue;
         }
         for path in all.into_iter().filter(|path| gone.insert((*path).to_owned())) {
@@ -81,5 +82,5 @@ fn unknown(ResourceRef { name, kind, group }: &ResourceRef) -> ResourceResult {
     let message = "no file of the repository stands for it: nothing was deleted";
     ResourceResult::new("", group, kind, ResourceAction::Deleted)
         .named(name)
-        .failed(Failure::warning("NotFound", message))
+        .failed(Failure::warning(NOT_FOUND, message))
 }

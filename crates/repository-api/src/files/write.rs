@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::HeaderMap;
 use windlass_api::conditions::{self, reasons, types};
+use windlass_api::repositories::write_refusal;
 use windlass_api::{Repository, ResourceAction, Workflow};
 use windlass_auth::Caller;
 use windlass_git::ObjectId;
@@ -137,6 +138,9 @@ async fn branch(place: &Place, reference: &str) -> Result<Branch, Refusal> {
     if !spec.workflows.contains(&needed) {
         let message = format!("the repository's spec.workflows do not allow {what}");
         return Err(Refusal::new(403, message));
+    }
+    if is_pulled && let Some(why) = write_refusal(&place.repository) {
+        return Err(Refusal::new(403, why));
     }
     Ok(Branch { name: if is_pulled { pulled } else { reference.to_owned() }, is_pulled })
 }

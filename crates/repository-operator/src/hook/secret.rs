@@ -41,16 +41,18 @@ fn data(key: &str, value: &SecretString) -> (String, ByteString) {
     (key.to_owned(), ByteString(value.expose_secret().as_bytes().to_vec()))
 }
 
-/// Has the repository name a Secret, which is made if need be, and fills in what `spec` says; the repository as it is
-/// then, if anything was left out. It is one write: each change of what is specified is pulled once more.
-pub(super) async fn complete(
+/// Has the repository name a Secret for its webhook, where one `is_hooked`, which is made if need be, and fills in what
+/// `spec` says; the repository as it is then, if anything was left out. It is one write: each change of what is specified
+/// is pulled once more.
+pub(crate) async fn complete(
     core: &Client,
     repositories: &Api<Repository>,
     repository: &Repository,
     spec: Option<Value>,
+    is_hooked: bool,
 ) -> Result<Option<Repository>, CallError> {
     let mut patch = json!({});
-    if repository.secure.webhook_secret.name.is_empty() {
+    if is_hooked && repository.secure.webhook_secret.name.is_empty() {
         make(core, repository).await?;
         patch["secure"] = json!({"webhookSecret": {"name": own_name(repository)}});
     }

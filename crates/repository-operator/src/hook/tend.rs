@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use windlass_api::conditions::{self, reasons, types};
-use windlass_api::{Repository, RepositoryType, WebhookStatus, annotations};
-use windlass_github::{ErrorKind, GithubError, Hook, HookRequest, Hooks};
+use windlass_api::{Repository, WebhookStatus, annotations};
+use windlass_github::{Delivery, ErrorKind, GithubError, Hook, HookRequest, Hooks};
 use windlass_repository::GithubOpenError;
 use windlass_runtime::CallError;
 
 use super::failure::Failure;
-use super::missed::missed;
+use super::missed::{lost, missed};
 use super::secret::{HookSecret, complete};
 use super::{EVENTS, Wanted, every, is_as_wanted, is_old};
 use crate::controller::Controller;
@@ -52,11 +52,13 @@ pub(crate) enum CleanUpError {
 }
 
 /// Brings the hook to what is wanted, and says how that went. Nothing about a hook is a failure of the pass, but that the
-/// repository could not be given a Secret because somebody else wrote.
+/// repository could not be given a Secret because somebody else wrote. What its specification leaves out goes into it with
+/// the Secret's name.
 pub(crate) async fn tend(
     controller: &Controller,
     repository: &Repository,
     wanted: &Wanted,
+    left_out: Option<Value>,
 ) -> Result<Tended, CallError> {
     let generation = repository.metadata.generation;
     let now = controller.clock.now();
@@ -82,12 +84,7 @@ pub(crate) async fn tend(
     };
     let repositories = controller.repositories(repository);
     let deadline = controller.check_deadline;
-    let looked_up = tokio::time::timeout(deadline, look_up(controller, repository, url)).await;
-    let spec = match looked_up.unwrap_or_else(|_elapsed| Err(Failure::of_silence(deadline))) {
-        Ok(spec) => spec,
-        Err(failure) => return Ok(failed(failure, known, &say)),
-    };
-    match complete(&controller.clients.core, &repositories, repository, spec).await {
+    match complete(&controller.clients.core, &repositories, repository, left_out, true).await {
         Ok(None) => {}
         Ok(Some(completed)) => return Ok(Tended::Completed(Box::new(completed))),
         Err(error) if error.is_conflict() || error.is_not_found() || error.is_fenced() => return Err(error),
@@ -103,7 +100,12 @@ pub(crate) async fn tend(
             let condition = say(true, reasons::WEBHOOK_CONFIGURED, message);
             Tended::Known { condition, webhook: Some(webhook), missed, again: regular }
         }
-        Err(failure) => failed(failure, known, &say),
+        Err(failure) => {
+            if known.as_ref().is_some_and(|webhook| webhook.id != 0 && is_old(webhook, now)) {
+                controller.metrics.rotation_overdue(failure.is_theirs());
+            }
+            failed(failure, known, &say)
+        }
     })
 }
 
@@ -115,34 +117,6 @@ fn failed(
     let message = format!("{}; until then the repository is polled", failure.message);
     let condition = say(false, failure.reason, message);
     Tended::Known { condition, webhook: known, missed: None, again: failure.again }
-}
-
-/// What GitHub knows and the specification leaves out: the repository's number, which outlives renames, and its default
-/// branch. Nothing when nothing is left out.
-async fn look_up(
-    controller: &Controller,
-    repository: &Repository,
-    url: &str,
-) -> Result<Option<Value>, Failure> {
-    let spec = &repository.spec;
-    let wants_id =
-        spec.kind == RepositoryType::Github && spec.github.as_ref().is_some_and(|it| it.repo_id == 0);
-    let wants_branch = spec.branch().is_empty();
-    if !wants_id && !wants_branch {
-        return Ok(None);
-    }
-    let opened = controller.opener.github(&controller.clients.core, repository).await;
-    let at_github = opened.map_err(|error| Failure::of_open(&error))?;
-    let found = at_github.api.repository(&at_github.name).await;
-    let found = found.map_err(|error| Failure::of_github(&error, url))?;
-    let mut fields = Map::new();
-    if wants_id && let Ok(id) = i64::try_from(found.id) {
-        fields.insert("repoID".to_owned(), id.into());
-    }
-    if wants_branch {
-        fields.insert("branch".to_owned(), found.default_branch.into());
-    }
-    Ok(Some(json!({ spec.kind.as_str(): fields })))
 }
 
 /// The hook as it should be, made so, and the latest push that did not reach us.
@@ -195,7 +169,10 @@ async fn keep(
     }
     // The log is worth having, but the hook stands without it: deliveries of one that was made just now are none.
     let lost = match hooks.deliveries(hook.id).await {
-        Ok(deliveries) => missed(&deliveries).map(|delivery| delivery.guid.clone()),
+        Ok(deliveries) => {
+            tell_again(&hooks, hook.id, &lost(&deliveries)).await;
+            missed(&deliveries).map(|delivery| delivery.guid.clone())
+        }
         Err(error) => {
             tracing::debug!(repository = repository.metadata.name, %error, "the log of deliveries could not be read");
             None
@@ -213,6 +190,23 @@ async fn keep(
         ..before
     };
     Ok((webhook, lost))
+}
+
+/// Has GitHub make these deliveries again. What cannot be asked for now is, at the next look.
+async fn tell_again(hooks: &Hooks<'_>, hook: u64, lost: &[&Delivery]) {
+    for delivery in lost {
+        match hooks.redeliver(hook, delivery.id).await {
+            Ok(()) => tracing::info!(
+                hook,
+                delivery = delivery.guid,
+                "GitHub is asked for a delivery that did not come"
+            ),
+            Err(error) => {
+                tracing::debug!(hook, delivery = delivery.guid, %error, "a delivery cannot be asked for again");
+                return;
+            }
+        }
+    }
 }
 
 /// Makes the hook, or takes over the one that posts to the same URL: it is ours, and we lost its number.

@@ -309,3 +309,33 @@ fn a_push_during_a_pull_is_looked_at_when_that_has_ended() {
     pushed.ages.pushed = true;
     assert_eq!(printed(&pushed, timing()), "again in 20s");
 }
+
+#[test]
+fn a_server_that_wants_to_be_left_alone_is_not_asked_before() {
+    let limited = changed(|repository| {
+        repository.status.health.healthy = false;
+        repository.status.conditions[0] = condition(types::READY, false, reasons::RATE_LIMITED, "slow down");
+    });
+    let ages = |left: u64| Ages { limited: Duration::from_secs(left), ..after(90) };
+    check(limited.clone(), ages(700), "again in 60s");
+    check(
+        limited,
+        ages(0),
+        "check: the last check is old\npull everything: the repository became healthy\nagain in 60s",
+    );
+}
+
+#[test]
+fn what_is_written_to_is_asked_whether_it_can_be_from_time_to_time() {
+    let written = changed(|repository| repository.spec.workflows = vec![Workflow::Write]);
+    let ages = |left: u64| Ages { inspect_left: Duration::from_secs(left), ..after(40) };
+    check(written.clone(), ages(5), "again in 5s");
+    check(written, ages(0), "ask the server about it: it may say something else than before\nagain in 20s");
+    let read = changed(|repository| repository.spec.workflows = vec![Workflow::Branch]);
+    check(read, ages(0), "again in 20s");
+    let not_any_more = changed(|repository| {
+        repository.status.conditions.push(condition(types::WRITABLE, true, reasons::BRANCH_WRITABLE, ""));
+    });
+    let report = "report Writable=False ReadOnly: \"write\" is not among spec.workflows\nagain in 20s";
+    check(not_any_more, after(40), report);
+}

@@ -4,7 +4,14 @@ use windlass_api::conditions::new;
 use super::*;
 
 fn condition(kind: &str, holds: bool) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition {
-    new(kind, holds, if holds { "Yes" } else { "No" }, "", Some(1), Timestamp::UNIX_EPOCH)
+    let reason = match (kind, holds) {
+        (types::PULL_STATUS, true) => reasons::SUCCESS,
+        (types::PULL_STATUS, false) => reasons::FAILURE,
+        (types::PATH_CONFLICT, _) => reasons::NO_PATH_CONFLICT,
+        (_, true) => reasons::AVAILABLE,
+        (_, false) => reasons::UNAVAILABLE,
+    };
+    new(kind, holds, reason, "", Some(1), Timestamp::UNIX_EPOCH)
 }
 
 fn status() -> RepositoryStatus {

@@ -223,6 +223,31 @@ async fn a_push_that_github_could_not_tell_of_is_pulled_after_all() {
 }
 
 #[tokio::test]
+async fn a_pull_request_that_github_could_not_tell_of_is_looked_at_after_all() {
+    let scene = Scene::new().await;
+    scene.create(json!({})).await;
+    let process = scene.start();
+    scene.said(reasons::WEBHOOK_CONFIGURED).await;
+    process.stop().await;
+    let payload = json!({
+        "action": "opened", "number": 3,
+        "pull_request": {
+            "html_url": "https://github.example/grafana/dash/pull/3",
+            "base": {"ref": "main", "sha": "0".repeat(40)}, "head": {"ref": "feature", "sha": "1".repeat(40)},
+        },
+        "repository": {"full_name": "grafana/dash"},
+    });
+    scene.upstream.miss("pull_request", &payload);
+    let _process = scene.start();
+    eventually("the pull request is to be looked at", || async {
+        let jobs = scene.world.jobs().await;
+        let is_there = jobs.iter().any(|job| job.spec.pr.as_ref().is_some_and(|pr| pr.pr == 3));
+        if is_there { Ok(()) } else { Err(jobs) }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_push_that_came_during_a_pull_is_pulled_after_it() {
     let scene = Scene::new().await;
     scene.create(json!({})).await;

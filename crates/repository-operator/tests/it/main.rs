@@ -14,3 +14,4 @@ mod neighbours;
 mod pull_requests;
 mod scope;
 mod syncs;
+mod writable;

@@ -12,7 +12,8 @@ use windlass_api::conditions::reasons;
 use windlass_api::{Connection, Repository, RepositoryType};
 use windlass_git::{Git, GitError};
 use windlass_github::{
-    Access, App, Credentials, Github, Options, OptionsError, Permissions, RepositoryName, Tls, TokenRequest,
+    Access, App, Credentials, Github, HostRates, Options, OptionsError, Permissions, RepositoryName, Tls,
+    TokenRequest,
 };
 
 use crate::connection::{ConnectionOpenError, Installed, private_key};
@@ -87,12 +88,14 @@ pub(crate) struct GithubClients {
     git: Git,
     public: Arc<str>,
     clients: Arc<Mutex<HashMap<[u8; 32], Github>>>,
+    rates: Arc<HostRates>,
 }
 
 impl GithubClients {
     /// Clients of servers that may be asked by the policy of `git`.
     pub(crate) fn new(git: Git) -> Self {
-        Self { git, public: Options::PUBLIC_API.into(), clients: Arc::default() }
+        let rates = Arc::new(HostRates::new(git.rate_per_host()));
+        Self { git, public: Options::PUBLIC_API.into(), clients: Arc::default(), rates }
     }
 
     /// The same, with another API in place of github.com's.
@@ -185,7 +188,8 @@ impl GithubClients {
         if let Some(known) = clients.get(&key) {
             return Ok(known.clone());
         }
-        let mut options = Options { api: api.to_owned(), ..Options::new(credentials) };
+        let rates = Some(Arc::clone(&self.rates));
+        let mut options = Options { api: api.to_owned(), rates, ..Options::new(credentials) };
         if api != &*self.public {
             // Whoever writes a repository names this one.
             options.addresses = self.git.addresses_of(api).map_err(GithubOpenError::Refused)?;

@@ -83,6 +83,7 @@ pub(super) fn event(name: &str, body: &[u8]) -> Result<Event, ParseError> {
             let default_branch = repository.mainbranch.map(|branch| branch.name);
             Event::Push(Push {
                 repository: RepositoryId { path: repository.full_name, id: None, default_branch },
+                at: None,
                 branches,
             })
         }
@@ -90,7 +91,11 @@ pub(super) fn event(name: &str, body: &[u8]) -> Result<Event, ParseError> {
             let ServerPush { changes, repository } = read(body)?;
             let branches = changes.iter().filter_map(|change| moved(&change.reference, &change.to)).collect();
             let path = format!("{}/{}", repository.project.key, repository.slug);
-            Event::Push(Push { repository: RepositoryId { path, id: None, default_branch: None }, branches })
+            Event::Push(Push {
+                repository: RepositoryId { path, id: None, default_branch: None },
+                branches,
+                at: None,
+            })
         }
         "diagnostics:ping" => Event::Ping,
         other => Event::Other(other.to_owned()),

@@ -22,6 +22,8 @@ pub struct Push {
     pub repository: RepositoryId,
     /// The branches that are somewhere else now; none when only tags moved, or branches were deleted.
     pub branches: Vec<Branch>,
+    /// When, in Unix seconds by the provider's clock, where it says.
+    pub at: Option<i64>,
 }
 
 /// A branch, and where it is now.

@@ -9,6 +9,8 @@ struct WireRepository {
     full_name: String,
     id: Option<i64>,
     default_branch: Option<String>,
+    /// Seconds in a push, text in other events.
+    pushed_at: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -56,8 +58,12 @@ pub(super) fn event(name: &str, body: &[u8]) -> Result<Event, ParseError> {
         "push" => {
             let push: WirePush = read(body)?;
             let branch = moved(&push.reference, &push.after).filter(|_| !push.deleted);
-            let repository = push.repository.into();
-            Event::Push(Push { repository, branches: branch.into_iter().collect() })
+            let at = push.repository.pushed_at.as_ref().and_then(serde_json::Value::as_i64);
+            Event::Push(Push {
+                repository: push.repository.into(),
+                branches: branch.into_iter().collect(),
+                at,
+            })
         }
         "pull_request" => {
             let WirePullRequest { action, number, pull_request, repository } = read(body)?;

@@ -30,5 +30,6 @@ pub(super) fn event(name: &str, body: &[u8]) -> Result<Event, ParseError> {
     Ok(Event::Push(Push {
         repository: RepositoryId { path: path_with_namespace, id, default_branch },
         branches,
+        at: None,
     }))
 }

@@ -13,6 +13,8 @@ const LONGEST_TOKEN: usize = 1024;
 pub(super) enum Proof {
     /// HMAC-SHA256 of the body, with the secret as its key.
     Hmac([u8; 32]),
+    /// HMAC-SHA1 of the body, as servers make it that know no better.
+    Sha1([u8; 20]),
     /// The secret itself, hashed, so that comparing takes the same time whatever its length.
     Token([u8; 32]),
 }
@@ -30,6 +32,13 @@ impl Proof {
         Self::hmac(text.strip_prefix("sha256=")?)
     }
 
+    /// A signature as `sha1=…`.
+    pub(super) fn prefixed_sha1(text: &str) -> Option<Self> {
+        let mut bytes = [0; 20];
+        hex::decode_to_slice(text.strip_prefix("sha1=")?, &mut bytes).ok()?;
+        Some(Self::Sha1(bytes))
+    }
+
     /// The secret itself.
     pub(super) fn token(text: &str) -> Option<Self> {
         (!text.is_empty() && text.len() <= LONGEST_TOKEN).then(|| Self::Token(hashed(text.as_bytes())))
@@ -43,6 +52,10 @@ impl Proof {
         match self {
             Self::Hmac(signature) => {
                 hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, secret), body, signature).is_ok()
+            }
+            Self::Sha1(signature) => {
+                let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret);
+                hmac::verify(&key, body, signature).is_ok()
             }
             Self::Token(shown) => verify_slices_are_equal(shown, &hashed(secret)).is_ok(),
         }

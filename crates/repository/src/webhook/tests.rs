@@ -108,6 +108,23 @@ fn no_other_proof_is_accepted() {
 }
 
 #[test]
+fn a_signature_with_sha1_is_read_where_somebody_asks_for_it_and_there_is_no_better_one() {
+    // GitHub's example of SHA-256 has none of SHA-1: `printf 'Hello, World!' | openssl dgst -sha1 -hmac "It's a Secret to Everybody"`.
+    let signature = "sha1=01dc10d0c83e72ed246219cdd91669667fe2ca59";
+    let event = ("x-github-event", "push");
+    let list = [event, ("x-hub-signature", signature)];
+    assert!(Announced::of(&headers(&list)).is_none());
+    let announced = Announced::with_sha1(&headers(&list)).unwrap();
+    assert!(announced.is_signed_with(b"Hello, World!", &secret("It's a Secret to Everybody")));
+    assert!(!announced.is_signed_with(b"Hello, World", &secret("It's a Secret to Everybody")));
+    assert!(!announced.is_signed_with(b"Hello, World!", &secret("")));
+    let better = [event, ("x-hub-signature", signature), ("x-hub-signature-256", "sha256=00")];
+    assert!(Announced::with_sha1(&headers(&better)).is_none());
+    let other = [("x-event-key", "repo:push"), ("x-hub-signature", signature)];
+    assert!(Announced::with_sha1(&headers(&other)).is_none());
+}
+
+#[test]
 fn a_number_of_a_delivery_that_is_none_is_dropped() {
     let good = format!("sha256={}", signature(b"{}", SECRET));
     for (shown, kept) in [("72d3162e-cc78", Some("72d3162e-cc78")), ("a b", None), ("a;b", None), ("", None)]

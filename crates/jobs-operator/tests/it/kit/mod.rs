@@ -96,6 +96,8 @@ impl World {
             repository_rules: windlass_api::repositories::RepositoryRules::default(),
             job_rules: windlass_api::jobs::JobRules::default(),
             access: std::sync::Arc::new(windlass_auth::CallerAccess),
+            accept_sha1: false,
+            webhook_metrics: None,
             namespace: None,
         };
         let router = windlass_repository_api::router_over(state, watched);

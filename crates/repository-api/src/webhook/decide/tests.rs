@@ -20,7 +20,7 @@ fn told(path: &str, id: i64) -> RepositoryId {
 
 fn push(branch: &str) -> Event {
     let branches = vec![Branch { name: branch.to_owned(), commit: "a".repeat(40) }];
-    Event::Push(Push { repository: told("o/r", 7), branches })
+    Event::Push(Push { repository: told("o/r", 7), branches, at: None })
 }
 
 fn pull(action: &str, base: &str) -> Event {
@@ -63,7 +63,8 @@ fn a_push_to_the_configured_branch_is_pulled_and_no_other() {
 #[test]
 fn a_push_to_another_repository_is_refused_and_to_a_renamed_one_is_not() {
     let plain = repository(|_| {});
-    let moved = |path: &str, id| Event::Push(Push { repository: told(path, id), branches: Vec::new() });
+    let moved =
+        |path: &str, id| Event::Push(Push { repository: told(path, id), branches: Vec::new(), at: None });
     check(&plain, &moved("o/r", 8), (400, "repository mismatch"));
     check(&plain, &moved("new/name", 7), (200, ""));
     let without = repository(|document| document["spec"]["github"]["repoID"] = json!(0));

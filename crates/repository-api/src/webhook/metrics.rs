@@ -1,0 +1,45 @@
+//! What is counted of deliveries. Grafana: `webhooks/metrics.go`.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Counter;
+use windlass_api::JobAction;
+use windlass_repository::webhook::Event;
+use windlass_telemetry::{Metrics, Stage, Stages};
+
+/// What is counted of deliveries. Cheap to clone.
+#[derive(Clone)]
+pub struct WebhookMetrics {
+    events: Counter<u64>,
+    stages: Stages,
+}
+
+impl WebhookMetrics {
+    /// The instruments of a process.
+    pub fn new(metrics: &Metrics) -> Self {
+        let meter = metrics.meter("webhooks");
+        let events = meter.u64_counter("grafana_provisioning_webhook_events_processed_total");
+        let events = events
+            .with_description("Deliveries of webhooks, by the job that was queued: `pull`, `pr` or `none`.");
+        Self { events: events.build(), stages: Stages::new(metrics) }
+    }
+
+    /// A delivery was understood, of which comes this job.
+    pub(super) fn processed(&self, event: &Event, job: Option<JobAction>) {
+        let job = job.map_or_else(|| "none".to_owned(), |action| action.as_str().to_owned());
+        self.events.add(1, &[KeyValue::new("job", job)]);
+        if let Event::Push(push) = event
+            && let Some(pushed) = push.at.and_then(|at| Timestamp::from_second(at).ok())
+        {
+            let took = Duration::try_from(Timestamp::now().duration_since(pushed)).unwrap_or_default();
+            self.stages.took(Stage::Delivered, took);
+        }
+    }
+
+    /// A job was queued, so long after its delivery began to come in.
+    pub(super) fn queued(&self, took: Duration) {
+        self.stages.took(Stage::Queued, took);
+    }
+}

@@ -1,0 +1,75 @@
+//! Every condition that is said of a `GitRepository`: with which status and reason, what that means, and what to do about
+//! it. The types and reasons are Flux's.
+
+use windlass_api::conditions::{Row, is_described, rows};
+
+use crate::failure::types;
+
+/// Said of a `GitRepository`, of which [`Ready`](types::READY) being false and [`Stalled`](types::STALLED) repeat the
+/// reason of what failed.
+pub const CONDITIONS: &[Row] = &rows(&[
+    (types::READY, "True", "Succeeded", "the artifact is what the object asks for"),
+    (
+        types::RECONCILING,
+        "True",
+        "ProgressingWithRetry",
+        "something failed that is tried again, later each time",
+    ),
+    (
+        types::FETCH_FAILED,
+        "True",
+        "AuthenticationFailed",
+        "the server refused the credentials, or the Secret is not as it should be: correct the Secret that `spec.secretRef` names",
+    ),
+    (
+        types::FETCH_FAILED,
+        "True",
+        "GitOperationFailed",
+        "the server does not answer as it should, or has no such branch, tag or commit: the message says which",
+    ),
+    (types::FETCH_FAILED, "True", "EmptyGitRepository", "the repository has no commit yet: push one"),
+    (types::FETCH_FAILED, "True", "URLInvalid", "`spec.url` is none that may be used: correct it"),
+    (
+        types::FETCH_FAILED,
+        "True",
+        "InvalidProviderConfiguration",
+        "the object asks for what this controller does not do, which is named: remove it",
+    ),
+    (
+        types::STORAGE_FAILED,
+        "True",
+        "ArchiveOperationFailed",
+        "the archive could not be made or kept: look at the disk",
+    ),
+    (types::STORAGE_FAILED, "True", "CopyFailure", "an included artifact cannot be put where it is to go"),
+    (
+        types::STORAGE_FAILED,
+        "True",
+        "SourceIgnoreError",
+        "the rules of what is left out cannot be read: correct them",
+    ),
+    (
+        types::STORAGE_FAILED,
+        "True",
+        "IllegalPath",
+        "a path of `spec.include` leads out of the repository: correct it",
+    ),
+    (types::STORAGE_FAILED, "True", "InvalidPath", "the object's name is no name of a directory"),
+    (types::INCLUDE_UNAVAILABLE, "True", "NotFound", "an object that is included is not there"),
+    (types::INCLUDE_UNAVAILABLE, "True", "NoArtifact", "an object that is included has no artifact yet"),
+    (types::INCLUDE_UNAVAILABLE, "True", "IncludeCycle", "objects include each other in a circle: break it"),
+    (types::ARTIFACT_IN_STORAGE, "True", "Succeeded", "the artifact is served"),
+    (
+        types::SOURCE_VERIFIED,
+        "False",
+        "VerificationError",
+        "signatures are not verified by this controller, and nothing is taken unverified where that was asked for: remove `spec.verify`",
+    ),
+]);
+
+/// Whether the table has it, or has the reason where two conditions repeat those of others.
+pub(crate) fn is_known(condition: &str, status: &str, reason: &str) -> bool {
+    let repeats = matches!((condition, status), (types::READY, "False") | (types::STALLED, "True"));
+    is_described(&[CONDITIONS], condition, status, reason)
+        || (repeats && CONDITIONS.iter().any(|row| row.reason == reason))
+}
