@@ -112,6 +112,8 @@ pub(crate) struct Tracker {
     /// Namespace of the ledger.
     pub(crate) namespace: String,
     pub(crate) ledger: LedgerConfig,
+    /// Nothing is written to the cluster.
+    pub(crate) observes: bool,
     pub(crate) selected: Selected,
     pub(crate) kustomizations: Store<Kustomization>,
     pub(crate) sources: Sources,
@@ -189,7 +191,13 @@ impl Tracker {
         let mut last_logged = String::new();
         while term.holds() && !shutdown.is_cancelled() {
             component.not_ready("the ledger is not open yet");
-            let open = Ledger::open(term.guard(&self.client), &self.namespace, self.ledger.clone());
+            let open = async {
+                let config = self.ledger.clone();
+                if self.observes {
+                    return Ok(Ledger::in_memory(config));
+                }
+                Ledger::open(term.guard(&self.client), &self.namespace, config).await
+            };
             let opened = tokio::select! {
                 biased;
                 () = term.ended() => return,
