@@ -142,7 +142,7 @@ pub fn source_of(kustomization: &Kustomization) -> Option<SourceKey> {
     let own = &*kustomization.metadata.key.namespace;
     Some(SourceKey {
         kind: named.kind?,
-        namespace: named.namespace.as_deref().unwrap_or(own).to_owned(),
+        namespace: named.namespace.as_deref().filter(|named| !named.is_empty()).unwrap_or(own).to_owned(),
         name: named.name.as_deref()?.to_owned(),
     })
 }

@@ -4,10 +4,7 @@ mod process;
 mod reference;
 mod table;
 
-pub use process::{
-    KIND, KUSTOMIZATIONS, PROCESS_METRICS, ProcessMetric, QUESTIONS, QUEUE_LENGTH, RECORDS, RETRIES,
-    SOURCES_LISTED,
-};
+pub use process::*;
 pub use reference::reference_markdown;
 use serde::{Deserialize, Serialize};
 

@@ -18,6 +18,6 @@ mod unapplied;
 
 pub(crate) use self::lead::{Current, Tracker};
 pub use self::lead::{Leading, Led};
-pub(crate) use self::metrics::ProcessMetrics;
+pub(crate) use self::metrics::{ProcessMetrics, ReconcileMetrics};
 pub(crate) use self::sources::Sources;
 pub use self::unapplied::{Unapplied, Waiting};

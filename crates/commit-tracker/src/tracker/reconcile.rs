@@ -81,13 +81,8 @@ impl Work {
         };
         match finished {
             Ok(()) => Requeue::No,
-            Err(unfinished) => {
-                self.tracker.metrics.put_off();
-                match unfinished {
-                    Unfinished::After(after) => Requeue::After(after),
-                    Unfinished::Failed => Requeue::Backoff,
-                }
-            }
+            Err(Unfinished::After(after)) => Requeue::After(after),
+            Err(Unfinished::Failed) => Requeue::Backoff,
         }
     }
 
