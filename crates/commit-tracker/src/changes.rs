@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::{Algorithm, Revision, SourceKey};
 
@@ -117,13 +118,18 @@ pub struct Changes {
     pub truncated: bool,
     /// There may be more: nothing tells whether revisions that were skipped had any, or what they had.
     pub incomplete: bool,
+    /// It says itself that it was built before what was known: what it holds may have been there before the tracker was.
+    pub older: bool,
+    /// Digests of the artifacts before it whose commits are among these: Flux went past them.
+    pub skipped: Vec<String>,
     /// Nothing of what was known before was found in its history: it is another repository's, or what was known is gone.
     /// Then only their times tell which commits are new.
     pub unrelated: bool,
 }
 
 /// Why it could not be found out, as counters and log lines name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Problem {
     /// The server could not be reached, did not answer in time, or failed (5xx).
     Unavailable,

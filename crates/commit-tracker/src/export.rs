@@ -19,12 +19,20 @@ use crate::tracker::Leading;
 pub struct LedgerSource {
     leading: Leading,
     families: Arc<[Family]>,
+    /// Whether `/metrics` shows them.
+    is_scraped: bool,
     clock: Arc<dyn Clock>,
 }
 
 impl LedgerSource {
-    /// The series of whatever ledger `leading` has, with names and buckets as the settings say.
-    pub fn new(settings: &CommitTrackerSettings, leading: Leading, clock: Arc<dyn Clock>) -> Self {
+    /// The series of whatever ledger `leading` has, with names and buckets as the settings say, on `/metrics` too if they
+    /// are to be scraped.
+    pub fn new(
+        settings: &CommitTrackerSettings,
+        is_scraped: bool,
+        leading: Leading,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let spelling = match settings.metric_names {
             MetricNames::Code => Spelling::Dashes,
             MetricNames::Readme => Spelling::Underscores,
@@ -33,7 +41,7 @@ impl LedgerSource {
             HistogramForm::Exponential => Buckets::Exponential,
             HistogramForm::Classic => Buckets::Classic,
         };
-        Self { leading, families: families(spelling, buckets), clock }
+        Self { leading, families: families(spelling, buckets), is_scraped, clock }
     }
 }
 
@@ -41,7 +49,8 @@ impl CumulativeSource for LedgerSource {
     fn view(&self) -> Option<Arc<dyn CumulativeView>> {
         let led = self.leading.current()?;
         let entries = led.ledger.entries().into_iter().map(|(uid, entry)| {
-            let now = Now { oldest: led.unapplied.oldest(&uid), suspended: led.unapplied.is_suspended(&uid) };
+            let suspended = led.unapplied.is_suspended(&uid);
+            let now = Now { waiting: led.unapplied.waiting(&uid), suspended };
             Shown { entry, now: Some(now), deleted: None }
         });
         let deleted = led.ledger.deleted().into_iter();
@@ -49,6 +58,10 @@ impl CumulativeSource for LedgerSource {
         let families = Arc::clone(&self.families);
         let (entries, now) = (entries.chain(deleted).collect(), self.clock.now());
         Some(Arc::new(LedgerView::new(led.ledger.identity(), families, entries, now).of(led.ledger.clone())))
+    }
+
+    fn scraped(&self) -> Option<Arc<dyn CumulativeView>> {
+        self.is_scraped.then(|| self.view()).flatten()
     }
 
     fn is_current(&self) -> bool {

@@ -46,6 +46,7 @@ mod steps;
 mod tests;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use windlass_runtime::ObjectKey;
 
 pub use self::source::SourceFacts;
@@ -84,15 +85,22 @@ pub struct Standing {
 }
 
 /// A revision that was applied.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Step {
     /// The revision.
     pub revision: Revision,
     /// The revision of the origin that it was built from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
+    /// When the source had it, as far as the source still says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Timestamp>,
     /// When a run began to fetch it, for the first time that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetched: Option<Timestamp>,
     /// When it was applied; the same as `ready` where no health was waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied: Option<Timestamp>,
     /// The end of its first successful run.
     pub ready: Timestamp,
@@ -134,7 +142,7 @@ pub fn source_of(kustomization: &Kustomization) -> Option<SourceKey> {
     let own = &*kustomization.metadata.key.namespace;
     Some(SourceKey {
         kind: named.kind?,
-        namespace: named.namespace.as_deref().unwrap_or(own).to_owned(),
+        namespace: named.namespace.as_deref().filter(|named| !named.is_empty()).unwrap_or(own).to_owned(),
         name: named.name.as_deref()?.to_owned(),
     })
 }

@@ -50,7 +50,6 @@ pub(crate) fn finders(process: &Context) -> Result<Finders, BoxError> {
             SkippedArtifacts::Always => LookForSkipped::Always,
             SkippedArtifacts::Never => LookForSkipped::Never,
         },
-        ..OciConfig::default()
     };
     // An artifact's author says which repository it is of: that one is asked as nobody.
     let origin = GitChanges::new(process.git.clone(), Arc::new(NoSecrets), settings.max_commits);

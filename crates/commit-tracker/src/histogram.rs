@@ -7,6 +7,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::metrics::CLASSIC_BOUNDS;
 
 /// The most buckets of an exponential histogram.
@@ -23,7 +25,8 @@ pub const CLASSIC_BUCKETS: usize = CLASSIC_BOUNDS.len() + 1;
 pub struct NoDuration(pub f64);
 
 /// Durations that were observed since the beginning.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Parts", into = "Parts")]
 pub struct Histogram {
     count: u64,
     /// In microseconds.
@@ -96,26 +99,50 @@ impl Histogram {
     pub(crate) fn shrink(&mut self, size: usize) {
         self.exponential.fit(size.max(1));
     }
+}
 
-    /// A histogram of its parts, as they were written down.
-    ///
-    /// # Errors
-    /// They do not belong together, and why.
-    pub(crate) fn of_parts(
-        sum_micros: u64,
-        classic: [u64; CLASSIC_BUCKETS],
-        zero: u64,
-        exponential: Exponential,
-    ) -> Result<Self, String> {
-        let count =
-            classic.iter().try_fold(0_u64, |sum, n| sum.checked_add(*n)).ok_or("the counts are too large")?;
-        let positive: u64 = exponential.counts.iter().copied().map(u64::from).sum();
-        if zero.checked_add(positive) != Some(count) {
+/// A histogram as it is written down: all of its numbers.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parts {
+    count: u64,
+    sum_us: u64,
+    classic: [u64; CLASSIC_BUCKETS],
+    zero: u64,
+    scale: i8,
+    offset: i32,
+    buckets: Vec<u32>,
+}
+
+impl From<Histogram> for Parts {
+    fn from(histogram: Histogram) -> Self {
+        let Histogram { count, sum, classic, zero, exponential: Exponential { scale, offset, counts } } =
+            histogram;
+        Self { count, sum_us: sum, classic, zero, scale, offset, buckets: counts }
+    }
+}
+
+impl TryFrom<Parts> for Histogram {
+    type Error = String;
+
+    /// Refuses numbers that do not belong together.
+    fn try_from(parts: Parts) -> Result<Self, Self::Error> {
+        let Parts { count, sum_us, classic, zero, scale, offset, buckets } = parts;
+        if !(-10..=MAX_SCALE).contains(&scale) {
+            return Err(format!("{scale} is no scale"));
+        }
+        if buckets.len() > MAX_SIZE || [buckets.first(), buckets.last()].contains(&Some(&0)) {
             return Err(format!(
-                "the exponential buckets hold {zero} and {positive} durations, and the classic ones {count}"
+                "there are at most {MAX_SIZE} buckets, and the first and the last are not empty"
             ));
         }
-        Ok(Self { count, sum: sum_micros, classic, zero, exponential })
+        let positive: u64 = buckets.iter().copied().map(u64::from).sum();
+        let sum = |counts: &[u64]| counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count));
+        if sum(&classic) != Some(count) || sum(&[zero, positive]) != Some(count) {
+            return Err(format!("the count is {count}, and the buckets hold others"));
+        }
+        let exponential = Exponential { scale, offset, counts: buckets };
+        Ok(Self { count, sum: sum_us, classic, zero, exponential })
     }
 }
 
@@ -158,26 +185,6 @@ impl Exponential {
     /// The bound below bucket `index`, in seconds: what is in it is above.
     pub fn lower_bound(&self, index: i32) -> f64 {
         bound(index, self.scale)
-    }
-
-    /// Buckets as they were written down.
-    ///
-    /// # Errors
-    /// There are too many, or the scale is none.
-    pub(crate) fn of_parts(scale: i8, offset: i32, counts: Vec<u32>) -> Result<Self, String> {
-        if !(-10..=MAX_SCALE).contains(&scale) {
-            return Err(format!("{scale} is no scale"));
-        }
-        if counts.len() > MAX_SIZE {
-            return Err(format!("{} buckets are more than {MAX_SIZE}", counts.len()));
-        }
-        if [counts.first(), counts.last()].contains(&Some(&0)) {
-            return Err("the first and the last bucket may not be empty".to_owned());
-        }
-        if counts.is_empty() && (scale, offset) != (MAX_SCALE, 0) {
-            return Err("no buckets, and yet a scale".to_owned());
-        }
-        Ok(Self { scale, offset, counts })
     }
 
     /// Adds a value above zero.

@@ -1,7 +1,7 @@
 //! What was counted, kept in the cluster: the durable memory that makes "counted once" true.
 //!
-//! For each Kustomization's UID the ledger holds which revisions are accounted for, and the cumulative series themselves:
-//! histograms, counters, the last applied commit. One write, guarded by the `resourceVersion` that it was made from, moves
+//! For each Kustomization's UID the ledger holds which revisions were applied and are pending, which are accounted for, and
+//! the cumulative series themselves: histograms, counters, the last applied commit. One write, guarded by the `resourceVersion` that it was made from, moves
 //! all of it together. So a crash before the write changed nothing, a crash after it loses nothing, and whoever leads next
 //! goes on with the same series.
 //!
@@ -28,10 +28,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use tokio::sync::{Semaphore, oneshot, watch};
+use uuid::Uuid;
 use windlass_runtime::Clock;
 
 use self::deleted::DeletedEntries;
-pub use self::entry::{Accounted, CommitCounts, Entry, FRONTIER, LastApplied, Outcome, Record, Stuck};
+pub use self::entry::{
+    Accounted, CommitCounts, Entry, FRONTIER, LastApplied, Outcome, Pending, Record, mark, mark_of,
+};
 pub use self::error::{LedgerError, Refusal};
 use self::format::Head;
 use self::shard::{PendingWrite, Shard};
@@ -81,7 +84,8 @@ pub struct Ledger {
 
 #[derive(Debug)]
 struct Inner {
-    api: Api<ConfigMap>,
+    /// None where it is kept in memory alone.
+    api: Option<Api<ConfigMap>>,
     namespace: String,
     config: LedgerConfig,
     head: Head,
@@ -100,10 +104,32 @@ impl Ledger {
     pub async fn open(client: Client, namespace: &str, config: LedgerConfig) -> Result<Self, LedgerError> {
         let api = Api::namespaced(client, namespace);
         let (head, shards) = open::open(&api, namespace, &config).await?;
+        let ledger = Self::of(Some(api), namespace, config, head, shards);
+        for (key, _) in ledger.entries().into_iter().filter(|(key, _)| format::is_former(key)) {
+            ledger.forget(&key);
+        }
+        Ok(ledger)
+    }
+
+    /// A ledger that nobody writes down: it begins now and ends with this process.
+    pub fn in_memory(config: LedgerConfig) -> Self {
+        let head =
+            Head { identity: Uuid::new_v4().to_string(), began: open::whole_second(config.clock.now()) };
+        let shards = (0..format::SHARDS).map(|_| Shard::default()).collect();
+        Self::of(None, "", config, head, shards)
+    }
+
+    fn of(
+        api: Option<Api<ConfigMap>>,
+        namespace: &str,
+        config: LedgerConfig,
+        head: Head,
+        shards: Box<[Shard]>,
+    ) -> Self {
         let (lost, _) = watch::channel(None);
         let writes = Semaphore::new(WRITES);
         let (namespace, deleted) = (namespace.to_owned(), Mutex::default());
-        Ok(Self { inner: Arc::new(Inner { api, namespace, config, head, shards, deleted, writes, lost }) })
+        Self { inner: Arc::new(Inner { api, namespace, config, head, shards, deleted, writes, lost }) }
     }
 
     /// When the ledger was begun: commits from before are baseline.
@@ -138,14 +164,19 @@ impl Ledger {
     /// # Errors
     /// Nothing of the record is remembered, but for [`LedgerError::Lost`]: then the ledger says when it is opened again.
     pub async fn record(&self, record: Record) -> Result<(), LedgerError> {
-        let (answer, answered) = oneshot::channel();
-        let shard = format::shard_of(&record.uid);
-        self.inner.ask(shard, PendingWrite::Record(Box::new(record), answer));
-        match answered.await {
+        match self.enqueue(record).await {
             Ok(answer) => answer,
             // The task that writes is gone, and what it did is not known.
             Err(_) => Err(self.inner.lose("the task that writes it ended")),
         }
+    }
+
+    /// Remembers soon: with whatever is recorded next, if that is at once.
+    pub fn enqueue(&self, record: Record) -> oneshot::Receiver<Result<(), LedgerError>> {
+        let (answer, answered) = oneshot::channel();
+        let shard = format::shard_of(&record.uid);
+        self.inner.ask(shard, PendingWrite::Record(Box::new(record), answer));
+        answered
     }
 
     /// Every UID with what is remembered of it now, in no order. Shared, not copied: it stays as it is while others record.

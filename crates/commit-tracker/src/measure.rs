@@ -6,7 +6,7 @@ mod tests;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::changes::{Changes, Commit};
-use crate::{Instrument, SourceFacts, Step};
+use crate::{Instrument, Step};
 
 /// A duration is less than this below zero because times are rounded to seconds, not because clocks differ.
 const RESOLUTION: SignedDuration = SignedDuration::from_secs(1);
@@ -69,19 +69,11 @@ pub enum CommitOutcome {
 
 /// Measures a revision's way. Commits that were merged before `since` are not counted, and a revision that brought no
 /// others is not either.
-///
-/// `source` is that of the step, if it still has its revision; what it says of another revision is not used.
-pub fn measure(
-    step: &Step,
-    changes: &Changes,
-    source: Option<&SourceFacts>,
-    since: Option<Timestamp>,
-) -> Measured {
+pub fn measure(step: &Step, changes: &Changes, since: Option<Timestamp>) -> Measured {
     let newest = changes.commits.iter().map(|commit| commit.merged).chain(changes.exported).max();
     let (ready, estimated) = ready(step, newest);
     // An artifact that was made anew after all this says nothing of when it was made first.
-    let seen = source.and_then(|source| source.seen(&step.revision));
-    let seen = seen.filter(|seen| seconds(*seen, step.fetched.unwrap_or(ready)).is_some());
+    let seen = step.seen.filter(|seen| seconds(*seen, step.fetched.unwrap_or(ready)).is_some());
     // What is known of another run is not of this one.
     let of_run = |time: Option<Timestamp>| time.filter(|_| ready == step.ready);
     let (fetched, applied) = (of_run(step.fetched), of_run(step.applied));

@@ -4,12 +4,11 @@ mod process;
 mod reference;
 mod table;
 
-pub use process::{
-    KIND, KUSTOMIZATIONS, PROCESS_METRICS, ProcessMetric, QUESTIONS, QUEUE_LENGTH, RECORDS, RETRIES,
-    SOURCES_LISTED,
-};
+pub use process::*;
 pub use reference::reference_markdown;
-pub use table::{COMMITS, LAST_APPLIED, METRICS, OLDEST_UNAPPLIED, REVISIONS, SUSPENDED};
+use serde::{Deserialize, Serialize};
+
+pub use table::{COMMITS, LAST_APPLIED, METRICS, OLDEST_UNAPPLIED, REVISIONS, SUSPENDED, UNAPPLIED_UNKNOWN};
 
 /// Upper bounds of the classic buckets, in seconds; a last bucket holds what is above. The original's first version had
 /// these.
@@ -17,7 +16,8 @@ pub const CLASSIC_BOUNDS: [f64; 11] =
     [15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 420.0, 600.0, 900.0, 1200.0, 1800.0];
 
 /// One thing that is measured for a Kustomization: a histogram of durations in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "&'static str", try_from = "String")]
 pub enum Instrument {
     /// From a commit's merge to its apply, for each commit.
     EndToEnd,
@@ -72,6 +72,20 @@ impl Instrument {
     /// The instrument of this name.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|instrument| instrument.name() == name)
+    }
+}
+
+impl From<Instrument> for &'static str {
+    fn from(instrument: Instrument) -> Self {
+        instrument.name()
+    }
+}
+
+impl TryFrom<String> for Instrument {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        Self::of(&name).ok_or_else(|| format!("{name:?} is no metric"))
     }
 }
 

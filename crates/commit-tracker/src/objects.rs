@@ -2,11 +2,9 @@
 //!
 //! Ten thousand of them are held at once, so that they keep what [`facts`](crate::facts) needs and nothing else: no
 //! labels, annotations or managed fields, no inventory, of the conditions two, of a source its artifact.
-//! A field that is missing or of another type than Flux gives it is read as absent, so that one odd object is never a
-//! reason to know nothing of it, or of the others in the list.
+//! They are what Flux's schema lets through: an API server refuses any other shape.
 
 mod kustomization;
-mod lenient;
 mod metadata;
 mod source;
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! The operator: which tasks it consists of.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use windlass_launch::{Context, Launch, observe_leadership};
-use windlass_runtime::{BoxError, Operator, Registry, Watch};
+use windlass_runtime::{BoxError, LeaderElection, Leadership, Operator, Registry, Watch};
 
 use crate::changes::ChangesResolver;
 use crate::export::LedgerSource;
@@ -15,10 +16,13 @@ use crate::objects::Kustomization;
 use crate::options::needs;
 use crate::report::Reporter;
 use crate::select::Selected;
-use crate::tracker::{Current, Leading, ProcessMetrics, Sources, Tracker};
+use crate::tracker::{Current, Leading, ProcessMetrics, ReconcileMetrics, Sources, Tracker};
 
 /// How long each commit took from merge to applied.
 pub const FLUX_COMMIT_TRACKER: &str = windlass_settings::COMMIT_TRACKER;
+
+/// How long what ended is kept for a collector that does not take it.
+const UNTAKEN: Duration = Duration::from_hours(24);
 
 /// Adds the operator of this crate to a binary's.
 pub fn register(registry: Registry<Context>) -> Registry<Context> {
@@ -44,32 +48,50 @@ impl Operator<Context> for CommitTracker {
         let client = process.clients.core.clone();
         let namespace = settings.state_namespace.as_deref().unwrap_or_else(|| client.default_namespace());
         let shutdown = process.supervisor.token().clone();
-        let election = process.election_for(namespace, &settings.state_name)?;
-        let leadership = election.leadership();
+        let observes = settings.observes(process.settings.in_cluster());
+        let election = if observes {
+            tracing::info!(
+                "observing only: nothing is written to the cluster, and what is counted ends with this process; see \
+                 [commit_tracker] observe_only"
+            );
+            None
+        } else {
+            Some(process.election_for(namespace, &settings.state_name)?)
+        };
+        let leadership = election.as_ref().map_or_else(Leadership::always, LeaderElection::leadership);
 
         let watched = process.settings.operator().namespace.clone();
         let selected = Selected::new(settings.selection(watched.as_deref()), watched);
         let (api, config) = selected.watched(client.clone());
         let watch = Watch::<Kustomization>::reading(api, config);
-        let current = Current::default();
         let meter = process.metrics.meter(FLUX_COMMIT_TRACKER);
+        let reconciles = ReconcileMetrics::new(&meter);
+        let current = Current::new(reconciles.clone());
         let scope = selected.scope().clone();
         let sources = Sources::new(client.clone(), scope, process.supervisor.clone(), current.clone());
-        let metrics = ProcessMetrics::new(&meter, watch.store(), current.clone(), sources.clone());
+        let metrics =
+            ProcessMetrics::new(&meter, reconciles, watch.store(), current.clone(), sources.clone());
         observe_leadership(&meter, &settings.state_name, &leadership);
         let ask =
             ChangesResolver::new(finders(&process)?, settings.questions_at_a_time, Arc::new(metrics.clone()));
+        let pushes = process.settings.operator().telemetry_mode.contains("otlp");
         let ledger = LedgerConfig {
             name: format!("{}-ledger", settings.state_name),
-            show_deleted_for: settings.show_deleted_for,
+            show_deleted_for: if pushes {
+                settings.show_deleted_for.max(UNTAKEN)
+            } else {
+                settings.show_deleted_for
+            },
             ..LedgerConfig::new(Arc::clone(&process.clock))
         };
         let leading = Leading::default();
         let clock = Arc::clone(&process.clock);
-        process.metrics.add_source(Arc::new(LedgerSource::new(settings, leading.clone(), clock)));
+        let is_scraped = settings.is_scraped(pushes);
+        process.metrics.add_source(Arc::new(LedgerSource::new(settings, is_scraped, leading.clone(), clock)));
         let tracker = Arc::new(Tracker {
             namespace: namespace.to_owned(),
             ledger,
+            observes,
             kustomizations: watch.store(),
             sources,
             current,
@@ -90,7 +112,11 @@ impl Operator<Context> for CommitTracker {
         let follow = watch.run(process.health.clone(), shutdown.clone(), move |event| told.tell(&event));
         // The Lease is kept until the last look has ended.
         let finished = CancellationToken::new();
-        let stand = election.run(process.health.clone(), finished.clone());
+        let stand = async {
+            if let Some(election) = election {
+                election.run(process.health.clone(), finished.clone()).await;
+            }
+        };
         let lead = async {
             tracker.run(&shutdown).await;
             finished.cancel();

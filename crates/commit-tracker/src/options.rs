@@ -31,7 +31,7 @@ pub struct TrackerArgs {
     /// The least level that is logged: trace, debug, info, warn or error. [env: LOG_LEVEL] [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<String>,
-    /// The one Kustomization to track. [default: kube-manifests-oci-NAMESPACE, with credentials for GitHub
+    /// The one Kustomization to track. [default: kube-manifests-oci-NAMESPACE, with --exporter-info=github
     /// kube-manifests-NAMESPACE]
     #[arg(long, value_name = "NAME")]
     pub kustomization: Option<String>,
@@ -53,8 +53,7 @@ pub struct TrackerArgs {
     /// The media type of the exporter's layer in an artifact.
     #[arg(long, value_name = "TYPE")]
     pub exporter_info_media_type: Option<String>,
-    /// Whether artifacts that Flux skipped are looked for by the registry's tags, or else in Git: auto, always or never.
-    /// [default: auto]
+    /// Whether the commits of artifacts that Flux skipped are looked for in Git: auto, always or never. [default: auto]
     #[arg(long, value_name = "WHEN")]
     pub skipped_artifacts: Option<String>,
     /// How histograms are pushed: exponential or classic. [default: exponential]
@@ -63,6 +62,24 @@ pub struct TrackerArgs {
     /// How names of metrics begin: code (flux-commit-tracker.) or readme (flux_commit_tracker.). [default: code]
     #[arg(long, value_name = "SPELLING")]
     pub metric_names: Option<String>,
+    /// Write nothing to the cluster: what is counted ends with the process. [default: true outside a cluster]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub observe_only: Option<String>,
+    /// Whether /metrics shows what was counted: auto (where it is not pushed), always or never. [default: auto]
+    #[arg(long, value_name = "WHEN")]
+    pub scrape: Option<String>,
+    /// Token for GitHub, of the original's first generation. [env: GITHUB_TOKEN]
+    #[arg(long, hide = true, value_name = "TOKEN")]
+    pub github_token: Option<String>,
+    /// Id of the GitHub App, of the original's first generation. [env: GITHUB_APP_ID]
+    #[arg(long, hide = true, value_name = "ID")]
+    pub github_app_id: Option<String>,
+    /// The App's private key, PEM. [env: GITHUB_APP_PRIVATE_KEY]
+    #[arg(long, hide = true, value_name = "PEM")]
+    pub github_app_private_key: Option<String>,
+    /// Id of the App's installation. [env: GITHUB_APP_INSTALLATION_ID]
+    #[arg(long, hide = true, value_name = "ID")]
+    pub github_app_installation_id: Option<String>,
     /// Read the Secrets that sources name, for their Git servers and registries.
     #[arg(long)]
     pub source_secrets: bool,
@@ -101,6 +118,12 @@ impl From<TrackerArgs> for Start {
             own("skipped_artifacts", args.skipped_artifacts),
             own("histograms", args.histograms),
             own("metric_names", args.metric_names),
+            own("observe_only", args.observe_only),
+            own("scrape", args.scrape),
+            own("github_token", args.github_token),
+            own("github_app_id", args.github_app_id),
+            own("github_app_private_key", args.github_app_private_key),
+            own("github_app_installation_id", args.github_app_installation_id),
             own("source_secrets", set(args.source_secrets)),
             own("allowed_registries", list(args.allow_registry)),
             own("state_namespace", args.state_namespace),
@@ -131,7 +154,7 @@ pub fn needs() -> Needs {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
-    use windlass_settings::{Selection, Settings, Sources};
+    use windlass_settings::{GithubCredentials, Selection, Settings, Sources};
 
     use super::*;
 
@@ -162,16 +185,40 @@ mod tests {
         ]);
         let (operator, tracker) = (settings.operator(), settings.commit_tracker());
         assert_eq!(operator.kubeconfig_context.as_deref(), Some("kind"));
-        assert_eq!((&*tracker.metrics_address, &*tracker.health_address), ("0.0.0.0:1", "0.0.0.0:2"));
+        assert_eq!((&*tracker.metrics_address, &*tracker.health_address), ("[::]:1", "[::]:2"));
         assert_eq!((&*operator.telemetry_mode, &*operator.log_level), ("stdout-all+otlp", "trace"));
         assert_eq!((&*operator.telemetry_endpoint, operator.telemetry_insecure), ("collector:4317", false));
+    }
+
+    #[test]
+    fn a_zero_for_an_address_means_off_as_it_did() {
+        let settings = settings(&["--metrics-addr=0", "--health-addr=0"]);
+        let tracker = settings.commit_tracker();
+        assert_eq!((&*tracker.metrics_address, &*tracker.health_address), ("", ""));
+    }
+
+    #[test]
+    fn the_hidden_flags_of_the_first_generation_are_settings() {
+        let token = settings(&["--github-token=t"]);
+        assert!(matches!(token.commit_tracker().github(), Some(GithubCredentials::Token(_))));
+        let app =
+            settings(&["--github-app-id=1", "--github-app-private-key=k", "--github-app-installation-id=2"]);
+        assert!(matches!(app.commit_tracker().github(), Some(GithubCredentials::App { .. })));
+    }
+
+    #[test]
+    fn outside_a_cluster_nothing_is_written_unless_asked_for() {
+        let observes =
+            |arguments: &[&str], in_cluster| settings(arguments).commit_tracker().observes(in_cluster);
+        assert_eq!((observes(&[], false), observes(&[], true)), (true, false));
+        assert!(observes(&["--observe-only"], true) && !observes(&["--observe-only=false"], false));
     }
 
     #[test]
     fn the_start_line_of_the_original_readme_is_enough() {
         let settings = settings(&["--log-level=debug"]);
         assert_eq!(settings.operator().telemetry_mode, "stdout-logs");
-        assert_eq!(settings.commit_tracker().metrics_address, "0.0.0.0:8888");
+        assert_eq!(settings.commit_tracker().metrics_address, "[::]:8888");
     }
 
     #[test]

@@ -5,12 +5,15 @@ use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// A revision as Flux writes it: in most cases `NAME@ALGORITHM:HEX` or `ALGORITHM:HEX`.
 ///
 /// Flux's older forms `NAME/HEX`, `HEAD/HEX` and `HEX` are read as it reads them, by the length of the hexadecimal part.
 /// Any other text is a revision too, as an artifact that somebody else makes may carry any; it has no parts, and whoever
 /// needs them calls it malformed. Two revisions are equal when they say the same, in whatever form and case.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Revision {
     text: Box<str>,
     parts: Option<Parts>,
@@ -154,6 +157,20 @@ impl FromStr for Revision {
             return Err(ParseRevisionError(()));
         }
         Ok(Self { parts: parts(text), text: text.into() })
+    }
+}
+
+impl TryFrom<String> for Revision {
+    type Error = ParseRevisionError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<Revision> for String {
+    fn from(revision: Revision) -> Self {
+        revision.text.into()
     }
 }
 

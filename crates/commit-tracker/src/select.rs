@@ -11,6 +11,9 @@ use crate::objects::Kustomization;
 /// a large page takes no more memory than a small one, and only a first page never comes from etcd.
 pub(crate) const PAGE: u32 = 20_000;
 
+/// What to do where a kind of Flux's is not served.
+pub(crate) const INSTALL_FLUX: &str = "install Flux, or a version of it that has this kind (flux install)";
+
 /// The Kustomizations that are tracked.
 #[derive(Clone, Debug)]
 pub(crate) struct Selected {
@@ -34,7 +37,8 @@ impl Selected {
 
     /// Where they are listed and watched, and how.
     pub(crate) fn watched(&self, client: Client) -> (Api<DynamicObject>, WatchConfig) {
-        let mut config = WatchConfig { page_size: PAGE, ..WatchConfig::new("kustomizations") };
+        let mut config =
+            WatchConfig { page_size: PAGE, remedy: INSTALL_FLUX, ..WatchConfig::new("kustomizations") };
         match &self.selection {
             Selection::One { name, .. } => config.fields = Some(format!("metadata.name={name}")),
             Selection::Labels(selector) => config.labels = Some(selector.clone()),

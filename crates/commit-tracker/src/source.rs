@@ -2,12 +2,15 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The kinds of Flux sources that a Kustomization can name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SourceKind {
     /// A Git repository.
     GitRepository,
     /// An artifact in a registry.
+    #[serde(rename = "OCIRepository")]
     OciRepository,
     /// A bucket of an object store.
     Bucket,

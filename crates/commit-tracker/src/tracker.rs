@@ -1,9 +1,9 @@
 //! The engine: from what Kustomizations and sources say to what the ledger holds.
 //!
-//! A look at a Kustomization (`look.rs`) compares what it applied with what is accounted for (`plan.rs`, pure), asks which
-//! commits came with each revision that is not, measures, records, and reports what it recorded. A look is made when the
-//! Kustomization or its source changed, and again after a back-off when something failed that may mend itself. Looks at
-//! different Kustomizations go side by side, those at one never do.
+//! A reconcile of a Kustomization (`reconcile.rs`) compares what it applied with what is accounted for (`plan.rs`, pure),
+//! writes down what is pending, asks which commits came with it, measures, records, and reports what it recorded. It is made
+//! when the Kustomization or its source changed, and again after a back-off when something failed that may mend itself.
+//! Reconciles of different Kustomizations go side by side, those of one never do.
 //!
 //! All of it happens within a term as leader (`lead.rs`). What is kept here besides is worth nothing to anybody else.
 
@@ -18,6 +18,6 @@ mod unapplied;
 
 pub(crate) use self::lead::{Current, Tracker};
 pub use self::lead::{Leading, Led};
-pub(crate) use self::metrics::ProcessMetrics;
+pub(crate) use self::metrics::{ProcessMetrics, ReconcileMetrics};
 pub(crate) use self::sources::Sources;
-pub use self::unapplied::Unapplied;
+pub use self::unapplied::{Unapplied, Waiting};

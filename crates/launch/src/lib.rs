@@ -21,4 +21,4 @@ pub use self::context::{Context, ContextError, job_rules, open_git, repository_r
 pub use self::election::observe_leadership;
 pub use self::history::{LokiSettingsError, open_loki};
 pub use self::launch::{Launch, log_format, process_setup};
-pub use self::needs::{Listener, Listeners, Needs};
+pub use self::needs::{Listener, Listeners, Needs, bind};

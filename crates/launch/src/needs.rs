@@ -1,5 +1,7 @@
 //! What an operator needs of its process.
 
+use std::io;
+
 use axum::Router;
 use tokio::net::TcpListener;
 use windlass_runtime::BoxError;
@@ -62,18 +64,49 @@ impl Listeners {
     }
 }
 
+/// Listens on an address; on one of every interface also where there is no IPv6.
+///
+/// # Errors
+/// It cannot be listened on.
+pub async fn bind(address: &str) -> io::Result<TcpListener> {
+    match (TcpListener::bind(address).await, address.strip_prefix("[::]")) {
+        (Err(error), Some(port)) if error.kind() != io::ErrorKind::AddrInUse => {
+            TcpListener::bind(format!("0.0.0.0{port}")).await
+        }
+        (bound, _) => bound,
+    }
+}
+
 impl Listener {
     async fn serve(self, context: &Context, name: &'static str, router: Router) -> Result<(), BoxError> {
         let Self { address, setting } = self;
         if address.is_empty() {
             return Ok(());
         }
-        let listener = TcpListener::bind(&address).await.map_err(|error| {
+        let listener = bind(&address).await.map_err(|error| {
             format!("failed to listen on {address} for {name}: {error}; set {setting} to another address")
         })?;
         tracing::info!(address = %listener.local_addr()?, "serving {name}");
         let stop = context.supervisor.token().clone();
         context.supervisor.spawn(name, windlass_auth::plain::serve(listener, router, stop));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_interface_is_of_both_protocols_where_there_are_two() {
+        let every = bind("[::]:0").await.unwrap();
+        let port = every.local_addr().unwrap().port();
+        TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        if TcpListener::bind("[::1]:0").await.is_ok() {
+            TcpStream::connect(("::1", port)).await.unwrap();
+        }
+        assert_eq!(bind(&format!("[::]:{port}")).await.unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
 }

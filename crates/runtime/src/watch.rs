@@ -84,6 +84,8 @@ impl<K> Clone for Event<K> {
 pub struct WatchConfig {
     /// What is watched, for logs and health: the plural name of the kind.
     pub name: String,
+    /// What to do where the kind is not served.
+    pub remedy: &'static str,
     /// A label selector.
     pub labels: Option<String>,
     /// A field selector.
@@ -115,6 +117,7 @@ impl WatchConfig {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            remedy: APPLY,
             labels: None,
             fields: None,
             page_size: 500,

@@ -229,10 +229,12 @@ impl Form<String> for Address {
     const DESCRIPTION: &'static str = "`host:port`";
 
     fn parse(text: &str) -> Result<String, String> {
-        if text.is_empty() {
-            Ok(String::new())
-        } else {
-            listen_address(text).map_err(|form| form + ", or nothing")
+        match text {
+            // Off, as Kubernetes' controllers write it.
+            "" | "0" => Ok(String::new()),
+            // Every interface, of IPv4 and IPv6.
+            _ if text.starts_with(':') => listen_address(text).map(|_| format!("[::]{text}")),
+            _ => listen_address(text).map_err(|form| form + ", or nothing"),
         }
     }
 }
@@ -449,8 +451,8 @@ mod tests {
             &["a b", "git.lan:port"],
         );
         check::<Address, _>(
-            &["", "a:1", ":3000", "[::1]:80", "0.0.0.0:0"],
-            &["a", "a:", "a:99999", "::1:80", "http://a:1", "a b:1"],
+            &["", "0", "a:1", ":3000", "[::1]:80", "0.0.0.0:0"],
+            &["a", "a:", ":", "a:99999", "::1:80", "http://a:1", "a b:1"],
         );
         check::<Resources, _>(
             &["", "configmaps", "configmaps.|widgets.example.com"],
@@ -466,6 +468,7 @@ mod tests {
             Origins::parse("HTTP://Example.com:80/|https://10.0.0.1:8443|http://example.com").unwrap(),
             ["http://example.com", "https://10.0.0.1:8443"]
         );
-        assert_eq!(Address::parse(":3000").unwrap(), "0.0.0.0:3000");
+        assert_eq!(Address::parse(":3000").unwrap(), "[::]:3000");
+        assert_eq!(Address::parse("0").unwrap(), "");
     }
 }

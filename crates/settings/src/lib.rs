@@ -29,8 +29,8 @@ pub use crate::{
     print::reference_markdown,
     sections::{
         AuthSettings, CommitTrackerSettings, DigestAlgorithm, ExporterInfoSource, GithubCredentials,
-        HistogramForm, LogFormat, MetricNames, OperatorSettings, ProvisioningSettings, Selection,
-        SkippedArtifacts, SourceSettings,
+        HistogramForm, LogFormat, MetricNames, ObserveOnly, OperatorSettings, ProvisioningSettings, Scrape,
+        Selection, SkippedArtifacts, SourceSettings,
     },
     settings::{Settings, Sources},
 };

@@ -9,8 +9,8 @@ use secrecy::SecretString;
 use windlass_api::{GroupResource, RepositoryType, SyncTarget};
 
 pub use self::commit_tracker::{
-    CommitTrackerSettings, ExporterInfoSource, GithubCredentials, HistogramForm, MetricNames, Selection,
-    SkippedArtifacts,
+    CommitTrackerSettings, ExporterInfoSource, GithubCredentials, HistogramForm, MetricNames, ObserveOnly,
+    Scrape, Selection, SkippedArtifacts,
 };
 pub use self::source::{DigestAlgorithm, SourceSettings};
 use crate::{

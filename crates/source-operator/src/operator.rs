@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::Api;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use windlass_api::flux::GitRepository;
 use windlass_artifact::{Algorithm, Store, router};
@@ -54,7 +53,7 @@ impl Operator<Context> for Sources {
         let settings = Arc::new(process.settings.source().clone());
         let client = process.clients.core.clone();
         let shutdown = process.supervisor.token().clone();
-        let listener = TcpListener::bind(&settings.storage_address).await.map_err(|error| {
+        let listener = windlass_launch::bind(&settings.storage_address).await.map_err(|error| {
             let address = &settings.storage_address;
             format!("failed to listen on {address} for artifacts: {error}; set [source] storage_address")
         })?;

@@ -157,7 +157,7 @@ mod tests {
         let source = settings.source();
         assert_eq!(source.storage_advertised_address, "source-controller.flux-system.svc.cluster.local.");
         assert_eq!((source.concurrent, source.leader_election), (10, true));
-        assert_eq!((&*source.metrics_address, &*source.health_address), ("0.0.0.0:8080", "0.0.0.0:9440"));
+        assert_eq!((&*source.metrics_address, &*source.health_address), ("[::]:8080", "[::]:9440"));
         assert_eq!(settings.operator().namespace, None);
     }
 }

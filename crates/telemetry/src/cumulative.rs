@@ -18,6 +18,11 @@ pub trait CumulativeSource: Send + Sync + 'static {
     /// Called for each export and each scrape; must not wait.
     fn view(&self) -> Option<Arc<dyn CumulativeView>>;
 
+    /// The same for who reads `/metrics`.
+    fn scraped(&self) -> Option<Arc<dyn CumulativeView>> {
+        self.view()
+    }
+
     /// Whether this process may still export a view: asked right before each request that carries a part of it.
     fn is_current(&self) -> bool;
 }
@@ -40,8 +45,8 @@ pub trait CumulativeView: Send + Sync + 'static {
     /// A point of another kind than the family's is left out.
     fn point(&self, family: usize, series: usize, buckets: Buckets) -> Option<CumulativePoint>;
 
-    /// All of it was exported, and taken: what was only kept for one more export can go. Not called where nothing is
-    /// exported: who reads `/metrics`, and how often, is not known.
+    /// All of it was exported, and a collector took it: what was only kept for one more export can go. Not called where
+    /// nothing is pushed: who reads `/metrics` or lines, and how often, is not known.
     fn exported(&self) {}
 }
 

@@ -109,7 +109,7 @@ impl Metrics {
     /// The current values in the Prometheus text format, in pieces of bounded size: those of sources may be many,
     /// and are put together as they are read.
     pub(crate) fn scrape(&self) -> Result<Scrape, MetricsError> {
-        Scrape::new(self.inner.registry.gather(), self.inner.sources.views()).map_err(MetricsError::Render)
+        Scrape::new(self.inner.registry.gather(), self.inner.sources.scraped()).map_err(MetricsError::Render)
     }
 }
 

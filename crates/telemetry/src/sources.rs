@@ -21,9 +21,9 @@ impl Sources {
         self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The state of those that this process exports now.
-    pub(crate) fn views(&self) -> Vec<Arc<dyn CumulativeView>> {
-        self.all().into_iter().filter_map(|source| source.view()).collect()
+    /// What `/metrics` shows of them now.
+    pub(crate) fn scraped(&self) -> Vec<Arc<dyn CumulativeView>> {
+        self.all().into_iter().filter_map(|source| source.scraped()).collect()
     }
 }
 

@@ -73,6 +73,8 @@ impl Tracker {
             ("METRICS_ADDR", metrics_address.as_str()),
             ("HEALTH_ADDR", health_address.as_str()),
             ("GF_OPERATOR_GIT_CACHE_DIR", cache.as_str()),
+            ("GF_COMMIT_TRACKER_OBSERVE_ONLY", "false"),
+            ("GF_COMMIT_TRACKER_SCRAPE", "always"),
         ];
         all.extend(ELECTION);
         all.extend(environment);

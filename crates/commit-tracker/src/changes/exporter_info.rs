@@ -4,17 +4,16 @@
 //! `summary`. Unknown keys are ignored.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 use windlass_http_client::printable;
 
 use super::{Changes, ChangesError, Commit, Problem};
 
-/// Commits that are kept of one payload: the newest.
-const MAX_COMMITS: usize = 10_000;
 /// Characters of a commit's hash.
 const MAX_HASH: usize = 128;
 /// Characters that are kept of a subject line, a name or a link.
@@ -27,7 +26,7 @@ pub struct ExporterInfo {
     pub commit: Option<String>,
     /// The exporter's commit before that one (`previous_commit`), where the exporter says: then a gap shows.
     pub previous_commit: Option<String>,
-    /// What was exported (`commits_since_last_export`), oldest first, each hash once; at most the newest 10,000.
+    /// What was exported (`commits_since_last_export`), oldest first, each hash once.
     pub commits: Vec<Commit>,
     /// The exporter's build (`export_build_link`).
     pub build_link: Option<String>,
@@ -38,20 +37,26 @@ pub struct ExporterInfo {
 }
 
 impl ExporterInfo {
-    /// Reads a payload. `place` says where it is from, for messages.
+    /// Reads a payload, of more than `max` commits the newest. `place` says where it is from, for messages.
     ///
     /// # Errors
     /// [`Problem::Malformed`], with line and column: not JSON, no object with any of the payload's keys, a commit without
     /// `hash` or `time`, or a time that is not RFC 3339.
-    pub fn parse(payload: &[u8], place: &str) -> Result<Self, ChangesError> {
-        let wire: Wire = serde_json::from_slice(payload).map_err(|error| {
+    pub fn parse(payload: &[u8], place: &str, max: usize) -> Result<Self, ChangesError> {
+        let Wire(mut info) = serde_json::from_slice(payload).map_err(|error| {
             let detail = printable(&error.to_string(), MAX_TEXT);
             ChangesError::new(
                 Problem::Malformed,
                 format!("failed to read the exporter's payload of {place}: {detail}"),
             )
         })?;
-        Ok(wire.0)
+        let mut seen = HashSet::with_capacity(info.commits.len());
+        info.commits.retain(|commit| seen.insert(commit.id.clone()));
+        info.commits.sort_by_key(|commit| commit.merged);
+        let surplus = info.commits.len().saturating_sub(max);
+        info.truncated = surplus > 0;
+        info.commits.drain(..surplus);
+        Ok(info)
     }
 
     /// The same as an answer. `exported` is when the exporter made its commit, where that is known.
@@ -62,10 +67,8 @@ impl ExporterInfo {
             exported,
             build_link: self.build_link,
             traceparent: self.traceparent,
-            rewritten: false,
-            unrelated: false,
             truncated: self.truncated,
-            incomplete: false,
+            ..Changes::default()
         }
     }
 }
@@ -98,8 +101,8 @@ impl<'de> Visitor<'de> for WireVisitor {
                 }
                 "previous_commit" => info.previous_commit = hash::<A::Error>(map.next_value()?)?,
                 "commits_since_last_export" => {
-                    let commits: Option<Commits> = map.next_value()?;
-                    (info.commits, info.truncated) = commits.unwrap_or_default().finished();
+                    let commits: Option<Vec<WireCommit>> = map.next_value()?;
+                    info.commits = commits.into_iter().flatten().map(|WireCommit(commit)| commit).collect();
                     recognised = true;
                 }
                 "export_build_link" => info.build_link = text(map.next_value()?),
@@ -113,61 +116,6 @@ impl<'de> Visitor<'de> for WireVisitor {
             return Ok(info);
         }
         Err(de::Error::custom("it has neither commit nor commits_since_last_export"))
-    }
-}
-
-/// The list of commits, of which never more than twice the limit are held.
-#[derive(Default)]
-struct Commits {
-    commits: Vec<Commit>,
-    truncated: bool,
-}
-
-impl Commits {
-    fn push(&mut self, commit: Commit) {
-        self.commits.push(commit);
-        if self.commits.len() >= 2 * MAX_COMMITS {
-            self.cut();
-        }
-    }
-
-    /// Keeps the newest, oldest first.
-    fn cut(&mut self) {
-        self.commits.sort_by_key(|commit| commit.merged);
-        let surplus = self.commits.len().saturating_sub(MAX_COMMITS);
-        self.truncated |= surplus > 0;
-        self.commits.drain(..surplus);
-    }
-
-    fn finished(mut self) -> (Vec<Commit>, bool) {
-        let mut seen = std::collections::HashSet::with_capacity(self.commits.len());
-        self.commits.retain(|commit| seen.insert(commit.id.clone()));
-        self.cut();
-        (self.commits, self.truncated)
-    }
-}
-
-impl<'de> Deserialize<'de> for Commits {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(CommitsVisitor)
-    }
-}
-
-struct CommitsVisitor;
-
-impl<'de> Visitor<'de> for CommitsVisitor {
-    type Value = Commits;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of commits")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut commits = Commits::default();
-        while let Some(WireCommit(commit)) = list.next_element()? {
-            commits.push(commit);
-        }
-        Ok(commits)
     }
 }
 

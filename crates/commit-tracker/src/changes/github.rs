@@ -195,7 +195,9 @@ impl GithubChanges {
             Ok(bytes) => {
                 let place = format!("{file} of {repository} at {}", export.sha);
                 let span = tracing::info_span!("kube_manifests.exporter.info.unmarshal");
-                traced(span, async { ExporterInfo::parse(&bytes, &place) }).await.map(Some)
+                traced(span, async { ExporterInfo::parse(&bytes, &place, self.config.max_commits) })
+                    .await
+                    .map(Some)
             }
             Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => Ok(None),
             Err(error) => Err(problem(error)),

@@ -4,8 +4,8 @@
 //! none where no payload is wanted and Flux told the annotations. A registry that wants to see a token has it fetched
 //! once.
 //!
-//! What Flux skipped between two revisions is found without a request where this process saw it, and otherwise by the
-//! registry's tags, or else in Git, unless something says that there is no more: see [`LookForSkipped`].
+//! What Flux skipped between two revisions is found without a request where this process saw it, and otherwise in Git,
+//! unless something says that there is no more: see [`LookForSkipped`].
 
 mod memory;
 mod skipped;
@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use windlass_oci::{
     Client, ClientConfig, Digest, DockerConfig, Login, Manifest, ManifestKind, OciError, Reference,
     Repository,
@@ -54,16 +53,14 @@ pub enum PayloadWanted {
     Never,
 }
 
-/// When the registry's tags, or else Git, are asked for artifacts that Flux skipped.
+/// When Git is asked for the commits of artifacts that Flux skipped.
 ///
-/// What this process was asked about is known anyway. The rest can only be found where it has a tag of its own, or the
-/// artifacts name the commits of a repository that they were built from. Tags cost a request for the list, another one for
-/// each tag that is new, and two for each artifact that was skipped.
+/// What this process was asked about is known anyway. The rest can only be found where the artifacts name the commits of a
+/// repository that they were built from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LookForSkipped {
     /// Unless something says that there is none: the payload names what was known as its predecessor
-    /// (`previous_commit`), or the revisions' tags are neighbours as `1.4.2` and `1.4.3` are, and this process is older
-    /// than the artifact or was asked about its predecessor.
+    /// (`previous_commit`), or the revisions' tags are neighbours as `1.4.2` and `1.4.3` are.
     #[default]
     WhenUnsure,
     /// Also between tags that are neighbours.
@@ -85,12 +82,8 @@ pub struct OciConfig {
     pub max_payload_bytes: u64,
     /// Commits of an answer; the newest are kept. 10,000.
     pub max_commits: usize,
-    /// When to look for skipped artifacts in the registry.
+    /// When to look for the commits of skipped artifacts in Git.
     pub skipped: LookForSkipped,
-    /// Tags that are looked at for one question, the newest by name. 32.
-    pub max_skipped: usize,
-    /// Tags of a repository that are listed. 10,000.
-    pub max_tags: usize,
 }
 
 impl Default for OciConfig {
@@ -102,8 +95,6 @@ impl Default for OciConfig {
             max_payload_bytes: 4 << 20,
             max_commits: 10_000,
             skipped: LookForSkipped::default(),
-            max_skipped: 32,
-            max_tags: 10_000,
         }
     }
 }
@@ -115,7 +106,6 @@ pub struct OciChanges {
     secrets: Arc<dyn Secrets>,
     git: Option<Arc<dyn FindChanges>>,
     memory: Memory,
-    began: Timestamp,
 }
 
 /// A repository, and who asks.
@@ -134,7 +124,7 @@ impl OciChanges {
     /// When the client cannot be set up: a bundle of certificates that cannot be read.
     pub fn new(config: OciConfig, secrets: Arc<dyn Secrets>) -> Result<Self, OciError> {
         let (client, memory) = (Client::new(config.client.clone())?, Memory::default());
-        Ok(Self { client, config, secrets, git: None, memory, began: Timestamp::now() })
+        Ok(Self { client, config, secrets, git: None, memory })
     }
 
     /// Walks the Git repositories that artifacts without a payload say they were built from. An artifact's author chooses
@@ -299,7 +289,8 @@ impl OciChanges {
                 let content = place.client.blob(&place.repository, &place.login, &blob, max).await;
                 let content = content
                     .map_err(|error| explained(place.question, "read the exporter's payload", error))?;
-                Some(ExporterInfo::parse(&content, &format!("{digest} of {}", place.question.source))?)
+                let place = format!("{digest} of {}", place.question.source);
+                Some(ExporterInfo::parse(&content, &place, self.config.max_commits)?)
             }
         };
         let artifact = Arc::new(Artifact::new(digest.clone(), annotations, info));
@@ -322,19 +313,24 @@ impl OciChanges {
             return Ok(changes);
         }
         // Its commits are no news, and another process may have read them.
-        let (from, was_seen) = match known.last() {
+        let from = match known.last() {
             Some(newest) => self.known(place, newest).await?,
-            None => (None, true),
+            None => None,
         };
         let remembered: Vec<_> =
             known.iter().filter_map(|known| self.memory.artifact(&place.repository, known)).collect();
         if remembered.iter().any(|known| known.is_younger(artifact) && known.is_of_stream(artifact)) {
-            // Rolled back: what is older than what was known came with it.
-            changes.commits.clear();
+            // Rolled back to what nobody saw, as it says itself; Git knows whether that is so.
+            let history = self.history(place, artifact, from.as_deref()).await?;
+            changes.older = history.is_none_or(|history| !history.commits.is_empty());
+            let is_known = |id: &str| remembered.iter().any(|known| known.ids().any(|known| known == id));
+            changes.commits.retain(|commit| changes.older && !is_known(&commit.id));
             return Ok(changes);
         }
-        let from = (from.as_ref(), was_seen);
-        let skipped = self.skipped(place, artifact, info, &known, from).await?;
+        let skipped = self.skipped(place, artifact, info, &known, from.as_deref()).await?;
+        let hex =
+            |artifact: &Arc<Artifact>| artifact.digest.to_string().split(':').next_back().map(str::to_owned);
+        changes.skipped = skipped.artifacts.iter().filter_map(hex).collect();
         if !place.question.known.is_empty() && remembered.is_empty() && skipped.walked.is_empty() {
             changes.unrelated =
                 !continues(&mut changes, info, place.question) && !self.has_any(place, &known).await?;
@@ -365,19 +361,12 @@ impl OciChanges {
         Ok(changes)
     }
 
-    /// The known artifact, and whether it was read before; none where it is gone.
-    async fn known(
-        &self,
-        place: &Place<'_>,
-        newest: &Digest,
-    ) -> Result<(Option<Arc<Artifact>>, bool), ChangesError> {
-        if let Some(seen) = self.memory.artifact(&place.repository, newest) {
-            return Ok((Some(seen), true));
-        }
+    /// The known artifact; none where it is gone.
+    async fn known(&self, place: &Place<'_>, newest: &Digest) -> Result<Option<Arc<Artifact>>, ChangesError> {
         match self.artifact(place, newest).await {
-            Ok(from) => Ok((Some(from), false)),
+            Ok(from) => Ok(Some(from)),
             Err(error) if !error.problem.is_permanent() => Err(error),
-            Err(_) => Ok((None, false)),
+            Err(_) => Ok(None),
         }
     }
 

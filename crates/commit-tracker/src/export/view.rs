@@ -9,27 +9,27 @@ use windlass_telemetry::{
     Buckets, ClassicHistogram, CumulativePoint, CumulativeValue, CumulativeView, ExponentialHistogram, Family,
 };
 
-use crate::Instrument;
 use crate::histogram::Histogram;
 use crate::ledger::{Entry, Ledger, Outcome};
 use crate::metrics::{
     CLASSIC_BOUNDS, COMMIT_OUTCOMES, COMMITS, LAST_APPLIED, METRICS, Metric, OLDEST_UNAPPLIED, OUTCOME,
-    RESOURCE_NAME, RESOURCE_NAMESPACE, REVISIONS, SOURCE_KIND, SUSPENDED,
+    RESOURCE_NAME, RESOURCE_NAMESPACE, REVISIONS, SOURCE_KIND, SUSPENDED, UNAPPLIED_UNKNOWN,
 };
+use crate::tracker::Waiting;
+use crate::{Instrument, SourceKind};
 
 /// The instrumentation scope, as the original calls it.
 const SCOPE: &str = "tracker";
 
 /// What is known of a Kustomization besides what the ledger says.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Now {
-    /// The merge time of its oldest commit that is not applied.
-    pub(super) oldest: Option<Timestamp>,
+    pub(super) waiting: Waiting,
     pub(super) suspended: bool,
 }
 
 /// Of a Kustomization that was deleted nothing waits.
-static GONE: Now = Now { oldest: None, suspended: false };
+static GONE: Now = Now { waiting: Waiting::Nothing, suspended: false };
 
 /// A state of the ledger, and what was not applied then.
 pub(super) struct LedgerView {
@@ -54,9 +54,9 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Its namespace and name, which every series of it has.
-    fn name(&self) -> (&str, &str) {
-        (&self.entry.namespace, &self.entry.name)
+    /// Its namespace, name and kind of source, which every series of it has.
+    fn name(&self) -> (&str, &str, SourceKind) {
+        (&self.entry.namespace, &self.entry.name, self.entry.source_kind)
     }
 }
 
@@ -122,7 +122,7 @@ impl CumulativeView for LedgerView {
         let metric = METRICS.get(family)?;
         let each = self.series(family) / self.entries.len().max(1);
         let Shown { entry, now, .. } = self.entries.get(series.checked_div(each)?)?;
-        let Now { oldest, suspended } = now.as_ref().unwrap_or(&GONE);
+        let Now { waiting, suspended } = now.as_ref().unwrap_or(&GONE);
         let mut attributes = vec![
             KeyValue::new(RESOURCE_NAME, entry.name.to_string()),
             KeyValue::new(RESOURCE_NAMESPACE, entry.namespace.to_string()),
@@ -139,8 +139,17 @@ impl CumulativeView for LedgerView {
             attributes.push(KeyValue::new(OUTCOME, outcome.name()));
             count_of(count, outcome == Outcome::Measured)?
         } else if is(metric, &OLDEST_UNAPPLIED) {
-            let age = oldest.map_or(0.0, |merged| self.now.duration_since(merged).as_secs_f64());
+            let age = match waiting {
+                Waiting::Unknown | Waiting::Untracked => return None,
+                Waiting::Nothing => 0.0,
+                Waiting::Since(coming) => self.now.duration_since(coming.1).as_secs_f64(),
+            };
             CumulativeValue::Gauge(age.max(0.0))
+        } else if is(metric, &UNAPPLIED_UNKNOWN) {
+            match waiting {
+                Waiting::Untracked => return None,
+                waiting => CumulativeValue::Gauge(f64::from(u8::from(*waiting == Waiting::Unknown))),
+            }
         } else if is(metric, &SUSPENDED) {
             CumulativeValue::Gauge(f64::from(u8::from(*suspended)))
         } else if is(metric, &LAST_APPLIED) {
@@ -203,7 +212,6 @@ mod tests {
 
     use super::super::families;
     use super::*;
-    use crate::SourceKind;
     use crate::changes::Problem;
     use crate::ledger::{CommitCounts, LastApplied};
     use crate::metrics::Spelling;
@@ -218,7 +226,8 @@ mod tests {
             source_kind: SourceKind::GitRepository,
             began: BEGAN,
             accounted: Vec::new(),
-            stuck: Vec::new(),
+            older: Vec::new(),
+            pending: Vec::new(),
             last: None,
             histograms: Vec::new(),
             commits: CommitCounts::default(),
@@ -226,9 +235,15 @@ mod tests {
         }
     }
 
+    /// Suspended where something waits.
+    fn now(oldest: Option<Timestamp>) -> Now {
+        let since = |oldest| Waiting::Since(Box::new(("main@sha1:0".parse().unwrap(), oldest)));
+        Now { waiting: oldest.map_or(Waiting::Nothing, since), suspended: oldest.is_some() }
+    }
+
     fn view(entries: Vec<(Entry, Option<Timestamp>)>, buckets: Buckets) -> LedgerView {
         let entries = entries.into_iter().map(|(entry, oldest)| {
-            let now = Some(Now { oldest, suspended: oldest.is_some() });
+            let now = Some(now(oldest));
             Shown { entry: Arc::new(entry), now, deleted: None }
         });
         LedgerView::new("ledger", families(Spelling::Dashes, buckets), entries.collect(), NOW)
@@ -263,6 +278,7 @@ mod tests {
                 "apps: commits counted",
                 "apps: e2e.export-time",
                 "apps: oldest-unapplied-commit.age",
+                "apps: oldest-unapplied-commit.unknown",
                 "apps: revisions measured",
                 "apps: suspended",
             ]
@@ -329,6 +345,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_known_to_wait_is_no_zero() {
+        let told = |waiting: Waiting| {
+            let shown = Shown {
+                entry: Arc::new(entry("apps")),
+                now: Some(Now { waiting, suspended: false }),
+                deleted: None,
+            };
+            let families = families(Spelling::Dashes, Buckets::Exponential);
+            let points = points(&LedgerView::new("ledger", families, vec![shown], NOW), Buckets::Exponential);
+            let value = |name: &str| match points.get(&format!("apps: oldest-unapplied-commit.{name}"))?.value
+            {
+                CumulativeValue::Gauge(value) => Some(value),
+                _ => None,
+            };
+            (value("age"), value("unknown"))
+        };
+        assert_eq!(told(Waiting::Unknown), (None, Some(1.0)));
+        assert_eq!(told(Waiting::Nothing), (Some(0.0), Some(0.0)));
+        assert_eq!(told(Waiting::Untracked), (None, None));
+    }
+
+    #[test]
     fn a_kustomization_that_was_made_again_is_told_once_as_the_new_one() {
         let mut again = entry("apps");
         again.began = NOW;
@@ -347,7 +385,7 @@ mod tests {
         before.commits.counted = 4;
         let shown = |entry: &Entry, oldest, deleted: Option<&str>| Shown {
             entry: Arc::new(entry.clone()),
-            now: deleted.is_none().then_some(Now { oldest, suspended: false }),
+            now: deleted.is_none().then(|| now(oldest)),
             deleted: deleted.map(Into::into),
         };
         let told = |entries: Vec<Shown>| {

@@ -113,6 +113,7 @@ impl Facts<'_> {
         };
         Some(Step {
             origin: snapshot.origin.as_deref().map(str::to_owned),
+            seen: self.source.and_then(|source| source.seen(&revision)),
             fetched: attempted.chain(started).min(),
             applied: applied.map(|applied| applied.min(ready.at)),
             ready: ready.at,
@@ -196,6 +197,7 @@ impl Facts<'_> {
         };
         Some(Step {
             origin: status.last_applied_origin_revision.as_deref().map(str::to_owned),
+            seen,
             fetched: None,
             applied,
             ready,

@@ -1,4 +1,5 @@
-//! Kustomizations that were deleted, and whose last figures nobody has taken yet.
+//! Kustomizations that were deleted, or whose source became one of another kind, and whose last figures nobody has taken
+//! yet.
 //!
 //! They stay in the cluster for as long: whoever leads next finds them there, sees that they are gone, and shows them
 //! again.
@@ -33,16 +34,7 @@ impl Ledger {
     /// Forgets a Kustomization that was deleted. It is [shown](Ledger::deleted) until that was [taken](Ledger::taken), or
     /// nobody did for long enough, and leaves the cluster with a later write.
     pub fn forget(&self, uid: &str) {
-        let Some(entry) = self.inner.shard(uid).lock().remove(uid) else { return };
-        let mut deleted = self.inner.deleted();
-        deleted.all.push_back(DeletedEntry {
-            uid: uid.into(),
-            entry,
-            until: Instant::now() + self.inner.config.show_deleted_for,
-        });
-        if !mem::replace(&mut deleted.is_awaited, true) {
-            tokio::spawn(Arc::clone(&self.inner).evict());
-        }
+        self.inner.retire(uid);
     }
 
     /// Every UID that was forgotten, with what was remembered of it, the first to be forgotten first.
@@ -70,6 +62,17 @@ impl Ledger {
 }
 
 impl Inner {
+    /// Shows what is remembered under this key only until somebody took it.
+    pub(super) fn retire(self: &Arc<Self>, key: &str) {
+        let Some(entry) = self.shard(key).lock().remove(key) else { return };
+        let mut deleted = self.deleted();
+        let until = Instant::now() + self.config.show_deleted_for;
+        deleted.all.push_back(DeletedEntry { uid: key.into(), entry, until });
+        if !mem::replace(&mut deleted.is_awaited, true) {
+            tokio::spawn(Arc::clone(self).evict());
+        }
+    }
+
     /// Lets those go that nobody took, until there are none.
     async fn evict(self: Arc<Self>) {
         loop {

@@ -1,65 +1,82 @@
 //! What is remembered of one Kustomization, and how a record changes it.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::Refusal;
 use crate::changes::Problem;
 use crate::histogram::Histogram;
-use crate::{Instrument, Revision, SourceKind};
+use crate::{Algorithm, Instrument, Revision, SourceKind, Step};
 
-/// How many accounted revisions are remembered of each Kustomization.
+/// How many accounted revisions are remembered in full of each Kustomization.
 pub const FRONTIER: usize = 16;
 
-/// How many revisions that could not be looked into are remembered of each: more than a Kustomization remembers of what it
-/// applied.
-const STUCK: usize = 8;
+/// How many accounted artifacts before those are remembered by a number each.
+const OLDER: usize = 240;
+
+/// How many revisions wait to be looked into at most: their commits come with the next ones otherwise.
+const PENDING: usize = 16;
 
 /// What is remembered of one Kustomization.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Its namespace.
     pub namespace: Box<str>,
     /// Its name.
     pub name: Box<str>,
     /// The kind of its source, as of the newest record.
+    #[serde(rename = "source")]
     pub source_kind: SourceKind,
     /// When it was seen first: its cumulative series start then.
     pub began: Timestamp,
     /// The revisions that are accounted for, at most [`FRONTIER`] of them, the one that was applied last at the end.
     pub accounted: Vec<Accounted>,
-    /// The revisions that could not be looked into for good and are not behind it yet, at most eight, in the order in which
-    /// they were applied. Each is counted once, however often it is tried again.
-    pub stuck: Vec<Stuck>,
+    /// [Marks](mark) of artifacts that were accounted for before those, or were skipped and counted with a later one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub older: Vec<u32>,
+    /// The revisions that were applied and are not accounted for yet, in the order in which they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<Pending>,
     /// The newest commit that is applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Box<LastApplied>>,
     /// Its durations; only what was observed, in the order of [`Instrument`].
+    #[serde(rename = "times", default, skip_serializing_if = "Vec::is_empty")]
     pub histograms: Vec<(Instrument, Histogram)>,
     /// Its commits by what came of them.
+    #[serde(default)]
     pub commits: CommitCounts,
     /// Its revisions by what came of them; only what occurred, in the order of [`Outcome`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<(Outcome, u64)>,
 }
 
 /// A revision that is accounted for: what it holds was counted, or is baseline.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Accounted {
     /// The revision.
     pub revision: Revision,
     /// The revision of the origin that it was built from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Box<str>>,
 }
 
-/// A revision that could not be looked into, and cannot be until something changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stuck {
-    /// The revision.
-    pub revision: Revision,
-    /// Why.
-    pub problem: Problem,
+/// A revision whose commits are not known yet, with its times as they were when it was seen first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pending {
+    /// The revision and its times.
+    pub step: Step,
+    /// Why it could not be looked into, and cannot be until something changes. It was counted then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
 }
 
 /// The newest commit that is applied.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LastApplied {
     /// Its hash.
     pub commit: Box<str>,
@@ -70,7 +87,8 @@ pub struct LastApplied {
 }
 
 /// Commits by what came of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CommitCounts {
     /// Those whose durations are in the histograms.
     pub counted: u64,
@@ -88,7 +106,8 @@ impl CommitCounts {
 }
 
 /// What came of looking into a revision: the values of `outcome` of the counter of revisions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "&'static str", try_from = "String")]
 pub enum Outcome {
     /// Its commits were counted.
     Measured,
@@ -129,6 +148,20 @@ impl Outcome {
     }
 }
 
+impl From<Outcome> for &'static str {
+    fn from(outcome: Outcome) -> Self {
+        outcome.name()
+    }
+}
+
+impl TryFrom<String> for Outcome {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        Self::all().find(|outcome| outcome.name() == name).ok_or_else(|| format!("{name:?} is no outcome"))
+    }
+}
+
 /// What is to be remembered of a Kustomization, all of it or nothing.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -142,25 +175,43 @@ pub struct Record {
     pub source_kind: SourceKind,
     /// The newest accounted revision when this was worked out ([`Entry::newest`]); none for the first sight.
     pub from: Option<Revision>,
-    /// The revision that is accounted for from now on; none when it stays as it is, and only `stuck` is said.
+    /// The revision that is accounted for from now on; none when it stays as it is.
     pub to: Option<Accounted>,
+    /// [Marks](mark) of artifacts that are accounted for with it.
+    pub skipped: Vec<u32>,
     /// Durations, in seconds.
     pub observations: Vec<(Instrument, f64)>,
     /// Commits.
     pub commits: CommitCounts,
-    /// What came of the revision; none when it is not to be counted. A failure is not when all of `stuck` is remembered
-    /// already.
+    /// What came of the revision; none when it is not to be counted.
     pub outcome: Option<Outcome>,
     /// The newest commit that is applied; none leaves what is known.
     pub last: Option<LastApplied>,
-    /// Where it is stuck from now on, all of it; at most eight, of more the newest.
-    pub stuck: Vec<Stuck>,
+    /// What waits from now on, all of it; of more than are kept the newest.
+    pub pending: Vec<Pending>,
+}
+
+/// A number that stands for an artifact; none for a commit of Git, whose history says what is new.
+pub fn mark(revision: &Revision) -> Option<u32> {
+    let is_commit = revision.algorithm() == Some(Algorithm::Sha1);
+    (!is_commit).then(|| mark_of(revision.digest().unwrap_or(revision.as_str())))
+}
+
+/// The mark of a digest, without what it was made with: its 32-bit FNV-1a hash.
+pub fn mark_of(digest: &str) -> u32 {
+    super::format::hash(digest)
 }
 
 impl Entry {
     /// The revision that was accounted for last.
     pub fn newest(&self) -> Option<&Revision> {
         self.accounted.last().map(|accounted| &accounted.revision)
+    }
+
+    /// Whether a revision is accounted for, also long ago.
+    pub fn accounts_for(&self, revision: &Revision) -> bool {
+        self.accounted.iter().any(|known| known.revision == *revision)
+            || mark(revision).is_some_and(|mark| self.older.contains(&mark))
     }
 
     /// The histogram of an instrument, where anything was observed.
@@ -176,7 +227,8 @@ impl Entry {
             source_kind: record.source_kind,
             began: now,
             accounted: Vec::new(),
-            stuck: Vec::new(),
+            older: Vec::new(),
+            pending: Vec::new(),
             last: None,
             histograms: Vec::new(),
             commits: CommitCounts::default(),
@@ -191,17 +243,11 @@ impl Entry {
         now: Timestamp,
     ) -> Result<Option<Self>, Refusal> {
         let newest = entry.and_then(Self::newest);
-        if newest != record.from.as_ref() {
+        if record.from.as_ref() != newest {
             return Err(Refusal::Outdated {
                 from: record.from.as_ref().map(ToString::to_string),
                 newest: newest.map(ToString::to_string),
             });
-        }
-        let known = entry.is_some_and(|entry| {
-            record.to.is_none() && entry.stuck == record.stuck && !record.stuck.is_empty()
-        });
-        if known {
-            return Ok(None);
         }
         let mut next = entry.cloned().unwrap_or_else(|| Self::first(record, now));
         next.namespace = record.namespace.as_str().into();
@@ -210,7 +256,7 @@ impl Entry {
             next.restart(record.source_kind, now);
         }
         if let Some(to) = &record.to {
-            next.account(to.clone());
+            next.account(to.clone(), &record.skipped);
         }
         for (instrument, seconds) in &record.observations {
             next.histogram_mut(*instrument).add(*seconds).map_err(Refusal::Observation)?;
@@ -218,16 +264,14 @@ impl Entry {
         next.commits.counted += record.commits.counted;
         next.commits.baseline += record.commits.baseline;
         next.commits.skewed += record.commits.skewed;
-        if let Some(outcome) = record.outcome
-            && !(matches!(outcome, Outcome::Failed(_)) && next.knows(&record.stuck))
-        {
+        if let Some(outcome) = record.outcome {
             next.count(outcome);
         }
         if let Some(last) = &record.last {
             next.last = Some(Box::new(last.clone()));
         }
-        next.stuck = record.stuck[record.stuck.len().saturating_sub(STUCK)..].to_vec();
-        Ok(Some(next))
+        next.pending = record.pending[record.pending.len().saturating_sub(PENDING)..].to_vec();
+        Ok((entry != Some(&next)).then_some(next))
     }
 
     /// Begins new series. The kind is one of their attributes: what was counted under another kind is told there already.
@@ -240,18 +284,14 @@ impl Entry {
     }
 
     /// Puts a revision at the end; one that was there already moves.
-    fn account(&mut self, to: Accounted) {
+    fn account(&mut self, to: Accounted, skipped: &[u32]) {
         self.accounted.retain(|accounted| accounted.revision != to.revision);
-        if self.accounted.len() >= FRONTIER {
-            self.accounted.drain(..=self.accounted.len() - FRONTIER);
-        }
+        let surplus = (self.accounted.len() + 1).saturating_sub(FRONTIER);
+        let left = self.accounted.drain(..surplus).filter_map(|left| mark(&left.revision));
+        self.older.extend(left.chain(skipped.iter().copied()));
+        self.older.drain(..self.older.len().saturating_sub(OLDER));
         self.accounted.reserve_exact(1);
         self.accounted.push(to);
-    }
-
-    /// Whether it is remembered of all of these that they could not be looked into, for whatever reason.
-    fn knows(&self, stuck: &[Stuck]) -> bool {
-        stuck.iter().all(|stuck| self.stuck.iter().any(|known| known.revision == stuck.revision))
     }
 
     fn histogram_mut(&mut self, instrument: Instrument) -> &mut Histogram {

@@ -55,7 +55,7 @@ pub(super) async fn open(
 }
 
 /// The time as Git and Flux write it, so that what they say of this very second is not before it.
-fn whole_second(time: Timestamp) -> Timestamp {
+pub(super) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 

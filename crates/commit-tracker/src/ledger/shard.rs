@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, oneshot};
 
 use super::entry::{Entry, Record};
-use super::format::{HEADER, entry_text};
+use super::format::{HEADER, entry_text, former_key, is_former};
 use super::{Inner, LedgerError};
 
 /// The most that is put into a shard's `data`: an API server takes 1 MiB, and the object's metadata is in it too.
@@ -126,6 +126,11 @@ impl State {
             let current = next.get(record.uid.as_str()).cloned().unwrap_or_else(|| self.entry(&record.uid));
             match Entry::after(current.as_deref(), &record, now) {
                 Ok(Some(entry)) => {
+                    // What was counted under another kind of source is kept apart, until somebody took it.
+                    if let Some(former) = current.filter(|former| former.source_kind != entry.source_kind) {
+                        let key = former_key(&record.uid, former.began);
+                        next.insert(key.into(), Some(former));
+                    }
                     next.insert(record.uid.into(), Some(Arc::new(entry)));
                     staged.answers.push(answer);
                 }
@@ -225,7 +230,7 @@ impl Inner {
     }
 
     /// Writes `asks` together and answers them. What was to be forgotten comes back when it is not.
-    async fn write_once(&self, number: u8, asks: Vec<PendingWrite>) -> Option<Vec<Box<str>>> {
+    async fn write_once(self: &Arc<Self>, number: u8, asks: Vec<PendingWrite>) -> Option<Vec<Box<str>>> {
         let header = self.header();
         let text = header.text();
         let (staged, version, bytes) = {
@@ -249,7 +254,11 @@ impl Inner {
         let answer = match outcome {
             Ok(version) => {
                 if let Some(version) = version {
+                    let former: Vec<_> = changed.keys().filter(|key| is_former(key)).cloned().collect();
                     self.shards[usize::from(number)].lock().commit(changed, version);
+                    for key in &former {
+                        self.retire(key);
+                    }
                 }
                 Ok(())
             }

@@ -52,11 +52,12 @@ impl Inner {
         header: &Header,
         values: BTreeMap<&str, Option<&str>>,
     ) -> Result<String, LedgerError> {
+        let Some(api) = &self.api else { return Ok(String::new()) };
         let end = Instant::now() + self.config.write_deadline;
         let mut backoff = Backoff::new(AGAIN);
         let mut doubtful = false;
         loop {
-            let error = match self.send(number, base, header, &values).await {
+            let error = match self.send(api, number, base, header, &values).await {
                 Ok(version) => return Ok(version),
                 Err(error) => error,
             };
@@ -71,7 +72,7 @@ impl Inner {
                 Doubt::NotDone | Doubt::Doubtful => doubtful = true,
             }
             if doubtful {
-                match self.seen(number, base, header, end).await? {
+                match self.seen(api, number, base, header, end).await? {
                     Seen::Written(version) => return Ok(version),
                     Seen::Else(error) => return Err(error),
                     Seen::NotYet if stopped_leading(&error) => {
@@ -94,6 +95,7 @@ impl Inner {
     /// Sends a write once.
     async fn send(
         &self,
+        api: &Api<ConfigMap>,
         number: u8,
         base: Option<&str>,
         header: &Header,
@@ -105,7 +107,7 @@ impl Inner {
             Some(version) => {
                 // The answer need not repeat what the shard holds.
                 let api: Api<PartialObjectMeta<ConfigMap>> =
-                    Api::namespaced(self.api.clone().into_client(), &self.namespace);
+                    Api::namespaced(api.clone().into_client(), &self.namespace);
                 let (name, resource_version) = (Some(name), Some(version.to_owned()));
                 let metadata = ObjectMeta { name, resource_version, ..ObjectMeta::default() };
                 let object = PartialObjectMeta { metadata, ..PartialObjectMeta::default() };
@@ -121,7 +123,7 @@ impl Inner {
                 data.extend(some);
                 let what = format!("create ConfigMap {}", self.full_name(number));
                 let object = config_map(&self.config, name, data);
-                deadline(limit, what, self.api.create(&PostParams::default(), &object)).await?.metadata
+                deadline(limit, what, api.create(&PostParams::default(), &object)).await?.metadata
             }
         };
         written.resource_version.ok_or_else(|| CallError::Incomplete {
@@ -133,6 +135,7 @@ impl Inner {
     /// Looks at a shard until the server answers, to find out whether a write arrived.
     async fn seen(
         &self,
+        api: &Api<ConfigMap>,
         number: u8,
         base: Option<&str>,
         header: &Header,
@@ -142,7 +145,7 @@ impl Inner {
         let mut backoff = Backoff::new(AGAIN);
         loop {
             let what = format!("get ConfigMap {}", self.full_name(number));
-            match deadline(self.config.call_deadline, what, self.api.get_opt(&name)).await {
+            match deadline(self.config.call_deadline, what, api.get_opt(&name)).await {
                 Ok(found) => return Ok(self.judge(number, base, header, found)),
                 Err(error) => {
                     tracing::debug!(config_map = self.full_name(number), error = %error, "looking again");

@@ -1,7 +1,6 @@
 use jiff::ToSpan as _;
 
 use super::*;
-use crate::{SourceKey, SourceKind};
 
 fn at(seconds: i64) -> Timestamp {
     "2026-03-04T09:00:00Z".parse::<Timestamp>().unwrap() + seconds.seconds()
@@ -11,6 +10,7 @@ fn step() -> Step {
     Step {
         revision: "main@sha1:5394cb7f48332b2de7c17dd8b8384bbc84b7e738".parse().unwrap(),
         origin: None,
+        seen: Some(at(90)),
         fetched: Some(at(100)),
         applied: Some(at(110)),
         ready: at(150),
@@ -18,19 +18,6 @@ fn step() -> Step {
         health_checked: true,
         estimated: false,
         replaced: false,
-    }
-}
-
-fn source() -> SourceFacts {
-    SourceFacts {
-        key: SourceKey { kind: SourceKind::GitRepository, namespace: "a".to_owned(), name: "b".to_owned() },
-        url: String::new(),
-        insecure: false,
-        secret: None,
-        cert_secret: None,
-        revision: Some(step().revision),
-        seen: Some(at(90)),
-        metadata: std::collections::BTreeMap::new(),
     }
 }
 
@@ -57,7 +44,7 @@ fn counts(measured: &Measured) -> (u64, u64, u64) {
 
 #[test]
 fn each_commit_and_each_revision_is_observed_as_the_original_did() {
-    let measured = measure(&step(), &changes(&[0, 30], Some(60)), Some(&source()), None);
+    let measured = measure(&step(), &changes(&[0, 30], Some(60)), None);
     assert_eq!(of(&measured, Instrument::EndToEnd), [150.0, 120.0]);
     assert_eq!(of(&measured, Instrument::Export), [60.0, 30.0]);
     assert_eq!(of(&measured, Instrument::Reconcile), [90.0]);
@@ -73,14 +60,14 @@ fn each_commit_and_each_revision_is_observed_as_the_original_did() {
 #[test]
 fn commits_that_were_cut_off_are_lost_unless_those_before_them_are_not_counted_either() {
     let cut = Changes { truncated: true, ..changes(&[0, 30], None) };
-    let lost = |since: Option<i64>| measure(&step(), &cut, None, since.map(at)).truncated;
+    let lost = |since: Option<i64>| measure(&step(), &cut, since.map(at)).truncated;
     assert_eq!([lost(None), lost(Some(-10)), lost(Some(10))], [true, true, false]);
-    assert!(!measure(&step(), &changes(&[0], None), None, None).truncated);
+    assert!(!measure(&step(), &changes(&[0], None), None).truncated);
 }
 
 #[test]
 fn without_an_exporter_there_is_no_export_and_the_source_sees_the_merge() {
-    let measured = measure(&step(), &changes(&[0, 30], None), Some(&source()), None);
+    let measured = measure(&step(), &changes(&[0, 30], None), None);
     assert_eq!(of(&measured, Instrument::StageSource), [90.0, 60.0]);
     for none in [Instrument::Export, Instrument::Reconcile, Instrument::StageExport] {
         assert!(of(&measured, none).is_empty(), "{none:?}");
@@ -90,7 +77,7 @@ fn without_an_exporter_there_is_no_export_and_the_source_sees_the_merge() {
 #[test]
 fn the_stages_of_one_commit_add_up_to_its_way() {
     for exported in [None, Some(60)] {
-        let measured = measure(&step(), &changes(&[7], exported), Some(&source()), None);
+        let measured = measure(&step(), &changes(&[7], exported), None);
         let stages = [
             Instrument::StageExport,
             Instrument::StageSource,
@@ -105,7 +92,7 @@ fn the_stages_of_one_commit_add_up_to_its_way() {
 
 #[test]
 fn what_was_merged_before_we_count_is_the_baseline() {
-    let measured = measure(&step(), &changes(&[0, 30], Some(60)), Some(&source()), Some(at(20)));
+    let measured = measure(&step(), &changes(&[0, 30], Some(60)), Some(at(20)));
     assert_eq!(counts(&measured), (1, 1, 0));
     assert_eq!(of(&measured, Instrument::EndToEnd), [120.0]);
     assert_eq!(of(&measured, Instrument::Reconcile).len(), 1);
@@ -116,21 +103,21 @@ fn what_was_merged_before_we_count_is_the_baseline() {
 #[test]
 fn a_revision_of_nothing_but_baseline_is_not_observed() {
     for changes in [changes(&[0, 30], Some(60)), changes(&[], Some(60))] {
-        let measured = measure(&step(), &changes, Some(&source()), Some(at(40)));
+        let measured = measure(&step(), &changes, Some(at(40)));
         assert_eq!(measured.observations, [], "{changes:?}");
     }
 }
 
 #[test]
 fn a_revision_without_commits_is_observed_once_we_count() {
-    let measured = measure(&step(), &changes(&[], Some(60)), Some(&source()), None);
+    let measured = measure(&step(), &changes(&[], Some(60)), None);
     assert_eq!(of(&measured, Instrument::Reconcile), [90.0]);
     assert_eq!(counts(&measured), (0, 0, 0));
 }
 
 #[test]
 fn a_commit_that_was_merged_after_its_apply_is_skewed_and_not_recorded() {
-    let measured = measure(&step(), &changes(&[0, 152], None), Some(&source()), None);
+    let measured = measure(&step(), &changes(&[0, 152], None), None);
     assert_eq!(counts(&measured), (1, 0, 1));
     assert_eq!(of(&measured, Instrument::EndToEnd), [150.0]);
     assert_eq!(measured.commits[1].outcome, CommitOutcome::Skewed);
@@ -139,7 +126,7 @@ fn a_commit_that_was_merged_after_its_apply_is_skewed_and_not_recorded() {
 
 #[test]
 fn a_stage_that_took_less_than_no_time_is_left_out_and_the_commit_counted() {
-    let measured = measure(&step(), &changes(&[80], Some(70)), Some(&source()), None);
+    let measured = measure(&step(), &changes(&[80], Some(70)), None);
     assert_eq!(counts(&measured), (1, 0, 0));
     assert_eq!(of(&measured, Instrument::Export), [0.0; 0]);
     assert_eq!(measured.skewed_stages, 1);
@@ -149,16 +136,15 @@ fn a_stage_that_took_less_than_no_time_is_left_out_and_the_commit_counted() {
 fn less_than_a_second_below_zero_is_rounding() {
     let mut step = step();
     step.fetched = Some(at(90) - 400.milliseconds());
-    let measured = measure(&step, &changes(&[0], None), Some(&source()), None);
+    let measured = measure(&step, &changes(&[0], None), None);
     assert_eq!(of(&measured, Instrument::StageFetch), [0.0]);
     assert_eq!(measured.skewed_stages, 0);
 }
 
 #[test]
-fn what_a_source_says_of_another_revision_is_not_used() {
-    let mut source = source();
-    source.revision = Some("main@sha1:0000000000000000000000000000000000000000".parse().unwrap());
-    let measured = measure(&step(), &changes(&[0], None), Some(&source), None);
+fn without_the_time_at_which_the_source_had_it_its_stages_are_absent() {
+    let step = Step { seen: None, ..step() };
+    let measured = measure(&step, &changes(&[0], None), None);
     assert!(of(&measured, Instrument::StageSource).is_empty());
     assert!(of(&measured, Instrument::StageFetch).is_empty());
     assert_eq!(of(&measured, Instrument::StageApply), [10.0]);
@@ -166,9 +152,8 @@ fn what_a_source_says_of_another_revision_is_not_used() {
 
 #[test]
 fn an_artifact_that_was_made_anew_after_the_apply_says_nothing() {
-    let mut source = source();
-    source.seen = Some(at(1000));
-    let measured = measure(&step(), &changes(&[0], None), Some(&source), None);
+    let step = Step { seen: Some(at(1000)), ..step() };
+    let measured = measure(&step, &changes(&[0], None), None);
     assert!(of(&measured, Instrument::StageSource).is_empty());
     assert_eq!(measured.skewed_stages, 0);
 }
@@ -176,7 +161,7 @@ fn an_artifact_that_was_made_anew_after_the_apply_says_nothing() {
 #[test]
 fn a_time_from_before_the_newest_commit_is_that_of_an_earlier_revision() {
     let step = Step { latest: at(500), ..step() };
-    let measured = measure(&step, &changes(&[0, 480], None), Some(&source()), None);
+    let measured = measure(&step, &changes(&[0, 480], None), None);
     assert_eq!(of(&measured, Instrument::EndToEnd), [500.0, 20.0]);
     assert_eq!((measured.ready, measured.estimated), (Some(at(500)), true));
     assert!(of(&measured, Instrument::StageApply).is_empty());
@@ -186,7 +171,7 @@ fn a_time_from_before_the_newest_commit_is_that_of_an_earlier_revision() {
 fn a_commit_of_a_skipped_revision_was_exported_with_that() {
     let mut changes = changes(&[0, 30], Some(60));
     changes.commits[0].exported = Some(at(20));
-    let measured = measure(&step(), &changes, Some(&source()), None);
+    let measured = measure(&step(), &changes, None);
     assert_eq!(of(&measured, Instrument::Export), [20.0, 30.0]);
     assert_eq!(of(&measured, Instrument::StageExport), [20.0, 30.0]);
     assert_eq!(of(&measured, Instrument::StageSource), [70.0, 30.0]);
@@ -197,7 +182,7 @@ fn an_invented_date_is_skewed() {
     let mut changes = changes(&[0, 1, 2], None);
     changes.commits[0].merged = Timestamp::UNIX_EPOCH;
     changes.commits[1].merged = Timestamp::MAX;
-    let measured = measure(&step(), &changes, Some(&source()), None);
+    let measured = measure(&step(), &changes, None);
     assert_eq!(counts(&measured), (1, 0, 2));
     assert_eq!(of(&measured, Instrument::EndToEnd), [148.0]);
 }

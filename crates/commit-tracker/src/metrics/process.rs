@@ -2,6 +2,13 @@
 
 use super::{Kind, OUTCOME};
 
+/// The attribute that names the controller, as controller-runtime has it.
+pub const CONTROLLER: &str = "controller";
+/// The attribute that names the queue, likewise.
+pub const QUEUE_NAME: &str = "name";
+/// The attribute that says how a reconcile ended, likewise: `success`, `error`, or `requeue_after`.
+pub const RESULT: &str = "result";
+
 /// The attribute of a kind of source.
 pub const KIND: &str = "kind";
 
@@ -19,8 +26,21 @@ pub struct ProcessMetric {
 }
 
 /// Every metric of a process, in the order of the reference.
-pub const PROCESS_METRICS: &[&ProcessMetric] =
-    &[&KUSTOMIZATIONS, &QUEUE_LENGTH, &SOURCES_LISTED, &QUESTIONS, &RETRIES, &RECORDS];
+pub const PROCESS_METRICS: &[&ProcessMetric] = &[
+    &KUSTOMIZATIONS,
+    &SOURCES_LISTED,
+    &QUESTIONS,
+    &RECORDS,
+    &RECONCILES,
+    &RECONCILE_ERRORS,
+    &RECONCILE_PANICS,
+    &RECONCILE_TIME,
+    &ACTIVE_WORKERS,
+    &MAX_WORKERS,
+    &QUEUE_DEPTH,
+    &QUEUE_ADDS,
+    &QUEUE_RETRIES,
+];
 
 /// Kustomizations that are watched.
 pub static KUSTOMIZATIONS: ProcessMetric = ProcessMetric {
@@ -28,14 +48,6 @@ pub static KUSTOMIZATIONS: ProcessMetric = ProcessMetric {
     kind: Kind::Gauge,
     attributes: &[],
     meaning: "Kustomizations that this process watches.",
-};
-
-/// Kustomizations that wait to be looked at.
-pub static QUEUE_LENGTH: ProcessMetric = ProcessMetric {
-    name: "flux_commit_tracker_queue_length",
-    kind: Kind::Gauge,
-    attributes: &[],
-    meaning: "Kustomizations that wait to be looked at by this process.",
 };
 
 /// Whether sources can be listed.
@@ -56,14 +68,6 @@ pub static QUESTIONS: ProcessMetric = ProcessMetric {
               What is `unavailable` or `rate_limited` is asked again.",
 };
 
-/// Looks that were put off.
-pub static RETRIES: ProcessMetric = ProcessMetric {
-    name: "flux_commit_tracker_retries_total",
-    kind: Kind::Counter,
-    attributes: &[],
-    meaning: "Looks at a Kustomization that this process put off since something failed.",
-};
-
 /// Records for the ledger.
 pub static RECORDS: ProcessMetric = ProcessMetric {
     name: "flux_commit_tracker_records_total",
@@ -71,3 +75,86 @@ pub static RECORDS: ProcessMetric = ProcessMetric {
     attributes: &[OUTCOME],
     meaning: "Records that this process gave to the ledger: `success`, or `error`.",
 };
+
+/// A row in the words of controller-runtime.
+const fn row(
+    name: &'static str,
+    kind: Kind,
+    attributes: &'static [&'static str],
+    meaning: &'static str,
+) -> ProcessMetric {
+    ProcessMetric { name, kind, attributes, meaning }
+}
+
+/// Reconciles by how they ended.
+pub static RECONCILES: ProcessMetric = row(
+    "controller_runtime_reconcile_total",
+    Kind::Counter,
+    &[CONTROLLER, RESULT],
+    "Reconciles of this process by how they ended: `success`, `requeue_after` (a question or a source is waited for), or \
+     `error`.",
+);
+
+/// Reconciles that failed.
+pub static RECONCILE_ERRORS: ProcessMetric = row(
+    "controller_runtime_reconcile_errors_total",
+    Kind::Counter,
+    &[CONTROLLER],
+    "Reconciles of this process that failed, panics included.",
+);
+
+/// Reconciles that panicked.
+pub static RECONCILE_PANICS: ProcessMetric = row(
+    "controller_runtime_reconcile_panics_total",
+    Kind::Counter,
+    &[CONTROLLER],
+    "Reconciles of this process that panicked: each is logged, ends nothing else, and is tried again.",
+);
+
+/// How long reconciles took.
+pub static RECONCILE_TIME: ProcessMetric = row(
+    "controller_runtime_reconcile_time_seconds",
+    Kind::Histogram,
+    &[CONTROLLER],
+    "How long reconciles of this process took, waiting for answers and for the ledger included.",
+);
+
+/// Reconciles that go on.
+pub static ACTIVE_WORKERS: ProcessMetric = row(
+    "controller_runtime_active_workers",
+    Kind::Gauge,
+    &[CONTROLLER],
+    "Reconciles of this process that go on at this moment.",
+);
+
+/// How many reconciles may go on.
+pub static MAX_WORKERS: ProcessMetric = row(
+    "controller_runtime_max_concurrent_reconciles",
+    Kind::Gauge,
+    &[CONTROLLER],
+    "Reconciles of this process that may go on at a time.",
+);
+
+/// Kustomizations that wait for a reconcile.
+pub static QUEUE_DEPTH: ProcessMetric = row(
+    "workqueue_depth",
+    Kind::Gauge,
+    &[CONTROLLER, QUEUE_NAME],
+    "Kustomizations that wait for a reconcile.",
+);
+
+/// What was put into the queue.
+pub static QUEUE_ADDS: ProcessMetric = row(
+    "workqueue_adds_total",
+    Kind::Counter,
+    &[CONTROLLER, QUEUE_NAME],
+    "How often a Kustomization was put into the queue since it or its source changed.",
+);
+
+/// What was put into the queue again.
+pub static QUEUE_RETRIES: ProcessMetric = row(
+    "workqueue_retries_total",
+    Kind::Counter,
+    &[CONTROLLER, QUEUE_NAME],
+    "How often a Kustomization was put into the queue again since something failed or is waited for.",
+);

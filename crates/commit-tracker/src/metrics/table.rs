@@ -13,6 +13,7 @@ pub const METRICS: &[&Metric] = &[
     &STAGE_APPLY,
     &STAGE_HEALTH,
     &OLDEST_UNAPPLIED,
+    &UNAPPLIED_UNKNOWN,
     &LAST_APPLIED,
     &SUSPENDED,
     &COMMITS,
@@ -87,9 +88,23 @@ pub static OLDEST_UNAPPLIED: Metric = Metric {
     unit: "s",
     per: Per::Kustomization,
     attributes: &[],
-    meaning: "How long ago the oldest commit was merged that the source has and that is not applied; 0 when all are.",
+    meaning: "How long ago the oldest commit was merged that the source has and that is not applied; 0 when all are, and \
+              absent while that is not known.",
     not: "It does not see commits that the source has not fetched or the exporter not exported. A suspended \
           Kustomization ages too.",
+};
+
+/// Whether it is not known how old the oldest unapplied commit is.
+pub static UNAPPLIED_UNKNOWN: Metric = Metric {
+    name: "oldest-unapplied-commit.unknown",
+    kind: Kind::Gauge,
+    unit: "{kustomization}",
+    per: Per::Kustomization,
+    attributes: &[],
+    meaning: "1 while it is not known which commits wait: the source has a revision that is not applied, and what is in it \
+              could not be looked up yet; 0 otherwise.",
+    not: "It does not say that anything waits for long: for a moment it is 1 at each new revision, and after another \
+          replica took over.",
 };
 
 /// When the newest commit that is applied was merged.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::core::{ApiResource, GroupVersionKind};
-use serde::Deserialize;
-use serde::de::SeqAccess;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+use windlass_api::GoDuration;
 
-use super::lenient::{Count, Seed, Shape, lenient, object};
 use super::metadata::{Metadata, watched};
 use crate::SourceKind;
 
@@ -27,13 +27,10 @@ const MESSAGE: usize = 1024;
 #[serde(default)]
 pub struct Kustomization {
     /// Which one it is.
-    #[serde(deserialize_with = "lenient")]
     pub metadata: Metadata,
     /// What is asked for.
-    #[serde(deserialize_with = "lenient")]
     pub spec: Spec,
     /// What came of it.
-    #[serde(deserialize_with = "lenient")]
     pub status: Status,
 }
 
@@ -52,28 +49,25 @@ impl Kustomization {
 #[serde(default, rename_all = "camelCase")]
 pub struct Spec {
     /// Where its manifests come from.
-    #[serde(deserialize_with = "lenient")]
     pub source_ref: SourceRef,
     /// Nothing is reconciled while it is set.
-    #[serde(deserialize_with = "lenient")]
     pub suspend: bool,
     /// Whether the health of all that is applied is waited for.
-    #[serde(deserialize_with = "lenient")]
     pub wait: bool,
-    #[serde(deserialize_with = "lenient")]
-    health_checks: Count,
+    #[serde(deserialize_with = "count")]
+    health_checks: usize,
     /// The time between two runs.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "duration")]
     pub interval: Option<Duration>,
     /// How long applying, and then waiting for health, may take.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "duration")]
     pub timeout: Option<Duration>,
 }
 
 impl Spec {
     /// Whether a run waits for health before it is done.
     pub fn checks_health(&self) -> bool {
-        self.wait || self.health_checks.0 > 0
+        self.wait || self.health_checks > 0
     }
 
     /// How long a run waits for health at most.
@@ -91,13 +85,11 @@ impl Spec {
 #[serde(default)]
 pub struct SourceRef {
     /// The kind; none where it is none that is known.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "kind")]
     pub kind: Option<SourceKind>,
     /// The namespace, where it is not the Kustomization's own.
-    #[serde(deserialize_with = "lenient")]
     pub namespace: Option<Box<str>>,
     /// The name.
-    #[serde(deserialize_with = "lenient")]
     pub name: Option<Box<str>>,
 }
 
@@ -120,7 +112,7 @@ pub struct Status {
 }
 
 /// A condition's state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum ConditionStatus {
     /// It holds.
     True,
@@ -132,15 +124,19 @@ pub enum ConditionStatus {
 }
 
 /// A condition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct Condition {
     /// Whether it holds.
     pub status: ConditionStatus,
     /// Why.
+    #[serde(deserialize_with = "reason")]
     pub reason: Cow<'static, str>,
     /// What happened; the beginning, where it is long. Empty where it is [`APPLIED`] and the revision that was applied last.
+    #[serde(deserialize_with = "message")]
     pub message: Box<str>,
     /// When its status, reason or message changed last. Whole seconds, rounded down.
+    #[serde(rename = "lastTransitionTime")]
     pub transitioned: Option<Timestamp>,
 }
 
@@ -178,135 +174,93 @@ pub enum Outcome {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct RawStatus {
-    #[serde(deserialize_with = "lenient")]
-    last_applied_revision: Option<Arc<str>>,
-    #[serde(deserialize_with = "lenient")]
-    last_applied_origin_revision: Option<Arc<str>>,
-    #[serde(deserialize_with = "lenient")]
-    last_attempted_revision: Option<Arc<str>>,
-    #[serde(deserialize_with = "lenient")]
-    conditions: Conditions,
-    #[serde(deserialize_with = "lenient")]
+    last_applied_revision: Option<Box<str>>,
+    last_applied_origin_revision: Option<Box<str>>,
+    last_attempted_revision: Option<Box<str>>,
+    conditions: Vec<RawCondition>,
     history: Vec<RawSnapshot>,
 }
 
-#[derive(Default)]
-struct Conditions {
-    ready: Option<Condition>,
-    healthy: Option<Box<Condition>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Deserialize)]
 struct RawCondition {
-    #[serde(rename = "type", deserialize_with = "lenient")]
-    name: Option<Box<str>>,
-    #[serde(deserialize_with = "lenient")]
-    status: ConditionStatus,
-    #[serde(deserialize_with = "lenient")]
-    reason: Reason,
-    #[serde(deserialize_with = "lenient")]
-    message: Message,
-    #[serde(deserialize_with = "lenient")]
-    last_transition_time: Option<Timestamp>,
+    #[serde(rename = "type")]
+    name: Box<str>,
+    #[serde(flatten)]
+    condition: Condition,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct RawSnapshot {
-    #[serde(deserialize_with = "lenient")]
-    first_reconciled: Option<Timestamp>,
-    #[serde(deserialize_with = "lenient")]
-    last_reconciled: Option<Timestamp>,
-    #[serde(deserialize_with = "lenient")]
+    first_reconciled: Timestamp,
+    last_reconciled: Timestamp,
+    #[serde(default, deserialize_with = "duration")]
     last_reconciled_duration: Option<Duration>,
-    #[serde(deserialize_with = "lenient")]
-    last_reconciled_status: Option<Box<str>>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(default)]
+    last_reconciled_status: Box<str>,
+    #[serde(default)]
     total_reconciliations: u64,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(default)]
     metadata: RawSnapshotMetadata,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct RawSnapshotMetadata {
-    #[serde(deserialize_with = "lenient")]
-    revision: Option<Arc<str>>,
-    #[serde(deserialize_with = "lenient")]
-    origin_revision: Option<Arc<str>>,
+    revision: Option<Box<str>>,
+    origin_revision: Option<Box<str>>,
 }
 
-object!(Spec, SourceRef, Status, RawCondition, RawSnapshot, RawSnapshotMetadata);
-
-#[derive(Default)]
-struct Reason(Cow<'static, str>);
-
-impl Shape<'_> for Reason {
-    fn of_text(text: &str) -> Self {
-        let known = REASONS.into_iter().find(|known| *known == text);
-        Self(known.map_or_else(|| Cow::Owned(text.to_owned()), Cow::Borrowed))
-    }
+/// How many items a list has.
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    Vec::<IgnoredAny>::deserialize(deserializer).map(|items| items.len())
 }
 
-#[derive(Default)]
-struct Message(Box<str>);
-
-impl Shape<'_> for Message {
-    fn of_text(text: &str) -> Self {
-        Self(text[..text.floor_char_boundary(MESSAGE)].into())
-    }
+/// A duration as Go writes it; none below zero.
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    Option::<GoDuration>::deserialize(deserializer).map(|duration| duration.and_then(GoDuration::to_std))
 }
 
-impl Shape<'_> for ConditionStatus {
-    fn of_text(text: &str) -> Self {
-        match text {
-            "True" => Self::True,
-            "False" => Self::False,
-            _ => Self::Unknown,
-        }
-    }
+/// A kind that is known: later versions of Flux may have others.
+fn kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SourceKind>, D::Error> {
+    String::deserialize(deserializer).map(|name| SourceKind::of(&name))
 }
 
-impl<'de> Shape<'de> for Conditions {
-    fn of_list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
-        let mut conditions = Self::default();
-        while let Some(raw) = list.next_element_seed(Seed::<RawCondition>::new())? {
-            let condition = Condition {
-                status: raw.status,
-                reason: raw.reason.0,
-                message: raw.message.0,
-                transitioned: raw.last_transition_time,
-            };
-            match raw.name.as_deref() {
-                Some("Ready") => conditions.ready = Some(condition),
-                Some("Healthy") => conditions.healthy = Some(Box::new(condition)),
-                _ => {}
-            }
-        }
-        Ok(conditions)
-    }
+fn reason<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, str>, D::Error> {
+    let reason = String::deserialize(deserializer)?;
+    let known = REASONS.into_iter().find(|known| *known == reason);
+    Ok(known.map_or(Cow::Owned(reason), Cow::Borrowed))
+}
+
+fn message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<str>, D::Error> {
+    let message = Cow::<str>::deserialize(deserializer)?;
+    Ok(message[..message.floor_char_boundary(MESSAGE)].into())
 }
 
 impl From<RawStatus> for Status {
     /// The same revisions stand in many places: they are kept once.
     fn from(raw: RawStatus) -> Self {
-        let Conditions { mut ready, healthy } = raw.conditions;
+        let (mut ready, mut healthy) = (None::<Condition>, None);
+        for RawCondition { name, condition } in raw.conditions {
+            match &*name {
+                "Ready" => ready = Some(condition),
+                "Healthy" => healthy = Some(Box::new(condition)),
+                _ => {}
+            }
+        }
         if let (Some(ready), Some(applied)) = (&mut ready, &raw.last_applied_revision)
-            && ready.message.strip_prefix(APPLIED) == Some(applied)
+            && ready.message.strip_prefix(APPLIED) == Some(&**applied)
         {
             ready.message = Box::default();
         }
         let mut texts = Vec::<Arc<str>>::new();
-        let mut once = |text: Option<Arc<str>>| {
-            let text = text?;
-            match texts.iter().find(|known| **known == text) {
-                Some(known) => Some(Arc::clone(known)),
-                None => {
-                    texts.push(Arc::clone(&text));
-                    Some(text)
-                }
+        let mut once = |text: Option<Box<str>>| {
+            let text = text.filter(|text| !text.is_empty())?;
+            if let Some(known) = texts.iter().find(|known| ***known == *text) {
+                return Some(Arc::clone(known));
             }
+            texts.push(Arc::from(text));
+            texts.last().cloned()
         };
         Self {
             last_applied_revision: once(raw.last_applied_revision),
@@ -317,17 +271,14 @@ impl From<RawStatus> for Status {
             history: raw
                 .history
                 .into_iter()
-                .filter_map(|snapshot| {
-                    let last = snapshot.last_reconciled.or(snapshot.first_reconciled)?;
-                    Some(Snapshot {
-                        revision: once(snapshot.metadata.revision),
-                        origin: once(snapshot.metadata.origin_revision),
-                        outcome: Outcome::of(snapshot.last_reconciled_status.as_deref()),
-                        first: snapshot.first_reconciled.unwrap_or(last),
-                        last,
-                        duration: snapshot.last_reconciled_duration,
-                        total: snapshot.total_reconciliations,
-                    })
+                .map(|snapshot| Snapshot {
+                    revision: once(snapshot.metadata.revision),
+                    origin: once(snapshot.metadata.origin_revision),
+                    outcome: Outcome::of(&snapshot.last_reconciled_status),
+                    first: snapshot.first_reconciled,
+                    last: snapshot.last_reconciled,
+                    duration: snapshot.last_reconciled_duration,
+                    total: snapshot.total_reconciliations,
                 })
                 .collect(),
         }
@@ -336,10 +287,10 @@ impl From<RawStatus> for Status {
 
 impl Outcome {
     /// From a snapshot's `lastReconciledStatus`.
-    fn of(reason: Option<&str>) -> Self {
+    fn of(reason: &str) -> Self {
         match reason {
-            Some("ReconciliationSucceeded") => Self::Succeeded,
-            Some("HealthCheckFailed") => Self::Unhealthy,
+            "ReconciliationSucceeded" => Self::Succeeded,
+            "HealthCheckFailed" => Self::Unhealthy,
             _ => Self::Failed,
         }
     }

@@ -6,8 +6,6 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use windlass_runtime::ObjectKey;
 
-use super::lenient::{lenient, object};
-
 /// Where an object is and which one it is, its version, generation and times; nothing else of the metadata is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Kept")]
@@ -30,23 +28,14 @@ pub struct Metadata {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Kept {
-    #[serde(deserialize_with = "lenient")]
     name: Option<String>,
-    #[serde(deserialize_with = "lenient")]
     namespace: Option<String>,
-    #[serde(deserialize_with = "lenient")]
     uid: Option<Box<str>>,
-    #[serde(deserialize_with = "lenient")]
     resource_version: Option<Box<str>>,
-    #[serde(deserialize_with = "lenient")]
     generation: u64,
-    #[serde(deserialize_with = "lenient")]
     creation_timestamp: Option<Timestamp>,
-    #[serde(deserialize_with = "lenient")]
     deletion_timestamp: Option<Timestamp>,
 }
-
-object!(Metadata);
 
 impl From<Kept> for Metadata {
     fn from(kept: Kept) -> Self {

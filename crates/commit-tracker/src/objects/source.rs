@@ -6,11 +6,8 @@ use std::marker::PhantomData;
 
 use jiff::Timestamp;
 use kube::core::{ApiResource, GroupVersionKind};
-use serde::de::MapAccess;
-use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer};
 
-use super::lenient::{Shape, lenient, object};
 use super::metadata::{Metadata, watched};
 use crate::SourceKind;
 
@@ -86,13 +83,10 @@ pub struct Source<K> {
 #[serde(default, rename_all = "camelCase")]
 pub struct Artifact {
     /// Its revision.
-    #[serde(deserialize_with = "lenient")]
     pub revision: Option<Box<str>>,
     /// When it was made. Whole seconds, rounded down.
-    #[serde(deserialize_with = "lenient")]
     pub last_update_time: Option<Timestamp>,
     /// What its origin says of it, such as the annotations of an OCI manifest.
-    #[serde(deserialize_with = "lenient")]
     pub metadata: BTreeMap<String, String>,
 }
 
@@ -152,45 +146,28 @@ impl<K: SourceObject> fmt::Debug for Source<K> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Raw {
-    #[serde(deserialize_with = "lenient")]
     metadata: Metadata,
-    #[serde(deserialize_with = "lenient")]
     spec: RawSpec,
-    #[serde(deserialize_with = "lenient")]
     status: RawStatus,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct RawSpec {
-    #[serde(deserialize_with = "lenient")]
     url: Option<Box<str>>,
-    #[serde(deserialize_with = "lenient")]
     insecure: bool,
-    #[serde(deserialize_with = "lenient")]
     secret_ref: RawReference,
-    #[serde(deserialize_with = "lenient")]
     cert_secret_ref: RawReference,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RawReference {
-    #[serde(deserialize_with = "lenient")]
     name: Option<Box<str>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RawStatus {
-    #[serde(deserialize_with = "lenient")]
     artifact: Option<Artifact>,
-}
-
-object!(RawSpec, RawReference, RawStatus);
-
-impl<'de> Shape<'de> for Option<Artifact> {
-    fn of_map<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
-        Artifact::deserialize(MapAccessDeserializer::new(map)).map(Some)
-    }
 }

@@ -8,7 +8,7 @@ use windlass_telemetry::{FinishedSpan, LogFormat, subscriber};
 
 use super::*;
 use crate::changes::{Commit, Problem};
-use crate::{SourceFacts, SourceKey, SourceKind, measure};
+use crate::{SourceKey, SourceKind, measure};
 
 const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -29,6 +29,7 @@ impl Fixture {
                 .parse()
                 .unwrap(),
             origin: None,
+            seen: Some(at("09:02:30")),
             fetched: Some(at("09:03:00")),
             applied: Some(at("09:03:10")),
             ready: at("09:04:00.5"),
@@ -42,17 +43,7 @@ impl Fixture {
             namespace: "flux-system".to_owned(),
             name: "manifests".to_owned(),
         };
-        let source = SourceFacts {
-            key: key.clone(),
-            url: String::new(),
-            insecure: false,
-            secret: None,
-            cert_secret: None,
-            revision: Some(step.revision.clone()),
-            seen: Some(at("09:02:30")),
-            metadata: std::collections::BTreeMap::new(),
-        };
-        let measured = measure(&step, &changes, Some(&source), None);
+        let measured = measure(&step, &changes, None);
         let standing = Standing {
             key: ObjectKey::new("team", "apps"),
             uid: "a-uid".to_owned(),

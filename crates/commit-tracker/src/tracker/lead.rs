@@ -8,11 +8,12 @@ use std::time::Duration;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use windlass_runtime::{
-    Backoff, BackoffPolicy, Clock, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, run_keyed,
+    Backoff, BackoffPolicy, Clock, Event, KeyedQueue, Leadership, ObjectKey, Store, Term,
 };
 use windlass_telemetry::{ErrorChain, Health, Metrics};
 
 use super::last_logged::LastLogged;
+use super::metrics::ReconcileMetrics;
 use super::{ProcessMetrics, Sources, Unapplied};
 use crate::changes::ChangesResolver;
 use crate::facts::source_of;
@@ -20,10 +21,6 @@ use crate::ledger::{Ledger, LedgerConfig};
 use crate::objects::Kustomization;
 use crate::report::Reporter;
 use crate::select::Selected;
-
-/// Kustomizations that are looked at side by side. Most of a look is waiting for an answer, or for the ledger to be
-/// written, which many wait for together.
-const WORKERS: usize = 1024;
 
 /// How long looks that are under way may take at the end; either way nothing is lost or counted twice.
 const GRACE: Duration = Duration::from_secs(2);
@@ -50,14 +47,20 @@ impl fmt::Display for Task {
 }
 
 /// The queue of the term that goes on, if one does.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Current {
     queue: Arc<Mutex<Option<KeyedQueue<Task>>>>,
+    metrics: ReconcileMetrics,
 }
 
 impl Current {
+    pub(crate) fn new(metrics: ReconcileMetrics) -> Self {
+        Self { queue: Arc::default(), metrics }
+    }
+
     pub(crate) fn add(&self, task: Task) {
         if let Some(queue) = &*self.lock() {
+            self.metrics.added();
             queue.add(task);
         }
     }
@@ -112,6 +115,8 @@ pub(crate) struct Tracker {
     /// Namespace of the ledger.
     pub(crate) namespace: String,
     pub(crate) ledger: LedgerConfig,
+    /// Nothing is written to the cluster.
+    pub(crate) observes: bool,
     pub(crate) selected: Selected,
     pub(crate) kustomizations: Store<Kustomization>,
     pub(crate) sources: Sources,
@@ -189,7 +194,13 @@ impl Tracker {
         let mut last_logged = String::new();
         while term.holds() && !shutdown.is_cancelled() {
             component.not_ready("the ledger is not open yet");
-            let open = Ledger::open(term.guard(&self.client), &self.namespace, self.ledger.clone());
+            let open = async {
+                let config = self.ledger.clone();
+                if self.observes {
+                    return Ok(Ledger::in_memory(config));
+                }
+                Ledger::open(term.guard(&self.client), &self.namespace, config).await
+            };
             let opened = tokio::select! {
                 biased;
                 () = term.ended() => return,
@@ -255,7 +266,7 @@ impl Tracker {
             let work = Arc::clone(&worker);
             async move { work.perform(task).await }
         };
-        let looks = run_keyed(queue, WORKERS, shutdown.clone(), look, |_task| {});
+        let looks = self.metrics.reconciles.run(queue, shutdown.clone(), look);
         let grace = async {
             shutdown.cancelled().await;
             tokio::time::sleep(GRACE).await;

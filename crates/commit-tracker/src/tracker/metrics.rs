@@ -1,30 +1,152 @@
 //! What the tracker tells of itself, as opposed to what it measures: these numbers are one process's own.
 
+use std::fmt::Display;
+use std::hash::Hash;
+
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Counter, Meter};
-use windlass_runtime::Store;
+use opentelemetry::metrics::{Counter, Histogram, Meter, UpDownCounter};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use windlass_runtime::{KeyedQueue, Requeue, Store, run_keyed};
 
 use super::Sources;
 use super::lead::Current;
 use crate::SourceKind;
 use crate::changes::{Problem, ResolverObserver};
 use crate::metrics::{
-    KIND, KUSTOMIZATIONS, OUTCOME, ProcessMetric, QUESTIONS, QUEUE_LENGTH, RECORDS, RETRIES, SOURCES_LISTED,
+    ACTIVE_WORKERS, CONTROLLER, KIND, KUSTOMIZATIONS, MAX_WORKERS, OUTCOME, ProcessMetric, QUESTIONS,
+    QUEUE_ADDS, QUEUE_DEPTH, QUEUE_NAME, QUEUE_RETRIES, RECONCILE_ERRORS, RECONCILE_PANICS, RECONCILE_TIME,
+    RECONCILES, RECORDS, RESULT, SOURCES_LISTED,
 };
 use crate::objects::Kustomization;
+
+/// The controller's name, as controllers of Kubernetes have it.
+const NAME: &str = "kustomization";
+
+/// Kustomizations that are reconciled side by side. Most of a reconcile is waiting for an answer, or for the ledger to be
+/// written, which many wait for together.
+const WORKERS: usize = 1024;
+
+/// Upper bounds of the times of reconciles, in seconds: those of controller-runtime, thinned out.
+const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
 
 /// The counters of a process. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ProcessMetrics {
     questions: Counter<u64>,
-    retries: Counter<u64>,
     records: Counter<u64>,
+    pub(crate) reconciles: ReconcileMetrics,
+}
+
+/// How reconciles go, in the words of controller-runtime. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct ReconcileMetrics {
+    ended: Counter<u64>,
+    errors: Counter<u64>,
+    panics: Counter<u64>,
+    time: Histogram<f64>,
+    active: UpDownCounter<i64>,
+    adds: Counter<u64>,
+    retries: Counter<u64>,
+}
+
+/// One reconcile that goes on.
+struct Active(UpDownCounter<i64>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.add(-1, &controller());
+    }
+}
+
+fn controller() -> [KeyValue; 1] {
+    [KeyValue::new(CONTROLLER, NAME)]
+}
+
+fn queue() -> [KeyValue; 2] {
+    [KeyValue::new(CONTROLLER, NAME), KeyValue::new(QUEUE_NAME, NAME)]
+}
+
+fn counter(meter: &Meter, metric: &ProcessMetric) -> Counter<u64> {
+    meter.u64_counter(metric.name).with_description(metric.meaning).build()
+}
+
+impl ReconcileMetrics {
+    pub(crate) fn new(meter: &Meter) -> Self {
+        let (time, active) = (&RECONCILE_TIME, &ACTIVE_WORKERS);
+        let gauge = meter.u64_observable_gauge(MAX_WORKERS.name).with_description(MAX_WORKERS.meaning);
+        let most = u64::try_from(WORKERS).unwrap_or(u64::MAX);
+        gauge.with_callback(move |gauge| gauge.observe(most, &controller())).build();
+        let metrics = Self {
+            ended: counter(meter, &RECONCILES),
+            errors: counter(meter, &RECONCILE_ERRORS),
+            panics: counter(meter, &RECONCILE_PANICS),
+            time: meter
+                .f64_histogram(time.name)
+                .with_description(time.meaning)
+                .with_boundaries(BOUNDS.into())
+                .build(),
+            active: meter.i64_up_down_counter(active.name).with_description(active.meaning).build(),
+            adds: counter(meter, &QUEUE_ADDS),
+            retries: counter(meter, &QUEUE_RETRIES),
+        };
+        // What is alerted on begins at zero.
+        metrics.errors.add(0, &controller());
+        metrics.panics.add(0, &controller());
+        metrics
+    }
+
+    pub(crate) fn added(&self) {
+        self.adds.add(1, &queue());
+    }
+
+    /// Works a queue off until `shutdown`. A panic ends its reconcile alone: it is logged, counted, and tried again.
+    pub(crate) async fn run<T, W>(
+        &self,
+        queue: KeyedQueue<T>,
+        shutdown: CancellationToken,
+        reconcile: impl Fn(T) -> W,
+    ) where
+        T: Clone + Eq + Hash + Display + Send + 'static,
+        W: Future<Output = Requeue> + Send + 'static,
+    {
+        let (metrics, panics) = (self.clone(), self.clone());
+        let observed = |key| metrics.clone().observed(reconcile(key));
+        let on_panic = move |_key: &T| {
+            panics.panics.add(1, &controller());
+            panics.errors.add(1, &controller());
+            panics.retries.add(1, &self::queue());
+        };
+        run_keyed(queue, WORKERS, shutdown, observed, on_panic).await;
+    }
+
+    async fn observed(self, reconcile: impl Future<Output = Requeue>) -> Requeue {
+        self.active.add(1, &controller());
+        let _active = Active(self.active.clone());
+        let began = Instant::now();
+        let requeue = reconcile.await;
+        self.time.record(began.elapsed().as_secs_f64(), &controller());
+        let result = match requeue {
+            Requeue::No => "success",
+            Requeue::After(_) => "requeue_after",
+            Requeue::Backoff => "error",
+        };
+        self.ended.add(1, &[KeyValue::new(CONTROLLER, NAME), KeyValue::new(RESULT, result)]);
+        if requeue == Requeue::Backoff {
+            self.errors.add(1, &controller());
+        }
+        if requeue != Requeue::No {
+            self.retries.add(1, &queue());
+        }
+        requeue
+    }
 }
 
 impl ProcessMetrics {
     /// Makes the instruments; gauges are read whenever metrics are rendered.
     pub(crate) fn new(
         meter: &Meter,
+        reconciles: ReconcileMetrics,
         kustomizations: Store<Kustomization>,
         current: Current,
         sources: Sources,
@@ -35,8 +157,8 @@ impl ProcessMetrics {
         gauge(&KUSTOMIZATIONS)
             .with_callback(move |gauge| gauge.observe(amount(kustomizations.len()), &[]))
             .build();
-        gauge(&QUEUE_LENGTH)
-            .with_callback(move |gauge| gauge.observe(amount(current.waiting()), &[]))
+        gauge(&QUEUE_DEPTH)
+            .with_callback(move |gauge| gauge.observe(amount(current.waiting()), &queue()))
             .build();
         gauge(&SOURCES_LISTED)
             .with_callback(move |gauge| {
@@ -45,13 +167,7 @@ impl ProcessMetrics {
                 }
             })
             .build();
-        let counter =
-            |metric: &ProcessMetric| meter.u64_counter(metric.name).with_description(metric.meaning).build();
-        Self { questions: counter(&QUESTIONS), retries: counter(&RETRIES), records: counter(&RECORDS) }
-    }
-
-    pub(crate) fn put_off(&self) {
-        self.retries.add(1, &[]);
+        Self { questions: counter(meter, &QUESTIONS), records: counter(meter, &RECORDS), reconciles }
     }
 
     pub(crate) fn recorded(&self, works: bool) {
@@ -63,5 +179,49 @@ impl ResolverObserver for ProcessMetrics {
     fn asked(&self, kind: SourceKind, problem: Option<Problem>) {
         let outcome = problem.map_or("answered", Problem::name);
         self.questions.add(1, &[KeyValue::new(KIND, kind.name()), KeyValue::new(OUTCOME, outcome)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_runtime::BackoffPolicy;
+    use windlass_telemetry::Metrics;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reconcile_that_panics_is_counted_and_the_others_go_on() {
+        let metrics = Metrics::new().unwrap();
+        let reconciles = ReconcileMetrics::new(&metrics.meter("test"));
+        let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
+        queue.add("odd");
+        queue.add("even");
+        let (shutdown, stop) = (CancellationToken::new(), CancellationToken::new());
+        let stopped = stop.clone();
+        let work = move |key| {
+            let stop = stop.clone();
+            async move {
+                assert_ne!(key, "odd", "a defect");
+                stop.cancel();
+                Requeue::No
+            }
+        };
+        let running = tokio::spawn({
+            let shutdown = shutdown.clone();
+            async move { reconciles.run(queue, shutdown, work).await }
+        });
+        stopped.cancelled().await;
+        shutdown.cancel();
+        running.await.unwrap();
+        let text = metrics.render().unwrap();
+        let value = |line: &str| {
+            let found = text.lines().find_map(|shown| shown.strip_prefix(line)?.trim().parse::<u64>().ok());
+            found.unwrap_or_else(|| panic!("no {line} in {text}"))
+        };
+        let own = r#"controller="kustomization""#;
+        assert_eq!(value(&format!("controller_runtime_reconcile_panics_total{{{own}}}")), 1);
+        assert_eq!(value(&format!("controller_runtime_reconcile_errors_total{{{own}}}")), 1);
+        assert_eq!(value(&format!("controller_runtime_reconcile_total{{{own},result=\"success\"}}")), 1);
+        assert_eq!(value(&format!("controller_runtime_active_workers{{{own}}}")), 0);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::ledger::Entry;
+use crate::ledger::{Entry, Pending};
 use crate::{Revision, Standing, Step};
 
 /// Of a Kustomization that is seen for the first time, commits from this long before it was made count: somebody merges
@@ -24,8 +24,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) baseline: Vec<&'a Step>,
     /// Revisions that are looked into one after the other, oldest first.
     pub(crate) due: Vec<&'a Step>,
-    /// From when on commits count while nothing is accounted for.
-    pub(crate) since: Option<Timestamp>,
+    /// From when on commits count while nothing says what was there before.
+    pub(crate) since: Timestamp,
     /// What the source has and nobody applied yet.
     pub(crate) coming: Option<&'a Revision>,
 }
@@ -39,13 +39,39 @@ pub(crate) fn as_far_as_known(
     entry: Option<&Entry>,
     looking: Timestamp,
 ) -> Step {
-    let accounted = entry.map_or(&[][..], |entry| &entry.accounted);
-    let is_accounted = |step: &Step| accounted.iter().any(|known| known.revision == step.revision);
-    let is_cut_off = !accounted.is_empty() && !standing.steps.iter().any(is_accounted);
+    let entry = entry.filter(|entry| !entry.accounted.is_empty());
+    let is_known = |step: &Step| {
+        let is_pending =
+            |entry: &Entry| entry.pending.iter().any(|known| known.step.revision == step.revision);
+        entry.is_some_and(|entry| entry.accounts_for(&step.revision) || is_pending(entry))
+    };
+    let is_cut_off = entry.is_some() && !standing.steps.iter().any(is_known);
     let looked = looking.saturating_add(FIRST_LOOKS).unwrap_or(looking);
-    let was_away = accounted.is_empty() || step.ready < looked;
+    let was_away = entry.is_none() || step.ready < looked;
     let estimated = step.estimated || (was_away && (step.replaced || is_cut_off));
     Step { estimated, ..step.clone() }
+}
+
+/// What is to be looked into, oldest first: what is remembered to be pending with the times that it had when it was seen
+/// first, and what is `due` besides.
+pub(crate) fn pending(
+    due: &[&Step],
+    standing: &Standing,
+    entry: Option<&Entry>,
+    looking: Timestamp,
+) -> Vec<Pending> {
+    let known = entry.map_or(&[][..], |entry| &entry.pending);
+    let forgotten = known.iter().filter(|known| !due.iter().any(|step| step.revision == known.step.revision));
+    let due = due.iter().map(|step| {
+        let known = known.iter().find(|known| known.step.revision == step.revision);
+        let new = || Pending { step: as_far_as_known(step, standing, entry, looking), problem: None };
+        // When the source had it may have come later than the rest.
+        known.cloned().map_or_else(new, |mut known| {
+            known.step.seen = known.step.seen.or(step.seen);
+            known
+        })
+    });
+    forgotten.cloned().chain(due).collect()
 }
 
 /// Compares what a Kustomization says, and what its source has, with what is accounted for. `began` is when the ledger was
@@ -56,17 +82,15 @@ pub(crate) fn plan<'a>(
     entry: Option<&Entry>,
     began: Timestamp,
 ) -> Plan<'a> {
-    let accounted = |revision: &Revision| {
-        entry.is_some_and(|entry| entry.accounted.iter().any(|known| known.revision == *revision))
-    };
+    let accounted = |revision: &Revision| entry.is_some_and(|entry| entry.accounts_for(revision));
+    let created = standing.created.and_then(|created| created.checked_sub(BEFORE_CREATION).ok());
+    let since = created.map_or(began, |created| created.max(began));
     let coming = has.filter(|has| {
         !standing.deleted && !accounted(has) && !standing.steps.iter().any(|step| step.revision == **has)
     });
     if entry.is_some_and(|entry| !entry.accounted.is_empty()) {
-        return Plan { baseline: Vec::new(), due: due(standing, accounted), since: None, coming };
+        return Plan { baseline: Vec::new(), due: due(standing, accounted), since, coming };
     }
-    let created = standing.created.and_then(|created| created.checked_sub(BEFORE_CREATION).ok());
-    let since = created.map_or(began, |created| created.max(began));
     // Of what it remembers no more nobody can tell which commits came with it, or when; the oldest that is left stands for
     // all. Nothing is forgotten of one that had applied nothing when it was seen first.
     let was_seen_before = |step: &Step| entry.is_some_and(|entry| entry.began <= step.ready);
@@ -78,7 +102,7 @@ pub(crate) fn plan<'a>(
             due.push(step);
         }
     }
-    Plan { baseline, due, since: Some(since), coming }
+    Plan { baseline, due, since, coming }
 }
 
 /// What is due of the steps while others are `accounted` for.

@@ -13,13 +13,16 @@ use kube::core::DynamicObject;
 use windlass_runtime::{ObjectKey, Requeue, deadline};
 use windlass_telemetry::ErrorChain;
 
+use super::Waiting;
 use super::failure_cache::MISSING;
 use super::lead::{Task, Work};
-use super::plan::{as_far_as_known, due, plan};
+use super::plan::{pending, plan};
 use super::sources::{Known, Version};
 use crate::changes::{Changes, ChangesError, ChangesQuery, NoAnswer, Problem};
 use crate::facts::{source_of, standing};
-use crate::ledger::{Accounted, CommitCounts, Entry, LastApplied, LedgerError, Outcome, Record, Stuck};
+use crate::ledger::{
+    Accounted, CommitCounts, Entry, LastApplied, LedgerError, Outcome, Pending, Record, mark_of,
+};
 use crate::measure::{FIRST_COMMIT, Measured, measure};
 use crate::objects::Kustomization;
 use crate::report::{Failure, Measurement, Worked};
@@ -71,25 +74,29 @@ impl Work {
             Err(after) => return Requeue::After(after),
         };
         self.remark(&view);
-        self.unapplied.suspend(&view.standing.uid, view.standing.suspended);
-        let has = view.source.as_ref().and_then(|source| source.revision.as_ref());
-        let is_applied =
-            |revision: &Revision| view.standing.steps.iter().any(|step| step.revision == *revision);
-        self.unapplied
-            .clear_if(&view.standing.uid, |coming| is_applied(coming) || has.is_some_and(is_applied));
+        self.wait(&view);
         let finished = match self.account(&view).await {
             Ok(()) => self.look_ahead(&view).await,
             unfinished => unfinished,
         };
         match finished {
             Ok(()) => Requeue::No,
-            Err(unfinished) => {
-                self.tracker.metrics.put_off();
-                match unfinished {
-                    Unfinished::After(after) => Requeue::After(after),
-                    Unfinished::Failed => Requeue::Backoff,
-                }
-            }
+            Err(Unfinished::After(after)) => Requeue::After(after),
+            Err(Unfinished::Failed) => Requeue::Backoff,
+        }
+    }
+
+    /// What can be said of what waits before anybody was asked.
+    fn wait(&self, view: &View) {
+        let Standing { uid, suspended, steps, .. } = &view.standing;
+        self.unapplied.suspend(uid, *suspended);
+        let entry = self.ledger.entry(uid);
+        let has = view.source.as_ref().and_then(|source| source.revision.as_ref());
+        let coming = plan(&view.standing, has, entry.as_deref(), self.ledger.began()).coming;
+        if view.source.is_some() && coming.is_none() {
+            self.unapplied.set(uid, Waiting::Nothing);
+        } else {
+            self.unapplied.look(uid, |coming| steps.iter().any(|step| step.revision == *coming));
         }
     }
 
@@ -139,16 +146,24 @@ impl Work {
 
     /// Accounts for every revision that was applied and is not accounted for, oldest first.
     async fn account(&self, view: &View) -> Result<(), Unfinished> {
-        let View { standing, source, .. } = view;
+        let standing = &view.standing;
         let Some(source_key) = &standing.source else { return Ok(()) };
         let entry = self.ledger.entry(&standing.uid);
         let plan = plan(standing, None, entry.as_deref(), self.ledger.began());
         self.baseline(view, source_key, &plan.baseline).await?;
-        if entry.is_none() && plan.baseline.is_empty() {
+        let entry = self.ledger.entry(&standing.uid);
+        let mut pending = pending(&plan.due, standing, entry.as_deref(), self.looking);
+        let seen = Record { pending: pending.clone(), ..nothing(view, source_key, entry.as_deref()) };
+        match &entry {
             // Its series begin at zero.
-            self.record(view, nothing(view, source_key)).await?;
+            None => self.record(view, seen).await?,
+            // Its times are written down whatever comes of the question; what is answered at once goes with them.
+            Some(entry) if entry.pending != pending => drop(self.ledger.enqueue(seen)),
+            Some(_) => {}
         }
-        for step in &plan.due {
+        let mut next = 0;
+        while let Some(Pending { step, problem }) = pending.get(next).cloned() {
+            next += 1;
             if self.failures.was_tried(view, &step.revision) {
                 continue;
             }
@@ -160,22 +175,29 @@ impl Work {
             let worked = || Worked { began, answered, ended: self.tracker.clock.now() };
             match found {
                 Ok(changes) => {
-                    let since = floor(plan.since, entry.as_deref(), &changes);
-                    let step = &as_far_as_known(step, standing, entry.as_deref(), self.looking);
-                    let measured = &measure(step, &changes, source.as_deref(), since);
-                    let record = counted(view, source_key, entry.as_deref(), step, &changes, measured);
-                    self.record(view, record).await?;
+                    let measured = &measure(&step, &changes, floor(plan.since, entry.as_deref(), &changes));
+                    // What waited before it came with it.
+                    pending.drain(..next);
+                    next = 0;
+                    let known =
+                        Record { pending: pending.clone(), ..nothing(view, source_key, entry.as_deref()) };
+                    self.record(view, counted(known, &step, &changes, measured)).await?;
                     let measurement =
-                        Measurement { standing, step, changes: &changes, measured, worked: worked() };
+                        Measurement { standing, step: &step, changes: &changes, measured, worked: worked() };
                     self.tracker.reporter.measured(&measurement);
                 }
                 Err(no) if no.error.problem.is_permanent() => {
                     // Its commits come with the next one, if that can be looked into.
-                    let stuck = Stuck { revision: step.revision.clone(), problem: no.error.problem };
-                    let is_news = self.give_up(view, source_key, &plan.due, stuck).await?;
+                    let now = Some(no.error.problem);
+                    if problem != now {
+                        pending[next - 1].problem = now;
+                        let outcome = problem.is_none().then_some(Outcome::Failed(no.error.problem));
+                        let known = nothing(view, source_key, entry.as_deref());
+                        self.record(view, Record { pending: pending.clone(), outcome, ..known }).await?;
+                    }
                     self.failures.tried(view, &step.revision);
-                    if is_news {
-                        let failure = Failure { standing, step, error: &no.error, worked: worked() };
+                    if problem != now {
+                        let failure = Failure { standing, step: &step, error: &no.error, worked: worked() };
                         self.tracker.reporter.failed(&failure);
                     }
                 }
@@ -195,10 +217,7 @@ impl Work {
         let entry = self.ledger.entry(&standing.uid);
         let has = source.as_ref().and_then(|source| source.revision.as_ref());
         let plan = plan(standing, has, entry.as_deref(), self.ledger.began());
-        let (Some(coming), Some(source_key)) = (plan.coming, &standing.source) else {
-            self.unapplied.clear(&standing.uid);
-            return Ok(());
-        };
+        let (Some(coming), Some(source_key)) = (plan.coming, &standing.source) else { return Ok(()) };
         let accounted = entry.as_deref().map_or(&[][..], |entry| &entry.accounted);
         match self.find(view, source_key, accounted, coming, None).await {
             Ok(changes) => {
@@ -206,11 +225,13 @@ impl Work {
                 let now = self.tracker.clock.now();
                 let merged = changes.commits.iter().map(|commit| commit.merged);
                 let oldest = merged.filter(|merged| *merged >= since && is_a_date(*merged, now)).min();
-                self.unapplied.set(&standing.uid, coming, oldest);
+                let since = |oldest| Waiting::Since(Box::new((coming.clone(), oldest)));
+                self.unapplied.set(&standing.uid, oldest.map_or(Waiting::Nothing, since));
                 Ok(())
             }
             // It is said when the revision is applied, and asked again if something has changed by then.
             Err(no) if no.error.problem.is_permanent() => {
+                self.unapplied.set(&standing.uid, Waiting::Unknown);
                 self.failures.tried(view, coming);
                 Ok(())
             }
@@ -257,52 +278,17 @@ impl Work {
     /// Takes revisions that were there before the tracker for accounted, all in one write.
     async fn baseline(&self, view: &View, source: &SourceKey, steps: &[&Step]) -> Result<(), Unfinished> {
         let mut from = None;
-        let entry = self.ledger.entry(&view.standing.uid);
-        let accounted = |revision: &Revision| steps.iter().any(|step| step.revision == *revision);
-        let stuck = still_stuck(entry.as_deref(), &due(&view.standing, accounted));
         let records = steps.iter().map(|step| {
-            let to =
-                Accounted { revision: step.revision.clone(), origin: step.origin.as_deref().map(Into::into) };
             let record = Record {
                 from: from.replace(step.revision.clone()),
-                to: Some(to),
+                to: Some(accounted(step)),
                 outcome: Some(Outcome::Baseline),
-                stuck: stuck.clone(),
-                ..nothing(view, source)
+                ..nothing(view, source, None)
             };
             self.record(view, record)
         });
         // In this order, since each is worked out from the one before.
         join_all(records.collect::<Vec<_>>()).await.into_iter().collect()
-    }
-
-    /// Remembers that a revision of those that are `due` cannot be looked into until something changes; answers whether
-    /// that is news.
-    async fn give_up(
-        &self,
-        view: &View,
-        source: &SourceKey,
-        due: &[&Step],
-        stuck: Stuck,
-    ) -> Result<bool, Unfinished> {
-        let entry = self.ledger.entry(&view.standing.uid);
-        let mut all = still_stuck(entry.as_deref(), due);
-        if all.contains(&stuck) {
-            return Ok(false);
-        }
-        let problem = stuck.problem;
-        match all.iter_mut().find(|known| known.revision == stuck.revision) {
-            Some(known) => *known = stuck,
-            None => all.push(stuck),
-        }
-        let record = Record {
-            from: entry.and_then(|entry| entry.newest().cloned()),
-            outcome: Some(Outcome::Failed(problem)),
-            stuck: all,
-            ..nothing(view, source)
-        };
-        self.record(view, record).await?;
-        Ok(true)
     }
 
     async fn record(&self, view: &View, record: Record) -> Result<(), Unfinished> {
@@ -337,8 +323,8 @@ impl Work {
         if tracker.kustomizations.get(key).is_some_and(|found| *found.metadata.uid == *uid) {
             return Requeue::No;
         }
-        self.unapplied.clear(uid);
         self.unapplied.suspend(uid, false);
+        self.unapplied.set(uid, Waiting::Untracked);
         self.logged.clear(uid);
         self.unrecorded.clear(uid);
         self.failures.forget(uid);
@@ -368,19 +354,20 @@ impl Work {
     }
 }
 
-/// From when on commits count: from the first sight on while nothing is accounted for, and from what was applied last on
-/// where the history has nothing in common with what is.
-fn floor(first_sight: Option<Timestamp>, entry: Option<&Entry>, changes: &Changes) -> Option<Timestamp> {
-    let entry = entry.filter(|entry| !entry.accounted.is_empty());
-    let Some(entry) = entry else { return first_sight };
-    let last = entry.last.as_ref().map(|last| last.applied.max(entry.began));
-    changes.unrelated.then(|| last.unwrap_or(entry.began))
+/// From when on commits count, where that is not all that are new: from the first sight on while nothing is accounted for,
+/// or where an artifact is older than what is; from what was applied last on where the history has nothing in common.
+fn floor(first_sight: Timestamp, entry: Option<&Entry>, changes: &Changes) -> Option<Timestamp> {
+    match entry.filter(|entry| !entry.accounted.is_empty()) {
+        None => Some(first_sight),
+        Some(entry) if changes.unrelated => {
+            Some(entry.last.as_ref().map_or(entry.began, |last| last.applied.max(entry.began)))
+        }
+        Some(_) => changes.older.then_some(first_sight),
+    }
 }
 
-/// The revisions that could not be looked into and are `due` still.
-fn still_stuck(entry: Option<&Entry>, due: &[&Step]) -> Vec<Stuck> {
-    let known = entry.map_or(&[][..], |entry| &entry.stuck);
-    known.iter().filter(|stuck| due.iter().any(|step| step.revision == stuck.revision)).cloned().collect()
+fn accounted(step: &Step) -> Accounted {
+    Accounted { revision: step.revision.clone(), origin: step.origin.as_deref().map(Into::into) }
 }
 
 /// Whether a commit's date can be one at this time, which may be as far away as a status says.
@@ -389,33 +376,27 @@ fn is_a_date(merged: Timestamp, now: Timestamp) -> bool {
     (FIRST_COMMIT..=ahead).contains(&merged)
 }
 
-/// A record that says nothing yet.
-fn nothing(view: &View, source: &SourceKey) -> Record {
+/// A record that says nothing new over what is remembered.
+fn nothing(view: &View, source: &SourceKey, entry: Option<&Entry>) -> Record {
     let Standing { key, uid, .. } = &view.standing;
     Record {
         uid: uid.clone(),
         namespace: key.namespace.clone(),
         name: key.name.clone(),
         source_kind: source.kind,
-        from: None,
+        from: entry.and_then(|entry| entry.newest().cloned()),
         to: None,
+        skipped: Vec::new(),
         observations: Vec::new(),
         commits: CommitCounts::default(),
         outcome: None,
         last: None,
-        stuck: Vec::new(),
+        pending: entry.map(|entry| entry.pending.clone()).unwrap_or_default(),
     }
 }
 
-/// What is to be remembered of a revision that was measured.
-fn counted(
-    view: &View,
-    source: &SourceKey,
-    entry: Option<&Entry>,
-    step: &Step,
-    changes: &Changes,
-    measured: &Measured,
-) -> Record {
+/// The same with what is to be remembered of a revision that was measured.
+fn counted(known: Record, step: &Step, changes: &Changes, measured: &Measured) -> Record {
     let Measured { counted, baseline, skewed, .. } = *measured;
     let outcome = if measured.truncated {
         Outcome::Truncated
@@ -437,22 +418,14 @@ fn counted(
         merged: newest.commit.merged,
         applied,
     });
-    let accounted = |revision: &Revision| {
-        *revision == step.revision
-            || entry.is_some_and(|entry| entry.accounted.iter().any(|known| known.revision == *revision))
-    };
     Record {
-        from: entry.and_then(|entry| entry.newest().cloned()),
-        to: Some(Accounted {
-            revision: step.revision.clone(),
-            origin: step.origin.as_deref().map(Into::into),
-        }),
-        stuck: still_stuck(entry, &due(&view.standing, accounted)),
+        to: Some(accounted(step)),
+        skipped: changes.skipped.iter().map(|digest| mark_of(digest)).collect(),
         observations: measured.observations.clone(),
         commits: CommitCounts { counted, baseline, skewed },
         outcome: Some(outcome),
         last,
-        ..nothing(view, source)
+        ..known
     }
 }
 

@@ -12,7 +12,7 @@ use super::lead::{Current, Task};
 use crate::objects::{
     BucketKind, ExternalArtifactKind, GitRepositoryKind, OciRepositoryKind, Source, SourceObject,
 };
-use crate::select::PAGE;
+use crate::select::{INSTALL_FLUX, PAGE};
 use crate::{SourceFacts, SourceKey, SourceKind};
 
 /// What is known of a source.
@@ -139,8 +139,8 @@ impl Sources {
     fn watch<K: SourceObject>(&self, place: &Place) -> (Arc<dyn Collection>, Health) {
         let scope = Scope::new(place.namespace.clone());
         let api = scope.api_of(self.inner.client.clone(), &Source::<K>::resource());
-        let watch =
-            Watch::<Source<K>>::reading(api, WatchConfig { page_size: PAGE, ..WatchConfig::new(K::PLURAL) });
+        let config = WatchConfig { page_size: PAGE, remedy: INSTALL_FLUX, ..WatchConfig::new(K::PLURAL) };
+        let watch = Watch::<Source<K>>::reading(api, config);
         let store = watch.store();
         let (inner, place) = (Arc::clone(&self.inner), place.clone());
         let stop = inner.supervisor.token().clone();

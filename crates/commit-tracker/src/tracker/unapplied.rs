@@ -1,63 +1,68 @@
 //! Commits that a source has and its Kustomization has not applied yet.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 
 use crate::Revision;
 
-/// When the oldest commit was merged that is not applied yet, for each Kustomization that has one.
+/// What waits for a Kustomization.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Waiting {
+    /// Nobody could look yet.
+    #[default]
+    Unknown,
+    /// Nothing: all that its source has is applied.
+    Nothing,
+    /// Commits of this revision, the oldest of which was merged then.
+    Since(Box<(Revision, Timestamp)>),
+    /// It is not tracked any more: nothing is to be said of it.
+    Untracked,
+}
+
+/// What waits, and what is suspended, by UID.
 #[derive(Debug, Default)]
 pub struct Unapplied {
-    oldest: Mutex<HashMap<Box<str>, (Revision, Timestamp)>>,
-    suspended: Mutex<HashSet<Box<str>>>,
+    states: Mutex<HashMap<Box<str>, State>>,
+}
+
+/// One Kustomization.
+#[derive(Clone, Debug, Default)]
+struct State {
+    waiting: Waiting,
+    suspended: bool,
 }
 
 impl Unapplied {
-    /// The merge time of the oldest commit that the Kustomization of this UID has not applied; none when it has applied all.
-    pub fn oldest(&self, uid: &str) -> Option<Timestamp> {
-        self.lock().get(uid).map(|(_, merged)| *merged)
+    /// What waits for the Kustomization of this UID.
+    pub fn waiting(&self, uid: &str) -> Waiting {
+        self.lock().get(uid).map(|state| state.waiting.clone()).unwrap_or_default()
     }
 
     /// Whether the Kustomization of this UID applies nothing until somebody resumes it.
     pub fn is_suspended(&self, uid: &str) -> bool {
-        self.suspended.lock().unwrap_or_else(PoisonError::into_inner).contains(uid)
+        self.lock().get(uid).is_some_and(|state| state.suspended)
     }
 
     pub(crate) fn suspend(&self, uid: &str, suspended: bool) {
-        let mut all = self.suspended.lock().unwrap_or_else(PoisonError::into_inner);
-        if suspended {
-            all.insert(uid.into());
-        } else {
-            all.remove(uid);
+        self.lock().entry(uid.into()).or_default().suspended = suspended;
+    }
+
+    pub(crate) fn set(&self, uid: &str, waiting: Waiting) {
+        self.lock().entry(uid.into()).or_default().waiting = waiting;
+    }
+
+    /// Something is coming: what was known to wait still does until it `is_applied`; else nobody knows yet.
+    pub(crate) fn look(&self, uid: &str, is_applied: impl Fn(&Revision) -> bool) {
+        let mut states = self.lock();
+        let state = states.entry(uid.into()).or_default();
+        if !matches!(&state.waiting, Waiting::Since(coming) if !is_applied(&coming.0)) {
+            state.waiting = Waiting::Unknown;
         }
     }
 
-    /// The oldest commit that comes with a revision.
-    pub(crate) fn set(&self, uid: &str, coming: &Revision, oldest: Option<Timestamp>) {
-        match oldest {
-            Some(merged) => {
-                self.lock().insert(uid.into(), (coming.clone(), merged));
-            }
-            None => self.clear(uid),
-        }
-    }
-
-    /// Everything is applied.
-    pub(crate) fn clear(&self, uid: &str) {
-        self.lock().remove(uid);
-    }
-
-    /// Everything is applied if the revision that was coming is.
-    pub(crate) fn clear_if(&self, uid: &str, is_applied: impl Fn(&Revision) -> bool) {
-        let mut oldest = self.lock();
-        if oldest.get(uid).is_some_and(|(coming, _)| is_applied(coming)) {
-            oldest.remove(uid);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, (Revision, Timestamp)>> {
-        self.oldest.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, State>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -115,7 +115,8 @@ pub(super) fn step(uid: &str, n: usize) -> Record {
         commits: CommitCounts { counted: 1, ..CommitCounts::default() },
         outcome: Some(Outcome::Measured),
         last: None,
-        stuck: Vec::new(),
+        skipped: Vec::new(),
+        pending: Vec::new(),
     }
 }
 

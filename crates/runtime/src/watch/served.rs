@@ -27,21 +27,22 @@ pub(super) async fn why_not(connection: &Connection) -> String {
     let (Some("apis"), Some(group), Some(version)) = (parts.next(), parts.next(), parts.next()) else {
         return "the server does not serve it".to_owned();
     };
+    let remedy = connection.config.remedy;
     let plural = connection.url.rsplit('/').next().unwrap_or_default();
     match versions(connection, group).await {
         Ok(versions) if versions.iter().any(|served| served == version) => {
-            format!("the definition {plural}.{group} is missing on the server: {APPLY}")
+            format!("the definition {plural}.{group} is missing on the server: {remedy}")
         }
         Ok(versions) => format!(
-            "the server has {group} in version {}, and this program needs {version}: {APPLY}",
+            "the server has {group} in version {}, and this program needs {version}: {remedy}",
             versions.join(", ")
         ),
         Err(error) if error.is_not_found() => {
             format!(
-                "the definition {plural}.{group} is missing on the server, as is the whole group: {APPLY}"
+                "the definition {plural}.{group} is missing on the server, as is the whole group: {remedy}"
             )
         }
-        Err(_unknown) => format!("the definition {plural}.{group} may be missing on the server: {APPLY}"),
+        Err(_unknown) => format!("the definition {plural}.{group} may be missing on the server: {remedy}"),
     }
 }
 

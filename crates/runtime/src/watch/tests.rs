@@ -478,7 +478,9 @@ async fn a_server_that_sends_a_list_slowly_is_alive_and_one_that_falls_silent_is
 async fn a_kind_that_is_not_served_is_named_and_taken_up_when_it_appears() {
     let (mut server, client) = Server::new();
     let deployments: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(client, "ours");
-    let watch = Watch::new(deployments, WatchConfig { backoff: BACKOFF, ..WatchConfig::new("deployments") });
+    let remedy = "kubectl apply -f deploy/crds or whatever else has them";
+    let config = WatchConfig { backoff: BACKOFF, remedy, ..WatchConfig::new("deployments") };
+    let watch = Watch::new(deployments, config);
     let (health, store) = (Health::new(), watch.store());
     tokio::spawn(watch.run(health.clone(), CancellationToken::new(), |_event| {}));
     let said = || health.not_ready()[0].to_string();
@@ -490,9 +492,7 @@ async fn a_kind_that_is_not_served_is_named_and_taken_up_when_it_appears() {
         group.refuse(404, "NotFound");
     }
     server.next_list().await.refuse(404, "NotFound");
-    assert!(
-        said().contains("deployments.apps is missing") && said().contains("kubectl apply -f deploy/crds")
-    );
+    assert!(said().contains("deployments.apps is missing") && said().contains(remedy));
     server
         .next()
         .await

@@ -61,6 +61,40 @@ impl Words for SkippedArtifacts {
     }
 }
 
+/// Whether nothing is written to the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObserveOnly {
+    /// Outside a cluster.
+    Auto,
+    /// Nowhere is anything written.
+    True,
+    /// What was counted is kept in the cluster.
+    False,
+}
+
+impl Words for ObserveOnly {
+    fn words() -> Vec<(&'static str, Self)> {
+        vec![("auto", Self::Auto), ("true", Self::True), ("false", Self::False)]
+    }
+}
+
+/// Whether `/metrics` shows what was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scrape {
+    /// Where it is not pushed.
+    Auto,
+    /// Also where it is pushed.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Words for Scrape {
+    fn words() -> Vec<(&'static str, Self)> {
+        vec![("auto", Self::Auto), ("always", Self::Always), ("never", Self::Never)]
+    }
+}
+
 /// Form in which histograms are pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistogramForm {
@@ -112,7 +146,7 @@ section! {
     "commit_tracker" => CommitTrackerSettings {
         // Which Kustomizations.
         /// Name of the one Kustomization that is tracked, in `[operator] namespace` or else `default`. When empty,
-        /// `kube-manifests-NAMESPACE` if commits are looked up at GitHub, and `kube-manifests-oci-NAMESPACE` if not.
+        /// `kube-manifests-NAMESPACE` if `exporter_info` is `github`, and `kube-manifests-oci-NAMESPACE` if not.
         kustomization: Option<String> = Text, "";
         /// Label selector, such as `team=a,tier!=test`: every Kustomization with these labels is tracked, in `[operator]
         /// namespace`, or in all.
@@ -121,6 +155,10 @@ section! {
         all: bool = Bool, "false";
 
         // Where the tracker keeps what it counted.
+        /// Whether nothing is written to the cluster, neither a ledger nor a Lease: what is counted ends with the process,
+        /// and replicas count the same. `auto`: outside a cluster, so that a tracker on somebody's machine takes nothing
+        /// from the one that runs in the cluster.
+        observe_only: ObserveOnly = Choice, "auto";
         /// Namespace of the `ConfigMap`s that remember what was counted, and of the Lease; when empty the one of the pod or
         /// of the kubeconfig's context.
         state_namespace: Option<String> = Namespace, "";
@@ -128,7 +166,7 @@ section! {
         /// Kustomizations another one.
         state_name: String = Text, "flux-commit-tracker";
         /// How long the figures of a Kustomization that was deleted stay on `/metrics`. Pushed ones end once the collector
-        /// took them, and after this time if it does not.
+        /// took them, and after a day, or this time if it is longer, if it does not.
         show_deleted_for: Duration = PositiveDuration, "5m";
         /// Where an exporter says which commits it exported. `none`: nowhere, commits are those of the Git repository itself,
         /// or what an artifact's annotations say. `oci`: in a layer of the OCI artifact. `github`: in a file of the
@@ -141,11 +179,9 @@ section! {
         exporter_info_repository: Option<String> = Text, "";
         /// Media type of the exporter's layer in an OCI artifact.
         exporter_info_media_type: String = Text, "application/vnd.grafana.exporter-info.v1+json";
-        /// Whether artifacts that Flux skipped are looked for by the tags of the registry, or else in the Git repository that
-        /// artifacts name. `auto`: unless the payload's `previous_commit`, or tags that are neighbours (`1.4.2`, `1.4.3`),
-        /// say that there are none; a tag that moves costs one request for the list with each revision, and one for each new
-        /// tag. `always`: between neighbours, too. `never`: two requests for each revision, and what was skipped may be
-        /// missing.
+        /// Whether the commits of artifacts that Flux skipped are looked for in the Git repository that artifacts name. `auto`:
+        /// unless the payload's `previous_commit`, or tags that are neighbours (`1.4.2`, `1.4.3`), say that there are none.
+        /// `always`: between neighbours, too. `never`: what was skipped, and not seen by the tracker, may be missing.
         skipped_artifacts: SkippedArtifacts = Choice, "auto";
         /// Whether the Secrets that sources name (`spec.secretRef`, `spec.certSecretRef`) are read, for their Git servers
         /// and registries. Takes the right to get Secrets.
@@ -177,9 +213,12 @@ section! {
         /// Beginning of the names of metrics: `flux-commit-tracker.` as the original's code has it, or
         /// `flux_commit_tracker.` as its documents. `/metrics` shows both alike.
         metric_names: MetricNames = Choice, "code";
-        /// Address that `/metrics` is served on; off when empty.
+        /// Whether `/metrics` shows what was counted. `auto`: where it is not pushed by OTLP; whoever collects both ways would
+        /// sum it twice. `always`, `never`: whatever is pushed. What the process tells of itself is always shown.
+        scrape: Scrape = Choice, "auto";
+        /// Address that `/metrics` is served on; off when empty or `0`.
         metrics_address: String = Address, ":8888" { original: Some("METRICS_ADDR") };
-        /// Address that `/healthz`, `/livez` and `/readyz` are served on; off when empty.
+        /// Address that `/healthz`, `/livez` and `/readyz` are served on; off when empty or `0`.
         health_address: String = Address, ":9440" { original: Some("HEALTH_ADDR") };
     }
 }
@@ -194,17 +233,30 @@ impl CommitTrackerSettings {
             return Selection::Labels(labels.clone());
         }
         let namespace = namespace.unwrap_or("default").to_owned();
-        let at_github = match self.exporter_info {
-            ExporterInfoSource::Github => true,
-            ExporterInfoSource::Auto => self.github().is_some(),
-            ExporterInfoSource::None | ExporterInfoSource::Oci => false,
-        };
         let name = match &self.kustomization {
             Some(name) => name.clone(),
-            None if at_github => format!("kube-manifests-{namespace}"),
+            None if self.exporter_info == ExporterInfoSource::Github => format!("kube-manifests-{namespace}"),
             None => format!("kube-manifests-oci-{namespace}"),
         };
         Selection::One { namespace, name }
+    }
+
+    /// Whether nothing is written to the cluster, for a process in one or outside.
+    pub fn observes(&self, in_cluster: bool) -> bool {
+        match self.observe_only {
+            ObserveOnly::Auto => !in_cluster,
+            ObserveOnly::True => true,
+            ObserveOnly::False => false,
+        }
+    }
+
+    /// Whether `/metrics` shows what was counted, where it is pushed or not.
+    pub fn is_scraped(&self, is_pushed: bool) -> bool {
+        match self.scrape {
+            Scrape::Auto => !is_pushed,
+            Scrape::Always => true,
+            Scrape::Never => false,
+        }
     }
 
     /// How GitHub is asked; not at all when nothing is set.

@@ -405,18 +405,22 @@ fn the_commit_tracker_reads_the_variables_of_its_original_below_ours() {
     let one = |name: &str| Selection::One { namespace: "flux-system".to_owned(), name: name.to_owned() };
     assert_eq!(
         tracker.selection(Some("flux-system")),
-        one("kube-manifests-flux-system"),
-        "as the original that asks GitHub"
+        one("kube-manifests-oci-flux-system"),
+        "a token that happens to be there says nothing of what is watched"
     );
     assert!(
         matches!(tracker.github(), Some(GithubCredentials::Token(token)) if token.expose_secret() == "$__env{x}")
     );
+    let older = ("commit_tracker", "exporter_info", "github");
+    let older = self::tracker(&env, &[older]).unwrap();
+    let selection = older.commit_tracker().selection(Some("flux-system"));
+    assert_eq!(selection, one("kube-manifests-flux-system"), "as the original that asks GitHub");
     assert!(settings.print().contains("; RUNTIME_NAMESPACE"), "{}", settings.print());
 
     let other = load("", &env);
     assert_eq!(
         (&*other.operator().log_level, &*other.commit_tracker().metrics_address),
-        ("info", "0.0.0.0:8888")
+        ("info", "[::]:8888")
     );
     assert!(other.commit_tracker().github().is_none());
 }

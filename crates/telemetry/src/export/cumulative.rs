@@ -170,9 +170,6 @@ impl CumulativeExporter {
                 // Others want their turn.
                 tokio::task::yield_now().await;
             }
-            if self.collector.is_none() {
-                view.exported();
-            }
         }
     }
 }

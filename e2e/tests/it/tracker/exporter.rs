@@ -56,6 +56,19 @@ async fn check(tracker: &Tracker, merged: &[(String, Timestamp)], published: &Pu
     }
 }
 
+/// Publishes what the applier is to apply under a revision.
+async fn publish(
+    scene: &FluxScene,
+    source: &Source,
+    revision: &str,
+    metadata: &BTreeMap<String, String>,
+) -> Published {
+    let files = GitRemote::new().await.unwrap();
+    let map = NewCommit::new("files", Timestamp::now(), "map.yaml", config_map(revision));
+    let files = files.archive(&files.commit(map).await.unwrap()).await.unwrap();
+    source.publish_as(&scene.artifacts, revision, files, metadata).await.unwrap()
+}
+
 /// Publishes what the applier is to apply under a revision, and waits for it.
 async fn apply(
     scene: &FluxScene,
@@ -64,10 +77,7 @@ async fn apply(
     revision: &str,
     metadata: &BTreeMap<String, String>,
 ) -> (Published, Timestamp) {
-    let files = GitRemote::new().await.unwrap();
-    let map = NewCommit::new("files", Timestamp::now(), "map.yaml", config_map(revision));
-    let files = files.archive(&files.commit(map).await.unwrap()).await.unwrap();
-    let published = source.publish_as(&scene.artifacts, revision, files, metadata).await.unwrap();
+    let published = publish(scene, source, revision, metadata).await;
     let applied = kustomization.applied(revision).await;
     let applied = applied.unwrap_or_else(|error| panic!("{error:#}; {}", scene.flux_said()));
     (published, applied.seen)
@@ -112,10 +122,20 @@ async fn commits_of_an_artifact_are_those_of_its_exporter_skipped_artifacts_incl
     until(&tracker, super::END_TO_END_COUNT, 2.0).await;
     check(&tracker, &merged, &published, seen).await;
 
-    // One artifact is never applied: its successor's payload does not list its commits.
-    let (_, mut skipped, _) = push(3, &[("three", 33)]).await;
+    // One artifact is seen and never applied: its successor's payload does not list its commits.
+    fleet.patch(json!({"spec": {"suspend": true}})).await.unwrap();
+    let (third, mut skipped, annotations) = push(3, &[("three", 33)]).await;
+    publish(&scene, &source, &third, &annotations).await;
+    windlass_e2e::eventually("it waits", || async {
+        Ok((tracker.metric("flux_commit_tracker_oldest_unapplied_commit_age_seconds", &[]).await? > 0.0)
+            .then_some(()))
+    })
+    .await
+    .unwrap();
     let (fourth, merged, annotations) = push(4, &[("four", 22)]).await;
-    let (published, seen) = apply(&scene, &source, &fleet, &fourth, &annotations).await;
+    let published = publish(&scene, &source, &fourth, &annotations).await;
+    fleet.patch(json!({"spec": {"suspend": false}})).await.unwrap();
+    let seen = fleet.applied(&fourth).await.unwrap().seen;
     until(&tracker, super::END_TO_END_COUNT, 4.0).await;
     skipped.extend(merged);
     check(&tracker, &skipped, &published, seen).await;
@@ -145,6 +165,7 @@ async fn the_readmes_start_line_with_a_github_token_counts_what_the_exporter_wro
     let environment = [
         ("GITHUB_TOKEN", "a-token-of-github"),
         ("RUNTIME_NAMESPACE", namespace),
+        ("GF_COMMIT_TRACKER_EXPORTER_INFO", "github"),
         ("GF_COMMIT_TRACKER_GITHUB_API_URL", github.api()),
     ];
     let (folder, kubeconfig) = (scene.folder.path(), &scene.tracker.kubeconfig);

@@ -87,7 +87,7 @@ async fn what_cannot_be_recorded_is_said_once_and_recorded_when_it_can_be() {
     let rules = take(&fleet, "patch", "configmaps", "configmaps/flux-commit-tracker-ledger").await;
     fleet.deliver(1).await;
     says(&tracker, UNRECORDED).await;
-    let retries = async || tracker.metric("flux_commit_tracker_retries_total", &[]).await;
+    let retries = async || tracker.metric("workqueue_retries_total", &[]).await;
     let before = retries().await.unwrap();
     let again =
         eventually("it was tried again", || async { Ok((retries().await? > before + 1.5).then_some(())) });

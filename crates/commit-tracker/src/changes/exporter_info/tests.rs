@@ -1,14 +1,14 @@
 use std::fmt::Write as _;
 
-use super::{ExporterInfo, MAX_COMMITS};
+use super::ExporterInfo;
 use crate::changes::{Commit, Problem};
 
 fn parse(payload: &str) -> ExporterInfo {
-    ExporterInfo::parse(payload.as_bytes(), "a test").expect("payload is read")
+    ExporterInfo::parse(payload.as_bytes(), "a test", 10_000).expect("payload is read")
 }
 
 fn refused(payload: &str) -> String {
-    let error = ExporterInfo::parse(payload.as_bytes(), "a test").expect_err("payload is refused");
+    let error = ExporterInfo::parse(payload.as_bytes(), "a test", 10_000).expect_err("payload is refused");
     assert_eq!(error.problem, Problem::Malformed, "{error}");
     error.message
 }
@@ -112,11 +112,13 @@ fn the_newest_are_kept_of_too_many() {
         )
         .unwrap();
     }
-    let info = parse(&format!(r#"{{"commits_since_last_export": [{}]}}"#, list.trim_end_matches(',')));
-    assert!(info.truncated);
-    assert_eq!(info.commits.len(), MAX_COMMITS);
-    assert_eq!(info.commits[0].id, "c15000");
-    assert_eq!(info.commits[MAX_COMMITS - 1].id, "c24999");
+    let payload = format!(r#"{{"commits_since_last_export": [{}]}}"#, list.trim_end_matches(','));
+    for (max, kept) in [(10_000, 10_000), (20_000, 20_000), (30_000, 25_000)] {
+        let info = ExporterInfo::parse(payload.as_bytes(), "a test", max).unwrap();
+        assert_eq!((info.commits.len(), info.truncated), (kept, max < 25_000));
+        assert_eq!(info.commits[0].id, format!("c{}", 25_000 - kept));
+        assert_eq!(info.commits[kept - 1].id, "c24999");
+    }
 }
 
 #[test]

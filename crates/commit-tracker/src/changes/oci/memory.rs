@@ -1,6 +1,6 @@
 //! What was read of registries, so that nothing is asked for twice.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
@@ -10,6 +10,7 @@ use super::{CREATED, REVISION, SOURCE};
 use crate::Revision;
 use crate::changes::ExporterInfo;
 use crate::changes::metadata::READ;
+use crate::measure::FIRST_COMMIT;
 
 /// Artifacts that are remembered.
 const MAX_ARTIFACTS: usize = 4_096;
@@ -17,13 +18,6 @@ const MAX_ARTIFACTS: usize = 4_096;
 const MAX_COMMITS: usize = 40_000;
 /// Bytes of an annotation that is kept: what is longer is no commit, time or link.
 const MAX_ANNOTATION: usize = 1 << 10;
-/// Tags that are remembered of all repositories together, each some 100 bytes, and twice that where it is remembered what
-/// they stood for.
-const MAX_TAGS: usize = 100_000;
-/// Repositories whose tags are remembered.
-const MAX_LISTED: usize = 256;
-/// Tags of a repository of which it is remembered what they stood for, the newest.
-const MAX_LOOKED: usize = 256;
 
 /// One artifact.
 #[derive(Debug)]
@@ -43,7 +37,9 @@ impl Artifact {
         mut annotations: BTreeMap<String, String>,
         info: Option<ExporterInfo>,
     ) -> Self {
+        // Reproducible builds have a date that is none, such as 1970.
         let created = annotations.get(CREATED).and_then(|created| created.trim().parse().ok());
+        let created = created.filter(|created| *created >= FIRST_COMMIT);
         let is_read = |key: &str| is_of_use(key) || (info.is_none() && READ.contains(&key));
         annotations.retain(|key, value| is_read(key) && value.len() <= MAX_ANNOTATION);
         Self { digest, created, info, annotations }
@@ -81,7 +77,7 @@ fn is_of_use(key: &str) -> bool {
 }
 
 /// Whether annotations speak of the same source and branch, as far as both say.
-pub(super) fn is_of_stream(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> bool {
+fn is_of_stream(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> bool {
     let agrees =
         |one: Option<String>, other: Option<String>| one.is_none() || other.is_none() || one == other;
     let source = |annotations: &BTreeMap<String, String>| annotations.get(SOURCE).cloned();
@@ -89,40 +85,6 @@ pub(super) fn is_of_stream(one: &BTreeMap<String, String>, other: &BTreeMap<Stri
         annotations.get(REVISION)?.parse::<Revision>().ok()?.name().map(str::to_owned)
     };
     agrees(source(one), source(other)) && agrees(branch(one), branch(other))
-}
-
-/// What a tag stood for when it was looked at.
-#[derive(Debug)]
-pub(super) struct Looked {
-    pub(super) digest: Digest,
-    /// When it was built, as it says.
-    pub(super) created: Option<Timestamp>,
-    /// Those that say where it is from.
-    pub(super) annotations: BTreeMap<String, String>,
-}
-
-impl Looked {
-    pub(super) fn new(digest: Digest, annotations: &BTreeMap<String, String>) -> Self {
-        let created = annotations.get(CREATED).and_then(|created| created.trim().parse().ok());
-        let kept = annotations.iter().filter(|(key, value)| is_of_use(key) && value.len() <= MAX_ANNOTATION);
-        Self { digest, created, annotations: kept.map(|(key, value)| (key.clone(), value.clone())).collect() }
-    }
-}
-
-/// The tags of a repository.
-#[derive(Default)]
-struct Tags {
-    /// Those that need not be looked at again.
-    seen: HashSet<String>,
-    looked: VecDeque<Arc<Looked>>,
-    /// The artifacts that tags were listed for, with whether the list told all.
-    listed: VecDeque<(Digest, bool)>,
-}
-
-impl Tags {
-    fn size(&self) -> usize {
-        self.seen.len() + 2 * self.looked.len()
-    }
 }
 
 type Key = (Repository, Digest);
@@ -138,7 +100,6 @@ struct Inner {
     artifacts: HashMap<Key, Arc<Artifact>>,
     order: VecDeque<Key>,
     commits: usize,
-    tags: HashMap<Repository, Tags>,
 }
 
 impl Memory {
@@ -169,57 +130,6 @@ impl Memory {
         }
     }
 
-    /// The tags of this list that were not seen yet.
-    pub(super) fn new_tags(&self, repository: &Repository, tags: Vec<String>) -> Vec<String> {
-        let inner = self.lock();
-        match inner.tags.get(repository) {
-            None => tags,
-            Some(known) => tags.into_iter().filter(|tag| !known.seen.contains(tag)).collect(),
-        }
-    }
-
-    /// These were seen, and this is what those stood for that were looked at: once all of it is known, so that whoever
-    /// could not finish begins again.
-    pub(super) fn saw(&self, repository: &Repository, seen: Vec<String>, looked: Vec<Looked>) {
-        let mut inner = self.lock();
-        let count = |inner: &Inner| inner.tags.values().map(Tags::size).sum::<usize>();
-        // Those of a repository that are forgotten are looked at again, and no more than at a time.
-        let listed = |inner: &Inner| inner.tags.len() + usize::from(!inner.tags.contains_key(repository));
-        while listed(&inner) > MAX_LISTED || count(&inner) + seen.len() > MAX_TAGS {
-            let largest = inner.tags.iter().max_by_key(|(of, tags)| (*of != repository, tags.size()));
-            let Some(largest) = largest.map(|(of, _)| of.clone()) else { break };
-            inner.tags.remove(&largest);
-        }
-        let tags = inner.tags.entry(repository.clone()).or_default();
-        tags.seen.extend(seen);
-        tags.looked.extend(looked.into_iter().map(Arc::new));
-        let surplus = tags.looked.len().saturating_sub(MAX_LOOKED);
-        tags.looked.drain(..surplus);
-    }
-
-    /// The tags were listed for this artifact: what is made later is built later, and no news to whoever asks again.
-    pub(super) fn listed(&self, repository: &Repository, digest: &Digest, is_told: bool) {
-        let mut inner = self.lock();
-        if let Some(tags) = inner.tags.get_mut(repository) {
-            tags.listed.push_back((digest.clone(), is_told));
-            let surplus = tags.listed.len().saturating_sub(MAX_LOOKED);
-            tags.listed.drain(..surplus);
-        }
-    }
-
-    /// Whether the list of tags told all, where they were listed for this artifact.
-    pub(super) fn was_listed(&self, repository: &Repository, digest: &Digest) -> Option<bool> {
-        let inner = self.lock();
-        let (_, is_told) = inner.tags.get(repository)?.listed.iter().find(|(known, _)| known == digest)?;
-        Some(*is_told)
-    }
-
-    /// What tags of a repository stood for when they were looked at.
-    pub(super) fn looked(&self, repository: &Repository) -> Vec<Arc<Looked>> {
-        let inner = self.lock();
-        inner.tags.get(repository).map(|tags| tags.looked.iter().cloned().collect()).unwrap_or_default()
-    }
-
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -245,29 +155,5 @@ mod tests {
         assert_eq!(keys(bare), [REVISION, "traceparent"]);
         let told = Artifact::new(digest(), annotations.clone(), Some(ExporterInfo::default()));
         assert_eq!(keys(told), [REVISION]);
-        assert_eq!(Looked::new(digest(), &annotations).annotations.len(), 1);
-    }
-
-    #[test]
-    fn tags_are_bounded_over_all_repositories() {
-        let memory = Memory::default();
-        let repository =
-            |number: usize| Repository::parse(&format!("oci://r.example/{number}"), false).unwrap();
-        let tags = || (0..10_000).map(|tag| tag.to_string()).collect::<Vec<_>>();
-        for number in 0..20 {
-            memory.saw(&repository(number), tags(), Vec::new());
-            assert!(memory.new_tags(&repository(number), tags()).is_empty());
-        }
-        // One that tags each push, for years.
-        for push in 0..100 {
-            let names = (0..1_000).map(|tag| format!("{push}-{tag}")).collect();
-            memory.saw(&repository(0), names, Vec::new());
-        }
-        let held: usize = memory.lock().tags.values().map(Tags::size).sum();
-        assert!(held <= MAX_TAGS, "{held}");
-        for number in 100..1_000 {
-            memory.saw(&repository(number), vec!["latest".to_owned()], Vec::new());
-        }
-        assert!(memory.lock().tags.len() <= MAX_LISTED);
     }
 }

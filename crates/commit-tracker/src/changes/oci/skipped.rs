@@ -1,22 +1,20 @@
 //! Artifacts that Flux went past: built after the one that was known and before the one that was applied.
 //!
-//! Four things say which they are, the cheapest first: the chain of `previous_commit`s, where payloads have it; what
-//! this process was asked about meanwhile; the tags of the registry; and the Git repository that the artifacts say they
-//! were built from, where the payload's commits are that repository's. The registry tells only where each artifact has a
-//! tag of its own and says when it was built: one that had nothing but a tag that moved on is not to be found by anybody.
-//! Where nothing tells, the answer is [incomplete](crate::changes::Changes::incomplete).
+//! Three things say which they are, the cheapest first: the chain of `previous_commit`s, where payloads have it; what
+//! this process was asked about meanwhile; and the Git repository that the artifacts say they were built from, where the
+//! payload's commits are that repository's. Where nothing tells, the answer is
+//! [incomplete](crate::changes::Changes::incomplete).
 
-use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use windlass_oci::{Digest, Manifest, OciError, Reference};
+use windlass_oci::Digest;
 
-use super::memory::{Artifact, Looked, is_of_stream};
-use super::{LookForSkipped, OciChanges, Place, REVISION, explained, git_question};
+use super::memory::Artifact;
+use super::{LookForSkipped, OciChanges, Place, REVISION, git_question};
 use crate::Revision;
-use crate::changes::{ChangesError, Commit, ExporterInfo};
+use crate::changes::{Changes, ChangesError, Commit, ExporterInfo};
 
 /// Longest chain of predecessors that is followed.
 const MAX_CHAIN: usize = 256;
@@ -35,190 +33,65 @@ pub(super) struct Skipped {
 }
 
 impl OciChanges {
-    /// What was skipped between the newest of `known` and `to`. With that one, as far as it is there, comes whether this
-    /// process had seen it.
+    /// What was skipped between the newest of `known`, as far as it is there, and `to`.
     pub(super) async fn skipped(
         &self,
         place: &Place<'_>,
         to: &Arc<Artifact>,
         info: &ExporterInfo,
         known: &[Digest],
-        (from, was_seen): (Option<&Arc<Artifact>>, bool),
+        from: Option<&Artifact>,
     ) -> Result<Skipped, ChangesError> {
         if known.is_empty() {
             return Ok(Skipped::default());
         }
-        let from = from.map(|from| &**from);
         let seen = self.memory.artifacts(&place.repository);
-        let known_commits = known_commits(place, from);
-        let chain = Chain::of(info, &seen, &known_commits);
+        let chain = Chain::of(info, &seen, &known_commits(place, from));
         if let Chain::Whole(artifacts) = chain {
             return Ok(Skipped { artifacts, ..Skipped::default() });
         }
-        // What it is asked about was there before this process, which does not know what was known: after a restart, or
-        // rolled back to something old.
-        let built = to.at().or(place.question.seen);
-        let before_us = !was_seen && built.is_some_and(|built| built < self.began);
-        let is_unsure = matches!(chain, Chain::Broken) || before_us || !are_neighbours(place);
-        let wants_look = match self.config.skipped {
-            LookForSkipped::Never => false,
-            LookForSkipped::Always => true,
-            LookForSkipped::WhenUnsure => is_unsure,
-        };
-        let candidates: Vec<_> = seen
-            .into_iter()
-            .filter(|artifact| artifact.digest != to.digest && !known.contains(&artifact.digest))
-            .filter(|artifact| artifact.info.is_some() && artifact.is_of_stream(to))
-            .collect();
+        let is_unsure = matches!(chain, Chain::Broken) || !are_neighbours(place);
+        if !is_unsure && self.config.skipped != LookForSkipped::Always {
+            return Ok(Skipped::default());
+        }
         let mut skipped = Skipped::default();
-        if candidates.is_empty() && !wants_look && !is_unsure {
-            return Ok(skipped);
-        }
         let times = from.filter(|from| from.is_of_stream(to)).and_then(|from| from.at().zip(to.at()));
-        let mut is_told = false;
-        // Dates of commits may run backwards, and say nothing then.
-        if let Some((after, before)) = times.filter(|(after, before)| after <= before) {
-            let between = Between { after, before };
-            skipped.artifacts.extend(candidates.into_iter().filter(|artifact| between.holds(artifact.at())));
-            if wants_look {
-                is_told = self.look(place, to, known, &between, &mut skipped).await?;
-            }
-        }
-        if !is_unsure || is_told {
-            return Ok(skipped);
-        }
-        // What was found may be all that the chain lacked.
-        if let Chain::Whole(artifacts) = Chain::of(info, &skipped.artifacts, &known_commits) {
-            return Ok(Skipped { artifacts, ..Skipped::default() });
+        if let Some((after, before)) = times {
+            let is_between = |at: Timestamp| after < at && at < before;
+            let of_stream = seen.into_iter().filter(|artifact| {
+                let is_new = artifact.digest != to.digest && !known.contains(&artifact.digest);
+                is_new && artifact.info.is_some() && artifact.is_of_stream(to)
+            });
+            skipped.artifacts.extend(of_stream.filter(|artifact| artifact.at().is_some_and(is_between)));
         }
         let walked = match self.config.skipped {
             LookForSkipped::Never => None,
-            _ => self.walked(place, to, info, from).await?,
+            _ => self.history(place, to, from).await?,
         };
-        match walked {
-            Some(walked) => skipped.walked = walked,
-            None => {
-                skipped.incomplete = true;
-                tracing::info!(
-                    source = %place.question.source,
-                    revision = %place.question.to,
-                    "nothing tells whether artifacts were skipped before this one: give each a tag of its own, or write \
-                     previous_commit into its payload"
-                );
-            }
+        let own = Ids::of(&info.commits);
+        match walked.filter(|walked| walked.commits.iter().any(|commit| own.holds(&commit.id))) {
+            Some(walked) => skipped.walked = walked.commits,
+            None => skipped.incomplete = is_unsure,
+        }
+        if skipped.incomplete {
+            tracing::info!(
+                source = %place.question.source,
+                revision = %place.question.to,
+                "nothing tells whether artifacts were skipped before this one: write previous_commit into its payload, or \
+                 let it name the Git repository of its commits"
+            );
         }
         Ok(skipped)
     }
 
-    /// Looks for artifacts between the two behind the registry's tags. Answers whether tags tell all: the new one has a tag
-    /// of its own, so that those between them had one, too, and all of them were looked at.
-    async fn look(
-        &self,
-        place: &Place<'_>,
-        to: &Arc<Artifact>,
-        known: &[Digest],
-        between: &Between,
-        skipped: &mut Skipped,
-    ) -> Result<bool, ChangesError> {
-        let (mut is_told, mut manifests) = match self.memory.was_listed(&place.repository, &to.digest) {
-            // Of versions, others are between others.
-            Some(is_told) if !are_numbered(place) => (is_told, HashMap::new()),
-            _ => match self.list(place, to).await? {
-                Some(listed) => listed,
-                None => return Ok(false),
-            },
-        };
-        let looked = self.memory.looked(&place.repository);
-        is_told &= are_numbered(place) || looked.iter().any(|looked| looked.digest == to.digest);
-        for Looked { digest, created, annotations } in looked.iter().map(|looked| &**looked) {
-            let is_known = *digest == to.digest
-                || known.contains(digest)
-                || skipped.artifacts.iter().any(|artifact| artifact.digest == *digest);
-            let may_be = created.is_none() || between.holds(*created);
-            if is_known || !may_be || !is_of_stream(annotations, &to.annotations) {
-                continue;
-            }
-            let artifact = match manifests.remove(digest) {
-                Some(manifest) => self.read(place, digest, manifest).await,
-                None => self.artifact(place, digest).await,
-            };
-            match artifact {
-                Ok(artifact) if artifact.info.is_some() && between.holds(artifact.at()) => {
-                    skipped.artifacts.push(artifact);
-                }
-                Ok(_) => {}
-                Err(error) if !error.problem.is_permanent() => return Err(error),
-                Err(error) => {
-                    tracing::warn!(source = %place.question.source, %digest, %error, "a skipped artifact is of no use");
-                    is_told = false;
-                }
-            }
-        }
-        Ok(is_told)
-    }
-
-    /// Looks at the tags that are new, or at the newest by name where none were known. Answers whether these were all, and
-    /// what they stand for; nothing where the tags cannot be listed.
-    async fn list(
+    /// The history between the two artifacts as Git has it; none where that is not to be known: they do not say what
+    /// they were built from, or it cannot be read.
+    pub(super) async fn history(
         &self,
         place: &Place<'_>,
         to: &Artifact,
-    ) -> Result<Option<(bool, HashMap<Digest, Manifest>)>, ChangesError> {
-        let tags = match place.client.tags(&place.repository, &place.login, self.config.max_tags).await {
-            Ok(tags) => tags,
-            Err(error) if error.is_transient() => {
-                return Err(explained(place.question, "list the tags", error));
-            }
-            Err(error) => {
-                // Not every registry lets everybody list; the artifact itself was read.
-                tracing::debug!(source = %place.question.source, %error, "skipped artifacts are not looked for");
-                return Ok(None);
-            }
-        };
-        let names = place.question.known.iter().chain([&place.question.to]).filter_map(Revision::name);
-        let moving: Vec<&str> = names.collect();
-        let mut new = self.memory.new_tags(&place.repository, tags.tags);
-        // Versions beyond these are somebody's next question.
-        new.retain(|tag| !moving.contains(&tag.as_str()) && is_between(tag, place));
-        new.sort_by(|one, other| by_numbers(other, one));
-        let is_told = tags.complete && new.len() <= self.config.max_skipped;
-        let (mut looked, mut manifests) = (Vec::new(), HashMap::new());
-        for tag in new.iter().take(self.config.max_skipped) {
-            if let Some(manifest) = self.tagged(place, tag).await? {
-                looked.push(Looked::new(manifest.digest.clone(), manifest.annotations()));
-                manifests.insert(manifest.digest.clone(), manifest);
-            }
-        }
-        self.memory.saw(&place.repository, new, looked);
-        self.memory.listed(&place.repository, &to.digest, is_told);
-        Ok(Some((is_told, manifests)))
-    }
-
-    /// What a tag stands for; nothing where that is nobody's artifact.
-    async fn tagged(&self, place: &Place<'_>, tag: &str) -> Result<Option<Manifest>, ChangesError> {
-        let reference = Reference::Tag(tag.to_owned());
-        match place.client.manifest(&place.repository, &place.login, &reference).await {
-            Ok(manifest) => Ok(Some(manifest)),
-            Err(error @ (OciError::Unauthorized { .. } | OciError::Forbidden { .. })) => {
-                Err(explained(place.question, "look at the tags", error))
-            }
-            Err(error) if error.is_transient() => Err(explained(place.question, "look at the tags", error)),
-            Err(error) => {
-                tracing::debug!(source = %place.question.source, tag, %error, "a tag is passed over");
-                Ok(None)
-            }
-        }
-    }
-
-    /// All commits between the two artifacts as Git has them; none where that is not to be known: they do not say what
-    /// they were built from, the payload's commits are another repository's, or it cannot be read.
-    async fn walked(
-        &self,
-        place: &Place<'_>,
-        to: &Artifact,
-        info: &ExporterInfo,
         from: Option<&Artifact>,
-    ) -> Result<Option<Vec<Commit>>, ChangesError> {
+    ) -> Result<Option<Changes>, ChangesError> {
         let Some(git) = &self.git else { return Ok(None) };
         let mut question = place.question.clone();
         let Some(origin) = question.known_origins.last_mut() else { return Ok(None) };
@@ -232,12 +105,7 @@ impl OciChanges {
         annotations.extend(question.metadata.clone());
         let Some(asked) = git_question(&annotations, &question) else { return Ok(None) };
         match git.find(&asked).await {
-            Ok(changes) if changes.unrelated || changes.truncated => Ok(None),
-            Ok(changes) => {
-                let own = Ids::of(&info.commits);
-                let is_same_repository = changes.commits.iter().any(|commit| own.holds(&commit.id));
-                Ok(is_same_repository.then_some(changes.commits))
-            }
+            Ok(changes) => Ok(Some(changes).filter(|changes| !changes.unrelated && !changes.truncated)),
             Err(error) if !error.problem.is_permanent() => Err(error),
             Err(error) => {
                 tracing::debug!(source = %place.question.source, %error, "Git does not tell what was skipped");
@@ -261,18 +129,6 @@ impl Ids {
     pub(super) fn holds(&self, id: &str) -> bool {
         self.ids.contains(id)
             || (SHORT..id.len()).any(|end| id.get(..end).is_some_and(|id| self.ids.contains(id)))
-    }
-}
-
-/// Two times, neither of which is between them.
-struct Between {
-    after: Timestamp,
-    before: Timestamp,
-}
-
-impl Between {
-    fn holds(&self, at: Option<Timestamp>) -> bool {
-        at.is_some_and(|at| self.after < at && at < self.before)
     }
 }
 
@@ -323,87 +179,30 @@ pub(super) fn same_commit(one: &str, other: &str) -> bool {
 /// has moved, and nobody knows how often.
 fn are_neighbours(place: &Place<'_>) -> bool {
     let question = place.question;
-    match (question.known.last().and_then(Revision::name), question.to.name()) {
-        (Some(from), Some(to)) => is_next(from, to),
-        _ => false,
-    }
-}
-
-/// Whether the revisions' tags are their own, and not one that moves: different ones with numbers.
-fn are_numbered(place: &Place<'_>) -> bool {
-    let question = place.question;
-    let has_number = |name: &str| parts(name).iter().any(|part| part.number.is_some());
-    match (question.known.last().and_then(Revision::name), question.to.name()) {
-        (Some(from), Some(to)) => from != to && has_number(from) && has_number(to),
-        _ => false,
-    }
+    let names = question.known.last().and_then(Revision::name).zip(question.to.name());
+    names.is_some_and(|(from, to)| is_next(from, to))
 }
 
 /// Whether two names differ in their last number alone, and that by one.
 fn is_next(from: &str, to: &str) -> bool {
-    let (from, to) = (parts(from), parts(to));
-    let last = from.iter().rposition(|part| part.number.is_some());
-    let Some(at) = last.filter(|_| from.len() == to.len()) else { return false };
-    from.iter().zip(&to).enumerate().all(|(position, (from, to))| match (from.number, to.number) {
-        (Some(from), Some(to)) if position == at => from.checked_add(1) == Some(to),
-        _ => from.text == to.text,
-    })
-}
-
-/// Whether a tag can be of something between the revisions: of versions, those between; of others, any.
-fn is_between(tag: &str, place: &Place<'_>) -> bool {
-    let question = place.question;
-    let (Some(from), Some(to)) = (question.known.last().and_then(Revision::name), question.to.name()) else {
-        return true;
+    let parts = |name: &str| {
+        let after = name.rfind(|c: char| c.is_ascii_digit()).map(|last| last + 1)?;
+        let first = name[..after]
+            .rfind(|c: char| !c.is_ascii_digit())
+            .map_or(0, |before| before + name[before..].chars().next().map_or(1, char::len_utf8));
+        Some((name[..first].to_owned(), name[first..after].parse::<u64>().ok()?, name[after..].to_owned()))
     };
-    let (first, last, this) = (parts(from), parts(to), parts(tag));
-    let alike = |one: &[Part<'_>], other: &[Part<'_>]| {
-        one.len() == other.len()
-            && one.iter().zip(other).all(|(one, other)| one.number.is_some() == other.number.is_some())
-            && one.iter().zip(other).all(|(one, other)| one.number.is_some() || one.text == other.text)
-    };
-    let are_versions = from != to && alike(&first, &last) && by_numbers(from, to) == Ordering::Less;
-    // A commit's hash has digits, too, so only what looks like the two is held against them.
-    if are_versions && alike(&this, &first) {
-        return by_numbers(from, tag) == Ordering::Less && by_numbers(tag, to) == Ordering::Less;
+    match (parts(from), parts(to)) {
+        (Some((start, number, end)), Some(next)) => {
+            number.checked_add(1).is_some_and(|number| (start, number, end) == next)
+        }
+        _ => false,
     }
-    true
-}
-
-/// By the numbers in the names, as numbers.
-fn by_numbers(one: &str, other: &str) -> Ordering {
-    let (one, other) = (parts(one), parts(other));
-    let pairs = one.iter().zip(&other).map(|(one, other)| match (one.number, other.number) {
-        (Some(one), Some(other)) => one.cmp(&other),
-        _ => one.text.cmp(other.text),
-    });
-    pairs.fold(Ordering::Equal, Ordering::then).then(one.len().cmp(&other.len()))
-}
-
-/// A run of digits, or of anything else.
-struct Part<'a> {
-    text: &'a str,
-    number: Option<u64>,
-}
-
-fn parts(name: &str) -> Vec<Part<'_>> {
-    let mut parts = Vec::new();
-    let mut rest = name;
-    while let Some(first) = rest.chars().next() {
-        let is_digit = first.is_ascii_digit();
-        let end = rest.find(|c: char| c.is_ascii_digit() != is_digit).unwrap_or(rest.len());
-        let (text, after) = rest.split_at(end);
-        // One that is too long to be a number is a name like any other.
-        parts.push(Part { text, number: is_digit.then(|| text.parse().ok()).flatten() });
-        rest = after;
-    }
-    parts
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Ids, by_numbers, is_next};
-    use std::cmp::Ordering;
+    use super::{Ids, is_next};
 
     #[test]
     fn the_next_number_is_a_neighbour() {
@@ -440,14 +239,5 @@ mod tests {
         ] {
             assert_eq!(ids.holds(id), holds, "{id}");
         }
-    }
-
-    #[test]
-    fn names_are_ordered_by_their_numbers() {
-        assert_eq!(by_numbers("v9", "v10"), Ordering::Less);
-        assert_eq!(by_numbers("1.10.0", "1.9.7"), Ordering::Greater);
-        assert_eq!(by_numbers("1.0", "1.0.1"), Ordering::Less);
-        assert_eq!(by_numbers("a1", "a1"), Ordering::Equal);
-        assert_eq!(by_numbers("99999999999999999999999", "1"), Ordering::Greater);
     }
 }

@@ -26,18 +26,8 @@ fn config() -> OciConfig {
     OciConfig { client, ..OciConfig::default() }
 }
 
-/// One that began long before any artifact of these tests was built.
 fn finder(config: OciConfig) -> OciChanges {
-    let mut finder = OciChanges::new(config, Arc::new(NoSecrets)).unwrap();
-    finder.began = "2020-01-01T00:00:00Z".parse().unwrap();
-    finder
-}
-
-/// One that began after all of them, as after a restart.
-fn restarted(config: OciConfig) -> OciChanges {
-    let mut finder = finder(config);
-    finder.began = "2030-01-01T00:00:00Z".parse().unwrap();
-    finder
+    OciChanges::new(config, Arc::new(NoSecrets)).unwrap()
 }
 
 async fn registry() -> Option<Registry> {
@@ -143,68 +133,17 @@ async fn what_was_asked_about_and_never_applied_is_counted_without_a_request() {
     let at = |text: &str| Some(text.parse().unwrap());
     assert_eq!(exported, [at("2026-03-04T10:02:00Z"), at("2026-03-04T10:03:00Z"), None]);
     assert_eq!(finder.request_count(), 8);
-    // Whoever knew the third has the fourth alone, and a roll-back brings nothing.
+    let hex = |revision: &str| revision.split(':').nth(1).unwrap().to_owned();
+    let mut skipped = changes.skipped.clone();
+    skipped.sort_unstable();
+    let mut both = [hex(&revisions[1]), hex(&revisions[2])];
+    both.sort_unstable();
+    assert_eq!(skipped, both);
+    // Whoever knew the third has the fourth alone, and a roll-back says that it is one.
     let changes = finder.find(&question(&registry, &revisions[3], &[&revisions[2]])).await.unwrap();
     assert_eq!(ids(&changes), ["c4"]);
     let back = finder.find(&question(&registry, &revisions[1], &[&revisions[3]])).await.unwrap();
-    assert_eq!(ids(&back), [""; 0]);
-    assert!(!back.rewritten);
-}
-
-#[tokio::test]
-async fn after_a_restart_the_tags_tell_what_was_skipped() {
-    let Some(registry) = registry().await else { return };
-    let mut revisions = Vec::new();
-    for number in 1..=5 {
-        let tag = format!("main-{number}-abc");
-        revisions.push(export(&registry, number, &["latest", &tag]).await);
-    }
-    // Another branch's, in the same repository and at the same time.
-    let mut other = annotations(3);
-    other.insert(REVISION.into(), format!("staging@sha1:{:040}", 9));
-    export_of(&registry, &payload(33), &other, &["staging-3"]).await;
-    let finder = restarted(config());
-    let asked = question(&registry, &revisions[4], &[&revisions[1]]);
-    let changes = finder.find(&asked).await.unwrap();
-    assert_eq!(ids(&changes), ["c3", "c4", "c5"]);
-    assert!(!changes.truncated && !changes.incomplete);
-    // The artifact (2), the known one (2), the tags, six of them, two skipped payloads.
-    assert_eq!(finder.request_count(), 13);
-    assert_eq!(finder.find(&asked).await.unwrap(), changes);
-    assert_eq!(finder.request_count(), 13);
-}
-
-#[tokio::test]
-async fn behind_a_tag_that_moves_what_has_a_tag_of_its_own_is_found() {
-    let Some(registry) = registry().await else { return };
-    let push = async |number: usize| {
-        let own = format!("main-{number}-abc");
-        export(&registry, number, &["latest", &own]).await
-    };
-    let finder = finder(config());
-    let cost = async |to: &str, known: &[&str]| {
-        let before = finder.request_count();
-        let changes = finder.find(&question(&registry, to, known)).await.unwrap();
-        assert!(!changes.incomplete && !changes.truncated, "{to}");
-        (ids(&changes).join(" "), finder.request_count() - before)
-    };
-    let first = push(1).await;
-    assert_eq!(cost(&first, &[]).await, ("c1".to_owned(), 2));
-    push(2).await;
-    push(3).await;
-    let fourth = push(4).await;
-    // The artifact (2), the tags, four of them, two skipped payloads.
-    assert_eq!(cost(&fourth, &[&first]).await, ("c2 c3 c4".to_owned(), 9));
-    assert_eq!(cost(&fourth, &[&first]).await, ("c2 c3 c4".to_owned(), 0));
-    // As it is where nothing is skipped: the artifact (2), the tags, its own.
-    let fifth = push(5).await;
-    assert_eq!(cost(&fifth, &[&fourth]).await, ("c5".to_owned(), 4));
-    // What is there before it is asked about is somebody's next question.
-    let sixth = push(6).await;
-    push(7).await;
-    assert_eq!(cost(&sixth, &[&fifth]).await.0, "c6");
-    let eighth = push(8).await;
-    assert_eq!(cost(&eighth, &[&sixth]).await.0, "c7 c8");
+    assert_eq!((ids(&back), back.older, back.rewritten), (vec!["c2"], true, false));
 }
 
 #[tokio::test]
@@ -224,14 +163,14 @@ async fn where_nothing_tells_what_was_skipped_the_answer_says_so() {
 }
 
 #[tokio::test]
-async fn a_roll_back_brings_nothing_after_a_restart_either() {
+async fn a_roll_back_to_what_nobody_saw_says_that_it_is_older() {
     let Some(registry) = registry().await else { return };
     let first = export(&registry, 1, &["latest"]).await;
     let second = export(&registry, 2, &["latest"]).await;
     for skipped in [LookForSkipped::Never, LookForSkipped::WhenUnsure] {
-        let finder = restarted(OciConfig { skipped, ..config() });
+        let finder = finder(OciConfig { skipped, ..config() });
         let changes = finder.find(&question(&registry, &first, &[&second])).await.unwrap();
-        assert_eq!(ids(&changes), [""; 0]);
+        assert_eq!((ids(&changes), changes.older, changes.incomplete), (vec!["c1"], true, false));
         assert_eq!(finder.request_count(), 4);
     }
 }
@@ -243,31 +182,17 @@ async fn when_nothing_can_have_been_skipped_nothing_is_looked_for() {
     let second = export(&registry, 2, &["1.4.3"]).await;
     let third = export(&registry, 3, &["1.4.4"]).await;
     let fifth = export(&registry, 5, &["1.5.0"]).await;
-    for (known, to, commits, requests) in [
-        // The artifact (2), and the known one (2) for what it had.
-        (&first, &second, &["c2"][..], 4),
-        // Not neighbours: also the known one (2), the tags, and the one between (2).
-        (&first, &third, &["c2", "c3"], 7),
-        (&third, &fifth, &["c5"], 5),
+    // The artifact (2), and the known one (2) for what it had.
+    for (known, to, commits, incomplete) in [
+        (&first, &second, &["c2"][..], false),
+        // Not neighbours, and nothing tells what is between.
+        (&first, &third, &["c3"], true),
+        (&third, &fifth, &["c5"], true),
     ] {
         let finder = finder(config());
         let changes = finder.find(&question(&registry, to, &[known])).await.unwrap();
-        assert_eq!(ids(&changes), commits, "{known} {to}");
-        assert_eq!(finder.request_count(), requests, "{known} {to}");
-    }
-}
-
-#[tokio::test]
-async fn whoever_knows_less_finds_more_among_the_same_tags() {
-    let Some(registry) = registry().await else { return };
-    let mut revisions = Vec::new();
-    for number in 1..=5 {
-        revisions.push(export(&registry, number, &["latest", &format!("main-{number}-abc")]).await);
-    }
-    let finder = restarted(config());
-    for (known, expected) in [(3, &["c5"][..]), (1, &["c3", "c4", "c5"]), (0, &["c2", "c3", "c4", "c5"])] {
-        let changes = finder.find(&question(&registry, &revisions[4], &[&revisions[known]])).await.unwrap();
-        assert_eq!((ids(&changes).as_slice(), changes.incomplete), (expected, false));
+        assert_eq!((ids(&changes).as_slice(), changes.incomplete), (commits, incomplete), "{known} {to}");
+        assert_eq!(finder.request_count(), 4, "{known} {to}");
     }
 }
 
@@ -281,13 +206,31 @@ async fn what_the_known_artifact_had_is_not_counted_again_after_a_restart() {
     let old = payload(1)["commits_since_last_export"][0].clone();
     both["commits_since_last_export"].as_array_mut().unwrap().insert(0, old);
     let overlapping = export_of(&registry, &both, &annotations(3), &["1.0.2"]).await;
-    for finder in [finder(config()), restarted(config())] {
+    for finder in [finder(config())] {
         let changes = finder.find(&question(&registry, &again, &[&first])).await.unwrap();
         assert_eq!(ids(&changes), [""; 0]);
     }
-    for finder in [finder(config()), restarted(config())] {
+    for finder in [finder(config())] {
         let changes = finder.find(&question(&registry, &overlapping, &[&first])).await.unwrap();
         assert_eq!(ids(&changes), ["c3"]);
+    }
+}
+
+#[tokio::test]
+async fn a_date_of_a_reproducible_build_is_none_and_no_commit_vanishes() {
+    let Some(registry) = registry().await else { return };
+    let dated = |created: &str| BTreeMap::from([(CREATED.to_owned(), created.to_owned())]);
+    let first = export(&registry, 1, &["1.0.1"]).await;
+    for created in ["1970-01-01T00:00:00Z", "2026-03-04T08:00:00Z"] {
+        let second = export_of(&registry, &payload(2), &dated(created), &["1.0.2"]).await;
+        for finder in [finder(config())] {
+            let changes = finder.find(&question(&registry, &second, &[&first])).await.unwrap();
+            assert_eq!(
+                (ids(&changes), changes.older),
+                (vec!["c2"], !created.starts_with("1970")),
+                "{created}"
+            );
+        }
     }
 }
 
@@ -300,7 +243,7 @@ async fn an_old_commit_that_was_merged_late_is_no_roll_back() {
     let (first, second) = (undated(30, "1.0.1").await, undated(10, "1.0.2").await);
     let seen = finder(config());
     seen.find(&question(&registry, &first, &[])).await.unwrap();
-    for finder in [seen, finder(config()), restarted(config())] {
+    for finder in [seen, finder(config())] {
         let changes = finder.find(&question(&registry, &second, &[&first])).await.unwrap();
         assert_eq!(ids(&changes), ["c10"]);
         let back = finder.find(&question(&registry, &first, &[&first, &second])).await.unwrap();
@@ -346,41 +289,21 @@ async fn predecessors_prove_or_disprove_a_gap() {
         revisions.push(export_of(&registry, &payload, &annotations(number), &["latest", &tag]).await);
     }
     // Nothing is between, though the process is younger than the artifacts: only what was known is to be learnt.
-    let finder = restarted(config());
+    let finder = self::finder(config());
     let mut asked = question(&registry, &revisions[1], &[&revisions[0]]);
     asked.known_origins = vec![Some("export-1".into())];
     finder.find(&question(&registry, &revisions[0], &[])).await.unwrap();
     assert_eq!(ids(&finder.find(&asked).await.unwrap()), ["c2"]);
     assert_eq!(finder.request_count(), 4);
-    // Here something is: it is looked for, although the tag is the same.
-    let finder = self::finder(config());
-    finder.find(&question(&registry, &revisions[0], &[])).await.unwrap();
-    let changes = finder.find(&question(&registry, &revisions[3], &[&revisions[0]])).await.unwrap();
-    assert_eq!(ids(&changes), ["c2", "c3", "c4"]);
-}
-
-#[tokio::test]
-async fn looking_is_bounded_and_says_when_it_may_lack_something() {
-    let Some(registry) = registry().await else { return };
-    let first = export(&registry, 1, &["latest"]).await;
-    let tags: Vec<String> = (0..20).map(|number| format!("old-{number}")).collect();
-    export(&registry, 2, &tags.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let last = export(&registry, 3, &["latest"]).await;
-    let finder = finder(OciConfig { skipped: LookForSkipped::Always, max_skipped: 5, ..config() });
-    finder.find(&question(&registry, &first, &[])).await.unwrap();
-    let before = finder.request_count();
-    let changes = finder.find(&question(&registry, &last, &[&first])).await.unwrap();
-    assert_eq!(ids(&changes), ["c2", "c3"]);
-    assert!(changes.incomplete);
-    // The artifact (2), the tags, five of them, one payload.
-    assert_eq!(finder.request_count() - before, 9);
-    // What was listed once is not looked at again.
-    let next = export(&registry, 4, &["latest"]).await;
-    let before = finder.request_count();
-    let changes = finder.find(&question(&registry, &next, &[&last])).await.unwrap();
-    assert_eq!((ids(&changes), changes.truncated), (vec!["c4"], false));
-    assert!(changes.incomplete, "it has no tag of its own");
-    assert_eq!(finder.request_count() - before, 3);
+    // Here something is: what was seen of it is known, and what was not is told to be missing.
+    for (seen, commits, incomplete) in [(1..3, &["c2", "c3", "c4"][..], false), (1..2, &["c2", "c4"], true)] {
+        let finder = self::finder(config());
+        for revision in [&revisions[0]].into_iter().chain(&revisions[seen]) {
+            finder.find(&question(&registry, revision, &[])).await.unwrap();
+        }
+        let changes = finder.find(&question(&registry, &revisions[3], &[&revisions[0]])).await.unwrap();
+        assert_eq!((ids(&changes).as_slice(), changes.incomplete), (commits, incomplete));
+    }
 }
 
 #[tokio::test]
@@ -601,7 +524,7 @@ async fn without_a_payload_the_repository_that_annotations_name_is_walked() {
 }
 
 #[tokio::test]
-async fn where_tags_do_not_tell_git_says_which_commits_were_skipped() {
+async fn where_nothing_was_seen_git_says_which_commits_were_skipped() {
     let Some(registry) = registry().await else { return };
     let origin = Origin::new().await;
     let push = async |number: usize, id: &str| {

@@ -12,6 +12,7 @@ fn step(revision: &str, ready: i64) -> Step {
     Step {
         revision: revision.parse().unwrap(),
         origin: None,
+        seen: None,
         fetched: None,
         applied: None,
         ready: at(ready),
@@ -48,7 +49,8 @@ fn entry(accounted: &[&str]) -> Entry {
             .iter()
             .map(|text| Accounted { revision: text.parse().unwrap(), origin: None })
             .collect(),
-        stuck: Vec::new(),
+        older: Vec::new(),
+        pending: Vec::new(),
         last: None,
         histograms: Vec::new(),
         commits: CommitCounts::default(),
@@ -82,9 +84,9 @@ fn what_was_applied_before_the_ledger_began_is_baseline_without_a_question() {
 fn a_new_kustomizations_first_revision_counts_from_an_hour_before_it_was_made() {
     let new = standing(BEGAN + 10_000, vec![step("a", BEGAN + 10_010)]);
     check(&new, None, &[], &["a"]);
-    assert_eq!(plan(&new, None, None, at(BEGAN)).since, Some(at(BEGAN + 6_400)));
+    assert_eq!(plan(&new, None, None, at(BEGAN)).since, at(BEGAN + 6_400));
     let soon = standing(BEGAN + 10, vec![step("a", BEGAN + 20)]);
-    assert_eq!(plan(&soon, None, None, at(BEGAN)).since, Some(at(BEGAN)));
+    assert_eq!(plan(&soon, None, None, at(BEGAN)).since, at(BEGAN));
 }
 
 #[test]
@@ -178,4 +180,18 @@ fn what_the_source_has_and_nobody_applied_is_coming() {
     standing.deleted = false;
     standing.steps.push(step("c", 3));
     assert!(!coming(&standing, &has), "it is applied");
+}
+
+#[test]
+fn what_is_pending_keeps_its_times_until_it_is_looked_into() {
+    let mut entry = entry(&["a"]);
+    let first_seen = Pending { step: step("b", 10), problem: Some(crate::changes::Problem::NotFound) };
+    let forgotten = Pending { step: step("gone", 5), problem: None };
+    entry.pending = vec![forgotten.clone(), first_seen.clone()];
+    let standing =
+        standing(0, vec![step("a", 1), Step { seen: Some(at(9)), ..step("b", 900) }, step("c", 901)]);
+    let due: Vec<_> = standing.steps[1..].iter().collect();
+    let pending = pending(&due, &standing, Some(&entry), at(0));
+    let b = Pending { step: Step { seen: Some(at(9)), ..first_seen.step }, ..first_seen };
+    assert_eq!(pending, [forgotten, b, Pending { step: step("c", 901), problem: None }]);
 }

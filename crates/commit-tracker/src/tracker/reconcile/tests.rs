@@ -47,6 +47,7 @@ fn step(number: usize, ready: i64) -> Step {
     Step {
         revision: revision(number),
         origin: None,
+        seen: None,
         fetched: None,
         applied: None,
         ready: at(ready),
@@ -57,7 +58,7 @@ fn step(number: usize, ready: i64) -> Step {
     }
 }
 
-fn entry(accounted: &[usize], stuck: &[usize]) -> Entry {
+fn entry(accounted: &[usize]) -> Entry {
     Entry {
         namespace: "apps".into(),
         name: "shop".into(),
@@ -67,16 +68,13 @@ fn entry(accounted: &[usize], stuck: &[usize]) -> Entry {
             .iter()
             .map(|number| Accounted { revision: revision(*number), origin: None })
             .collect(),
-        stuck: stuck.iter().map(|number| failed(*number)).collect(),
+        older: Vec::new(),
+        pending: Vec::new(),
         last: None,
         histograms: Vec::new(),
         commits: CommitCounts::default(),
         revisions: Vec::new(),
     }
-}
-
-fn failed(number: usize) -> Stuck {
-    Stuck { revision: revision(number), problem: Problem::NotFound }
 }
 
 fn commit(merged: Timestamp) -> Commit {
@@ -89,27 +87,37 @@ fn commits_of_a_history_with_nothing_in_common_count_from_what_was_applied_last_
     let unrelated = Changes { unrelated: true, ..Changes::default() };
     let last =
         |applied| Some(Box::new(LastApplied { commit: "a".into(), merged: at(0), applied: at(applied) }));
-    let (first_sight, nothing) = (Some(at(-5)), entry(&[], &[]));
+    let (first_sight, nothing) = (at(-5), entry(&[]));
     // Until something is accounted for, first sight alone counts.
-    assert_eq!(floor(first_sight, None, &unrelated), first_sight);
-    assert_eq!(floor(first_sight, Some(&nothing), &unrelated), first_sight);
-    let known = entry(&[1], &[]);
-    assert_eq!(floor(None, Some(&known), &related), None);
-    assert_eq!(floor(None, Some(&known), &unrelated), Some(known.began));
-    let applied = Entry { last: last(70), ..entry(&[1], &[]) };
-    assert_eq!(floor(None, Some(&applied), &unrelated), Some(at(70)));
-    let before = Entry { last: last(-2000), ..entry(&[1], &[]) };
-    assert_eq!(floor(None, Some(&before), &unrelated), Some(known.began), "which is when series began");
+    assert_eq!(floor(first_sight, None, &unrelated), Some(first_sight));
+    assert_eq!(floor(first_sight, Some(&nothing), &unrelated), Some(first_sight));
+    let known = entry(&[1]);
+    assert_eq!(floor(first_sight, Some(&known), &related), None);
+    assert_eq!(floor(first_sight, Some(&known), &unrelated), Some(known.began));
+    let applied = Entry { last: last(70), ..entry(&[1]) };
+    assert_eq!(floor(first_sight, Some(&applied), &unrelated), Some(at(70)));
+    let before = Entry { last: last(-2000), ..entry(&[1]) };
+    assert_eq!(
+        floor(first_sight, Some(&before), &unrelated),
+        Some(known.began),
+        "which is when series began"
+    );
+    let older = Changes { older: true, ..Changes::default() };
+    assert_eq!(
+        floor(first_sight, Some(&applied), &older),
+        Some(first_sight),
+        "it may have been there before"
+    );
 }
 
 #[test]
 fn what_came_of_a_revision_is_one_outcome_and_loss_is_told_before_all_else() {
     let view = view(&[1, 2]);
-    let entry = entry(&[1], &[]);
+    let entry = entry(&[1]);
     let outcome = |changes: &Changes, since: Option<i64>| {
         let step = &view.standing.steps[1];
-        let measured = measure(step, changes, None, since.map(at));
-        counted(&view, &source(), Some(&entry), step, changes, &measured).outcome
+        let measured = measure(step, changes, since.map(at));
+        counted(nothing(&view, &source(), Some(&entry)), step, changes, &measured).outcome
     };
     let brought = |seconds: &[i64]| Changes {
         commits: seconds.iter().map(|merged| commit(at(*merged))).collect(),
@@ -138,8 +146,8 @@ fn the_last_applied_commit_is_the_newest_with_a_date_that_can_be_one() {
         let changes =
             Changes { commits: merged.iter().map(|merged| commit(*merged)).collect(), ..Changes::default() };
         let step = &view.standing.steps[1];
-        let measured = measure(step, &changes, None, None);
-        let record = counted(&view, &source(), None, step, &changes, &measured);
+        let measured = measure(step, &changes, None);
+        let record = counted(nothing(&view, &source(), None), step, &changes, &measured);
         record.last.map(|last| (last.merged, last.applied))
     };
     let ready = at(60);
@@ -147,25 +155,4 @@ fn the_last_applied_commit_is_the_newest_with_a_date_that_can_be_one() {
     assert_eq!(last(&[at(10), at(60 + 3601)]), Some((at(10), ready)), "nobody merges in the future");
     assert_eq!(last(&[Timestamp::UNIX_EPOCH]), None);
     assert_eq!(last(&[]), None);
-}
-
-#[test]
-fn a_record_keeps_what_is_stuck_and_still_due_and_drops_what_it_is_behind() {
-    let stuck_after = |applied: &[usize], accounted: &[usize], stuck: &[usize], place: usize| {
-        let (view, entry) = (view(applied), entry(accounted, stuck));
-        let step = &view.standing.steps[place];
-        let changes = Changes::default();
-        let measured = measure(step, &changes, None, None);
-        let record = counted(&view, &source(), Some(&entry), step, &changes, &measured);
-        assert_eq!(record.from, accounted.last().map(|number| revision(*number)));
-        record.stuck
-    };
-    assert_eq!(stuck_after(&[1, 2, 3], &[1], &[2, 3], 1), [failed(3)]);
-    assert_eq!(stuck_after(&[1, 2, 3], &[1], &[2], 2), []);
-    assert_eq!(stuck_after(&[1, 2, 3], &[1], &[3], 2), [], "it was looked into after all");
-    assert_eq!(
-        stuck_after(&[2, 3], &[1], &[9, 3], 0),
-        [failed(3)],
-        "nobody asks again about what is forgotten"
-    );
 }

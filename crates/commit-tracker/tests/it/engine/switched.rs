@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use windlass_commit_tracker::ledger::Outcome;
 
-use super::world::{World, long_ago};
+use super::world::{Process, World, eventually, long_ago};
 use super::{revisions, settled};
 
 /// Revisions of artifacts.
@@ -61,6 +61,43 @@ async fn from_git_to_artifacts_each_commit_is_counted_once() {
     world.applied_from("shop", &[before[0], before[1], same, (&next, Some(&fourth), soon())]).await;
     let entry = world.accounted(&uid, &next).await;
     assert_eq!((entry.commits.counted, entry.commits.baseline), (2, 0), "{entry:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_counted_of_another_kind_of_source_is_told_until_somebody_took_it() {
+    let (world, uid, first) = settled().await;
+    let world = world.set("commit_tracker.exporter_info", "none");
+    let tracker = world.tracker();
+    world.accounted(&uid, &first).await;
+    let second = world.commit("second");
+    world.applied("shop", &[(&first, long_ago()), (&second, Timestamp::now())]).await;
+    assert_eq!(world.accounted(&uid, &second).await.commits.counted, 1);
+    world.source("OCIRepository", "images").await;
+    let built = artifact(2);
+    world.publish_artifact("OCIRepository", "images", &built, world.built(&second, soon())).await;
+    world.switch("shop", "OCIRepository", "images").await;
+    world.applied_from("shop", &[(&first, None, long_ago()), (&built, Some(&second), soon())]).await;
+    world.accounted(&uid, &built).await;
+    let shows = async |process: &Process| {
+        eventually("both are shown", || async {
+            let text = process.context.metrics.render().unwrap();
+            let counted = |kind: &str, count: u64| {
+                text.lines().any(|line| {
+                    line.starts_with("flux_commit_tracker_commits_total{")
+                        && line.contains(&format!("k8s_source_kind=\"{kind}\",outcome=\"counted\"}} {count}"))
+                })
+            };
+            if counted("GitRepository", 1) && counted("OCIRepository", 0) {
+                Ok(())
+            } else {
+                Err(text.clone())
+            }
+        })
+        .await;
+    };
+    shows(&tracker).await;
+    tracker.stop().await;
+    shows(&world.tracker()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

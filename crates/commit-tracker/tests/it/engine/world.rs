@@ -61,6 +61,7 @@ impl World {
         let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let settings = vec![
             set("commit_tracker.all", "true"),
+            set("commit_tracker.observe_only", "false"),
             set("commit_tracker.metrics_address", ""),
             set("commit_tracker.health_address", ""),
             set("operator.allowed_git_origins", &git.origin()),

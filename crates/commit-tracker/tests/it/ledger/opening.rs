@@ -32,7 +32,7 @@ async fn a_first_start_writes_one_small_head() {
     assert_eq!(line.requests(), 2, "a list and a create");
     let data = world.data().await;
     let expected = json!({
-        "format": "1", "identity": ledger.identity(), "began": "2026-11-21T16:00:00Z", "shards": "128",
+        "format": "2", "identity": ledger.identity(), "began": "2026-11-21T16:00:00Z", "shards": "128",
     });
     assert_eq!(json!(data), json!({ HEAD: expected }));
     assert!(ledger.is_empty());
@@ -41,14 +41,14 @@ async fn a_first_start_writes_one_small_head() {
 #[tokio::test(start_paused = true)]
 async fn a_later_format_is_named_and_left_alone() {
     let (world, shard) = begun().await;
-    world.patch(HEAD, json!({"data": {"format": "2", "shards": "4096"}})).await;
+    world.patch(HEAD, json!({"data": {"format": "3", "shards": "4096"}})).await;
     let error = refused(&world).await;
     assert_eq!(
         error.to_string(),
-        "failed to read the ledger: ConfigMap default/flux-commit-tracker-ledger has format 2, and this version reads 1; \
+        "failed to read the ledger: ConfigMap default/flux-commit-tracker-ledger has format 3, and this version reads 2; \
          run the version that wrote it, or a later one"
     );
-    world.patch(HEAD, json!({"data": {"format": "1", "shards": "128"}})).await;
+    world.patch(HEAD, json!({"data": {"format": "2", "shards": "128"}})).await;
     world.patch(&shard, json!({"data": {"ledger": "{\"format\":7,\"all\":\"new\"}"}})).await;
     let error = refused(&world).await;
     assert!(

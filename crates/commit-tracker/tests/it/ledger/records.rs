@@ -7,8 +7,10 @@ use http::Method;
 use tokio::time::timeout;
 use windlass_commit_tracker::changes::Problem;
 use windlass_commit_tracker::histogram::Histogram;
-use windlass_commit_tracker::ledger::{CommitCounts, Ledger, LedgerError, Outcome, Record, Refusal, Stuck};
-use windlass_commit_tracker::{Instrument, Revision, SourceKind};
+use windlass_commit_tracker::ledger::{
+    Accounted, CommitCounts, Ledger, LedgerError, Outcome, Pending, Record, Refusal, mark_of,
+};
+use windlass_commit_tracker::{Instrument, Revision, SourceKind, Step};
 
 use super::line::Fate;
 use super::{World, neighbours, revision, step, steps};
@@ -120,44 +122,81 @@ async fn going_back_and_forth_moves_a_revision_and_forgets_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn being_stuck_is_counted_once_and_ends_with_the_next_revision() {
+async fn what_is_pending_is_written_down_and_goes_in_one_write_with_what_follows_at_once() {
     let world = World::new();
     let line = world.line();
     let ledger = world.open_over(&line).await.unwrap();
     ledger.record(step("a", 1)).await.unwrap();
-    let not_found = |revision: Revision| Stuck { revision, problem: Problem::NotFound };
-    let stuck = Record {
+    let ready = "2026-11-21T16:07:00.5Z".parse().unwrap();
+    let waits = Step {
+        revision: revision(2),
+        origin: None,
+        seen: None,
+        fetched: None,
+        applied: None,
+        ready,
+        latest: ready,
+        health_checked: false,
+        estimated: false,
+        replaced: false,
+    };
+    let pending = |problem| Record {
         from: Some(revision(1)),
         to: None,
         observations: Vec::new(),
         commits: CommitCounts::default(),
-        outcome: Some(Outcome::Failed(Problem::NotFound)),
-        stuck: vec![not_found(revision(2))],
+        outcome: None,
+        pending: vec![Pending { step: waits.clone(), problem }],
         ..step("a", 2)
     };
-    ledger.record(stuck.clone()).await.unwrap();
+    ledger.record(pending(None)).await.unwrap();
     let writes = line.writes();
-    ledger.record(stuck.clone()).await.unwrap();
+    ledger.record(pending(None)).await.unwrap();
     assert_eq!(line.writes(), writes, "it says nothing new");
     let entry = world.open().await.entry("a").unwrap();
-    assert_eq!(entry.revisions, [(Outcome::Measured, 1), (Outcome::Failed(Problem::NotFound), 1)]);
-    assert_eq!((&entry.stuck, entry.newest()), (&stuck.stuck, Some(&revision(1))));
+    assert_eq!((&entry.pending, entry.newest()), (&pending(None).pending, Some(&revision(1))));
+    drop(ledger.enqueue(pending(Some(Problem::NotFound))));
+    ledger.record(step("a", 2)).await.unwrap();
+    assert_eq!(line.writes(), writes + 1);
+    assert_eq!(ledger.entry("a").unwrap().pending, []);
+}
 
-    // A second one counts; that the first fails for another reason now does not, and is remembered.
-    let other = Stuck { problem: Problem::Unauthorized, ..not_found(revision(2)) };
-    let both = Record { stuck: vec![other.clone(), not_found(revision(3))], ..stuck.clone() };
-    ledger.record(both).await.unwrap();
-    let swapped = Record { stuck: vec![not_found(revision(2)), not_found(revision(3))], ..stuck.clone() };
-    ledger.record(swapped.clone()).await.unwrap();
+#[tokio::test(start_paused = true)]
+async fn what_was_counted_under_another_kind_is_shown_until_it_was_taken_by_whoever_leads() {
+    let world = World::new();
+    let ledger = world.open().await;
+    ledger.record(step("a", 1)).await.unwrap();
+    let moved = Record { source_kind: SourceKind::OciRepository, ..step("a", 2) };
+    ledger.record(moved).await.unwrap();
+    let told = |ledger: &Ledger| {
+        let deleted = ledger.deleted().into_iter();
+        deleted.map(|(_, entry)| (entry.source_kind, entry.commits.counted)).collect::<Vec<_>>()
+    };
+    let former = [(SourceKind::GitRepository, 1)];
+    assert_eq!((told(&ledger).as_slice(), ledger.len()), (&former[..], 1));
+    let next = world.open().await;
+    assert_eq!((told(&next).as_slice(), next.len()), (&former[..], 1));
+    let all: Vec<_> = next.deleted().into_iter().map(|(key, _)| key).collect();
+    next.taken(&all);
+    tokio::time::sleep(world.config().tidy * 2).await;
+    assert_eq!(told(&world.open().await), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn artifacts_that_were_accounted_for_long_ago_are_known_by_their_marks() {
+    let world = World::new();
+    let ledger = world.open().await;
+    let artifact = |number: usize| format!("latest@sha256:{number:064}").parse::<Revision>().unwrap();
+    for number in 1..=40 {
+        let to = Some(Accounted { revision: artifact(number), origin: None });
+        let from = (number > 1).then(|| artifact(number - 1));
+        let skipped = vec![mark_of(&format!("{:064}", 1000 + number))];
+        ledger.record(Record { from, to, skipped, ..step("a", number) }).await.unwrap();
+    }
     let entry = world.open().await.entry("a").unwrap();
-    assert_eq!(entry.revisions, [(Outcome::Measured, 1), (Outcome::Failed(Problem::NotFound), 2)]);
-    assert_eq!(entry.stuck, swapped.stuck);
-
-    let first = Record { stuck: vec![not_found(revision(3))], ..step("a", 2) };
-    ledger.record(first).await.unwrap();
-    assert_eq!(ledger.entry("a").unwrap().stuck, [not_found(revision(3))], "it is not behind that one yet");
-    ledger.record(step("a", 3)).await.unwrap();
-    assert_eq!(ledger.entry("a").unwrap().stuck, []);
+    assert!((1..=40).all(|number| entry.accounts_for(&artifact(number))));
+    assert!((1001..=1040).all(|number| entry.accounts_for(&artifact(number))));
+    assert!(!entry.accounts_for(&artifact(41)));
 }
 
 #[tokio::test(start_paused = true)]

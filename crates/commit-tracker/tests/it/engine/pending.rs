@@ -1,0 +1,104 @@
+//! What is applied and not looked into yet: its time stays what it was, and what is not known is no zero.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::world::{Process, World, eventually, long_ago};
+use super::{revisions, settled};
+use windlass_commit_tracker::ledger::Outcome;
+
+/// The value of a Kustomization's gauge, where it is shown.
+fn gauge(process: &Process, name: &str) -> Option<f64> {
+    let text = process.context.metrics.render().unwrap();
+    let start = format!("flux_commit_tracker_{name}{{");
+    let mut lines = text.lines().filter(|line| line.starts_with(&start) && line.contains("\"shop\""));
+    lines.next().and_then(|line| line.rsplit(' ').next()?.parse().ok())
+}
+
+/// Waits until the age of what waits, and whether it is unknown, are these.
+async fn told(process: &Process, age: Option<f64>, unknown: Option<f64>) {
+    eventually("the age and whether it is known", || async {
+        let shown = (
+            gauge(process, "oldest_unapplied_commit_age_seconds"),
+            gauge(process, "oldest_unapplied_commit_unknown"),
+        );
+        if shown == (age, unknown) { Ok(()) } else { Err(shown) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_of_an_apply_is_what_was_seen_first_however_long_its_commits_cannot_be_found() {
+    let (world, uid, first) = settled().await;
+    let tracker = world.tracker();
+    world.accounted(&uid, &first).await;
+    let second = world.commit("second");
+    world.hide();
+    // Its manifests had been built before: of the history only the end of the last run tells when it was applied.
+    let at = Timestamp::now();
+    world.applied_often("shop", &second, long_ago(), at).await;
+    eventually("it was tried in vain", || async {
+        let entry = world.entry(&uid).await.unwrap();
+        let failed = entry.revisions.iter().any(|(outcome, _)| matches!(outcome, Outcome::Failed(_)));
+        if failed { Ok(()) } else { Err(entry) }
+    })
+    .await;
+    // An interval run, and another tracker.
+    world.applied_often("shop", &second, long_ago(), at + Duration::from_mins(9)).await;
+    tracker.stop().await;
+    world.unhide();
+    let _tracker = world.tracker();
+    let entry = world.accounted(&uid, &second).await;
+    let applied = entry.last.as_ref().unwrap().applied;
+    assert!(applied.duration_since(at).abs().as_secs() <= 1, "{applied} is not {at}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_looked_up_is_unknown_and_not_zero() {
+    let (world, uid, first) = settled().await;
+    let tracker = world.tracker();
+    world.accounted(&uid, &first).await;
+    told(&tracker, Some(0.0), Some(0.0)).await;
+    let second = world.commit("second");
+    world.hide();
+    world.publish("apps", &second).await;
+    told(&tracker, None, Some(1.0)).await;
+    tracker.stop().await;
+    // Whoever leads next knows no more.
+    let next = world.tracker();
+    told(&next, None, Some(1.0)).await;
+    world.unhide();
+    world.applied("shop", &[(&first, long_ago()), (&second, Timestamp::now())]).await;
+    world.change("GitRepository", "apps", json!({"spec": {"interval": "2m"}})).await;
+    world.accounted(&uid, &second).await;
+    told(&next, Some(0.0), Some(0.0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn going_back_further_than_what_is_remembered_in_full_counts_nothing_again() {
+    let world = World::new().await.set("commit_tracker.exporter_info", "none");
+    world.source("Bucket", "store").await;
+    world.repository("apps").await;
+    let uid = world.kustomization("shop", "apps").await;
+    world.switch("shop", "Bucket", "store").await;
+    let tracker = world.tracker();
+    world.begun().await;
+    let revision = |number: usize| format!("sha256:{number:064}");
+    let apply = async |number: usize| {
+        let built = world.built(&format!("build-{number}"), Timestamp::now());
+        world.publish_artifact("Bucket", "store", &revision(number), built).await;
+        world.applied("shop", &[(&revision(number), Timestamp::now())]).await;
+    };
+    for number in 1..=18 {
+        apply(number).await;
+        world.accounted(&uid, &revision(number)).await;
+    }
+    apply(1).await;
+    apply(19).await;
+    let entry = world.accounted(&uid, &revision(19)).await;
+    let counted = entry.commits.counted + entry.commits.baseline;
+    assert_eq!((counted, revisions(&entry, Outcome::Measured)), (19, 19), "{entry:?}");
+    tracker.stop().await;
+}
