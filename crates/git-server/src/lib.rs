@@ -1,5 +1,6 @@
 //! A Git server over bare repositories of this machine, and commits made in them: what the demonstration syncs from,
-//! and a real peer for tests. Both run the program `git`, which must be on the path.
+//! and a real peer for tests. Both run the program `git`, which must be on the path;
+//! over SSH it is OpenSSH's `sshd` that does.
 //!
 //! What it refuses to know: the crate `windlass-git`, whose peer it is. Nothing of it is meant for the internet.
 //!
@@ -8,5 +9,7 @@
 
 mod http_backend;
 pub mod seed;
+mod ssh_server;
 
 pub use self::http_backend::{HttpBackend, RequestLog, Running};
+pub use self::ssh_server::{SshServer, ssh_key};
