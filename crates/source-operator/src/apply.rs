@@ -19,6 +19,7 @@ use crate::reference::Resolved;
 use crate::status::now;
 use crate::upstream::Upstream;
 use crate::validate::{Valid, interval, validate};
+use crate::verify::Verified;
 
 /// The kind as it stands in paths.
 pub(crate) const KIND: &str = "gitrepository";
@@ -31,6 +32,8 @@ const FRESH: f64 = 0.9;
 pub(crate) struct Done {
     pub(crate) artifact: Artifact,
     pub(crate) included: Vec<Artifact>,
+    /// Whose work it is, where that was asked.
+    pub(crate) verified: Option<Verified>,
     /// It was made in this pass.
     pub(crate) made: bool,
 }
@@ -46,12 +49,19 @@ pub(crate) async fn apply(
     let included = observed.included.clone()?;
     let upstream = upstream(controller, &key.namespace, observed, &valid).await?;
     let resolved = resolve(controller, key, observed, &valid, &upstream).await?;
+    let verified = match &valid.verify {
+        Some(verify) => {
+            let verifying = controller.verified(key, verify, &upstream, &resolved);
+            Some(within(valid.timeout, "verify the revision", verifying).await?)
+        }
+        None => None,
+    };
     let plan = plan(object, observed.stored, &resolved, &included);
     tracing::debug!(source = %key, revision = resolved.revision, "{plan}");
     match (plan, &object.status.artifact) {
         (Plan::Keep, Some(artifact)) => {
             let artifact = Artifact { url: controller.url_of(&artifact.path), ..artifact.clone() };
-            Ok(Done { artifact, included, made: false })
+            Ok(Done { artifact, included, verified, made: false })
         }
         _ => {
             let build = controller.builder.build(
@@ -63,7 +73,7 @@ pub(crate) async fn apply(
             );
             let kept = within(valid.timeout, "fetch and pack the revision", build).await?;
             let artifact = publish(controller, key, &kept, resolved).await?;
-            Ok(Done { artifact, included, made: true })
+            Ok(Done { artifact, included, verified, made: true })
         }
     }
 }
@@ -74,8 +84,8 @@ async fn upstream(
     observed: &Observed,
     valid: &Valid,
 ) -> Result<Arc<Upstream>, Failure> {
-    let (client, spec) = (&controller.client, &observed.object.spec);
-    let (remote, version) = access::remote(client, namespace, spec, valid).await?;
+    let spec = &observed.object.spec;
+    let (remote, version) = access::remote(controller, namespace, spec, valid).await?;
     controller.upstreams.get(remote, version).map_err(|error| match &error {
         GitError::PolicyRefused { .. } => Failure::fetch("URLInvalid", error.to_string()).stalled(),
         _ => Failure::git("open the repository", &error),

@@ -13,6 +13,7 @@ use crate::controller::Controller;
 use crate::observe::requested_at;
 use crate::reconcile::reconcile;
 use crate::upstream::Upstreams;
+use crate::verify::Verifications;
 
 /// The queue of the term that goes on, if one does.
 pub(crate) type Current = Arc<Mutex<Option<KeyedQueue<ObjectKey>>>>;
@@ -29,6 +30,7 @@ pub(crate) struct Forwarder {
     current: Current,
     objects: Store<GitRepository>,
     upstreams: Arc<Upstreams>,
+    verifications: Arc<Verifications>,
     builder: Arc<Builder>,
 }
 
@@ -38,6 +40,7 @@ impl Work {
             current: Arc::clone(&self.current),
             objects: self.controller.objects.clone(),
             upstreams: Arc::clone(&self.controller.upstreams),
+            verifications: Arc::clone(&self.controller.verifications),
             builder: Arc::clone(&self.controller.builder),
         }
     }
@@ -110,6 +113,7 @@ impl Forwarder {
             Event::Deleted(gone) => {
                 let key = ObjectKey::of(&*gone);
                 self.upstreams.forget(&key);
+                self.verifications.forget(&key);
                 match &*current {
                     // The leader has removed its own before it took the finalizer off.
                     Some(queue) => {

@@ -11,10 +11,12 @@
 )]
 
 mod access;
+mod app;
 mod apply;
 mod build;
 mod controller;
 mod failure;
+mod files;
 mod lead;
 mod metrics;
 mod notify;
@@ -28,6 +30,7 @@ mod replica;
 mod status;
 mod upstream;
 mod validate;
+mod verify;
 mod version_range;
 
 pub use self::operator::{SOURCE_CONTROLLER, Sources, configure, register};

@@ -16,6 +16,7 @@ use windlass_runtime::{
 };
 use windlass_settings::{DigestAlgorithm, SourceSettings};
 
+use crate::app::Apps;
 use crate::build::Builder;
 use crate::controller::{Controller, origin};
 use crate::lead::{Current, Work};
@@ -74,6 +75,7 @@ impl Operator<Context> for Sources {
             process.replica.clone(),
         );
         let store = open_store(&settings).await?;
+        let upstreams = Arc::new(Upstreams::new(process.git.clone()));
         let controller = Controller {
             origin: origin(
                 &settings.storage_advertised_address,
@@ -83,8 +85,10 @@ impl Operator<Context> for Sources {
             client: client.clone(),
             settings: Arc::clone(&settings),
             objects: watch.store(),
-            upstreams: Arc::new(Upstreams::new(process.git.clone())),
-            builder: Arc::new(Builder::new(Arc::clone(&store))),
+            builder: Arc::new(Builder::new(Arc::clone(&store), Arc::clone(&upstreams))),
+            upstreams,
+            apps: Arc::new(Apps::new(process.git.clone())),
+            verifications: Arc::default(),
             metrics: SourceMetrics::new(&meter, &watch.store(), &events, &process.git),
             notifier,
             clock: Arc::clone(&process.clock),

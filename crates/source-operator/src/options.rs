@@ -65,6 +65,12 @@ pub struct SourceArgs {
     /// The form of log lines: json or console. [default: json]
     #[arg(long, value_name = "FORM")]
     pub log_encoding: Option<String>,
+    /// Algorithms that SSH servers are offered for the exchange of keys, separated by commas. [default: the usual ones]
+    #[arg(long, value_name = "NAMES")]
+    pub ssh_kex_algos: Option<String>,
+    /// Algorithms of SSH servers' keys that are taken, separated by commas. [default: the usual ones]
+    #[arg(long, value_name = "NAMES")]
+    pub ssh_hostkey_algos: Option<String>,
     /// An origin (scheme://host:port) of a Git server that may be plain http, private or local; may be given again.
     #[arg(long, value_name = "ORIGIN")]
     pub allow_git_origin: Vec<String>,
@@ -82,6 +88,8 @@ impl From<SourceArgs> for Start {
             ("operator", "log_level", args.log_level),
             ("operator", "log_format", form),
             ("operator", "allowed_git_origins", origins),
+            ("operator", "git_ssh_key_exchange_algorithms", args.ssh_kex_algos),
+            ("operator", "git_ssh_host_key_algorithms", args.ssh_hostkey_algos),
             own("metrics_address", args.metrics_addr),
             own("health_address", args.health_addr),
             own("events_address", args.events_addr),
@@ -148,6 +156,8 @@ mod tests {
             "--storage-adv-addr=source-controller.flux-system.svc.cluster.local.",
             "--concurrent=10",
             "--requeue-dependency=5s",
+            "--ssh-kex-algos=curve25519-sha256,ecdh-sha2-nistp256",
+            "--ssh-hostkey-algos=ssh-ed25519",
         ];
         let start = Start::from(Program::parse_from(arguments).source);
         let operator = Some(crate::SOURCE_CONTROLLER.to_owned());
@@ -159,5 +169,8 @@ mod tests {
         assert_eq!((source.concurrent, source.leader_election), (10, true));
         assert_eq!((&*source.metrics_address, &*source.health_address), ("0.0.0.0:8080", "0.0.0.0:9440"));
         assert_eq!(settings.operator().namespace, None);
+        let exchange = ["curve25519-sha256", "ecdh-sha2-nistp256"];
+        assert_eq!(settings.operator().git_ssh_key_exchange_algorithms, exchange);
+        assert_eq!(settings.operator().git_ssh_host_key_algorithms, ["ssh-ed25519"]);
     }
 }

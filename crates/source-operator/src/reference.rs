@@ -31,6 +31,18 @@ pub(crate) struct Resolved {
     pub(crate) commit: ObjectId,
     /// As `status.artifact.revision` has it.
     pub(crate) revision: String,
+    /// The tag that was asked for.
+    pub(crate) tag: Option<TagRef>,
+}
+
+/// A tag as the server shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TagRef {
+    /// Without `refs/tags/`.
+    pub(crate) name: String,
+    /// The tag itself where it is annotated, else the commit.
+    pub(crate) id: ObjectId,
+    pub(crate) annotated: bool,
 }
 
 const HEADS: &str = "refs/heads/";
@@ -86,19 +98,35 @@ impl Reference {
         }
     }
 
+    /// Whether it can stand for a tag.
+    pub(crate) fn is_tag(&self) -> bool {
+        match self {
+            Self::Tag(_) | Self::Semver { .. } => true,
+            Self::Name(name) => name.starts_with(TAGS),
+            _ => false,
+        }
+    }
+
     /// What it stands for among these refs.
     pub(crate) fn resolve(&self, refs: &[Ref]) -> Result<Resolved, Failure> {
         let find = |name: &str| refs.iter().find(|found| found.name == name);
         let of = |found: &Ref, name: &str| {
             let commit = found.peeled.unwrap_or(found.id);
-            Resolved { commit, revision: format!("{name}@sha1:{commit}") }
+            let tag = found.name.strip_prefix(TAGS).map(|name| TagRef {
+                name: name.to_owned(),
+                id: found.id,
+                annotated: found.peeled.is_some(),
+            });
+            Resolved { commit, revision: format!("{name}@sha1:{commit}"), tag }
         };
         let missing =
             |what: String| Failure::fetch("GitOperationFailed", format!("the repository has no {what}"));
         match self {
-            Self::Commit { id, branch: None } => Ok(Resolved { commit: *id, revision: format!("sha1:{id}") }),
+            Self::Commit { id, branch: None } => {
+                Ok(Resolved { commit: *id, revision: format!("sha1:{id}"), tag: None })
+            }
             Self::Commit { id, branch: Some(branch) } => {
-                Ok(Resolved { commit: *id, revision: format!("{branch}@sha1:{id}") })
+                Ok(Resolved { commit: *id, revision: format!("{branch}@sha1:{id}"), tag: None })
             }
             Self::Name(name) => {
                 let plain = name.strip_suffix("^{}").unwrap_or(name);

@@ -48,6 +48,7 @@ impl Replica {
         spec.ignore.clone_from(&status.observed_ignore);
         spec.sparse_checkout.clone_from(&status.observed_sparse_checkout);
         spec.include.clone_from(&status.observed_include);
+        spec.recurse_submodules = status.observed_recurse_submodules;
         let valid = validate(&spec, controller.settings.default_branch.as_deref())?;
         let included = &status.included_artifacts;
         for artifact in included {
@@ -58,7 +59,7 @@ impl Replica {
             }
         }
         let namespace = path.place().namespace();
-        let (remote, version) = access::remote(&controller.client, namespace, &spec, &valid).await?;
+        let (remote, version) = access::remote(controller, namespace, &spec, &valid).await?;
         let upstream = controller.upstreams.get(remote, version);
         let upstream = upstream.map_err(|error| Failure::git("open the repository", &error))?;
         let content = wanted(&spec)?;

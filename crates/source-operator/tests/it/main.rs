@@ -3,6 +3,10 @@
 
 mod artifacts;
 mod failures;
+mod over_ssh;
+mod providers;
 mod sharing;
+mod submodules;
 mod telling;
+mod verification;
 mod world;
