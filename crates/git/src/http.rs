@@ -192,7 +192,9 @@ impl HttpClient {
         if request.url.scheme() == "ssh" {
             self.count(call);
             let cap = request.cap;
-            let answer = Box::pin(self.ssh.send(call, request, lifted)).await?;
+            // Within the deadline, but what was sent whole is not given up by whoever asked for it.
+            let sent = call.deadline.by_the_end(Box::pin(self.ssh.send(call, request, lifted)));
+            let answer = sent.await.map_err(|failure| call.failed(failure))??;
             return Ok(Reply::Answer(Answer::new(call, Inner::Ssh(Box::new(answer)), cap)));
         }
         let client = if lifted { &call.clients.lifted } else { &call.clients.public };
@@ -394,7 +396,8 @@ impl<'a> Answer<'a> {
         let piece = match &mut self.inner {
             Inner::Ssh(inner) => {
                 let piece = Box::pin(inner.chunk(self.call, self.cap));
-                self.call.waiting(self.call.within(piece)).await???
+                let piece = self.call.waiting(self.call.deadline.by_the_end(piece)).await?;
+                piece.map_err(|failure| self.call.failed(failure))??
             }
             Inner::Http(inner) => {
                 let piece = self.call.waiting(inner.chunk(max)).await?;

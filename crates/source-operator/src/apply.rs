@@ -13,7 +13,7 @@ use windlass_runtime::ObjectKey;
 use crate::access;
 use crate::controller::Controller;
 use crate::failure::Failure;
-use crate::observe::Observed;
+use crate::observe::{Observed, semver_filter};
 use crate::plan::{Plan, plan};
 use crate::reference::Resolved;
 use crate::status::now;
@@ -45,7 +45,7 @@ pub(crate) async fn apply(
     observed: &Observed,
 ) -> Result<Done, Failure> {
     let object = &observed.object;
-    let valid = validate(&object.spec, controller.settings.default_branch.as_deref())?;
+    let valid = validate(&object.spec, semver_filter(object), controller.settings.default_branch.as_deref())?;
     let included = observed.included.clone()?;
     let upstream = upstream(controller, &key.namespace, observed, &valid).await?;
     let resolved = resolve(controller, key, observed, &valid, &upstream).await?;

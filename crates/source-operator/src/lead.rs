@@ -10,7 +10,7 @@ use windlass_runtime::{BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, 
 use crate::apply::KIND;
 use crate::build::Builder;
 use crate::controller::Controller;
-use crate::observe::requested_at;
+use crate::observe::{requested_at, semver_filter};
 use crate::reconcile::reconcile;
 use crate::upstream::Upstreams;
 use crate::verify::Verifications;
@@ -158,4 +158,5 @@ fn is_asked_for(old: &GitRepository, new: &GitRepository) -> bool {
         || old.metadata.generation != new.metadata.generation
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
         || requested_at(old) != requested_at(new)
+        || semver_filter(old) != semver_filter(new)
 }

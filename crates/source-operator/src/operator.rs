@@ -155,6 +155,7 @@ async fn open_store(settings: &SourceSettings) -> Result<Arc<Store>, BoxError> {
         DigestAlgorithm::Sha256 => Algorithm::Sha256,
         DigestAlgorithm::Sha384 => Algorithm::Sha384,
         DigestAlgorithm::Sha512 => Algorithm::Sha512,
+        DigestAlgorithm::Blake3 => Algorithm::Blake3,
     };
     let path = settings.storage_path.clone();
     let opened = tokio::task::spawn_blocking(move || Store::open(path, algorithm)).await?;

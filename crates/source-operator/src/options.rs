@@ -38,7 +38,7 @@ pub struct SourceArgs {
     /// How many artifacts of a source stay. [default: 2]
     #[arg(long, value_name = "NUMBER")]
     pub artifact_retention_records: Option<String>,
-    /// How digests are made: sha256, sha384 or sha512. [default: sha256]
+    /// How digests are made: sha256, sha384, sha512 or blake3. [default: sha256]
     #[arg(long, value_name = "NAME")]
     pub artifact_digest_algo: Option<String>,
     /// Intervals vary by this share. [default: 5]

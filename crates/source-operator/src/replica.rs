@@ -11,6 +11,7 @@ use crate::access;
 use crate::apply::KIND;
 use crate::controller::Controller;
 use crate::failure::Failure;
+use crate::observe::semver_filter;
 use crate::validate::{validate, wanted};
 
 /// Makes what the statuses of sources name and this replica has not.
@@ -49,7 +50,7 @@ impl Replica {
         spec.sparse_checkout.clone_from(&status.observed_sparse_checkout);
         spec.include.clone_from(&status.observed_include);
         spec.recurse_submodules = status.observed_recurse_submodules;
-        let valid = validate(&spec, controller.settings.default_branch.as_deref())?;
+        let valid = validate(&spec, semver_filter(object), controller.settings.default_branch.as_deref())?;
         let included = &status.included_artifacts;
         for artifact in included {
             if let Some(path) = ArtifactPath::parse(&artifact.path)

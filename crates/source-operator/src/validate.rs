@@ -53,11 +53,16 @@ pub(crate) fn interval(spec: &GitRepositorySpec) -> Duration {
     parsed.filter(|interval| !interval.is_zero()).unwrap_or(Duration::from_mins(1))
 }
 
-pub(crate) fn validate(spec: &GitRepositorySpec, default_branch: Option<&str>) -> Result<Valid, Failure> {
+/// `filter` is the expression of tags that a range chooses from.
+pub(crate) fn validate(
+    spec: &GitRepositorySpec,
+    filter: Option<&str>,
+    default_branch: Option<&str>,
+) -> Result<Valid, Failure> {
     let (url, user_info) = parse_url(&spec.url)?;
     refuse_what_is_missing(spec)?;
     let timeout = spec.timeout.as_deref().and_then(|text| text.parse::<GoDuration>().ok());
-    let reference = Reference::parse(spec.reference.as_ref(), default_branch)?;
+    let reference = Reference::parse(spec.reference.as_ref(), filter, default_branch)?;
     Ok(Valid {
         url,
         user_info,
@@ -174,13 +179,13 @@ mod tests {
             ("ssh://git:pw@github.com/a/b", "URLInvalid"),
             ("ssh:///a/b", "URLInvalid"),
         ] {
-            let failure = validate(&spec(url), None).unwrap_err();
+            let failure = validate(&spec(url), None, None).unwrap_err();
             assert_eq!((failure.reason, failure.course), (reason, Course::Stall), "{url}");
         }
-        let valid = validate(&spec("https://u:p@host/a"), None).unwrap();
+        let valid = validate(&spec("https://u:p@host/a"), None, None).unwrap();
         assert_eq!(valid.url, "https://host/a");
         assert_eq!(valid.user_info, Some(("u".to_owned(), "p".to_owned())));
-        let valid = validate(&spec("ssh://git@host:2222/a"), None).unwrap();
+        let valid = validate(&spec("ssh://git@host:2222/a"), None, None).unwrap();
         assert_eq!((&*valid.url, valid.user_info), ("ssh://git@host:2222/a", None));
     }
 
@@ -190,7 +195,7 @@ mod tests {
             GitRepositorySpec { provider: Some("azure".to_owned()), ..spec("https://a/b") },
             GitRepositorySpec { provider: Some("aws".to_owned()), ..spec("https://a/b") },
         ] {
-            assert_eq!(validate(&spec, None).unwrap_err().course, Course::Stall, "{spec:?}");
+            assert_eq!(validate(&spec, None, None).unwrap_err().course, Course::Stall, "{spec:?}");
         }
     }
 

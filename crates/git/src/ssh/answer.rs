@@ -101,7 +101,7 @@ impl SshAnswer {
                     }
                 }
                 Some(_) => return Ok(()),
-                None => match call.waiting(self.piece(call)).await?? {
+                None => match call.waiting(self.next(call)).await?? {
                     Some(piece) => self.ready.extend_from_slice(&piece),
                     None => return Err(call.protocol("the answer ended in the middle")),
                 },
@@ -115,19 +115,21 @@ impl SshAnswer {
         call: &Call<'_>,
         (limit, max): (&'static str, u64),
     ) -> Result<Option<Bytes>, GitError> {
-        let piece = if self.ready.is_empty() {
-            tokio::time::timeout(call.pace.silence, self.piece(call)).await.unwrap_or_else(|_| {
-                Err(GitError::Timeout { host: call.host(), what: call.what, after: call.pace.silence })
-            })?
-        } else {
-            Some(self.ready.split().freeze())
-        };
+        let piece =
+            if self.ready.is_empty() { self.next(call).await? } else { Some(self.ready.split().freeze()) };
         self.received += piece.as_ref().map_or(0, |piece| piece.len() as u64);
         if self.received > max {
             let what = format!("the answer of {}", call.host());
             return Err(GitError::LimitExceeded { limit, max, what });
         }
         Ok(piece)
+    }
+
+    /// The next piece of what is written, which is not waited for longer than any.
+    async fn next(&mut self, call: &Call<'_>) -> Result<Option<Bytes>, GitError> {
+        let after = call.pace.silence;
+        let waited = tokio::time::timeout(after, self.piece(call)).await;
+        waited.unwrap_or_else(|_| Err(GitError::Timeout { host: call.host(), what: call.what, after }))
     }
 
     async fn piece(&mut self, call: &Call<'_>) -> Result<Option<Bytes>, GitError> {

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use secrecy::SecretString;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use windlass_git::{
-    CommitMeta, Credentials, Git, GitConfig, GitError, Limits, Remote, RemoteRepository, Revision, Signature,
-    Source as _, SshAlgorithms, SshIdentity, TreeChange, UrlPolicy, init_process,
+    CommitMeta, Credentials, Deadlines, Git, GitConfig, GitError, Limits, Remote, RemoteRepository, Revision,
+    Signature, Source as _, SshAlgorithms, SshIdentity, TreeChange, UrlPolicy, init_process,
 };
 use windlass_git_server::seed::{self, Edit};
 use windlass_git_server::{SshServer, ssh_key};
@@ -167,6 +168,27 @@ async fn only_the_algorithms_that_are_named_are_offered() {
     assert!(matches!(none, GitError::Unreachable { .. }), "{none}");
     let none = world.refused(&world.git(with("ecdh-sha2-nistp256", "rsa-sha2-256")), known()).await;
     assert!(none.to_string().contains("other types than are allowed"), "{none}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_or_speaks_nonsense_is_given_up() {
+    for (command, words) in [
+        ("sleep 600", "within 1s"),
+        ("yes", "a frame begins with"),
+        ("echo This account has no shell; exit 1", "a frame begins with"),
+        ("echo permission denied >&2; exit 1", "permission denied"),
+        ("printf '0030ERR access to this repository is not for you'; sleep 600", "not for you"),
+        ("exit 0", "ended in the middle"),
+    ] {
+        let force = format!("ForceCommand {command}");
+        let Some(world) = World::new("ed25519", &["ed25519"], "", &[&force]) else { return };
+        let mut config = GitConfig::new(world.folder.path().join("cache"));
+        config.policy = UrlPolicy::default().allow_origin(&world.server.origin()).unwrap();
+        config.deadlines = Deadlines { read: Duration::from_secs(1), ..generous() };
+        let git = Git::new(config).unwrap();
+        let error = world.refused(&git, world.identity(None, world.server.known_hosts())).await;
+        assert!(error.to_string().contains(words), "{command}: {error}");
+    }
 }
 
 #[tokio::test]

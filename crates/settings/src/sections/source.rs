@@ -16,11 +16,18 @@ pub enum DigestAlgorithm {
     Sha384,
     /// SHA-512.
     Sha512,
+    /// BLAKE3.
+    Blake3,
 }
 
 impl Words for DigestAlgorithm {
     fn words() -> Vec<(&'static str, Self)> {
-        vec![("sha256", Self::Sha256), ("sha384", Self::Sha384), ("sha512", Self::Sha512)]
+        vec![
+            ("sha256", Self::Sha256),
+            ("sha384", Self::Sha384),
+            ("sha512", Self::Sha512),
+            ("blake3", Self::Blake3),
+        ]
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod artifacts;
 mod failures;
+mod hostile;
 mod over_ssh;
 mod providers;
 mod sharing;
