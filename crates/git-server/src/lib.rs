@@ -8,8 +8,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod http_backend;
+mod proxy;
 pub mod seed;
 mod ssh_server;
 
 pub use self::http_backend::{HttpBackend, RequestLog, Running};
+pub use self::proxy::TestProxy;
 pub use self::ssh_server::{SshServer, ssh_key};

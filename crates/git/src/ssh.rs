@@ -11,6 +11,7 @@
 mod answer;
 mod identity;
 mod known_hosts;
+mod until;
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -28,6 +29,7 @@ use windlass_http_client::{Failure, printable};
 
 pub(crate) use self::answer::SshAnswer;
 pub use self::identity::SshIdentity;
+use self::until::Until;
 
 use crate::http::{Call, Payload, Request};
 use crate::policy::{self, Origin};
@@ -166,6 +168,7 @@ impl SshClient {
             DialError::Refused(error) => error,
             DialError::Broken(error) => broken(&error),
         })?;
+        let stream = Until::new(stream, call.deadline.until());
         let verifier = Verifier { trusted: known };
         let mut session = client::connect_stream(Arc::new(config), stream, verifier).await.map_err(
             |error| match error {

@@ -1,16 +1,18 @@
 //! Carrying out a pass: asks Git what is wanted, and makes and publishes the artifact if it is another one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::Instant;
-use windlass_api::flux::Artifact;
+use windlass_api::flux::{Artifact, GitRepository};
 use windlass_artifact::{ArtifactPath, Kept, Place};
 use windlass_git::GitError;
 use windlass_runtime::ObjectKey;
 
 use crate::access;
+use crate::content_config::{CONTENT_CONFIG_CHECKSUM, content_config_checksum};
 use crate::controller::Controller;
 use crate::failure::Failure;
 use crate::observe::{Observed, semver_filter};
@@ -60,7 +62,9 @@ pub(crate) async fn apply(
     tracing::debug!(source = %key, revision = resolved.revision, "{plan}");
     match (plan, &object.status.artifact) {
         (Plan::Keep, Some(artifact)) => {
-            let artifact = Artifact { url: controller.url_of(&artifact.path), ..artifact.clone() };
+            let url = controller.url_of(&artifact.path);
+            let metadata = metadata(controller, object, &included);
+            let artifact = Artifact { url, metadata, ..artifact.clone() };
             Ok(Done { artifact, included, verified, made: false })
         }
         _ => {
@@ -73,9 +77,22 @@ pub(crate) async fn apply(
             );
             let kept = within(valid.timeout, "fetch and pack the revision", build).await?;
             let artifact = publish(controller, key, &kept, resolved).await?;
+            let artifact = Artifact { metadata: metadata(controller, object, &included), ..artifact };
             Ok(Done { artifact, included, verified, made: true })
         }
     }
+}
+
+fn metadata(
+    controller: &Controller,
+    object: &GitRepository,
+    included: &[Artifact],
+) -> BTreeMap<String, String> {
+    if !controller.settings.content_config_checksum {
+        return BTreeMap::new();
+    }
+    let checksum = content_config_checksum(&object.spec, included);
+    [(CONTENT_CONFIG_CHECKSUM.to_owned(), checksum)].into()
 }
 
 async fn upstream(
@@ -86,7 +103,10 @@ async fn upstream(
 ) -> Result<Arc<Upstream>, Failure> {
     let spec = &observed.object.spec;
     let (remote, version) = access::remote(controller, namespace, spec, valid).await?;
+    let is_direct = remote.proxy.is_none();
     controller.upstreams.get(remote, version).map_err(|error| match &error {
+        // A proxy is the Secret's, which may change.
+        GitError::PolicyRefused { .. } if !is_direct => Failure::fetch("URLInvalid", error.to_string()),
         GitError::PolicyRefused { .. } => Failure::fetch("URLInvalid", error.to_string()).stalled(),
         _ => Failure::git("open the repository", &error),
     })

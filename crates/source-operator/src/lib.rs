@@ -14,6 +14,7 @@ mod access;
 mod app;
 mod apply;
 mod build;
+mod content_config;
 mod controller;
 mod failure;
 mod files;

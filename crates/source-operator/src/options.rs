@@ -26,6 +26,9 @@ pub struct SourceArgs {
     /// Where consumers reach them. [default: this machine's name]
     #[arg(long, value_name = "HOST")]
     pub storage_adv_addr: Option<String>,
+    /// Whether artifacts' metadata has `contentConfigChecksum`, as Flux's older API had it. [default: false]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub content_config_checksum: Option<String>,
     /// Sources that are worked on at a time. [default: 16]
     #[arg(long, value_name = "NUMBER")]
     pub concurrent: Option<String>,
@@ -101,6 +104,7 @@ impl From<SourceArgs> for Start {
             own("artifact_retention_ttl", args.artifact_retention_ttl),
             own("artifact_retention_records", args.artifact_retention_records),
             own("artifact_digest_algorithm", args.artifact_digest_algo),
+            own("content_config_checksum", args.content_config_checksum),
             own("interval_jitter_percentage", args.interval_jitter_percentage),
             own("min_retry_delay", args.min_retry_delay),
             own("max_retry_delay", args.max_retry_delay),

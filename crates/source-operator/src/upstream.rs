@@ -120,7 +120,8 @@ impl Upstreams {
             }
             if let Some((uid, _)) = &key.secret {
                 let is_before = |other: &Key| {
-                    other.url == key.url && other.secret.as_ref().is_some_and(|(other, _)| other == uid)
+                    (&other.url, other.proxy) == (&key.url, key.proxy)
+                        && other.secret.as_ref().is_some_and(|(other, _)| other == uid)
                 };
                 known.retain(|other, _| !is_before(other));
             }

@@ -136,17 +136,17 @@ impl SshAnswer {
         while !self.over {
             match self.channel.wait().await {
                 Some(ChannelMsg::Data { data }) => return Ok(Some(data)),
-                Some(ChannelMsg::ExtendedData { data, .. }) => {
-                    let room = MAX_COMPLAINT.saturating_sub(self.complaint.len());
-                    self.complaint.extend_from_slice(&data[..data.len().min(room)]);
-                }
+                Some(ChannelMsg::ExtendedData { data, .. }) => self.complain(&data),
                 Some(ChannelMsg::ExitStatus { exit_status }) => self.status = Some(exit_status),
                 Some(ChannelMsg::ExitSignal { .. }) => self.status = Some(255),
                 Some(ChannelMsg::Failure) => {
                     return Err(call.protocol("it runs no programs in this session"));
                 }
                 // How it ended is said after what it wrote has.
-                Some(ChannelMsg::Eof) => self.over = !self.lingers().await,
+                Some(ChannelMsg::Eof) => {
+                    self.linger().await;
+                    self.over = true;
+                }
                 Some(ChannelMsg::Close) | None => self.over = true,
                 Some(_) => {}
             }
@@ -157,23 +157,24 @@ impl SshAnswer {
         }
     }
 
-    /// Reads on for a moment behind the end of what was written; whether there was more than that end.
-    async fn lingers(&mut self) -> bool {
+    /// Reads on for a moment behind the end of what was written, until it is said how the program ended.
+    async fn linger(&mut self) {
         while let Ok(Some(message)) = tokio::time::timeout(LINGER, self.channel.wait()).await {
             match message {
                 ChannelMsg::ExitStatus { exit_status } => {
                     self.status = Some(exit_status);
-                    return false;
+                    return;
                 }
-                ChannelMsg::ExtendedData { data, .. } => {
-                    let room = MAX_COMPLAINT.saturating_sub(self.complaint.len());
-                    self.complaint.extend_from_slice(&data[..data.len().min(room)]);
-                }
-                ChannelMsg::Close => return false,
+                ChannelMsg::ExtendedData { data, .. } => self.complain(&data),
+                ChannelMsg::Close => return,
                 _ => {}
             }
         }
-        false
+    }
+
+    fn complain(&mut self, words: &[u8]) {
+        let room = MAX_COMPLAINT.saturating_sub(self.complaint.len());
+        self.complaint.extend_from_slice(&words[..words.len().min(room)]);
     }
 }
 

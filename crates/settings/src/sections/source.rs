@@ -47,6 +47,8 @@ section! {
         artifact_retention_records: usize = Number<1, 1_000>, "2";
         /// How digests of artifacts are made.
         artifact_digest_algorithm: DigestAlgorithm = Choice, "sha256";
+        /// Whether the metadata of artifacts has `contentConfigChecksum`, which the status of Flux's older API had.
+        content_config_checksum: bool = Bool, "false";
         /// Sources that are worked on at a time.
         concurrent: usize = Number<1, 1_024>, "16";
         /// After this time a source is looked at again that waits for another one. A change of that one makes it sooner.

@@ -6,6 +6,7 @@ mod failures;
 mod hostile;
 mod over_ssh;
 mod providers;
+mod proxied;
 mod sharing;
 mod submodules;
 mod telling;

@@ -156,3 +156,30 @@ async fn a_tag_is_taken_for_what_was_signed_under_its_own_name() {
     let message = &conditions::find(&object.status.conditions, "SourceVerified").unwrap().message;
     assert!(message.contains("tag 'v1.1.0' with key") && message.contains("and commit 'sha1:"), "{message}");
 }
+
+#[tokio::test]
+async fn a_key_ring_of_openpgp_keys_speaks_for_commits_too() {
+    let (world, home) = (World::new().await, tempfile::tempdir().unwrap());
+    if Command::new("gpg").arg("--version").output().is_err() && std::env::var("CI").is_err() {
+        return;
+    }
+    let run = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.current_dir(world.folder.path()).env("GNUPGHOME", home.path()).args(arguments);
+        let done = command.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+        assert!(done.status.success(), "{program} {arguments:?}: {done:?}");
+        String::from_utf8(done.stdout).unwrap().trim().to_owned()
+    };
+    let batch = ["--batch", "--quiet", "--passphrase", ""];
+    run("gpg", &[&batch[..], &["--quick-gen-key", "A <a@example.com>", "ed25519", "sign", "never"]].concat());
+    let public = run("gpg", &["--armor", "--export"]);
+    world.commit([put("a", "1")]);
+    let git = ["-C", "app.git", "-c", "user.name=A", "-c", "user.email=a@example.com"];
+    let commit = run("git", &[&git[..], &["commit-tree", "-S", "main^{tree}", "-m", "signed"]].concat());
+    run("git", &["-C", "app.git", "update-ref", "refs/heads/main", &commit]);
+    run("gpgconf", &["--kill", "gpg-agent"]);
+    set_keys(&world, json!({"team.asc": public})).await;
+    let _process = world.start().await;
+    world.create("app", json!({"verify": verify("HEAD")})).await;
+    world.ready("app", &commit).await;
+}
