@@ -1,15 +1,26 @@
 //! The foreign programs that the end-to-end tests talk to.
 //!
-//! What the system has is used; git, curl, jq and what makes keys come from its packages. The programs of a Kubernetes cluster, kubectl
+//! What the system has is used; git, curl, jq, OpenSSH and gpg come from its packages. The programs of a Kubernetes cluster, kubectl
 //! among them, are built with Go by `windlass-cluster`.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use windlass_cluster::{Program, Programs, in_ci};
 
 use crate::shell::{run, which};
+
+/// Programs of the system, and the packages that have them.
+const PACKAGES: [(&str, &str); 6] = [
+    ("git", "git"),
+    ("curl", "curl"),
+    ("jq", "jq"),
+    ("ssh-keygen", "openssh-client"),
+    ("sshd", "openssh-server"),
+    ("gpg", "gnupg"),
+];
 
 /// The search path with our own kubectl behind the system's.
 pub(crate) fn search_path() -> Result<OsString> {
@@ -23,10 +34,8 @@ pub(crate) fn search_path() -> Result<OsString> {
 /// Makes sure that every peer is there; a missing one is a printed skip, or in CI, where it cannot be installed, a
 /// failure.
 pub(crate) fn install() -> Result<()> {
-    let packages =
-        [("git", "git"), ("curl", "curl"), ("jq", "jq"), ("ssh-keygen", "openssh-client"), ("gpg", "gnupg")];
-    for (program, package) in packages {
-        if which(program).is_some() {
+    for (program, package) in PACKAGES {
+        if which(program).is_some() || Path::new("/usr/sbin").join(program).is_file() {
             continue;
         }
         if in_ci() {

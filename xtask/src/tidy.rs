@@ -68,6 +68,7 @@ const OWNED: &[(&str, &str)] = &[
     ("octocrab", "windlass-github"),
     ("opentelemetry-otlp", "windlass-telemetry"),
     ("redb", "windlass-apiserver"),
+    ("russh", "windlass-git"),
 ];
 
 /// Lines after which a source file wants to be two.

@@ -20,6 +20,9 @@ pub const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
 pub const SOURCE_VERSION: &str = "v1";
 /// The finalizer of Flux's controllers.
 pub const FINALIZER: &str = "finalizers.fluxcd.io";
+/// The annotation with a regular expression of the tags that `spec.ref.semver` chooses from. What it captures as `version`, or
+/// first, is the version; else all that it matches is. Ours, not Flux's.
+pub const SEMVER_FILTER: &str = "windlass.dev/semver-filter";
 /// The annotation whose change asks for a reconcile.
 pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 

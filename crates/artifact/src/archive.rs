@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -123,10 +124,24 @@ pub fn members(entries: &[Entry], more: Vec<Member>, rules: &Rules) -> Vec<Membe
     std::iter::once(root).chain(rest).collect()
 }
 
+/// Where the contents of files are read.
+#[async_trait]
+pub trait Blobs: Send + Sync {
+    /// Contents by id, in this order.
+    async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError>;
+}
+
+#[async_trait]
+impl<S: Source + ?Sized> Blobs for S {
+    async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {
+        self.blobs(ids, cancel).await
+    }
+}
+
 /// Writes the archive of these members to `sink`, and answers it. Contents are read in batches while those before them
 /// are compressed.
-pub async fn write_archive<W: Write + Send + 'static>(
-    source: &dyn Source,
+pub async fn write_archive<B: Blobs + ?Sized, W: Write + Send + 'static>(
+    source: &B,
     members: Vec<Member>,
     sink: W,
     cancel: &CancellationToken,
@@ -140,7 +155,7 @@ pub async fn write_archive<W: Write + Send + 'static>(
         };
         for batch in batches(&members, size, BATCH.0, BATCH.1) {
             let ids: Vec<ObjectId> = batch.iter().filter_map(blob).collect();
-            let mut contents = source.blobs(&ids, cancel).await.map_err(ArchiveError::Read)?.into_iter();
+            let mut contents = source.contents(&ids, cancel).await.map_err(ArchiveError::Read)?.into_iter();
             let filled = batch.iter().map(|member| {
                 let content = match &member.node {
                     Node::File { content: Content::Bytes(bytes), .. } => Some(bytes.clone()),

@@ -15,12 +15,18 @@ pub enum Algorithm {
     Sha384,
     /// SHA-512.
     Sha512,
+    /// BLAKE3, of 256 bits.
+    Blake3,
 }
 
 impl Algorithm {
     /// All of them, by name.
-    pub const NAMES: [(&'static str, Self); 3] =
-        [("sha256", Self::Sha256), ("sha384", Self::Sha384), ("sha512", Self::Sha512)];
+    pub const NAMES: [(&'static str, Self); 4] = [
+        ("sha256", Self::Sha256),
+        ("sha384", Self::Sha384),
+        ("sha512", Self::Sha512),
+        ("blake3", Self::Blake3),
+    ];
 
     /// Its name, as it stands before the colon.
     pub fn name(self) -> &'static str {
@@ -29,7 +35,7 @@ impl Algorithm {
 
     fn digits(self) -> usize {
         match self {
-            Self::Sha256 => 64,
+            Self::Sha256 | Self::Blake3 => 64,
             Self::Sha384 => 96,
             Self::Sha512 => 128,
         }
@@ -63,7 +69,7 @@ impl fmt::Display for Digest {
 
 /// A text that is no digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a digest: expected sha256:, sha384: or sha512: and hexadecimal digits")]
+#[error("not a digest: expected sha256:, sha384:, sha512: or blake3: and hexadecimal digits")]
 pub struct ParseDigestError;
 
 impl FromStr for Digest {
@@ -85,7 +91,13 @@ impl FromStr for Digest {
 #[derive(Clone)]
 pub struct Hasher {
     algorithm: Algorithm,
-    context: digest::Context,
+    context: Context,
+}
+
+#[derive(Clone)]
+enum Context {
+    Sha2(digest::Context),
+    Blake3(Box<blake3::Hasher>),
 }
 
 impl fmt::Debug for Hasher {
@@ -97,22 +109,33 @@ impl fmt::Debug for Hasher {
 impl Hasher {
     /// Of nothing so far.
     pub fn new(algorithm: Algorithm) -> Self {
-        let context = digest::Context::new(match algorithm {
-            Algorithm::Sha256 => &digest::SHA256,
-            Algorithm::Sha384 => &digest::SHA384,
-            Algorithm::Sha512 => &digest::SHA512,
-        });
+        let sha2 = |algorithm| Context::Sha2(digest::Context::new(algorithm));
+        let context = match algorithm {
+            Algorithm::Sha256 => sha2(&digest::SHA256),
+            Algorithm::Sha384 => sha2(&digest::SHA384),
+            Algorithm::Sha512 => sha2(&digest::SHA512),
+            Algorithm::Blake3 => Context::Blake3(Box::default()),
+        };
         Self { algorithm, context }
     }
 
     /// Takes more bytes in.
     pub fn update(&mut self, bytes: &[u8]) {
-        self.context.update(bytes);
+        match &mut self.context {
+            Context::Sha2(context) => context.update(bytes),
+            Context::Blake3(context) => {
+                context.update(bytes);
+            }
+        }
     }
 
     /// The digest of all that came.
     pub fn finish(self) -> Digest {
-        Digest { algorithm: self.algorithm, hex: hex::encode(self.context.finish()) }
+        let hex = match self.context {
+            Context::Sha2(context) => hex::encode(context.finish()),
+            Context::Blake3(context) => context.finalize().to_hex().to_string(),
+        };
+        Digest { algorithm: self.algorithm, hex }
     }
 }
 
@@ -130,6 +153,27 @@ mod tests {
         assert_eq!(text.parse::<Digest>().unwrap(), digest);
         for bad in ["", "sha256:", "md5:00", &text[..70], &text.to_uppercase(), "sha256:../../x"] {
             assert!(bad.parse::<Digest>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_algorithm_makes_what_others_make_of_the_same() {
+        let of = |algorithm| {
+            let mut hasher = Hasher::new(algorithm);
+            hasher.update(b"a");
+            hasher.update(b"bc");
+            hasher.finish().to_string()
+        };
+        // FIPS 180-4's examples, and what `b3sum` prints.
+        for (algorithm, begin) in [
+            (Algorithm::Sha256, "sha256:ba7816bf8f01cfea414140de5dae2223"),
+            (Algorithm::Sha384, "sha384:cb00753f45a35e8bb5a03d699ac65007"),
+            (Algorithm::Sha512, "sha512:ddaf35a193617abacc417349ae204131"),
+            (Algorithm::Blake3, "blake3:6437b3ac38465133ffb63b75273a8db5"),
+        ] {
+            let digest = of(algorithm);
+            assert!(digest.starts_with(begin), "{digest}");
+            assert_eq!(digest.parse::<Digest>().unwrap().algorithm(), algorithm);
         }
     }
 }

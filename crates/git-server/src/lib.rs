@@ -1,5 +1,6 @@
 //! A Git server over bare repositories of this machine, and commits made in them: what the demonstration syncs from,
-//! and a real peer for tests. Both run the program `git`, which must be on the path.
+//! and a real peer for tests. Both run the program `git`, which must be on the path;
+//! over SSH it is OpenSSH's `sshd` that does.
 //!
 //! What it refuses to know: the crate `windlass-git`, whose peer it is. Nothing of it is meant for the internet.
 //!
@@ -7,6 +8,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod http_backend;
+mod proxy;
 pub mod seed;
+mod ssh_server;
 
 pub use self::http_backend::{HttpBackend, RequestLog, Running};
+pub use self::proxy::TestProxy;
+pub use self::ssh_server::{SshServer, ssh_key};

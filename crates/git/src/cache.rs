@@ -31,7 +31,7 @@ use windlass_http_client::Tls;
 use crate::commit::NewCommit;
 use crate::pack::Scratch;
 use crate::tree::{self, oid};
-use crate::{Credentials, GitError, Limits, ObjectId, private};
+use crate::{Credentials, GitError, Limits, ObjectId, Proxy, private};
 
 /// Packs beyond which a cache is consolidated.
 pub(crate) const MAX_PACKS: usize = 32;
@@ -54,7 +54,7 @@ const REBUILD_EVERY: Duration = Duration::from_hours(1);
 /// Tips whose rebuilding is remembered.
 const MAX_REBUILDS: usize = 64;
 
-/// What tells one cache from another: the URL, who asks, and who is trusted to be the server.
+/// What tells one cache from another: the URL, who asks, who is trusted to be the server, and what lies between.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key(String);
 
@@ -65,6 +65,7 @@ impl Key {
         credentials: Option<&Credentials>,
         identity: Option<&str>,
         tls: &Tls,
+        proxy: Option<&Proxy>,
     ) -> Self {
         let mut hash = Sha256::new();
         hash.update(url.as_bytes());
@@ -79,6 +80,10 @@ impl Key {
         if let Some(fingerprint) = tls.fingerprint() {
             hash.update(b"\0\0tls\0");
             hash.update(fingerprint);
+        }
+        if let Some(proxy) = proxy {
+            hash.update(b"\0\0proxy\0");
+            hash.update(proxy.fingerprint());
         }
         Self(hex::encode(&hash.finalize()[..16]))
     }

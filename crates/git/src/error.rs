@@ -41,6 +41,30 @@ pub enum GitError {
         /// Whether credentials were sent at all.
         sent: bool,
     },
+    /// An SSH key, or the hosts that are known with it, are of no use.
+    #[error("failed to use the SSH key: {detail}")]
+    SshIdentity {
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The server takes another key than the one that it was shown.
+    #[error(
+        "failed to authenticate with {host} as {user:?}: the SSH key was refused; add its public half on the server"
+    )]
+    SshKeyRefused {
+        /// Host and port.
+        host: String,
+        /// As whom.
+        user: String,
+    },
+    /// The server is not who it should be.
+    #[error("failed to verify the host key of {host}: {detail}")]
+    HostKey {
+        /// Host and port.
+        host: String,
+        /// What is wrong with it.
+        detail: String,
+    },
     /// 403: who asks is known and may not.
     #[error("permission denied by {host}; the token needs read access to the repository's contents")]
     Forbidden {
@@ -290,9 +314,11 @@ impl GitError {
     /// `ServiceUnavailable` (try again) or `InvalidSpec` (change the repository's settings or contents).
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Unauthorized { .. } | Self::Forbidden { .. } | Self::PushDenied { .. } => {
-                "AuthenticationFailed"
-            }
+            Self::Unauthorized { .. }
+            | Self::Forbidden { .. }
+            | Self::PushDenied { .. }
+            | Self::SshIdentity { .. }
+            | Self::SshKeyRefused { .. } => "AuthenticationFailed",
             Self::RateLimited { .. } => "RateLimited",
             Self::Unreachable { .. }
             | Self::Timeout { .. }
@@ -315,6 +341,7 @@ impl GitError {
             | Self::PolicyRefused { .. }
             | Self::LimitExceeded { .. }
             | Self::Unsupported { .. }
+            | Self::HostKey { .. }
             | Self::RefMoved { .. }
             | Self::PushRefused { .. }
             | Self::InvalidChange { .. }
@@ -327,14 +354,14 @@ impl GitError {
     /// The HTTP status that a sub-resource or a test result reports it with.
     pub fn http_code(&self) -> u16 {
         match self {
-            Self::Unauthorized { .. } => 401,
+            Self::Unauthorized { .. } | Self::SshKeyRefused { .. } => 401,
             Self::Forbidden { .. } | Self::PushDenied { .. } | Self::PushRefused { .. } => 403,
             Self::NotFound { .. }
             | Self::RevisionMissing { .. }
             | Self::ObjectMissing { .. }
             | Self::FileNotFound { .. } => 404,
             Self::LimitExceeded { .. } => 413,
-            Self::Signing { .. } => 424,
+            Self::Signing { .. } | Self::SshIdentity { .. } => 424,
             Self::RateLimited { .. } => 429,
             Self::NotGit { .. }
             | Self::BranchNotFound { .. }
@@ -346,7 +373,7 @@ impl GitError {
             | Self::Damaged { .. } => 400,
             Self::RefMoved { .. } => 409,
             Self::Cache { .. } | Self::SetUp { .. } => 500,
-            Self::Protocol { .. } | Self::Remote { .. } => 502,
+            Self::Protocol { .. } | Self::Remote { .. } | Self::HostKey { .. } => 502,
             Self::Unreachable { .. } | Self::Unavailable { .. } | Self::HostBusy { .. } | Self::Cancelled => {
                 503
             }

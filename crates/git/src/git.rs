@@ -16,7 +16,7 @@ use crate::cache::{self, Caches};
 use crate::history::Histories;
 use crate::http::HttpClient;
 use crate::remote::{RemoteRepository, RemoteState};
-use crate::{Deadlines, GitError, Limits, Origin, UrlPolicy};
+use crate::{Deadlines, GitError, Limits, Origin, Proxy, SshAlgorithms, SshIdentity, UrlPolicy};
 
 /// Remotes that are remembered although nobody holds them.
 const MAX_REMOTES: usize = 1_024;
@@ -40,6 +40,8 @@ pub struct GitConfig {
     pub rate_per_host: Rate,
     /// PEM certificates that are trusted beside the system's.
     pub ca_bundle: Option<PathBuf>,
+    /// What SSH servers are offered.
+    pub ssh: SshAlgorithms,
 }
 
 impl GitConfig {
@@ -54,6 +56,7 @@ impl GitConfig {
             requests_per_host: 4,
             rate_per_host: Rate::UNLIMITED,
             ca_bundle: None,
+            ssh: SshAlgorithms::default(),
         }
     }
 }
@@ -70,6 +73,8 @@ pub enum Credentials {
     },
     /// A token in the `Bearer` scheme.
     Bearer(SecretString),
+    /// A key, for `ssh:` URLs.
+    Ssh(SshIdentity),
 }
 
 impl Credentials {
@@ -78,6 +83,7 @@ impl Credentials {
         let (scheme, user, token) = match self {
             Self::Basic { user, token } => ("basic", user.as_str(), token),
             Self::Bearer(token) => ("bearer", "", token),
+            Self::Ssh(identity) => return identity.fingerprint(),
         };
         let mut hash = Sha256::new();
         for part in [scheme, user, token.expose_secret()] {
@@ -91,7 +97,7 @@ impl Credentials {
 /// A repository on a server.
 #[derive(Clone, Debug, Default)]
 pub struct Remote {
-    /// `https://…`; user-info in it is refused, credentials are their own field.
+    /// `https://…`, or with an SSH key `ssh://user@…`; else user-info in it is refused, credentials are their own field.
     pub url: String,
     /// Who asks, if the repository is not public.
     pub credentials: Option<Credentials>,
@@ -101,6 +107,8 @@ pub struct Remote {
     pub cache_identity: Option<String>,
     /// Who is trusted for this repository, beside those who are for every one, and what its server is shown.
     pub tls: Tls,
+    /// What it is asked through.
+    pub proxy: Option<Proxy>,
 }
 
 /// Access to Git repositories. Cheap to clone; clones share connections, object caches and the bound on
@@ -135,9 +143,14 @@ impl Git {
 
     /// A repository on a server. Nothing is sent yet; a URL that the policy refuses is an error here.
     pub fn remote(&self, remote: Remote) -> Result<Arc<RemoteRepository>, GitError> {
-        let url = self.normalise(&remote.url)?;
-        let Remote { credentials, cache_identity, tls, .. } = remote;
-        let key = cache::Key::new(url.as_str(), credentials.as_ref(), cache_identity.as_deref(), &tls);
+        let over_ssh = matches!(remote.credentials, Some(Credentials::Ssh(_)));
+        let url = self.normalise(&remote.url, over_ssh)?;
+        let Remote { credentials, cache_identity, tls, proxy, .. } = remote;
+        if let Some(proxy) = &proxy {
+            self.shared.config.policy.check_proxy(proxy.url())?;
+        }
+        let identity = cache_identity.as_deref();
+        let key = cache::Key::new(url.as_str(), credentials.as_ref(), identity, &tls, proxy.as_ref());
         let mut remotes = self.shared.remotes.lock().unwrap_or_else(PoisonError::into_inner);
         if remotes.len() >= MAX_REMOTES && !remotes.contains_key(&key) {
             // Tokens that were rotated away leave their remotes behind.
@@ -146,9 +159,9 @@ impl Git {
         let state = match remotes.entry(key.clone()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(free) => {
-                let clients = self.shared.http.clients(&tls)?;
+                let clients = self.shared.http.clients(&tls, proxy.as_ref())?;
                 let host_slots = self.shared.http.host_slots(&url, self.shared.config.requests_per_host);
-                free.insert(Arc::new(RemoteState::new(url, key, clients, host_slots)))
+                free.insert(Arc::new(RemoteState::new(url, key, clients, proxy, host_slots)))
             }
         };
         let (shared, state) = (Arc::clone(&self.shared), Arc::clone(state));
@@ -169,7 +182,7 @@ impl Git {
     /// HTTP requests sent so far to the repository at `url`, with whatever credentials; those of remotes that
     /// nobody holds are forgotten when there are many.
     pub fn request_count_of(&self, url: &str) -> u64 {
-        let Ok(url) = self.normalise(url) else {
+        let Ok(url) = self.normalise(url, true) else {
             return 0;
         };
         let remotes = self.shared.remotes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,7 +197,7 @@ impl Git {
     /// The policy refuses the URL.
     pub fn addresses_of(&self, url: &str) -> Result<Option<AddressPolicy>, GitError> {
         let policy = &self.shared.config.policy;
-        let origin = Origin::of(&policy.check(url)?);
+        let origin = Origin::of(&policy.check(url, false)?);
         let lifted = origin.is_some_and(|origin| policy.lifted(&origin));
         Ok((!lifted).then_some(crate::policy::refused as AddressPolicy))
     }
@@ -200,8 +213,14 @@ impl Git {
     }
 
     /// One spelling for one repository: lower-case host, no default port, no slash at the end.
-    fn normalise(&self, url: &str) -> Result<Url, GitError> {
-        let mut url = self.shared.config.policy.check(url)?;
+    fn normalise(&self, url: &str, over_ssh: bool) -> Result<Url, GitError> {
+        let mut url = self.shared.config.policy.check(url, over_ssh)?;
+        if url.scheme() == "ssh" {
+            let host = url.host_str().map(str::to_ascii_lowercase);
+            let port = url.port().filter(|port| *port != 22);
+            // Neither fails where the URL was judged.
+            let _ = (url.set_host(host.as_deref()), url.set_port(port));
+        }
         let path = url.path().trim_end_matches('/').to_owned();
         url.set_path(&path);
         Ok(url)

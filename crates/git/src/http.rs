@@ -1,4 +1,4 @@
-//! The HTTP client under the protocol: policy, credentials and cancellation of every request.
+//! The client under the protocol: policy, credentials and cancellation of every request. `ssh:` URLs go to `ssh.rs`.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +22,9 @@ use windlass_http_client::{
 use crate::policy::{self, Origin, UrlPolicy};
 use crate::protocol::Service;
 use crate::redact::redact;
+use crate::ssh::{SshAlgorithms, SshAnswer, SshClient};
 use crate::upload::{Progress, Upload};
-use crate::{Credentials, GitConfig, GitError};
+use crate::{Credentials, GitConfig, GitError, Proxy};
 
 /// Some servers show their web pages to anything that does not begin with `git/`.
 const AGENT: &str = concat!("git/2.0 (windlass ", env!("CARGO_PKG_VERSION"), ")");
@@ -31,6 +32,10 @@ const AGENT: &str = concat!("git/2.0 (windlass ", env!("CARGO_PKG_VERSION"), ")"
 /// Sends requests under the policy and the deadlines.
 pub(crate) struct HttpClient {
     clients: PerTls<Clients>,
+    /// What every client trusts.
+    tls: Tls,
+    connect: Duration,
+    ssh: SshClient,
     policy: UrlPolicy,
     sent: AtomicU64,
     hosts: Mutex<HashMap<Option<Origin>, Weak<Semaphore>>>,
@@ -47,6 +52,20 @@ pub(crate) struct Clients {
     lifted: reqwest::Client,
 }
 
+impl Clients {
+    fn new(tls: &Tls, connect: Duration, proxy: Option<&Proxy>) -> reqwest::Result<Self> {
+        let builder = || {
+            let builder = windlass_http_client::builder(tls, connect).user_agent(AGENT).no_proxy();
+            Ok::<_, reqwest::Error>(match proxy {
+                Some(proxy) => builder.proxy(proxy.for_http()?),
+                None => builder,
+            })
+        };
+        let public = builder()?.dns_resolver(judging_resolver(policy::refused)).build()?;
+        Ok(Self { public, lifted: builder()?.build()? })
+    }
+}
+
 /// What is being done with the client, for messages.
 const CLIENT: &str = "set up the HTTP client for Git";
 
@@ -58,6 +77,8 @@ pub(crate) struct Call<'a> {
     pub(crate) credentials: Option<&'a Credentials>,
     /// What to send requests with.
     pub(crate) clients: &'a Clients,
+    /// What lies between.
+    pub(crate) proxy: Option<&'a Proxy>,
     /// What is being done, for messages: `read the refs of`.
     pub(crate) what: &'static str,
     /// How long it may take.
@@ -122,20 +143,23 @@ impl HttpClient {
         let tls = config.ca_bundle.as_deref().map(Tls::of_bundle).transpose();
         let tls = tls.map_err(|error| set_up("read the CA bundle", &error))?.unwrap_or_default();
         let connect = config.deadlines.connect;
-        let clients = PerTls::new(tls, move |tls| {
-            let builder = || windlass_http_client::builder(tls, connect).user_agent(AGENT).no_proxy();
-            let public = builder().dns_resolver(judging_resolver(policy::refused));
-            Ok(Clients { public: public.build()?, lifted: builder().build()? })
-        });
+        let clients = PerTls::new(tls.clone(), move |tls| Clients::new(tls, connect, None));
         let clients = clients.map_err(|error| set_up(CLIENT, &error))?;
+        let ssh = SshClient::new(&config.ssh, connect)?;
         let rates = HostRates::new(config.rate_per_host);
         let (policy, held) = (config.policy.clone(), RetryAfterHosts::default());
-        Ok(Self { clients, policy, sent: AtomicU64::new(0), hosts: Mutex::default(), rates, held })
+        let (sent, hosts) = (AtomicU64::new(0), Mutex::default());
+        Ok(Self { clients, tls, connect, ssh, policy, sent, hosts, rates, held })
     }
 
-    /// The clients that trust and show `tls`, too; the same ones for everybody who brings the same.
-    pub(crate) fn clients(&self, tls: &Tls) -> Result<Arc<Clients>, GitError> {
-        self.clients.of(tls).map_err(|error| set_up(CLIENT, &error))
+    /// The clients that trust and show `tls`, too; the same ones for everybody who brings the same and no proxy.
+    pub(crate) fn clients(&self, tls: &Tls, proxy: Option<&Proxy>) -> Result<Arc<Clients>, GitError> {
+        let Some(proxy) = proxy.cloned() else {
+            return self.clients.of(tls).map_err(|error| set_up(CLIENT, &error));
+        };
+        let connect = self.connect;
+        let clients = PerTls::new(self.tls.clone(), move |tls| Clients::new(tls, connect, Some(&proxy)));
+        clients.and_then(|clients| clients.of(tls)).map_err(|error| set_up(CLIENT, &error))
     }
 
     /// The places for requests to the origin of `url`, of which there are `max`, shared by everybody who asks.
@@ -164,7 +188,9 @@ impl HttpClient {
     ) -> Result<Reply<'a>, GitError> {
         self.policy.check_request(&request.url)?;
         let origin = Origin::of(&request.url);
-        let lifted = origin.as_ref().is_some_and(|origin| self.policy.lifted(origin));
+        // Who is connected to, and judged when that happens, is the proxy where there is one.
+        let peer = call.proxy.map_or_else(|| origin.clone(), |proxy| Origin::of(proxy.url()));
+        let lifted = peer.is_some_and(|peer| self.policy.lifted(&peer));
         let host = origin.as_ref().map(ToString::to_string).unwrap_or_default();
         let credentials = call.credentials.filter(|_| origin == Origin::of(call.url));
         let limited =
@@ -176,6 +202,14 @@ impl HttpClient {
         }
         let turn = call.unless_cancelled(self.rates.turn(&host, call.deadline.until())).await?;
         turn.map_err(|_wait| GitError::HostBusy { host: call.host() })?;
+        if request.url.scheme() == "ssh" {
+            self.count(call);
+            let cap = request.cap;
+            // Within the deadline, but what was sent whole is not given up by whoever asked for it.
+            let sent = call.deadline.by_the_end(Box::pin(self.ssh.send(call, request, lifted)));
+            let answer = sent.await.map_err(|failure| call.failed(failure))??;
+            return Ok(Reply::Answer(Answer::new(call, Inner::Ssh(Box::new(answer)), cap)));
+        }
         let client = if lifted { &call.clients.lifted } else { &call.clients.public };
         let method = if matches!(request.payload, Payload::Nothing) { Method::GET } else { Method::POST };
         let mut builder = client.request(method, request.url).header(ACCEPT, request.expect);
@@ -193,8 +227,7 @@ impl HttpClient {
         if let Some(credentials) = credentials {
             builder = builder.header(AUTHORIZATION, authorization(credentials)?);
         }
-        self.sent.fetch_add(1, Ordering::Relaxed);
-        call.counter.fetch_add(1, Ordering::Relaxed);
+        self.count(call);
         let sent = call.waiting(windlass_http_client::send(builder, &call.deadline)).await?;
         let answer = sent.map_err(|failure| call.failed(failure))?;
         tracing::debug!(url = %call.url, status = answer.status().as_u16(), "git request");
@@ -218,13 +251,12 @@ impl HttpClient {
             let detail = format!("it answers {:?} instead of {}", call.printable(kind, 80), request.expect);
             return Err(GitError::NotGit { url: call.url.to_string(), detail });
         }
-        Ok(Reply::Answer(Answer {
-            call,
-            inner: answer,
-            cap: request.cap,
-            received: 0,
-            waited: Duration::ZERO,
-        }))
+        Ok(Reply::Answer(Answer::new(call, Inner::Http(answer), request.cap)))
+    }
+
+    fn count(&self, call: &Call<'_>) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        call.counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -279,7 +311,7 @@ impl Call<'_> {
 
     /// Waits for the network. While a body is sent, an answer is not expected as long as that goes on; once all of it
     /// is sent the server may act on it, and the answer is waited for whether the caller gives up or not.
-    async fn waiting<T>(&self, future: impl Future<Output = T>) -> Result<T, GitError> {
+    pub(crate) async fn waiting<T>(&self, future: impl Future<Output = T>) -> Result<T, GitError> {
         let Some(progress) = &self.upload else {
             return self.unless_cancelled(future).await;
         };
@@ -311,7 +343,7 @@ impl Call<'_> {
         GitError::TooSlow { host: self.host(), what: self.what, least: self.pace.least }
     }
 
-    fn failed(&self, failure: Failure) -> GitError {
+    pub(crate) fn failed(&self, failure: Failure) -> GitError {
         match failure {
             Failure::Refused(detail) => GitError::PolicyRefused { url: self.url.to_string(), detail },
             Failure::Timeout(after) => GitError::Timeout { host: self.host(), what: self.what, after },
@@ -360,29 +392,48 @@ impl Call<'_> {
     }
 }
 
+enum Inner {
+    Http(windlass_http_client::Answer),
+    Ssh(Box<SshAnswer>),
+}
+
 /// The body of an answer, in pieces as they arrive.
 pub(crate) struct Answer<'a> {
     pub(crate) call: &'a Call<'a>,
-    inner: windlass_http_client::Answer,
+    inner: Inner,
     cap: (&'static str, u64),
     /// Bytes that came, and how long they were waited for, since the pace was judged last.
     received: u64,
     waited: Duration,
 }
 
-impl Answer<'_> {
+impl<'a> Answer<'a> {
+    fn new(call: &'a Call<'a>, inner: Inner, cap: (&'static str, u64)) -> Self {
+        Self { call, inner, cap, received: 0, waited: Duration::ZERO }
+    }
+
     /// The next piece; nothing at the end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, GitError> {
         let (limit, max) = self.cap;
         let begin = Instant::now();
-        let piece = self.call.waiting(self.inner.chunk(max)).await?;
-        let piece = piece.map_err(|failure| match failure {
-            Failure::TooLarge(max) => {
-                GitError::LimitExceeded { limit, max, what: format!("the answer of {}", self.call.host()) }
+        let piece = match &mut self.inner {
+            Inner::Ssh(inner) => {
+                let piece = Box::pin(inner.chunk(self.call, self.cap));
+                let piece = self.call.waiting(self.call.deadline.by_the_end(piece)).await?;
+                piece.map_err(|failure| self.call.failed(failure))??
             }
-            Failure::Broken(detail) => self.call.protocol(detail),
-            failure => self.call.failed(failure),
-        })?;
+            Inner::Http(inner) => {
+                let piece = self.call.waiting(inner.chunk(max)).await?;
+                piece.map_err(|failure| match failure {
+                    Failure::TooLarge(max) => {
+                        let what = format!("the answer of {}", self.call.host());
+                        GitError::LimitExceeded { limit, max, what }
+                    }
+                    Failure::Broken(detail) => self.call.protocol(detail),
+                    failure => self.call.failed(failure),
+                })?
+            }
+        };
         self.waited += begin.elapsed();
         self.received += piece.as_ref().map_or(0, |piece| piece.len() as u64);
         if self.call.upload.is_none() && self.call.pace.is_too_slow(self.received, self.waited) {
@@ -392,6 +443,14 @@ impl Answer<'_> {
             (self.received, self.waited) = (0, Duration::ZERO);
         }
         Ok(piece)
+    }
+
+    /// Reads what follows the last piece that was of use, which is nothing: the connection can then be used again. A
+    /// server that does not end its answer is not waited for, and over SSH none is.
+    pub(crate) async fn end(mut self) {
+        if matches!(self.inner, Inner::Http(_)) {
+            let _ = timeout(Duration::from_millis(200), self.chunk()).await;
+        }
     }
 }
 
@@ -403,6 +462,10 @@ fn authorization(credentials: &Credentials) -> Result<HeaderValue, GitError> {
             format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))
         }
         Credentials::Bearer(token) => format!("Bearer {}", token.expose_secret()),
+        Credentials::Ssh(_) => {
+            let detail = "an SSH key is of no use for an https: URL".to_owned();
+            return Err(GitError::SshIdentity { detail });
+        }
     };
     let mut value = HeaderValue::try_from(text)
         .map_err(|error| GitError::SetUp { action: "send the credentials", detail: error.to_string() })?;

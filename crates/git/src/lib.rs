@@ -2,8 +2,8 @@
 //! and pushes to it ([`RemoteRepository::commit`], [`RemoteRepository::push`]).
 //!
 //! This is the only crate that names `git2`, and it uses libgit2 for what it is good at: object database, pack
-//! index and pack building. The wire is our own, protocol v2 over one HTTP client with rustls, so that every
-//! address is checked when it is connected to, every byte is counted, every wait has a deadline and a sync
+//! index and pack building. The wire is our own, protocol v2 over one HTTP client with rustls (or over SSH, `ssh.rs`), so
+//! that every address is checked when it is connected to, every byte is counted, every wait has a deadline and a sync
 //! costs two requests (one, when nothing moved). There is never a checkout: files are read from the object
 //! store, commits are made in it, and every name in a tree is judged by Git's own rules before anybody sees it.
 //!
@@ -12,7 +12,7 @@
 //!
 //! Start reading at [`Git`]; then `remote.rs` (what a sync does), `protocol/` (the wire), `cache.rs` (the object
 //! store on disk), `tree.rs` and `names.rs` (what is accepted from a stranger), `edit.rs`, `commit.rs` and
-//! `signing.rs` (what is written).
+//! `signing.rs` (what is written), `verifying.rs` (whose it is).
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), windlass_git::GitError> {
@@ -48,12 +48,16 @@ mod policy;
 mod private;
 mod process;
 mod protocol;
+mod proxy;
 mod redact;
 mod remote;
 mod signing;
 mod source;
+mod ssh;
+mod submodules;
 mod tree;
 mod upload;
+mod verifying;
 
 pub use self::commit::{CommitMeta, Signature};
 pub use self::edit::TreeChange;
@@ -64,9 +68,13 @@ pub use self::limits::{Deadlines, Limits};
 pub use self::names::{refuse as refuse_name, shown as printable_path};
 pub use self::policy::{Origin, UrlPolicy};
 pub use self::process::init_process;
+pub use self::proxy::Proxy;
 pub use self::remote::RemoteRepository;
 pub use self::signing::SigningKey;
 pub use self::source::{
     Change, ChangeKind, Diff, Entry, EntryKind, ObjectId, Ref, Rejected, Revision, Source, Tree, batches,
 };
+pub use self::ssh::{SshAlgorithms, SshIdentity};
+pub use self::submodules::{Submodule, submodule_url, submodules};
+pub use self::verifying::{VerifyError, VerifyingKeys};
 pub use windlass_http_client::{Rate, Tls};

@@ -7,6 +7,7 @@ use url::{Host, Url};
 use windlass_http_client::printable;
 
 use crate::GitError;
+use crate::ssh::is_plain_host;
 
 /// Scheme, host and port: what credentials are bound to and what an exception is made for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -22,7 +23,11 @@ impl Origin {
         Some(Self {
             scheme: url.scheme().to_owned(),
             host: url.host_str()?.trim_end_matches('.').to_owned(),
-            port: url.port_or_known_default()?,
+            port: url.port_or_known_default().or(match url.scheme() {
+                "ssh" => Some(22),
+                "socks5" => Some(1080),
+                _ => None,
+            })?,
         })
     }
 
@@ -38,7 +43,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Which URLs may be used: https on public addresses, and whatever else an allowed origin makes an exception
+/// Which URLs may be used: https and ssh on public addresses, and whatever else an allowed origin makes an exception
 /// for. The check is made on the URL, and again on every address when it is connected to, so that a name which
 /// resolves elsewhere the second time gains nothing.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +52,7 @@ pub struct UrlPolicy {
 }
 
 impl UrlPolicy {
-    /// Lifts the rules for exactly this `scheme://host:port` (http or https; the port may be left out when it is
+    /// Lifts the rules for exactly this `scheme://host:port` (http, https, ssh, or socks5 of a proxy; the port may be left out when it is
     /// the scheme's own). Private and loopback addresses are then fine there.
     pub fn allow_origin(mut self, origin: &str) -> Result<Self, GitError> {
         let refuse = |detail: &str| GitError::PolicyRefused {
@@ -55,10 +60,14 @@ impl UrlPolicy {
             detail: format!("{detail}; write an allowed origin as scheme://host:port"),
         };
         let url = Url::parse(origin).map_err(|error| refuse(&error.to_string()))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(refuse("its scheme is neither http nor https"));
+        if !matches!(url.scheme(), "http" | "https" | "ssh" | "socks5") {
+            return Err(refuse("its scheme is none of http, https, ssh and socks5"));
         }
-        if url.path() != "/" || url.query().is_some() || url.fragment().is_some() || has_user_info(&url) {
+        if !matches!(url.path(), "" | "/")
+            || url.query().is_some()
+            || url.fragment().is_some()
+            || has_user_info(&url)
+        {
             return Err(refuse("it is more than an origin"));
         }
         self.allowed.push(Origin::of(&url).ok_or_else(|| refuse("it has no host"))?);
@@ -70,21 +79,22 @@ impl UrlPolicy {
         self.allowed.contains(origin)
     }
 
-    /// Parses a repository's URL, or says why it may not be used.
-    pub(crate) fn check(&self, text: &str) -> Result<Url, GitError> {
+    /// Parses a repository's URL, or says why it may not be used. `over_ssh`: who asks has a key for it.
+    pub(crate) fn check(&self, text: &str, over_ssh: bool) -> Result<Url, GitError> {
         let shown = without_user_info(text);
         let refuse = |detail: String| GitError::PolicyRefused { url: shown.clone(), detail };
         let url = Url::parse(text.trim())
             .map_err(|error| refuse(format!("it is not a URL ({error}); write https://host/path")))?;
         match url.scheme() {
             "https" | "http" => {}
+            "ssh" if over_ssh && is_plain_host(&url) => {}
             "file" => return Err(refuse("file: is not a remote; use a repository of type local".into())),
             "ssh" | "git" | "git+ssh" => {
                 return Err(refuse(format!("{}: is not supported; use https:", url.scheme())));
             }
             other => return Err(refuse(format!("scheme {other:?} is not supported; use https:"))),
         }
-        if has_user_info(&url) {
+        if has_user_info(&url) && (url.scheme() != "ssh" || url.password().is_some()) {
             return Err(refuse("it carries a user name or password; use the token field".into()));
         }
         if url.query().is_some() || url.fragment().is_some() {
@@ -102,23 +112,35 @@ impl UrlPolicy {
         if self.lifted(&origin) {
             return Ok(());
         }
-        if url.scheme() != "https" {
+        if !matches!(url.scheme(), "https" | "ssh") {
             return Err(refuse(format!(
                 "only https: is used; add {origin} to allowed_git_origins to allow it"
             )));
         }
-        let address = match url.host() {
-            Some(Host::Ipv4(address)) => IpAddr::V4(address),
-            Some(Host::Ipv6(address)) => IpAddr::V6(address),
-            _ => return Ok(()),
-        };
-        if is_public(address) {
-            return Ok(());
-        }
-        Err(refuse(format!(
-            "{address} is not a public address; add {origin} to allowed_git_origins to allow it"
-        )))
+        check_address(url, &origin).map_err(refuse)
     }
+
+    /// Judges the address of a proxy, if it is one; a name's are judged when they are connected to.
+    pub(crate) fn check_proxy(&self, url: &Url) -> Result<(), GitError> {
+        let refuse = |detail: String| GitError::PolicyRefused { url: url.to_string(), detail };
+        let origin = Origin::of(url).ok_or_else(|| refuse("it has no host".into()))?;
+        if self.lifted(&origin) { Ok(()) } else { check_address(url, &origin).map_err(refuse) }
+    }
+}
+
+/// Why the host of `url` may not be connected to, if it is an address.
+fn check_address(url: &Url, origin: &Origin) -> Result<(), String> {
+    let address = match url.host() {
+        Some(Host::Ipv4(address)) => IpAddr::V4(address),
+        Some(Host::Ipv6(address)) => IpAddr::V6(address),
+        // Of a scheme that is not the web's, addresses are not told from names.
+        Some(Host::Domain(name)) if let Ok(address) = name.parse() => address,
+        _ => return Ok(()),
+    };
+    if is_public(address) {
+        return Ok(());
+    }
+    Err(format!("{address} is not a public address; add {origin} to allowed_git_origins to allow it"))
 }
 
 fn has_user_info(url: &Url) -> bool {

@@ -1,4 +1,4 @@
-//! Git's smart HTTP: which version a server speaks, its refs, transfers of objects, and pushes (`receive_pack.rs`).
+//! Git's smart HTTP, and the same over SSH: which version a server speaks, its refs, transfers of objects, and pushes (`receive_pack.rs`).
 //!
 //! Protocol v2 is spoken without asking first: the request for refs is itself the question, and only an answer
 //! that is not v2 (or a redirect) is followed by the `GET` that older clients begin with. What was learnt is
@@ -45,7 +45,8 @@ pub(crate) enum Service {
 }
 
 impl Service {
-    fn name(self) -> &'static str {
+    /// The program's name.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::UploadPack => "git-upload-pack",
             Self::ReceivePack => "git-receive-pack",

@@ -37,6 +37,8 @@ fn spellings(credentials: &Credentials) -> Vec<String> {
     let (user, token) = match credentials {
         Credentials::Basic { user, token } => (if user.is_empty() { "git" } else { user }, token),
         Credentials::Bearer(token) => ("", token),
+        // The key is never sent.
+        Credentials::Ssh(_) => return Vec::new(),
     };
     let token = token.expose_secret();
     if token.len() < MIN_SECRET {

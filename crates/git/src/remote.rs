@@ -19,7 +19,7 @@ use crate::git::Shared;
 use crate::http::{Call, Clients, Pace};
 use crate::pack::{PackSink, Target};
 use crate::protocol::{Endpoint, FetchRequest, FetchScope};
-use crate::{Credentials, GitError, ObjectId, Ref, Revision, Source as _, tree};
+use crate::{Credentials, GitError, ObjectId, Proxy, Ref, Revision, Source as _, tree};
 
 /// Credentials of one identity that are remembered to have been answered by the server.
 const MAX_PROVEN: usize = 16;
@@ -30,6 +30,7 @@ pub(crate) struct RemoteState {
     pub(crate) key: Key,
     pub(crate) endpoint: Endpoint,
     clients: Arc<Clients>,
+    proxy: Option<Proxy>,
     pub(crate) host_slots: Arc<Semaphore>,
     pub(crate) requests: AtomicU64,
     cache: OnceCell<Arc<Cache>>,
@@ -38,10 +39,16 @@ pub(crate) struct RemoteState {
 }
 
 impl RemoteState {
-    pub(crate) fn new(url: Url, key: Key, clients: Arc<Clients>, host_slots: Arc<Semaphore>) -> Self {
+    pub(crate) fn new(
+        url: Url,
+        key: Key,
+        clients: Arc<Clients>,
+        proxy: Option<Proxy>,
+        host_slots: Arc<Semaphore>,
+    ) -> Self {
         let endpoint = Endpoint::new(url.clone());
         let (requests, proven) = (AtomicU64::new(0), Mutex::default());
-        Self { url, key, endpoint, clients, host_slots, requests, cache: OnceCell::new(), proven }
+        Self { url, key, endpoint, clients, proxy, host_slots, requests, cache: OnceCell::new(), proven }
     }
 }
 
@@ -80,6 +87,7 @@ impl RemoteRepository {
             url: &self.state.url,
             credentials: self.credentials.as_ref(),
             clients: &self.state.clients,
+            proxy: self.state.proxy.as_ref(),
             what,
             deadline: Deadlines { connect, read, total: limit }.begin(),
             pace: Pace { least: min_throughput, window, silence: read },
@@ -234,7 +242,7 @@ impl RemoteRepository {
 
     /// Reads from the object store with `revisions` in it. A cache that turns out to be damaged is fetched again, once
     /// for the same revisions.
-    async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         revisions: &[ObjectId],
         cancel: &CancellationToken,

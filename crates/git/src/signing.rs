@@ -16,7 +16,7 @@ use windlass_http_client::printable;
 use crate::GitError;
 
 /// What SSH signatures of commits are for, as Git says it.
-const SSH_NAMESPACE: &str = "git";
+pub(crate) const SSH_NAMESPACE: &str = "git";
 
 /// A private key that signs commits. It is never printed.
 pub struct SigningKey(Key);
@@ -27,7 +27,7 @@ enum Key {
 }
 
 impl SigningKey {
-    /// An SSH key in OpenSSH's format, without a passphrase: Ed25519, or ECDSA over P-256 or P-384.
+    /// An SSH key in OpenSSH's format, without a passphrase: Ed25519, ECDSA or RSA.
     ///
     /// # Errors
     /// [`GitError::Signing`] for everything else.
@@ -71,9 +71,7 @@ impl SigningKey {
             Key::Ssh(key) => {
                 let signed = key.sign(SSH_NAMESPACE, HashAlg::Sha512, content);
                 signed.and_then(|signature| signature.to_pem(LineEnding::LF)).map_err(|error| {
-                    refused(format!(
-                        "the SSH key cannot sign ({error}); use an Ed25519 key, or ECDSA over P-256 or P-384"
-                    ))
+                    refused(format!("the SSH key cannot sign ({error}); use an Ed25519, ECDSA or RSA key"))
                 })
             }
             Key::OpenPgp(key) => sign_open_pgp(key, content, seconds),
@@ -139,11 +137,11 @@ fn sign_with(
 }
 
 /// What was said about a key last.
-fn newest<'a>(signatures: impl IntoIterator<Item = &'a Signature>) -> Option<&'a Signature> {
+pub(crate) fn newest<'a>(signatures: impl IntoIterator<Item = &'a Signature>) -> Option<&'a Signature> {
     signatures.into_iter().max_by_key(|signature| signature.created().map(Timestamp::as_secs))
 }
 
-fn is_expired(key: &impl KeyDetails, binding: &Signature, seconds: u32) -> bool {
+pub(crate) fn is_expired(key: &impl KeyDetails, binding: &Signature, seconds: u32) -> bool {
     let life = binding.key_expiration_time().map(|life| std::time::Duration::from(life).as_secs());
     life.is_some_and(|life| life > 0 && u64::from(key.created_at().as_secs()) + life <= u64::from(seconds))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
-use futures::stream;
+use futures::{Stream, stream};
 use tokio::fs::File;
 use tokio::io::AsyncReadExt as _;
 use tokio_util::sync::CancellationToken;
@@ -73,12 +73,20 @@ impl Upload {
 
     /// The body. It breaks off when `cancel` says so before all of it was sent, and the server can then not act on it.
     pub(crate) fn into_body(self, cancel: CancellationToken) -> reqwest::Body {
+        reqwest::Body::wrap_stream(self.into_pieces(cancel))
+    }
+
+    /// The same as pieces.
+    pub(crate) fn into_pieces(
+        self,
+        cancel: CancellationToken,
+    ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
         self.progress.length.store(self.length(), Ordering::Release);
         let Self { head, pack, progress } = self;
         let rest = Rest { head: Some(head), pack, file: None, progress, cancel };
-        reqwest::Body::wrap_stream(stream::try_unfold(rest, |mut rest| async move {
+        stream::try_unfold(rest, |mut rest| async move {
             Ok::<_, io::Error>(rest.next().await?.map(|piece| (piece, rest)))
-        }))
+        })
     }
 }
 

@@ -206,10 +206,10 @@ pub fn job_rules(settings: &Settings) -> JobRules {
     JobRules { test_jobs: settings.operator().enable_test_jobs, ..JobRules::default() }
 }
 
-/// Access to Git servers as the settings have it: by public https, and to the origins that are allowed.
+/// Access to Git servers as the settings have it: by public https and ssh, and to the origins that are allowed.
 ///
 /// # Errors
-/// An origin is none, `git_ca_file` cannot be used, or the cache cannot be made.
+/// An origin is none, an SSH algorithm is unknown, `git_ca_file` cannot be used, or the cache cannot be made.
 pub fn open_git(settings: &Settings, default_cache: &Path) -> Result<Git, GitError> {
     let operator = settings.operator();
     let cache_dir = operator.git_cache_dir.clone().unwrap_or_else(|| default_cache.to_path_buf());
@@ -222,6 +222,8 @@ pub fn open_git(settings: &Settings, default_cache: &Path) -> Result<Git, GitErr
     config.limits.blob_bytes = operator.git_max_file_bytes;
     config.limits.entries = operator.git_max_files;
     config.ca_bundle.clone_from(&operator.git_ca_file);
+    config.ssh.key_exchange.clone_from(&operator.git_ssh_key_exchange_algorithms);
+    config.ssh.host_keys.clone_from(&operator.git_ssh_host_key_algorithms);
     config.concurrency = operator.git_concurrency;
     config.requests_per_host = operator.git_max_requests_per_host;
     config.rate_per_host =

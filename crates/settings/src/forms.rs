@@ -196,6 +196,9 @@ impl Form<Vec<String>> for Origins {
 
     fn parse(text: &str) -> Result<Vec<String>, String> {
         let origin = |item: &str| {
+            if let Some(ssh) = other_origin(item) {
+                return Some(ssh);
+            }
             let url = http_url(item)?;
             let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
             bare.then(|| url.origin().ascii_serialization())
@@ -204,6 +207,19 @@ impl Form<Vec<String>> for Origins {
             "origins such as http://git.internal:8080, separated by `|`, without paths".to_owned()
         })
     }
+}
+
+/// `ssh://host:port`, or `socks5://…` of a proxy, with its port.
+fn other_origin(item: &str) -> Option<String> {
+    let url = ParsedUrl::parse(item).ok()?;
+    let usual = match url.scheme() {
+        "ssh" => 22,
+        "socks5" => 1080,
+        _ => return None,
+    };
+    let bare = matches!(url.path(), "" | "/") && url.query().is_none() && url.fragment().is_none();
+    let host = url.host_str().filter(|_| bare && url.username().is_empty())?.to_ascii_lowercase();
+    Some(format!("{}://{host}:{}", url.scheme(), url.port().unwrap_or(usual)))
 }
 
 /// Git servers in Grafana's form, read as their origins: a URL, or a host with or without a port, which means https.
@@ -443,8 +459,8 @@ mod tests {
             &["a", "ftp://a", "https://", "https://u:p@a", "https://u@a"],
         );
         check::<Origins, _>(
-            &["", "http://a:80|https://b", "HTTP://[::1]:8080/"],
-            &["a", "http://a/b", "http://a|b", "http://a?x"],
+            &["", "http://a:80|https://b", "HTTP://[::1]:8080/", "ssh://A|ssh://[::1]:2222"],
+            &["a", "http://a/b", "http://a|b", "http://a?x", "ssh://u@a", "ssh://a/b"],
         );
         check::<GitServers, _>(
             &["", "git.corp, git.lan:8443", "http://10.0.0.1/x"],

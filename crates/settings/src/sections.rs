@@ -186,10 +186,15 @@ section! {
         // Git.
         /// Folder of the Git object caches; one in the system's cache folder when empty.
         git_cache_dir: Option<PathBuf> = Path, "";
-        /// Origins (`scheme://host:port`, separated by `|`) of Git servers that may be plain http, private or loopback.
+        /// Origins (`scheme://host:port`, separated by `|`; http, https, ssh, or socks5 of a proxy) of Git servers and of
+        /// proxies that may be plain http, private or loopback.
         allowed_git_origins: Vec<String> = Origins, "";
         /// Certificates that Git servers' are checked against beside the system's, PEM.
         git_ca_file: Option<PathBuf> = Path, "";
+        /// Algorithms that SSH servers are offered for the exchange of keys; the usual ones when empty.
+        git_ssh_key_exchange_algorithms: Vec<String> = List, "";
+        /// Algorithms of the keys of SSH servers, of those that are known; the usual ones when empty.
+        git_ssh_host_key_algorithms: Vec<String> = List, "";
         /// Git transfers at a time, and as many readings beside them.
         git_concurrency: usize = Number<1, 1024>, "8";
         /// Most bytes of one Git transfer.

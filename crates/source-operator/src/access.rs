@@ -6,9 +6,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use secrecy::{ExposeSecret as _, SecretString};
 use windlass_api::flux::GitRepositorySpec;
-use windlass_git::{Credentials, Remote, Tls};
+use windlass_git::{Credentials, Proxy, Remote, SshIdentity, Tls};
 
-use crate::controller::CALL;
+use crate::app::{AppSecret, PROVIDER};
+use crate::controller::{CALL, Controller};
 use crate::failure::Failure;
 use crate::validate::Valid;
 
@@ -18,7 +19,7 @@ fn refused(message: String) -> Failure {
 
 /// The repository of a specification, with the credentials that its Secret has, and uid and version of that Secret.
 pub(crate) async fn remote(
-    client: &Client,
+    controller: &Controller,
     namespace: &str,
     spec: &GitRepositorySpec,
     valid: &Valid,
@@ -27,21 +28,42 @@ pub(crate) async fn remote(
         user: user.to_owned(),
         token: SecretString::from(password.to_owned()),
     };
+    let client = &controller.client;
+    let is_ssh = valid.url.starts_with("ssh:");
     let mut version = None;
     let mut remote = Remote { url: valid.url.clone(), ..Remote::default() };
     if let Some(reference) = &spec.secret_ref {
         let name = &reference.name;
-        let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
-        let found = CALL.read(format!("get Secret {namespace}/{name}"), || api.get_opt(name)).await;
-        let secret = found
-            .map_err(|error| refused(format!("failed to read the Secret {name:?}: {}", error.reason())))?
-            .ok_or_else(|| refused(format!("there is no Secret {name:?} in the namespace {namespace:?}")))?;
+        let secret = secret(client, namespace, name).await.map_err(refused)?;
         remote.cache_identity.clone_from(&secret.metadata.uid);
-        version = secret.metadata.uid.zip(secret.metadata.resource_version);
-        let values = secret.data.unwrap_or_default().into_iter();
-        let values = values.filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?.into())));
+        version = secret.metadata.uid.clone().zip(secret.metadata.resource_version.clone());
+        let values = texts(secret);
         let failed = |what: String| refused(format!("the Secret {name:?} {what}"));
-        (remote.credentials, remote.tls) = contents(&values.collect()).map_err(failed)?;
+        if is_ssh {
+            remote.credentials = Some(identity(&values).map_err(failed)?);
+        } else {
+            (remote.credentials, remote.tls) = contents(&values).map_err(failed)?;
+            let is_app = value(&values, &["githubAppID"]).is_some();
+            let wants_app = spec.provider.as_deref() == Some("github");
+            if is_app && !wants_app {
+                let message = format!("the Secret {name:?} is a GitHub App's; set spec.provider to github");
+                return Err(Failure::fetch(PROVIDER, message));
+            }
+            if wants_app {
+                let what = |what: String| Failure::fetch(PROVIDER, format!("the Secret {name:?} {what}"));
+                let app = AppSecret::of(&values).map_err(what)?;
+                let token =
+                    controller.apps.token(&app, version.as_ref(), spec, &remote.tls, controller).await?;
+                remote.credentials = Some(basic("x-access-token", token.expose_secret()));
+            }
+        }
+    } else if is_ssh {
+        let message =
+            "spec.url is an ssh: URL, which needs spec.secretRef: a Secret with identity and known_hosts";
+        return Err(refused(message.to_owned()));
+    }
+    if let Some(reference) = &spec.proxy_secret_ref {
+        remote.proxy = Some(proxy(client, namespace, &reference.name).await?);
     }
     if let Some((user, password)) = valid.user_info.as_ref().filter(|_| remote.credentials.is_none()) {
         remote.credentials = Some(basic(user, password));
@@ -49,15 +71,56 @@ pub(crate) async fn remote(
     Ok((remote, version))
 }
 
-type Contents = BTreeMap<String, SecretString>;
+/// A Secret; else why there is none.
+pub(crate) async fn secret(client: &Client, namespace: &str, name: &str) -> Result<Secret, String> {
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let found = CALL.read(format!("get Secret {namespace}/{name}"), || api.get_opt(name)).await;
+    found
+        .map_err(|error| format!("failed to read the Secret {name:?}: {}", error.reason()))?
+        .ok_or_else(|| format!("there is no Secret {name:?} in the namespace {namespace:?}"))
+}
+
+pub(crate) type Contents = BTreeMap<String, SecretString>;
+
+fn texts(secret: Secret) -> Contents {
+    let values = secret.data.unwrap_or_default().into_iter();
+    values.filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?.into()))).collect()
+}
+
+/// The proxy of a Secret.
+async fn proxy(client: &Client, namespace: &str, name: &str) -> Result<Proxy, Failure> {
+    let failed = |what: &str| refused(format!("spec.proxySecretRef: the Secret {name:?} {what}"));
+    let found = secret(client, namespace, name).await;
+    let secret = texts(found.map_err(|what| refused(format!("spec.proxySecretRef: {what}")))?);
+    let address = value(&secret, &["address"]).ok_or_else(|| failed("has no address"))?;
+    let login = match (value(&secret, &["username"]), value(&secret, &["password"])) {
+        (Some(user), password) => {
+            Some((user.expose_secret().to_owned(), password.cloned().unwrap_or_default()))
+        }
+        (None, None) => None,
+        (None, Some(_)) => return Err(failed("has password and no username")),
+    };
+    Proxy::new(address.expose_secret(), login).map_err(|error| failed(&format!("names no proxy: {error}")))
+}
+
+/// What a Secret has under the first of these keys that is there and not empty.
+pub(crate) fn value<'a>(secret: &'a Contents, keys: &[&str]) -> Option<&'a SecretString> {
+    let values = keys.iter().filter_map(|key| secret.get(*key));
+    values.into_iter().find(|value| !value.expose_secret().is_empty())
+}
+
+/// The key of an ssh: URL. Whether the key can be used is told when it is.
+fn identity(secret: &Contents) -> Result<Credentials, String> {
+    let needed = |key: &str| value(secret, &[key]).ok_or_else(|| format!("has no {key}, which SSH needs"));
+    let (key, known_hosts) = (needed("identity")?, needed("known_hosts")?);
+    let passphrase = value(secret, &["password"]).cloned();
+    Ok(Credentials::Ssh(SshIdentity::new(key.clone(), passphrase, known_hosts.expose_secret())))
+}
 
 /// # Errors
 /// What is wrong with them, as it goes on after the Secret's name. No part of a value is in it.
 fn contents(secret: &Contents) -> Result<(Option<Credentials>, Tls), String> {
-    let value = |keys: &[&str]| {
-        let values = keys.iter().filter_map(|key| secret.get(*key));
-        values.into_iter().find(|value| !value.expose_secret().is_empty())
-    };
+    let value = |keys: &[&str]| value(secret, keys);
     let credentials = match (value(&["bearerToken"]), value(&["username"]), value(&["password"])) {
         (Some(token), ..) => Some(Credentials::Bearer(token.expose_secret().trim().to_owned().into())),
         (None, Some(user), password) => Some(Credentials::Basic {
@@ -65,9 +128,6 @@ fn contents(secret: &Contents) -> Result<(Option<Credentials>, Tls), String> {
             token: password.cloned().unwrap_or_default(),
         }),
         (None, None, Some(_)) => return Err("has password and no username".to_owned()),
-        (None, None, None) if value(&["githubAppID"]).is_some() => {
-            return Err("is a GitHub App's, which is not supported; give it username and password".to_owned());
-        }
         (None, None, None) if value(&["identity"]).is_some() => {
             return Err("has an SSH key, which is of no use for an https: URL".to_owned());
         }
@@ -115,10 +175,17 @@ mod tests {
             &[("tls.key", "hidden")],
             &[("ca.crt", "hidden")],
             &[("identity", "hidden")],
-            &[("githubAppID", "hidden")],
         ] {
             let error = of(bad).unwrap_err();
             assert!(!error.contains("hidden"), "{error}");
         }
+    }
+
+    #[test]
+    fn ssh_needs_a_key_and_the_hosts_that_it_is_for() {
+        let of = |keys: &[&str]| identity(&keys.iter().map(|key| ((*key).to_owned(), "x".into())).collect());
+        assert!(of(&["identity"]).unwrap_err().contains("has no known_hosts"));
+        assert!(of(&["known_hosts", "username"]).unwrap_err().contains("has no identity"));
+        assert!(of(&["identity", "identity.pub", "known_hosts"]).is_ok());
     }
 }

@@ -1,24 +1,27 @@
 //! Carrying out a pass: asks Git what is wanted, and makes and publishes the artifact if it is another one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::Instant;
-use windlass_api::flux::Artifact;
+use windlass_api::flux::{Artifact, GitRepository};
 use windlass_artifact::{ArtifactPath, Kept, Place};
 use windlass_git::GitError;
 use windlass_runtime::ObjectKey;
 
 use crate::access;
+use crate::content_config::{CONTENT_CONFIG_CHECKSUM, content_config_checksum};
 use crate::controller::Controller;
 use crate::failure::Failure;
-use crate::observe::Observed;
+use crate::observe::{Observed, semver_filter};
 use crate::plan::{Plan, plan};
 use crate::reference::Resolved;
 use crate::status::now;
 use crate::upstream::Upstream;
 use crate::validate::{Valid, interval, validate};
+use crate::verify::Verified;
 
 /// The kind as it stands in paths.
 pub(crate) const KIND: &str = "gitrepository";
@@ -31,6 +34,8 @@ const FRESH: f64 = 0.9;
 pub(crate) struct Done {
     pub(crate) artifact: Artifact,
     pub(crate) included: Vec<Artifact>,
+    /// Whose work it is, where that was asked.
+    pub(crate) verified: Option<Verified>,
     /// It was made in this pass.
     pub(crate) made: bool,
 }
@@ -42,16 +47,25 @@ pub(crate) async fn apply(
     observed: &Observed,
 ) -> Result<Done, Failure> {
     let object = &observed.object;
-    let valid = validate(&object.spec, controller.settings.default_branch.as_deref())?;
+    let valid = validate(&object.spec, semver_filter(object), controller.settings.default_branch.as_deref())?;
     let included = observed.included.clone()?;
     let upstream = upstream(controller, &key.namespace, observed, &valid).await?;
     let resolved = resolve(controller, key, observed, &valid, &upstream).await?;
+    let verified = match &valid.verify {
+        Some(verify) => {
+            let verifying = controller.verified(key, verify, &upstream, &resolved);
+            Some(within(valid.timeout, "verify the revision", verifying).await?)
+        }
+        None => None,
+    };
     let plan = plan(object, observed.stored, &resolved, &included);
     tracing::debug!(source = %key, revision = resolved.revision, "{plan}");
     match (plan, &object.status.artifact) {
         (Plan::Keep, Some(artifact)) => {
-            let artifact = Artifact { url: controller.url_of(&artifact.path), ..artifact.clone() };
-            Ok(Done { artifact, included, made: false })
+            let url = controller.url_of(&artifact.path);
+            let metadata = metadata(controller, object, &included);
+            let artifact = Artifact { url, metadata, ..artifact.clone() };
+            Ok(Done { artifact, included, verified, made: false })
         }
         _ => {
             let build = controller.builder.build(
@@ -63,9 +77,22 @@ pub(crate) async fn apply(
             );
             let kept = within(valid.timeout, "fetch and pack the revision", build).await?;
             let artifact = publish(controller, key, &kept, resolved).await?;
-            Ok(Done { artifact, included, made: true })
+            let artifact = Artifact { metadata: metadata(controller, object, &included), ..artifact };
+            Ok(Done { artifact, included, verified, made: true })
         }
     }
+}
+
+fn metadata(
+    controller: &Controller,
+    object: &GitRepository,
+    included: &[Artifact],
+) -> BTreeMap<String, String> {
+    if !controller.settings.content_config_checksum {
+        return BTreeMap::new();
+    }
+    let checksum = content_config_checksum(&object.spec, included);
+    [(CONTENT_CONFIG_CHECKSUM.to_owned(), checksum)].into()
 }
 
 async fn upstream(
@@ -74,9 +101,12 @@ async fn upstream(
     observed: &Observed,
     valid: &Valid,
 ) -> Result<Arc<Upstream>, Failure> {
-    let (client, spec) = (&controller.client, &observed.object.spec);
-    let (remote, version) = access::remote(client, namespace, spec, valid).await?;
+    let spec = &observed.object.spec;
+    let (remote, version) = access::remote(controller, namespace, spec, valid).await?;
+    let is_direct = remote.proxy.is_none();
     controller.upstreams.get(remote, version).map_err(|error| match &error {
+        // A proxy is the Secret's, which may change.
+        GitError::PolicyRefused { .. } if !is_direct => Failure::fetch("URLInvalid", error.to_string()),
         GitError::PolicyRefused { .. } => Failure::fetch("URLInvalid", error.to_string()).stalled(),
         _ => Failure::git("open the repository", &error),
     })

@@ -7,13 +7,14 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use windlass_api::flux::Artifact;
 use windlass_artifact::{
-    ArchiveError, ArtifactPath, Content, Digest, Hasher, IGNORE_FILE, Kept, Member, Node, Rules, Store,
-    StoreError, Verdict, members, unpack, write_archive,
+    ArchiveError, ArtifactPath, Blobs as _, Content, Digest, Hasher, IGNORE_FILE, Kept, Member, Node, Rules,
+    Store, StoreError, Verdict, members, unpack, write_archive,
 };
-use windlass_git::{Entry, ObjectId, Source as _};
+use windlass_git::{Entry, ObjectId};
 
 use crate::failure::Failure;
-use crate::upstream::Upstream;
+use crate::files::Files;
+use crate::upstream::{Upstream, Upstreams};
 use crate::validate::{Include, Wanted};
 
 /// Contents that are remembered.
@@ -24,19 +25,21 @@ const MAX_INCLUDED: u64 = 256 << 20;
 /// Makes contents, each once.
 pub(crate) struct Builder {
     pub(crate) store: Arc<Store>,
+    /// Where submodules come from.
+    upstreams: Arc<Upstreams>,
     /// By all that decides what is in them: the commit and what is wanted of it, and then the files themselves.
     known: Mutex<HashMap<String, Arc<OnceCell<Kept>>>>,
 }
 
 impl Builder {
-    pub(crate) fn new(store: Arc<Store>) -> Self {
-        Self { store, known: Mutex::default() }
+    pub(crate) fn new(store: Arc<Store>, upstreams: Arc<Upstreams>) -> Self {
+        Self { store, upstreams, known: Mutex::default() }
     }
 
     /// The content that is wanted of a commit. `included` are the artifacts in the order of the includes.
     pub(crate) async fn build(
         &self,
-        upstream: &Upstream,
+        upstream: &Arc<Upstream>,
         commit: ObjectId,
         wanted: &Wanted,
         included: &[Artifact],
@@ -49,39 +52,29 @@ impl Builder {
 
     async fn make(
         &self,
-        upstream: &Upstream,
+        upstream: &Arc<Upstream>,
         commit: ObjectId,
         wanted: &Wanted,
         included: &[Artifact],
         cancel: &CancellationToken,
     ) -> Result<Kept, Failure> {
-        let listed = upstream.tree(commit, cancel).await;
-        let tree = listed.map_err(|error| Failure::git("fetch the revision", &error))?;
-        if let Some(rejected) = tree.rejected.first() {
-            let message = format!(
-                "the revision has {} path(s) that Git itself would refuse; first: {}: {}",
-                tree.rejected.len(),
-                rejected.path,
-                rejected.reason
-            );
-            return Err(Failure::fetch("GitOperationFailed", message));
-        }
-        let entries = sparse(&tree.entries, &wanted.directories)?;
-        let more = self.unpacked(&entries, wanted, included).await?;
-        let rules = rules(upstream, &entries, &more, wanted.ignore.as_deref(), cancel).await?;
-        let all = members(&entries, more, &rules);
+        let recurse = wanted.submodules.then_some(&*self.upstreams);
+        let files = Files::list(upstream, commit, &wanted.directories, recurse, cancel).await?;
+        let more = self.unpacked(&files.entries, wanted, included).await?;
+        let rules = rules(&files, &more, wanted.ignore.as_deref(), cancel).await?;
+        let all = members(&files.entries, more, &rules);
         let key = format!("{:?}", fingerprint(&all));
-        self.once(key, || self.archive(upstream, all, cancel)).await
+        self.once(key, || self.archive(&files, all, cancel)).await
     }
 
     async fn archive(
         &self,
-        upstream: &Upstream,
+        files: &Files,
         members: Vec<Member>,
         cancel: &CancellationToken,
     ) -> Result<Kept, Failure> {
         let draft = self.blocking(Store::draft).await?;
-        let written = write_archive(&*upstream.repository, members, draft, cancel).await;
+        let written = write_archive(files, members, draft, cancel).await;
         let draft = written.map_err(|error| match error {
             ArchiveError::Read(error) => Failure::git("read the files of the revision", &error),
             other => {
@@ -182,48 +175,29 @@ impl Builder {
     }
 }
 
-/// The entries within the directories, each of which has to exist.
-fn sparse(entries: &[Entry], directories: &[String]) -> Result<Vec<Entry>, Failure> {
-    if directories.is_empty() {
-        return Ok(entries.to_vec());
-    }
-    let is_in = |path: &str, directory: &str| {
-        path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    for directory in directories {
-        if !entries.iter().any(|entry| is_in(&entry.path, directory)) {
-            let message = format!("spec.sparseCheckout: the revision has no directory {directory:?}");
-            return Err(Failure::fetch("GitOperationFailed", message));
-        }
-    }
-    let wanted = |entry: &&Entry| directories.iter().any(|directory| is_in(&entry.path, directory));
-    Ok(entries.iter().filter(wanted).cloned().collect())
-}
-
 /// The rules of all ignore files among the files.
 async fn rules(
-    upstream: &Upstream,
-    entries: &[Entry],
+    files: &Files,
     more: &[Member],
     ignore: Option<&str>,
     cancel: &CancellationToken,
 ) -> Result<Rules, Failure> {
     let is_ignore = |path: &str| path.rsplit('/').next() == Some(IGNORE_FILE);
     let own: Vec<&Entry> =
-        entries.iter().filter(|entry| entry.kind.is_file() && is_ignore(&entry.path)).collect();
+        files.entries.iter().filter(|entry| entry.kind.is_file() && is_ignore(&entry.path)).collect();
     let ids: Vec<ObjectId> = own.iter().map(|entry| entry.id).collect();
-    let mut files = BTreeMap::new();
+    let mut found = BTreeMap::new();
     if !ids.is_empty() {
-        let read = upstream.repository.blobs(&ids, cancel).await;
+        let read = files.contents(&ids, cancel).await;
         let contents = read.map_err(|error| Failure::git("read the ignore files of the revision", &error))?;
-        files.extend(own.iter().zip(contents).map(|(entry, content)| (entry.path.clone(), content.to_vec())));
+        found.extend(own.iter().zip(contents).map(|(entry, content)| (entry.path.clone(), content.to_vec())));
     }
     for member in more.iter().filter(|member| is_ignore(&member.path)) {
         if let Node::File { content: Content::Bytes(bytes), .. } = &member.node {
-            files.insert(member.path.clone(), bytes.to_vec());
+            found.insert(member.path.clone(), bytes.to_vec());
         }
     }
-    Rules::new(&files, ignore).map_err(|error| Failure::storage("SourceIgnoreError", error.to_string()))
+    Rules::new(&found, ignore).map_err(|error| Failure::storage("SourceIgnoreError", error.to_string()))
 }
 
 /// What tells one list of members from another.

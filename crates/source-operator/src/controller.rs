@@ -9,10 +9,12 @@ use windlass_api::flux::GitRepository;
 use windlass_runtime::{CallOptions, Clock, KeyedQueue, ObjectKey, Store};
 use windlass_settings::SourceSettings;
 
+use crate::app::Apps;
 use crate::build::Builder;
 use crate::metrics::SourceMetrics;
 use crate::notify::Notifier;
 use crate::upstream::Upstreams;
+use crate::verify::Verifications;
 
 /// Calls to the API. What does not succeed is tried again by the next pass.
 pub(crate) const CALL: CallOptions = CallOptions::new(Duration::from_secs(15));
@@ -28,6 +30,8 @@ pub(crate) struct Controller {
     pub(crate) objects: Store<GitRepository>,
     pub(crate) upstreams: Arc<Upstreams>,
     pub(crate) builder: Arc<Builder>,
+    pub(crate) apps: Arc<Apps>,
+    pub(crate) verifications: Arc<Verifications>,
     pub(crate) notifier: Notifier,
     pub(crate) metrics: SourceMetrics,
     pub(crate) clock: Arc<dyn Clock>,

@@ -62,6 +62,11 @@ impl Failure {
         Self { course: Course::Stall, ..self }
     }
 
+    /// Of whose work it is.
+    pub(crate) fn verified(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(types::SOURCE_VERIFIED, reason, message)
+    }
+
     /// What Git said.
     pub(crate) fn git(doing: &str, error: &GitError) -> Self {
         let reason = match error.reason() {

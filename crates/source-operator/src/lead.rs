@@ -10,9 +10,10 @@ use windlass_runtime::{BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, 
 use crate::apply::KIND;
 use crate::build::Builder;
 use crate::controller::Controller;
-use crate::observe::requested_at;
+use crate::observe::{requested_at, semver_filter};
 use crate::reconcile::reconcile;
 use crate::upstream::Upstreams;
+use crate::verify::Verifications;
 
 /// The queue of the term that goes on, if one does.
 pub(crate) type Current = Arc<Mutex<Option<KeyedQueue<ObjectKey>>>>;
@@ -29,6 +30,7 @@ pub(crate) struct Forwarder {
     current: Current,
     objects: Store<GitRepository>,
     upstreams: Arc<Upstreams>,
+    verifications: Arc<Verifications>,
     builder: Arc<Builder>,
 }
 
@@ -38,6 +40,7 @@ impl Work {
             current: Arc::clone(&self.current),
             objects: self.controller.objects.clone(),
             upstreams: Arc::clone(&self.controller.upstreams),
+            verifications: Arc::clone(&self.controller.verifications),
             builder: Arc::clone(&self.controller.builder),
         }
     }
@@ -110,6 +113,7 @@ impl Forwarder {
             Event::Deleted(gone) => {
                 let key = ObjectKey::of(&*gone);
                 self.upstreams.forget(&key);
+                self.verifications.forget(&key);
                 match &*current {
                     // The leader has removed its own before it took the finalizer off.
                     Some(queue) => {
@@ -154,4 +158,5 @@ fn is_asked_for(old: &GitRepository, new: &GitRepository) -> bool {
         || old.metadata.generation != new.metadata.generation
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
         || requested_at(old) != requested_at(new)
+        || semver_filter(old) != semver_filter(new)
 }

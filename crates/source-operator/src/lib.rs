@@ -11,11 +11,14 @@
 )]
 
 mod access;
+mod app;
 mod apply;
 mod build;
 mod conditions;
+mod content_config;
 mod controller;
 mod failure;
+mod files;
 mod lead;
 mod metrics;
 mod notify;
@@ -29,6 +32,7 @@ mod replica;
 mod status;
 mod upstream;
 mod validate;
+mod verify;
 mod version_range;
 
 pub use self::conditions::CONDITIONS;

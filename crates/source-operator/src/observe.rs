@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_api::flux::{Artifact, GitRepository, REQUESTED_AT};
+use windlass_api::flux::{Artifact, GitRepository, REQUESTED_AT, SEMVER_FILTER};
 use windlass_artifact::{ArtifactPath, Digest, Verdict};
 use windlass_runtime::{ObjectKey, Store};
 
@@ -33,6 +33,11 @@ impl Observed {
             || !ready
             || !self.stored
     }
+}
+
+/// The expression of the tags that a range chooses from.
+pub(crate) fn semver_filter(object: &GitRepository) -> Option<&str> {
+    object.metadata.annotations.as_ref()?.get(SEMVER_FILTER).map(String::as_str)
 }
 
 pub(crate) fn requested_at(object: &GitRepository) -> Option<&str> {

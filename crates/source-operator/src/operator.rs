@@ -15,6 +15,7 @@ use windlass_runtime::{
 };
 use windlass_settings::{DigestAlgorithm, SourceSettings};
 
+use crate::app::Apps;
 use crate::build::Builder;
 use crate::controller::{Controller, origin};
 use crate::lead::{Current, Work};
@@ -73,6 +74,7 @@ impl Operator<Context> for Sources {
             process.replica.clone(),
         );
         let store = open_store(&settings).await?;
+        let upstreams = Arc::new(Upstreams::new(process.git.clone()));
         let controller = Controller {
             origin: origin(
                 &settings.storage_advertised_address,
@@ -82,8 +84,10 @@ impl Operator<Context> for Sources {
             client: client.clone(),
             settings: Arc::clone(&settings),
             objects: watch.store(),
-            upstreams: Arc::new(Upstreams::new(process.git.clone())),
-            builder: Arc::new(Builder::new(Arc::clone(&store))),
+            builder: Arc::new(Builder::new(Arc::clone(&store), Arc::clone(&upstreams))),
+            upstreams,
+            apps: Arc::new(Apps::new(process.git.clone())),
+            verifications: Arc::default(),
             metrics: SourceMetrics::new(&meter, &watch.store(), &events, &process.git),
             notifier,
             clock: Arc::clone(&process.clock),
@@ -150,6 +154,7 @@ async fn open_store(settings: &SourceSettings) -> Result<Arc<Store>, BoxError> {
         DigestAlgorithm::Sha256 => Algorithm::Sha256,
         DigestAlgorithm::Sha384 => Algorithm::Sha384,
         DigestAlgorithm::Sha512 => Algorithm::Sha512,
+        DigestAlgorithm::Blake3 => Algorithm::Blake3,
     };
     let path = settings.storage_path.clone();
     let opened = tokio::task::spawn_blocking(move || Store::open(path, algorithm)).await?;

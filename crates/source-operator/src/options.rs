@@ -26,6 +26,9 @@ pub struct SourceArgs {
     /// Where consumers reach them. [default: this machine's name]
     #[arg(long, value_name = "HOST")]
     pub storage_adv_addr: Option<String>,
+    /// Whether artifacts' metadata has `contentConfigChecksum`, as Flux's older API had it. [default: false]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub content_config_checksum: Option<String>,
     /// Sources that are worked on at a time. [default: 16]
     #[arg(long, value_name = "NUMBER")]
     pub concurrent: Option<String>,
@@ -38,7 +41,7 @@ pub struct SourceArgs {
     /// How many artifacts of a source stay. [default: 2]
     #[arg(long, value_name = "NUMBER")]
     pub artifact_retention_records: Option<String>,
-    /// How digests are made: sha256, sha384 or sha512. [default: sha256]
+    /// How digests are made: sha256, sha384, sha512 or blake3. [default: sha256]
     #[arg(long, value_name = "NAME")]
     pub artifact_digest_algo: Option<String>,
     /// Intervals vary by this share. [default: 5]
@@ -65,6 +68,12 @@ pub struct SourceArgs {
     /// The form of log lines: json or console. [default: json]
     #[arg(long, value_name = "FORM")]
     pub log_encoding: Option<String>,
+    /// Algorithms that SSH servers are offered for the exchange of keys, separated by commas. [default: the usual ones]
+    #[arg(long, value_name = "NAMES")]
+    pub ssh_kex_algos: Option<String>,
+    /// Algorithms of SSH servers' keys that are taken, separated by commas. [default: the usual ones]
+    #[arg(long, value_name = "NAMES")]
+    pub ssh_hostkey_algos: Option<String>,
     /// An origin (scheme://host:port) of a Git server that may be plain http, private or local; may be given again.
     #[arg(long, value_name = "ORIGIN")]
     pub allow_git_origin: Vec<String>,
@@ -82,6 +91,8 @@ impl From<SourceArgs> for Start {
             ("operator", "log_level", args.log_level),
             ("operator", "log_format", form),
             ("operator", "allowed_git_origins", origins),
+            ("operator", "git_ssh_key_exchange_algorithms", args.ssh_kex_algos),
+            ("operator", "git_ssh_host_key_algorithms", args.ssh_hostkey_algos),
             own("metrics_address", args.metrics_addr),
             own("health_address", args.health_addr),
             own("events_address", args.events_addr),
@@ -93,6 +104,7 @@ impl From<SourceArgs> for Start {
             own("artifact_retention_ttl", args.artifact_retention_ttl),
             own("artifact_retention_records", args.artifact_retention_records),
             own("artifact_digest_algorithm", args.artifact_digest_algo),
+            own("content_config_checksum", args.content_config_checksum),
             own("interval_jitter_percentage", args.interval_jitter_percentage),
             own("min_retry_delay", args.min_retry_delay),
             own("max_retry_delay", args.max_retry_delay),
@@ -148,6 +160,8 @@ mod tests {
             "--storage-adv-addr=source-controller.flux-system.svc.cluster.local.",
             "--concurrent=10",
             "--requeue-dependency=5s",
+            "--ssh-kex-algos=curve25519-sha256,ecdh-sha2-nistp256",
+            "--ssh-hostkey-algos=ssh-ed25519",
         ];
         let start = Start::from(Program::parse_from(arguments).source);
         let operator = Some(crate::SOURCE_CONTROLLER.to_owned());
@@ -159,5 +173,8 @@ mod tests {
         assert_eq!((source.concurrent, source.leader_election), (10, true));
         assert_eq!((&*source.metrics_address, &*source.health_address), ("[::]:8080", "[::]:9440"));
         assert_eq!(settings.operator().namespace, None);
+        let exchange = ["curve25519-sha256", "ecdh-sha2-nistp256"];
+        assert_eq!(settings.operator().git_ssh_key_exchange_algorithms, exchange);
+        assert_eq!(settings.operator().git_ssh_host_key_algorithms, ["ssh-ed25519"]);
     }
 }

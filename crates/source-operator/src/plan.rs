@@ -74,7 +74,8 @@ mod tests {
     #[test]
     fn an_artifact_is_made_again_when_anything_that_decides_it_changed_and_not_otherwise() {
         let mut object = GitRepository::default();
-        let resolved = Resolved { commit: ObjectId::from_bytes([1; 20]), revision: "main@sha1:1".to_owned() };
+        let resolved =
+            Resolved { commit: ObjectId::from_bytes([1; 20]), revision: "main@sha1:1".to_owned(), tag: None };
         assert_eq!(plan(&object, false, &resolved, &[]), Plan::Make("there is none"));
         object.status.artifact = Some(artifact("main@sha1:1"));
         assert_eq!(plan(&object, true, &resolved, &[]), Plan::Keep);

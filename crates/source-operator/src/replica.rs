@@ -11,6 +11,7 @@ use crate::access;
 use crate::apply::KIND;
 use crate::controller::Controller;
 use crate::failure::Failure;
+use crate::observe::semver_filter;
 use crate::validate::{validate, wanted};
 
 /// Makes what the statuses of sources name and this replica has not.
@@ -48,7 +49,8 @@ impl Replica {
         spec.ignore.clone_from(&status.observed_ignore);
         spec.sparse_checkout.clone_from(&status.observed_sparse_checkout);
         spec.include.clone_from(&status.observed_include);
-        let valid = validate(&spec, controller.settings.default_branch.as_deref())?;
+        spec.recurse_submodules = status.observed_recurse_submodules;
+        let valid = validate(&spec, semver_filter(object), controller.settings.default_branch.as_deref())?;
         let included = &status.included_artifacts;
         for artifact in included {
             if let Some(path) = ArtifactPath::parse(&artifact.path)
@@ -58,7 +60,7 @@ impl Replica {
             }
         }
         let namespace = path.place().namespace();
-        let (remote, version) = access::remote(&controller.client, namespace, &spec, &valid).await?;
+        let (remote, version) = access::remote(controller, namespace, &spec, &valid).await?;
         let upstream = controller.upstreams.get(remote, version);
         let upstream = upstream.map_err(|error| Failure::git("open the repository", &error))?;
         let content = wanted(&spec)?;

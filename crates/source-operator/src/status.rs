@@ -73,7 +73,10 @@ pub(crate) fn conclude(object: &GitRepository, outcome: &Outcome, now: Timestamp
                 after.observed_recurse_submodules = object.spec.recurse_submodules;
                 after.observed_include.clone_from(&object.spec.include);
                 after.observed_sparse_checkout.clone_from(&object.spec.sparse_checkout);
-                after.source_verification_mode = None;
+            }
+            after.source_verification_mode = done.verified.as_ref().map(|it| it.mode.name().to_owned());
+            if let Some(verified) = &done.verified {
+                say.set(types::SOURCE_VERIFIED, "True", "Succeeded", &verified.message);
             }
         }
         Outcome::Failed { failure, stored } => {
@@ -89,6 +92,10 @@ pub(crate) fn conclude(object: &GitRepository, outcome: &Outcome, now: Timestamp
             if *stored {
                 let kept = conditions::find(&before.conditions, types::ARTIFACT_IN_STORAGE);
                 say.all.extend(kept.cloned());
+                // It speaks for the artifact that is served still.
+                let verified = conditions::find(&before.conditions, types::SOURCE_VERIFIED);
+                let verified = verified.filter(|it| it.status == "True" && failure.condition != it.type_);
+                say.all.extend(verified.cloned());
             } else {
                 after.artifact = None;
             }
@@ -181,7 +188,7 @@ mod tests {
             size: Some(1),
             metadata: [].into(),
         };
-        Outcome::Stored(Done { artifact, included: Vec::new(), made: true })
+        Outcome::Stored(Done { artifact, included: Vec::new(), verified: None, made: true })
     }
 
     fn shown(status: &GitRepositoryStatus) -> Vec<String> {

@@ -4,12 +4,16 @@
 //! refs, and the object cache beneath it. When an answer shows that something moved, all of them look again at once.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use secrecy::ExposeSecret as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use windlass_git::{Credentials, Git, GitError, ObjectId, Ref, Remote, RemoteRepository, Source as _, Tree};
+use windlass_git::{
+    Credentials, Git, GitError, ObjectId, Proxy, Ref, Remote, RemoteRepository, Source as _, Tree,
+};
 use windlass_runtime::ObjectKey;
 
 /// Upstreams that are remembered although nobody asks any more.
@@ -31,13 +35,19 @@ struct Key {
     url: String,
     /// Of the Secret: its uid, and its version.
     secret: Option<(String, String)>,
-    user: Option<String>,
+    /// The user, and what tells one token from the next that a Secret stands for.
+    user: Option<(String, u64)>,
     tls: Option<[u8; 32]>,
+    proxy: Option<[u8; 32]>,
 }
 
 /// One repository, as one identity sees it.
 pub(crate) struct Upstream {
     pub(crate) repository: Arc<RemoteRepository>,
+    /// What it was opened with, for its submodules.
+    pub(crate) remote: Remote,
+    /// Uid and version of the Secret that its credentials come from.
+    pub(crate) secret: Option<(String, String)>,
     /// What tells it from others.
     pub(crate) name: String,
     /// Held while somebody asks.
@@ -77,10 +87,15 @@ impl Upstreams {
             url: remote.url.clone(),
             secret,
             user: match &remote.credentials {
-                Some(Credentials::Basic { user, .. }) => Some(user.clone()),
+                Some(Credentials::Basic { user, token }) => {
+                    let mut hasher = DefaultHasher::new();
+                    token.expose_secret().hash(&mut hasher);
+                    Some((user.clone(), hasher.finish()))
+                }
                 _ => None,
             },
             tls: remote.tls.fingerprint(),
+            proxy: remote.proxy.as_ref().map(Proxy::fingerprint),
         };
         let mut known = lock(&self.known);
         // Credentials in a URL have no version that tells them apart.
@@ -90,7 +105,9 @@ impl Upstreams {
         }
         let name = format!("{}\n{}", remote.url, remote.cache_identity.as_deref().unwrap_or_default());
         let upstream = Arc::new(Upstream {
-            repository: self.git.remote(remote)?,
+            repository: self.git.remote(remote.clone())?,
+            remote,
+            secret: key.secret.clone(),
             name,
             answer: tokio::sync::Mutex::default(),
             prefixes: Mutex::default(),
@@ -103,7 +120,8 @@ impl Upstreams {
             }
             if let Some((uid, _)) = &key.secret {
                 let is_before = |other: &Key| {
-                    other.url == key.url && other.secret.as_ref().is_some_and(|(other, _)| other == uid)
+                    (&other.url, other.proxy) == (&key.url, key.proxy)
+                        && other.secret.as_ref().is_some_and(|(other, _)| other == uid)
                 };
                 known.retain(|other, _| !is_before(other));
             }

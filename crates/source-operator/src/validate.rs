@@ -6,19 +6,23 @@ use url::Url;
 use windlass_api::GoDuration;
 use windlass_api::flux::GitRepositorySpec;
 
-use crate::failure::{Failure, types};
+use crate::app::PROVIDER;
+use crate::failure::Failure;
 use crate::reference::Reference;
+use crate::verify::Verify;
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A specification that can be worked on.
 #[derive(Clone, Debug)]
 pub(crate) struct Valid {
-    /// Without user-info.
+    /// Without user-info, but for the user of an ssh: URL.
     pub(crate) url: String,
     /// User and password in the URL, percent-decoded by nobody.
     pub(crate) user_info: Option<(String, String)>,
     pub(crate) reference: Reference,
+    /// What has to be signed, and the Secret with the keys.
+    pub(crate) verify: Option<Verify>,
     pub(crate) timeout: Duration,
     pub(crate) content: Wanted,
 }
@@ -31,6 +35,8 @@ pub(crate) struct Wanted {
     pub(crate) directories: Vec<String>,
     /// For each include where it is taken from and where it is put.
     pub(crate) includes: Vec<Include>,
+    /// Whether the files of submodules are among them.
+    pub(crate) submodules: bool,
 }
 
 /// An artifact that is put into another.
@@ -47,14 +53,21 @@ pub(crate) fn interval(spec: &GitRepositorySpec) -> Duration {
     parsed.filter(|interval| !interval.is_zero()).unwrap_or(Duration::from_mins(1))
 }
 
-pub(crate) fn validate(spec: &GitRepositorySpec, default_branch: Option<&str>) -> Result<Valid, Failure> {
+/// `filter` is the expression of tags that a range chooses from.
+pub(crate) fn validate(
+    spec: &GitRepositorySpec,
+    filter: Option<&str>,
+    default_branch: Option<&str>,
+) -> Result<Valid, Failure> {
     let (url, user_info) = parse_url(&spec.url)?;
     refuse_what_is_missing(spec)?;
     let timeout = spec.timeout.as_deref().and_then(|text| text.parse::<GoDuration>().ok());
+    let reference = Reference::parse(spec.reference.as_ref(), filter, default_branch)?;
     Ok(Valid {
         url,
         user_info,
-        reference: Reference::parse(spec.reference.as_ref(), default_branch)?,
+        verify: spec.verify.as_ref().map(|verify| Verify::parse(verify, &reference)).transpose()?,
+        reference,
         timeout: timeout.and_then(GoDuration::to_std).filter(|it| !it.is_zero()).unwrap_or(TIMEOUT),
         content: wanted(spec)?,
     })
@@ -86,7 +99,12 @@ pub(crate) fn wanted(spec: &GitRepositorySpec) -> Result<Wanted, Failure> {
         let to = include.to_path.as_deref().filter(|to| !to.is_empty()).unwrap_or(&repository);
         Ok(Include { from: path(include.from_path.as_deref())?, to: path(Some(to))?, repository })
     });
-    Ok(Wanted { ignore: spec.ignore.clone(), directories, includes: includes.collect::<Result<_, _>>()? })
+    Ok(Wanted {
+        ignore: spec.ignore.clone(),
+        directories,
+        includes: includes.collect::<Result<_, _>>()?,
+        submodules: spec.recurse_submodules,
+    })
 }
 
 /// A relative path without `.` and empty segments; none for one that leads out.
@@ -102,12 +120,11 @@ fn parse_url(text: &str) -> Result<(String, Option<(String, String)>), Failure> 
     let mut url = Url::parse(text).map_err(|error| invalid(&format!("is no URL: {error}")))?;
     match url.scheme() {
         "http" | "https" => {}
-        "ssh" => {
-            let message = "spec.url is an ssh: URL, and SSH is not supported; use an https: URL with a Secret that has \
-                           username and password, or bearerToken";
-            return Err(Failure::fetch("InvalidProviderConfiguration", message).stalled());
-        }
-        _ => return Err(invalid("has to begin with http:// or https://")),
+        // Whom the session is of is part of the URL; the rest is in the Secret.
+        "ssh" if url.password().is_some() => return Err(invalid("has a password, which SSH keys replace")),
+        "ssh" if url.host_str().is_none_or(str::is_empty) => return Err(invalid("names no host")),
+        "ssh" => return Ok((url.to_string(), None)),
+        _ => return Err(invalid("has to begin with http://, https:// or ssh://")),
     }
     let user = url.username().to_owned();
     let password = url.password().unwrap_or_default().to_owned();
@@ -118,27 +135,26 @@ fn parse_url(text: &str) -> Result<(String, Option<(String, String)>), Failure> 
 
 /// What the type has and this controller does not do yet is told, never passed over.
 fn refuse_what_is_missing(spec: &GitRepositorySpec) -> Result<(), Failure> {
-    let unsupported = |what: &str| {
-        Err(Failure::fetch("InvalidProviderConfiguration", format!("{what} not supported; remove it"))
-            .stalled())
-    };
+    let unsupported =
+        |what: &str| Err(Failure::fetch(PROVIDER, format!("{what} not supported; remove it")).stalled());
     match spec.provider.as_deref() {
         None | Some("" | "generic") => {}
-        Some(provider) => return unsupported(&format!("spec.provider {provider:?} is")),
+        Some("github") if spec.secret_ref.is_some() && !spec.url.starts_with("ssh:") => {}
+        Some("github") => {
+            let message = "spec.provider \"github\" needs an https: URL and spec.secretRef: a Secret with githubAppID, \
+                           githubAppInstallationID and githubAppPrivateKey";
+            return Err(Failure::fetch(PROVIDER, message).stalled());
+        }
+        Some(provider) => {
+            let what = format!(
+                "spec.provider {provider:?}: identities of clouds are not known here; use a Secret with username and \
+                 password, or bearerToken, and spec.provider generic. It is"
+            );
+            return unsupported(&what);
+        }
     }
     if spec.service_account_name.is_some() {
         return unsupported("spec.serviceAccountName is");
-    }
-    if spec.proxy_secret_ref.is_some() {
-        return unsupported("spec.proxySecretRef: proxies are");
-    }
-    if spec.recurse_submodules {
-        return unsupported("spec.recurseSubmodules: submodules are");
-    }
-    if spec.verify.is_some() {
-        let message = "spec.verify: signatures are not verified by this controller, and nothing is taken unverified where \
-                       that was asked for; remove it";
-        return Err(Failure::new(types::SOURCE_VERIFIED, "VerificationError", message).stalled());
     }
     Ok(())
 }
@@ -160,27 +176,26 @@ mod tests {
             ("https://", "URLInvalid"),
             ("git@github.com:a/b", "URLInvalid"),
             ("ftp://a/b", "URLInvalid"),
-            ("ssh://git@github.com/a/b", "InvalidProviderConfiguration"),
+            ("ssh://git:pw@github.com/a/b", "URLInvalid"),
+            ("ssh:///a/b", "URLInvalid"),
         ] {
-            let failure = validate(&spec(url), None).unwrap_err();
+            let failure = validate(&spec(url), None, None).unwrap_err();
             assert_eq!((failure.reason, failure.course), (reason, Course::Stall), "{url}");
         }
-        let valid = validate(&spec("https://u:p@host/a"), None).unwrap();
+        let valid = validate(&spec("https://u:p@host/a"), None, None).unwrap();
         assert_eq!(valid.url, "https://host/a");
         assert_eq!(valid.user_info, Some(("u".to_owned(), "p".to_owned())));
+        let valid = validate(&spec("ssh://git@host:2222/a"), None, None).unwrap();
+        assert_eq!((&*valid.url, valid.user_info), ("ssh://git@host:2222/a", None));
     }
 
     #[test]
     fn what_is_not_supported_is_told_and_never_passed_over() {
-        let reference = || Some(LocalReference { name: "a".to_owned() });
-        let verify = windlass_api::flux::GitRepositoryVerification::default();
         for spec in [
             GitRepositorySpec { provider: Some("azure".to_owned()), ..spec("https://a/b") },
-            GitRepositorySpec { proxy_secret_ref: reference(), ..spec("https://a/b") },
-            GitRepositorySpec { recurse_submodules: true, ..spec("https://a/b") },
-            GitRepositorySpec { verify: Some(verify), ..spec("https://a/b") },
+            GitRepositorySpec { provider: Some("aws".to_owned()), ..spec("https://a/b") },
         ] {
-            assert_eq!(validate(&spec, None).unwrap_err().course, Course::Stall, "{spec:?}");
+            assert_eq!(validate(&spec, None, None).unwrap_err().course, Course::Stall, "{spec:?}");
         }
     }
 

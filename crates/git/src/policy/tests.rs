@@ -1,7 +1,7 @@
 use super::*;
 
 fn refused(policy: &UrlPolicy, url: &str) -> String {
-    match policy.check(url) {
+    match policy.check(url, false) {
         Err(GitError::PolicyRefused { url, detail }) => format!("{url}: {detail}"),
         other => panic!("{url} should be refused, got {other:?}"),
     }
@@ -10,7 +10,7 @@ fn refused(policy: &UrlPolicy, url: &str) -> String {
 #[test]
 fn public_https_is_allowed() {
     for url in ["https://example.com/a.git", "https://1.1.1.1/a", "https://[2606:4700::1111]:8443/a"] {
-        UrlPolicy::default().check(url).unwrap();
+        UrlPolicy::default().check(url, false).unwrap();
     }
 }
 
@@ -67,7 +67,7 @@ fn schemes_user_info_and_queries_are_refused_in_clear_words() {
 #[test]
 fn an_allowed_origin_is_lifted_alone() {
     let policy = UrlPolicy::default().allow_origin("http://127.0.0.1:1234").unwrap();
-    policy.check("http://127.0.0.1:1234/a.git").unwrap();
+    policy.check("http://127.0.0.1:1234/a.git", false).unwrap();
     refused(&policy, "http://127.0.0.1:1235/a.git");
     refused(&policy, "https://127.0.0.1:1234/a.git");
     refused(&policy, "http://127.0.0.2:1234/a.git");

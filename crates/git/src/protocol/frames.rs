@@ -1,7 +1,5 @@
 //! Frames of an answer as they arrive, and the packfile inside them.
 
-use std::time::Duration;
-
 use bytes::{Buf as _, BytesMut};
 
 use super::remote_error;
@@ -57,10 +55,9 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Reads what follows the last frame, which is nothing: the connection can then be used again. A server that
-    /// does not end its answer is not waited for.
-    pub(super) async fn end(mut self) {
-        let _ = tokio::time::timeout(Duration::from_millis(200), self.answer.chunk()).await;
+    /// Reads what follows the last frame, which is nothing.
+    pub(super) async fn end(self) {
+        self.answer.end().await;
     }
 
     /// Reads side-band frames up to a flush, and feeds the packfile in them to `sink`. `first` is a frame that

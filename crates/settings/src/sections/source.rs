@@ -16,11 +16,18 @@ pub enum DigestAlgorithm {
     Sha384,
     /// SHA-512.
     Sha512,
+    /// BLAKE3.
+    Blake3,
 }
 
 impl Words for DigestAlgorithm {
     fn words() -> Vec<(&'static str, Self)> {
-        vec![("sha256", Self::Sha256), ("sha384", Self::Sha384), ("sha512", Self::Sha512)]
+        vec![
+            ("sha256", Self::Sha256),
+            ("sha384", Self::Sha384),
+            ("sha512", Self::Sha512),
+            ("blake3", Self::Blake3),
+        ]
     }
 }
 
@@ -40,6 +47,8 @@ section! {
         artifact_retention_records: usize = Number<1, 1_000>, "2";
         /// How digests of artifacts are made.
         artifact_digest_algorithm: DigestAlgorithm = Choice, "sha256";
+        /// Whether the metadata of artifacts has `contentConfigChecksum`, which the status of Flux's older API had.
+        content_config_checksum: bool = Bool, "false";
         /// Sources that are worked on at a time.
         concurrent: usize = Number<1, 1_024>, "16";
         /// After this time a source is looked at again that waits for another one. A change of that one makes it sooner.

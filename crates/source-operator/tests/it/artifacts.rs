@@ -43,6 +43,18 @@ async fn a_repository_becomes_an_artifact_that_is_fetched_and_follows_what_is_pu
 }
 
 #[tokio::test]
+async fn the_checksum_of_flux_s_older_api_is_shown_where_that_is_set() {
+    let world = World::new().await;
+    let commit = world.commit([put("a", "1")]);
+    let more = [("source.leader_election", "false"), ("source.content_config_checksum", "true")];
+    let _process = world.start_as("one", &more).await;
+    world.create("app", json!({})).await;
+    let artifact = world.ready("app", &commit).await;
+    let nothing = "sha256:fcbcf165908dd18a9e49f7ff27810176db8e9f63b4352213741664245224f8aa";
+    assert_eq!(artifact.metadata.get("contentConfigChecksum").map(String::as_str), Some(nothing));
+}
+
+#[tokio::test]
 async fn what_decides_the_files_is_heeded_and_the_same_again_makes_nothing() {
     let world = World::new().await;
     let commit = world.commit([put("deploy/a.yaml", "a"), put("src/main.rs", "x"), put("docs/b.md", "b")]);

@@ -59,17 +59,17 @@ async fn what_cannot_work_stalls_until_it_is_changed() {
     let world = World::new().await;
     let commit = world.commit([put("a", "1")]);
     let _process = world.start().await;
-    world.create("app", json!({"url": "ssh://git@localhost/app.git"})).await;
+    world.create("app", json!({"provider": "azure"})).await;
     let (object, message) = world.failed("app", "InvalidProviderConfiguration").await;
-    assert!(message.contains("SSH is not supported"), "{message}");
+    assert!(message.contains("\"azure\""), "{message}");
     assert!(conditions::is_true(&object.status.conditions, "Stalled"));
     assert_eq!(object.status.observed_generation, object.metadata.generation);
-    let verify = json!({"mode": "HEAD", "secretRef": {"name": "keys"}});
-    world.patch("app", json!({"spec": {"url": world.url(), "verify": verify}})).await;
-    let (object, _) = world.failed("app", "VerificationError").await;
-    let verified = conditions::find(&object.status.conditions, "SourceVerified").unwrap();
-    assert_eq!((&*verified.status, object.status.artifact), ("False", None), "nothing is taken unverified");
-    world.patch("app", json!({"spec": {"verify": null}})).await;
+    world
+        .patch("app", json!({"spec": {"provider": "generic", "url": "ssh://git:pw@localhost/app.git"}}))
+        .await;
+    let (object, _) = world.failed("app", "URLInvalid").await;
+    assert!(conditions::is_true(&object.status.conditions, "Stalled"));
+    world.patch("app", json!({"spec": {"url": world.url()}})).await;
     world.ready("app", &commit).await;
 }
 

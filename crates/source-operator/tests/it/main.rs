@@ -3,6 +3,12 @@
 
 mod artifacts;
 mod failures;
+mod hostile;
+mod over_ssh;
+mod providers;
+mod proxied;
 mod sharing;
+mod submodules;
 mod telling;
+mod verification;
 mod world;
