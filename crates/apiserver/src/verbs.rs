@@ -23,10 +23,11 @@ use axum::response::Response;
 use http::{Method, Request, request::Parts};
 use windlass_auth::Caller;
 
+use crate::bounds::MAX_BYTES;
 use crate::discovery;
 use crate::failure::{self, Failure, Result};
 use crate::kinds::Builtin;
-use crate::request::{Accept, BODY_LIMIT, Part, Query, Route, Target};
+use crate::request::{Accept, Part, Query, Route, Target};
 use crate::server::Inner;
 
 /// A request for a resource, with all but its body read.
@@ -98,9 +99,9 @@ pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result
             .to_str()
             .ok()
             .and_then(|length| length.parse::<u64>().ok())
-            .is_some_and(|length| length > BODY_LIMIT as u64)
+            .is_some_and(|length| length > MAX_BYTES as u64)
     {
-        return Err(Failure::too_large(BODY_LIMIT));
+        return Err(Failure::too_large(MAX_BYTES));
     }
     let context = Context { inner: inner.clone(), caller, target, query, parts };
     let method = context.parts.method.clone();

@@ -12,6 +12,7 @@ use super::owners::{Owners, stored_owners};
 use super::update::{check_place, check_version};
 use super::write::conform;
 use crate::admission;
+use crate::bounds;
 use crate::failure::{Failure, Result};
 use crate::fields::{self, Conflict, Managers, Mismatch, Operation, Refused, Update, Versions as _};
 use crate::json::{self, Parsed};
@@ -83,6 +84,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
 impl Context {
     fn read_applied(&self, bytes: &[u8]) -> Result<Applied> {
         let (value, problems) = decode(bytes)?;
+        bounds::check_depth(&value)?;
         let Value::Object(mut object) = value else {
             let found = match value {
                 Value::Null => return Err(Failure::bad_request("invalid object type: /, Kind=")),

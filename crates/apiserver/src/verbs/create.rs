@@ -94,7 +94,7 @@ impl Context {
             self.fail_on(errors, &name)?;
             self.validate(None, &object).await?;
             let extra = secrets.store(&self.inner, kind, &mut object, None).await?;
-            let (plain, stored) = self.encode(object, &managed)?;
+            let (plain, stored) = self.encode_bounded(object, &managed, 0)?;
             let key = self.target.key(&name)?;
             if query.dry_run {
                 return match self.inner.store.get(&key).await? {

@@ -12,13 +12,14 @@ use super::Context;
 use super::owners::{Owners, Sent, stored_owners};
 use super::render::Renderer;
 use crate::admission;
+use crate::bounds;
 use crate::document;
 use crate::failure::{self, Failure, FieldError, Result};
 use crate::fields;
 use crate::json::Parsed;
 use crate::kinds::{Builtin, Kind, ServedKind, definition};
 use crate::metadata;
-use crate::request::{BODY_LIMIT, FieldValidation, WriteQuery};
+use crate::request::{FieldValidation, WriteQuery};
 use crate::store::{Committed, EventKind, Key, Object, Op, Precondition, StoreError, Write};
 
 /// An object that was read from a body, in its stored version, and what is to be warned about.
@@ -127,10 +128,26 @@ impl Context {
         Ok(self.inner.store.get(&key).await?)
     }
 
+    /// As [`Self::encode`], within bounds: `before` is how large the object was, in the clear.
+    pub(super) fn encode_bounded(
+        &self,
+        object: Map<String, Value>,
+        managed: &[u8],
+        before: usize,
+    ) -> Result<(Bytes, Bytes)> {
+        let plain = document::encode(&self.kind().stored().head, &object, managed);
+        bounds::check_stored(&object, plain.len(), before)?;
+        self.seal(object, managed, plain)
+    }
+
     /// The bytes of an object in the clear, and what is stored for it, with its encoded `managedFields`.
     pub(super) fn encode(&self, object: Map<String, Value>, managed: &[u8]) -> Result<(Bytes, Bytes)> {
-        let kind = self.kind();
-        let plain = Bytes::from(document::encode(&kind.stored().head, &object, managed));
+        let plain = document::encode(&self.kind().stored().head, &object, managed);
+        self.seal(object, managed, plain)
+    }
+
+    fn seal(&self, object: Map<String, Value>, managed: &[u8], plain: Vec<u8>) -> Result<(Bytes, Bytes)> {
+        let (kind, plain) = (self.kind(), Bytes::from(plain));
         if !kind.sealed() {
             return Ok((plain.clone(), plain));
         }
@@ -249,10 +266,7 @@ impl Context {
         } else {
             owners.encode()
         };
-        let (plain, stored) = self.encode(new, &managed)?;
-        if plain.len() > BODY_LIMIT {
-            return Err(Failure::too_large(BODY_LIMIT));
-        }
+        let (plain, stored) = self.encode_bounded(new, &managed, before.len())?;
         let unchanged = *plain == *before;
         drop(before);
         if query.dry_run || (unchanged && !removed) {

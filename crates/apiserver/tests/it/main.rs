@@ -4,6 +4,7 @@
 mod access;
 mod admission;
 mod apply;
+mod bounds;
 mod common;
 mod concurrency;
 mod crds;
