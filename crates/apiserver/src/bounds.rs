@@ -52,7 +52,7 @@ pub(crate) fn check_stored(object: &Map<String, Value>, bytes: usize, before: us
 }
 
 /// What a value takes: its memory, roughly.
-fn weight(value: &Value) -> usize {
+pub(crate) fn weight(value: &Value) -> usize {
     match value {
         Value::String(text) => NODE + text.len(),
         Value::Array(items) => items.iter().map(weight).sum::<usize>() + NODE,
@@ -61,6 +61,12 @@ fn weight(value: &Value) -> usize {
         }
         _ => NODE,
     }
+}
+
+/// Whether one more thing may be told of a document: keys that stand twice, unknown fields. As many as a real server tells,
+/// unless they are long.
+pub(crate) fn may_be_told(problems: &[String]) -> bool {
+    problems.len() < 100 && problems.iter().map(String::len).sum::<usize>() < 64 << 10
 }
 
 /// What the operations of one JSON patch may still do.

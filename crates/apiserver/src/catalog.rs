@@ -113,7 +113,7 @@ impl Inner {
             .get_or_try_init(|| async {
                 self.store_own().await?;
                 self.settle().await?;
-                self.read_terminating().await?;
+                self.read_namespaces().await?;
                 garbage::spawn(self);
                 Ok(())
             })
@@ -124,10 +124,7 @@ impl Inner {
     /// Brings what is served up to date after definitions were written. Failing does not undo the write: the next
     /// write or start makes up for it.
     pub(crate) async fn definitions_changed(self: &Arc<Self>) {
-        let inner = self.clone();
-        // A task of its own: a client that goes away does not stop it half way.
-        let settled = tokio::spawn(async move { inner.settle().await }).await;
-        if let Ok(Err(failure)) = settled {
+        if let Err(failure) = self.settle().await {
             error!(?failure, "failed to serve the definitions as they are stored");
         }
     }

@@ -17,7 +17,7 @@ use windlass_auth::Caller;
 
 use crate::admission::AdmissionRules;
 use crate::catalog::Catalog;
-use crate::garbage::Terminating;
+use crate::garbage::Namespaces;
 use crate::kinds::KindError;
 use crate::request::Accept;
 use crate::seal::{SealError, Sealer};
@@ -47,10 +47,12 @@ pub(crate) struct Inner {
     pub(crate) stop: CancellationToken,
     /// The server's own tasks.
     pub(crate) tasks: Mutex<JoinSet<()>>,
-    /// Namespaces that are being deleted.
-    pub(crate) terminating: Terminating,
+    /// What is known of namespaces.
+    pub(crate) namespaces: tokio::sync::RwLock<Namespaces>,
+    /// A turn of a request that is too large to be worked on beside others.
+    pub(crate) large: Arc<tokio::sync::Semaphore>,
     /// Held from admission to commit by writes that are judged beside other objects of their kind.
-    pub(crate) neighbours: tokio::sync::Mutex<()>,
+    pub(crate) neighbours: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Inner {
@@ -177,9 +179,10 @@ impl Builder {
                 now: self.now,
                 stop: self.shutdown.child_token(),
                 tasks: Mutex::default(),
-                terminating: Terminating::default(),
+                namespaces: tokio::sync::RwLock::default(),
                 shutdown: self.shutdown,
-                neighbours: tokio::sync::Mutex::default(),
+                large: Arc::new(tokio::sync::Semaphore::new(verbs::LARGE_AT_ONCE)),
+                neighbours: Arc::default(),
             }),
         })
     }

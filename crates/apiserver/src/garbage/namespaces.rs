@@ -5,18 +5,18 @@
 //! those with finalizers, takes the `kubernetes` finalizer off, and lets the object go.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
-use tracing::{info, warn};
+use tracing::info;
 
-use super::delete_all;
 use super::graph::Meta;
+use super::{delete_all, until_done};
 use crate::document;
 use crate::failure::{Failure, Result};
-use crate::kinds::{Builtin, ServedKind};
+use crate::kinds::{Builtin, Kind, ServedKind};
 use crate::metadata;
 use crate::server::Inner;
 use crate::store::{Key, Object, Page, Range, StoreError, WatchStream, Write};
@@ -28,40 +28,41 @@ const CONTENT: &str = "kubernetes";
 
 type Document = Map<String, Value>;
 
-/// The namespaces that nothing may be created in, by name.
+/// What is known of namespaces, which is changed with what is stored of them.
 #[derive(Debug, Default)]
-pub(crate) struct Terminating(RwLock<HashSet<String>>);
-
-impl Terminating {
-    pub(crate) fn contains(&self, namespace: &str) -> bool {
-        let names = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        !names.is_empty() && names.contains(namespace)
-    }
-
-    fn set(&self, namespace: &str, terminating: bool) {
-        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if terminating {
-            names.insert(namespace.to_owned());
-        } else {
-            names.remove(namespace);
-        }
-    }
+pub(crate) struct Namespaces {
+    /// Nothing may be created in these.
+    terminating: HashSet<String>,
 }
 
-impl Inner {
-    /// Reads which namespaces are being deleted.
-    pub(crate) async fn read_terminating(&self) -> Result<()> {
-        let range = Range::new("", "namespaces", None)?;
-        for object in self.store.list(&range, Page::default()).await?.objects {
-            self.terminating.set(object.key.name(), Meta::of(&object).deletion_timestamp.is_some());
+impl Namespaces {
+    /// Refuses to create an object of this name where nothing may be created.
+    pub(crate) fn check(&self, kind: &Kind, name: &str, namespace: &str) -> Result<()> {
+        if self.terminating.contains(namespace) {
+            return Err(Failure::namespace_terminating(kind, name, namespace));
         }
         Ok(())
     }
 
     /// A Namespace was written, or removed (`None`).
-    pub(crate) fn namespace_written(&self, name: &str, object: Option<&Object>) {
-        let terminating = object.is_some_and(|object| Meta::of(object).deletion_timestamp.is_some());
-        self.terminating.set(name, terminating);
+    pub(crate) fn written(&mut self, name: &str, object: Option<&Object>) {
+        if object.is_some_and(|object| Meta::of(object).deletion_timestamp.is_some()) {
+            self.terminating.insert(name.to_owned());
+        } else {
+            self.terminating.remove(name);
+        }
+    }
+}
+
+impl Inner {
+    /// Reads which namespaces there are.
+    pub(crate) async fn read_namespaces(&self) -> Result<()> {
+        let range = Range::new("", "namespaces", None)?;
+        let mut namespaces = self.namespaces.write().await;
+        for object in self.store.list(&range, Page::default()).await?.objects {
+            namespaces.written(object.key.name(), Some(&object));
+        }
+        Ok(())
     }
 }
 
@@ -84,13 +85,12 @@ pub(super) fn empty(inner: &Weak<Inner>, key: &Key, uid: &str) {
 
 fn run(inner: Weak<Inner>, key: Key, uid: String) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        let result = remove_content(&inner, &key, &uid).await;
+        let namespace = key.name();
+        let is_done = until_done(&inner, namespace, || Box::pin(remove_content(&inner, &key, &uid))).await;
         let Some(inner) = inner.upgrade() else { return };
         inner.cleaning.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);
-        let namespace = key.name();
-        match result {
-            Ok(()) => info!(namespace, "removed the content of a namespace"),
-            Err(failure) => warn!(namespace, ?failure, "failed to remove the content of a namespace"),
+        if is_done {
+            info!(namespace, "removed the content of a namespace");
         }
     })
 }
@@ -265,10 +265,11 @@ async fn update(inner: &Arc<Inner>, key: &Key, uid: &str, change: impl Fn(&mut D
         } else {
             Write::delete(key.clone(), stored.revision)
         };
+        let mut namespaces = inner.namespaces.write().await;
         match inner.store.commit(vec![write]).await {
             Ok(_) if held => return Ok(true),
             Ok(_) => {
-                inner.namespace_written(key.name(), None);
+                namespaces.written(key.name(), None);
                 return Ok(false);
             }
             Err(StoreError::Conflict { .. }) => {}

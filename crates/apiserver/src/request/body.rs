@@ -1,5 +1,7 @@
 //! Reading a request's body.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, header};
@@ -14,11 +16,15 @@ use crate::json::{self, Parsed};
 use crate::kinds::ServedKind;
 use crate::metadata;
 
+/// How long a body may take to arrive.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
+
 pub(crate) async fn read_bytes(body: Body) -> Result<Bytes> {
-    match Limited::new(body, MAX_BYTES).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Failure::too_large(MAX_BYTES)),
-        Err(error) => Err(Failure::bad_request(format!("failed to read the request body: {error}"))),
+    match tokio::time::timeout(ARRIVES_WITHIN, Limited::new(body, MAX_BYTES).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::too_large(MAX_BYTES)),
+        Ok(Err(error)) => Err(Failure::bad_request(format!("failed to read the request body: {error}"))),
+        Err(_) => Err(Failure::body_too_slow(ARRIVES_WITHIN)),
     }
 }
 

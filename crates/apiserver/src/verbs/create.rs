@@ -64,8 +64,8 @@ impl Context {
         }
         let now = now_text(self);
         metadata::fill_new(kind, namespace, &now, &Uuid::new_v4().to_string(), &mut object);
-        if let Some(namespace) = namespace.filter(|namespace| self.inner.terminating.contains(namespace)) {
-            return Err(Failure::namespace_terminating(kind, metadata::text(&object, "name"), namespace));
+        if let Some(namespace) = namespace {
+            self.inner.namespaces.read().await.check(kind, metadata::text(&object, "name"), namespace)?;
         }
         if kind.terminating {
             let why = "create not allowed while custom resource definition is terminating";
@@ -78,8 +78,8 @@ impl Context {
         let generate = metadata::text(&object, "name").is_empty() && !base.is_empty();
         let secrets = admission::take_secrets(kind, &mut object, None)?;
         let managed = self.owners_of_new(&object, &owners, query).encode();
-        let guard = self.neighbours(kind).await;
         for attempt in 1.. {
+            let neighbours = self.neighbours(kind).await;
             let mut object = if generate { object.clone() } else { std::mem::take(&mut object) };
             if generate {
                 metadata::of(&mut object).insert("name".to_owned(), json!(names::generate(&base)));
@@ -102,11 +102,8 @@ impl Context {
                     None => Ok(Written { plain, revision: 0 }),
                 };
             }
-            match self.commit(key, Precondition::Absent, Op::Put(stored), extra).await? {
-                Some(committed) => {
-                    drop(guard);
-                    return Ok(created(plain, &committed));
-                }
+            match self.commit(key, Precondition::Absent, Op::Put(stored), extra, neighbours).await? {
+                Some(committed) => return Ok(created(plain, &committed)),
                 None if !generate || attempt == NAME_TRIES => {
                     let present = self.find(&name).await?;
                     return Err(self.taken(present.as_ref(), &name, &base));

@@ -231,7 +231,7 @@ impl Context {
         if !held {
             let extra = admission::owned_secrets(&self.inner, kind, &before).await?;
             if !options.dry_run()
-                && self.commit(current.key.clone(), expect, Op::Delete, extra).await?.is_none()
+                && self.commit(current.key.clone(), expect, Op::Delete, extra, None).await?.is_none()
             {
                 return Ok(None);
             }
@@ -251,7 +251,7 @@ impl Context {
         if unchanged || options.dry_run() {
             return Ok(Some(Deleted::Marked(Written { plain, revision: current.revision })));
         }
-        let committed = self.commit(current.key.clone(), expect, Op::Put(stored), Vec::new()).await?;
+        let committed = self.commit(current.key.clone(), expect, Op::Put(stored), Vec::new(), None).await?;
         Ok(committed.map(|committed| {
             let revision = committed.events.first().map_or(committed.revision, |event| event.revision);
             Deleted::Marked(Written { plain, revision })
@@ -300,7 +300,7 @@ impl Context {
             (Op::Put(self.encode(new, document::split(&current.value).1)?.1), Vec::new())
         };
         let expect = Precondition::Revision(current.revision);
-        Ok(self.commit(current.key.clone(), expect, op, extra).await?.is_some())
+        Ok(self.commit(current.key.clone(), expect, op, extra, None).await?.is_some())
     }
 
     /// Whether an object is being deleted and nothing holds it any more.
