@@ -8,11 +8,11 @@
 
 mod collector;
 mod definitions;
+mod events;
 mod graph;
 mod item;
 mod namespaces;
 
-pub(crate) use collector::spawn;
 pub(crate) use definitions::mark as mark_definition;
 pub(crate) use namespaces::{Namespaces, holds_content, mark as mark_namespace};
 
@@ -57,6 +57,12 @@ async fn until_done<'a>(
         }
     }
     true
+}
+
+/// Starts what removes objects on its own.
+pub(crate) fn spawn(inner: &Arc<Inner>) {
+    collector::spawn(inner);
+    events::spawn(inner);
 }
 
 /// Asks for the deletion of these objects, as a client would. Those that are gone already are no error.
