@@ -114,6 +114,7 @@ impl Inner {
                 self.store_own().await?;
                 self.settle().await?;
                 self.read_namespaces().await?;
+                self.make_namespaces().await?;
                 garbage::spawn(self);
                 Ok(())
             })

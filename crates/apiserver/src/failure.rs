@@ -45,6 +45,13 @@ impl Failure {
         status::bad_request(message).into()
     }
 
+    /// A namespace in which something is to be created does not exist.
+    pub(crate) fn no_namespace(name: &str) -> Self {
+        let mut failure = Self::from(status::not_found("", "namespaces", name));
+        failure.0.message = Some(format!("namespaces {} not found", quoted(name)));
+        failure
+    }
+
     /// The body did not arrive in time.
     pub(crate) fn body_too_slow(within: Duration) -> Self {
         let message = format!("the request's body did not arrive within {} seconds", within.as_secs());

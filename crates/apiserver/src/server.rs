@@ -22,7 +22,7 @@ use crate::kinds::KindError;
 use crate::request::Accept;
 use crate::seal::{SealError, Sealer};
 use crate::store::Store;
-use crate::verbs;
+use crate::verbs::{self, Turns};
 
 /// An embedded Kubernetes-style API server over a [`Store`]. Clones share everything.
 #[derive(Clone)]
@@ -49,6 +49,8 @@ pub(crate) struct Inner {
     pub(crate) tasks: Mutex<JoinSet<()>>,
     /// What is known of namespaces.
     pub(crate) namespaces: tokio::sync::RwLock<Namespaces>,
+    /// Who writes to an object that others write to as well takes turns with them.
+    pub(crate) turns: Turns,
     /// A turn of a request that is too large to be worked on beside others.
     pub(crate) large: Arc<tokio::sync::Semaphore>,
     /// Held from admission to commit by writes that are judged beside other objects of their kind.
@@ -119,6 +121,7 @@ pub struct Builder {
     rules: AdmissionRules,
     now: Box<dyn Fn() -> Timestamp + Send + Sync>,
     shutdown: CancellationToken,
+    namespaces_must_exist: bool,
 }
 
 impl Builder {
@@ -140,6 +143,15 @@ impl Builder {
     #[must_use]
     pub fn rules(mut self, rules: AdmissionRules) -> Self {
         self.rules = rules;
+        self
+    }
+
+    /// Whether nothing can be created in a namespace before there is a Namespace of that name, as on a real server.
+    /// Otherwise, and by default, a namespace is there as soon as something is in it. `default` and `kube-system` always
+    /// are.
+    #[must_use]
+    pub fn namespaces_must_exist(mut self, must_exist: bool) -> Self {
+        self.namespaces_must_exist = must_exist;
         self
     }
 
@@ -179,9 +191,10 @@ impl Builder {
                 now: self.now,
                 stop: self.shutdown.child_token(),
                 tasks: Mutex::default(),
-                namespaces: tokio::sync::RwLock::default(),
+                namespaces: tokio::sync::RwLock::new(Namespaces::new(self.namespaces_must_exist)),
                 shutdown: self.shutdown,
                 large: Arc::new(tokio::sync::Semaphore::new(verbs::LARGE_AT_ONCE)),
+                turns: Turns::default(),
                 neighbours: Arc::default(),
             }),
         })
@@ -198,6 +211,7 @@ impl ApiServer {
             rules: AdmissionRules::default(),
             now: Box::new(Timestamp::now),
             shutdown: CancellationToken::new(),
+            namespaces_must_exist: false,
         }
     }
 

@@ -13,6 +13,7 @@ mod patch;
 mod render;
 mod review;
 mod scale;
+mod turns;
 mod update;
 mod watch;
 mod write;
@@ -43,6 +44,7 @@ pub(crate) struct Context {
 }
 
 pub(crate) use delete::DeleteOptions;
+pub(crate) use turns::Turns;
 
 /// Within which time a request is answered. What a watch or a long list goes on to say is not part of it.
 const DEADLINE: Duration = Duration::from_mins(1);

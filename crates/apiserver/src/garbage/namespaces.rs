@@ -1,10 +1,10 @@
 //! The content of a namespace goes before its Namespace object does.
 //!
-//! Namespaces are implicit here: a Namespace object is not needed to put objects into it. Where there is one, deleting
-//! it marks it (`Terminating`), which keeps new objects out, deletes everything that is in the namespace, waits for
+//! Namespaces are implicit here, unless the server was built to ask for them: a Namespace object is not needed to put
+//! objects into it. Where there is one, deleting it marks it (`Terminating`), which keeps new objects out, deletes everything that is in the namespace, waits for
 //! those with finalizers, takes the `kubernetes` finalizer off, and lets the object go.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, Weak};
 
 use bytes::Bytes;
@@ -18,38 +18,52 @@ use crate::document;
 use crate::failure::{Failure, Result};
 use crate::kinds::{Builtin, Kind, ServedKind};
 use crate::metadata;
+use crate::request::Target;
 use crate::server::Inner;
 use crate::store::{Key, Object, Page, Range, StoreError, WatchStream, Write};
+use crate::verbs::Context;
 
 /// How often a write that meets another one is tried again.
 const TRIES: usize = 10;
+/// The namespaces that are there from the first moment.
+const FIRST: [&str; 2] = ["default", "kube-system"];
 /// The finalizer in `spec` that stands for the content.
 const CONTENT: &str = "kubernetes";
 
 type Document = Map<String, Value>;
 
 /// What is known of namespaces, which is changed with what is stored of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Namespaces {
-    /// Nothing may be created in these.
-    terminating: HashSet<String>,
+    /// Those that there are, and whether nothing may be created in them any more.
+    stored: HashMap<String, bool>,
+    /// Whether nothing may be created in one that there is not.
+    must_exist: bool,
 }
 
 impl Namespaces {
+    pub(crate) fn new(must_exist: bool) -> Self {
+        Self { stored: HashMap::new(), must_exist }
+    }
+
     /// Refuses to create an object of this name where nothing may be created.
     pub(crate) fn check(&self, kind: &Kind, name: &str, namespace: &str) -> Result<()> {
-        if self.terminating.contains(namespace) {
-            return Err(Failure::namespace_terminating(kind, name, namespace));
+        match self.stored.get(namespace) {
+            Some(true) => Err(Failure::namespace_terminating(kind, name, namespace)),
+            None if self.must_exist => Err(Failure::no_namespace(namespace)),
+            Some(false) | None => Ok(()),
         }
-        Ok(())
     }
 
     /// A Namespace was written, or removed (`None`).
     pub(crate) fn written(&mut self, name: &str, object: Option<&Object>) {
-        if object.is_some_and(|object| Meta::of(object).deletion_timestamp.is_some()) {
-            self.terminating.insert(name.to_owned());
-        } else {
-            self.terminating.remove(name);
+        match object {
+            Some(object) => {
+                self.stored.insert(name.to_owned(), Meta::of(object).deletion_timestamp.is_some());
+            }
+            None => {
+                self.stored.remove(name);
+            }
         }
     }
 }
@@ -61,6 +75,25 @@ impl Inner {
         let mut namespaces = self.namespaces.write().await;
         for object in self.store.list(&range, Page::default()).await?.objects {
             namespaces.written(object.key.name(), Some(&object));
+        }
+        Ok(())
+    }
+
+    /// Makes the namespaces that are there from the first moment, where they are not.
+    pub(crate) async fn make_namespaces(self: &Arc<Self>) -> Result<()> {
+        let registry = self.catalog.current();
+        let served = registry.stored("", "namespaces").ok_or_else(Failure::unknown_path)?;
+        for name in FIRST {
+            let key = Key::new("", "namespaces", "", name)?;
+            if self.store.get(&key).await?.is_some() {
+                continue;
+            }
+            let Value::Object(object) = json!({ "metadata": { "name": name } }) else { continue };
+            let target = Target { name: None, ..Target::object(&served, &key) };
+            match Context::internal(self, target).make(object).await {
+                Err(failure) if !failure.is_already_exists() => return Err(failure),
+                _ => {}
+            }
         }
         Ok(())
     }

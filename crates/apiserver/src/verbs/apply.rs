@@ -21,8 +21,6 @@ use crate::request::{FieldValidation, WriteQuery, read_bytes, yaml};
 
 type Object = Map<String, Value>;
 
-/// How often an apply is tried anew on a newer state.
-const TRIES: usize = 10;
 /// Who owns what was there before anybody was recorded.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// The manager whose objects may come from client-side apply.
@@ -47,7 +45,8 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         FieldValidation::Warn => applied.problems.clone(),
         FieldValidation::Strict | FieldValidation::Ignore => Vec::new(),
     };
-    for _ in 0..TRIES {
+    let mut tries = context.tries();
+    while tries.next().await {
         let current = context.find(&name).await?;
         let Some(current) = current else {
             let (mut object, managers) = context.apply(None, &applied, Managers::default(), &query)?;

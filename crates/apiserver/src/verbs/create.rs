@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::Context;
-use super::owners::Owners;
+use super::owners::{Owners, Sent};
 use super::write::{Written, conform, strict};
 use crate::admission;
 use crate::failure::{Failure, Result};
@@ -40,6 +40,18 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
 }
 
 impl Context {
+    /// Stores a new object of the server's own.
+    pub(crate) async fn make(&self, mut object: Map<String, Value>) -> Result<()> {
+        if let Some(builtin) = self.kind().builtin {
+            admission::default_core(builtin, &mut object);
+        }
+        let version = &self.kind().stored().api_version;
+        object.insert("apiVersion".to_owned(), json!(version));
+        object.insert("kind".to_owned(), json!(self.kind().kind));
+        let query = WriteQuery::parse(&self.query, "CreateOptions")?;
+        Box::pin(self.create(object, Owners::Sent(Sent::default()), &query)).await.map(drop)
+    }
+
     /// Stores a new object.
     pub(super) async fn create(
         &self,

@@ -24,9 +24,6 @@ use crate::metadata;
 use crate::request::{Accept, ListQuery, Query, dry_run_error, read_bytes, read_document};
 use crate::store::{Object, Op, Precondition};
 
-/// How often a deletion without a resourceVersion is tried against a newer state.
-const TRIES: usize = 10;
-
 /// `DeleteOptions`, as far as they matter here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -180,7 +177,8 @@ pub(super) async fn answer_collection(context: Context, body: Body) -> Result<Re
 impl Context {
     /// Removes an object, or marks it when it has finalizers.
     pub(crate) async fn delete(&self, name: &str, options: &DeleteOptions) -> Result<Deleted> {
-        for _ in 0..TRIES {
+        let mut tries = self.tries();
+        while tries.next().await {
             let Some(current) = self.find(name).await? else {
                 return Err(Failure::not_found(self.kind(), name));
             };

@@ -22,8 +22,6 @@ use crate::metadata;
 use crate::request::{FieldValidation, WriteQuery, check_type, read_bytes, syntax_error};
 use crate::strategic;
 
-/// How often a patch is applied anew to a newer state.
-const TRIES: usize = 10;
 /// At most this many operations in one JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
 
@@ -51,7 +49,8 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     let Read { patch, twice, unknown } = read(&context, &bytes)?;
     let quoted = || patch.shown(&bytes);
     let name = context.name()?.to_owned();
-    for _ in 0..TRIES {
+    let mut tries = context.tries();
+    while tries.next().await {
         let Some(current) = context.find(&name).await? else {
             return Err(Failure::not_found(context.kind(), &name));
         };

@@ -16,6 +16,7 @@ mod garbage;
 mod hostile;
 mod lists;
 mod managed_fields;
+mod namespaces;
 mod openapi;
 mod patches;
 mod restart;
