@@ -120,8 +120,16 @@ impl Server {
 async fn spawn(folder: &Path, api: u16, exchange: u16, origins: &[String]) -> Result<Process> {
     let data = folder.join("data").display().to_string();
     let (api, exchange) = (format!("127.0.0.1:{api}"), format!("127.0.0.1:{exchange}"));
-    let mut arguments =
-        vec!["serve", "--api-address", &api, "--exchange-address", &exchange, "--data-dir", &data];
+    let mut arguments = vec![
+        "serve",
+        "--well-known-token",
+        "--api-address",
+        &api,
+        "--exchange-address",
+        &exchange,
+        "--data-dir",
+        &data,
+    ];
     for origin in origins {
         arguments.extend(["--allow-git-origin", origin]);
     }

@@ -28,7 +28,7 @@ pub(crate) struct ServeArgs {
     /// Where the API listens (https).
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6446", value_parser = listen_address)]
     api_address: String,
-    /// Where the token exchange listens (http).
+    /// Where the token exchange listens: http on loopback addresses, https on others.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6481", value_parser = listen_address)]
     exchange_address: String,
     /// The folder for the store, the keys and the Git cache.
@@ -37,9 +37,13 @@ pub(crate) struct ServeArgs {
     /// Where to write the kubeconfig [default: kubeconfig in the data folder].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// A file with the system token that the exchange accepts; on loopback addresses `ProvisioningAdminToken` works too.
+    /// A file with the system token that the exchange accepts.
     #[arg(long, value_name = "FILE")]
     system_token_file: Option<PathBuf>,
+    /// Accept the system token `ProvisioningAdminToken`, which everybody knows, while the exchange listens on a loopback
+    /// address: for development.
+    #[arg(long)]
+    well_known_token: bool,
     /// A name or address that the server's certificate carries, beside localhost; may be given again.
     #[arg(long, value_name = "NAME")]
     tls_name: Vec<String>,
@@ -103,6 +107,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         data: args.data_dir,
         kubeconfig: kubeconfig.clone(),
         system_tokens,
+        well_known_token: args.well_known_token,
         names: args.tls_name,
         rules: AdmissionRules { repositories: repository_rules(&settings), jobs: job_rules(&settings) },
         resource_kinds: settings.provisioning().resource_kinds.clone(),
@@ -112,13 +117,14 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     .await?;
     let supervisor = Supervisor::new();
     println!("API server       https://localhost:{}", server.api.port());
-    println!("token exchange   http://localhost:{}/sign/access-token", server.exchange.port());
+    let scheme = if server.exchange.ip().is_loopback() { "http" } else { "https" };
+    println!("token exchange   {scheme}://localhost:{}/sign/access-token", server.exchange.port());
     println!("kubeconfig       {}", kubeconfig.display());
     if let Some(ca) = &server.ca_file {
         println!("authority        {} (tls_ca_file of operators)", ca.display());
     }
     if !server.well_known_token && args.system_token_file.is_none() {
-        println!("no system token is accepted on this address: name one with --system-token-file");
+        println!("no system token is accepted: name one with --system-token-file");
     }
     server.start(opener, None, &supervisor)?;
     supervisor.run(signals()?, &Health::new(), GRACE).await?;

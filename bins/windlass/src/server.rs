@@ -25,14 +25,16 @@ use windlass_runtime::Supervisor;
 pub(crate) struct ServerOptions {
     /// Address of the API, https: `host:port`, where the host may be a name.
     pub(crate) api: String,
-    /// Address of the token exchange, http, likewise.
+    /// Address of the token exchange, likewise: http on loopback addresses, https on others.
     pub(crate) exchange: String,
     /// The folder for the store and the keys.
     pub(crate) data: PathBuf,
     /// Where the kubeconfig is written.
     pub(crate) kubeconfig: PathBuf,
-    /// System tokens that the exchange accepts, beside the well-known one on loopback addresses.
+    /// System tokens that the exchange accepts.
     pub(crate) system_tokens: Vec<(String, SecretString)>,
+    /// Whether the well-known one is accepted too, if the exchange listens on a loopback address.
+    pub(crate) well_known_token: bool,
     /// Names and addresses that the server's certificate carries beside this machine's own.
     pub(crate) names: Vec<String>,
     /// What repositories may say, and jobs ask for.
@@ -80,7 +82,8 @@ impl Server {
 
         let mut system_tokens: Vec<SystemToken> =
             options.system_tokens.into_iter().map(|(name, token)| SystemToken::admin(name, token)).collect();
-        let well_known = SystemToken::default_for(exchange_address);
+        let well_known =
+            options.well_known_token.then(|| SystemToken::default_for(exchange_address)).flatten();
         let well_known_token = well_known.is_some();
         system_tokens.extend(well_known);
         let issuer = Issuer::new(&keys, IssuerOptions { system_tokens, ..IssuerOptions::default() })?;
@@ -148,8 +151,14 @@ impl Server {
         let config = tls::config(&self.keys)?;
         let (api, exchange) = self.listeners;
         let stop: CancellationToken = supervisor.token().clone();
-        supervisor.spawn("API server", tls::serve(api, config, router, stop.clone()));
-        supervisor.spawn("token exchange", plain::serve(exchange, exchange_router(self.issuer), stop));
+        supervisor.spawn("API server", tls::serve(api, config.clone(), router, stop.clone()));
+        let exchange_router = exchange_router(self.issuer);
+        if self.exchange.ip().is_loopback() {
+            supervisor.spawn("token exchange", plain::serve(exchange, exchange_router, stop));
+        } else {
+            // System tokens do not go over a network in the clear.
+            supervisor.spawn("token exchange", tls::serve(exchange, config, exchange_router, stop));
+        }
         Ok(())
     }
 }
@@ -180,7 +189,7 @@ fn open_store(path: &Path) -> Result<Arc<dyn Store>> {
 mod tests {
     use super::*;
 
-    async fn open(exchange: &str) -> Server {
+    async fn open(exchange: &str, well_known_token: bool) -> Server {
         let folder = tempfile::tempdir().unwrap();
         let options = ServerOptions {
             api: "localhost:0".to_owned(),
@@ -188,6 +197,7 @@ mod tests {
             data: folder.path().to_owned(),
             kubeconfig: folder.path().join("kubeconfig"),
             system_tokens: Vec::new(),
+            well_known_token,
             names: Vec::new(),
             rules: AdmissionRules::default(),
             resource_kinds: Vec::new(),
@@ -198,14 +208,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_are_resolved_and_the_default_token_is_accepted_on_loopback_addresses_alone() {
+    async fn names_are_resolved_and_the_default_token_is_accepted_when_asked_for_on_loopback_addresses_alone()
+    {
         let every = windlass_settings::listen_address(":0").unwrap();
         for (address, accepted) in [("localhost:0", true), ("127.0.0.1:0", true), (every.as_str(), false)] {
-            let server = open(address).await;
+            let server = open(address, true).await;
             assert!(server.api.ip().is_loopback(), "{}", server.api);
             assert_eq!(server.exchange.ip().is_loopback(), accepted, "{address} is {}", server.exchange);
             assert_eq!(server.well_known_token, accepted, "{address}");
         }
+        assert!(!open("localhost:0", false).await.well_known_token, "only when it is asked for");
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ mod rules;
 mod secrets;
 
 use serde_json::{Map, Value};
-use tokio::sync::MutexGuard;
+use tokio::sync::OwnedMutexGuard;
 use windlass_api::GROUP;
 use windlass_api::jobs::JobRules;
 use windlass_api::repositories::RepositoryRules;
@@ -103,9 +103,9 @@ impl Context {
     }
 
     /// Repositories are judged beside one another: between judging one and storing it, no other may come.
-    pub(crate) async fn neighbours(&self, kind: &Kind) -> Option<MutexGuard<'_, ()>> {
+    pub(crate) async fn neighbours(&self, kind: &Kind) -> Option<OwnedMutexGuard<()>> {
         if Ruled::of(kind) == Some(Ruled::Repository) && !self.target.is_status() {
-            Some(self.inner.neighbours.lock().await)
+            Some(self.inner.neighbours.clone().lock_owned().await)
         } else {
             None
         }

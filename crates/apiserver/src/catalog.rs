@@ -113,7 +113,8 @@ impl Inner {
             .get_or_try_init(|| async {
                 self.store_own().await?;
                 self.settle().await?;
-                self.read_terminating().await?;
+                self.read_namespaces().await?;
+                self.make_namespaces().await?;
                 garbage::spawn(self);
                 Ok(())
             })
@@ -124,10 +125,7 @@ impl Inner {
     /// Brings what is served up to date after definitions were written. Failing does not undo the write: the next
     /// write or start makes up for it.
     pub(crate) async fn definitions_changed(self: &Arc<Self>) {
-        let inner = self.clone();
-        // A task of its own: a client that goes away does not stop it half way.
-        let settled = tokio::spawn(async move { inner.settle().await }).await;
-        if let Ok(Err(failure)) = settled {
+        if let Err(failure) = self.settle().await {
             error!(?failure, "failed to serve the definitions as they are stored");
         }
     }
@@ -149,29 +147,30 @@ impl Inner {
             let wanted = definition::own(crd)?;
             let name = metadata::text(&wanted, "name").to_owned();
             let key = Key::new(&kind.group, &kind.plural, "", &name)?;
-            match self.store.get(&key).await? {
-                None => {
-                    let mut object = wanted;
-                    let uid = Uuid::new_v4().to_string();
-                    metadata::fill_new(&kind, None, &now, &uid, &mut object);
-                    accept(&mut object, &Used::default(), &now);
-                    writes.push(Write::create(key, encode(&kind, &object)));
-                }
-                Some(stored) => {
-                    let mut object = parse(&stored)?;
-                    let unchanged =
-                        object.get("spec") == wanted.get("spec") && !metadata::is_deleting(&object);
-                    if !unchanged {
-                        object.insert("spec".to_owned(), wanted.get("spec").cloned().unwrap_or_default());
-                        definition::fill_in(Some(&wanted), &mut object);
-                        // It may have been a user's before, who deletes it.
-                        let fields = metadata::of(&mut object);
-                        fields.remove("deletionTimestamp");
-                        fields.remove("finalizers");
-                        metadata::bump_generation(&mut object);
-                        writes.push(Write::update(key, stored.revision, encode(&kind, &object)));
-                    }
-                }
+            let stored = self.store.get(&key).await?;
+            let Some(mut object) = stored.as_ref().and_then(|stored| parse(stored).ok()) else {
+                // There is none, or none that can be read.
+                let mut object = wanted;
+                let uid = Uuid::new_v4().to_string();
+                metadata::fill_new(&kind, None, &now, &uid, &mut object);
+                accept(&mut object, &Used::default(), &now);
+                let value = encode(&kind, &object);
+                writes.push(match stored {
+                    None => Write::create(key, value),
+                    Some(stored) => Write::update(key, stored.revision, value),
+                });
+                continue;
+            };
+            let unchanged = object.get("spec") == wanted.get("spec") && !metadata::is_deleting(&object);
+            if let (false, Some(stored)) = (unchanged, stored) {
+                object.insert("spec".to_owned(), wanted.get("spec").cloned().unwrap_or_default());
+                definition::fill_in(Some(&wanted), &mut object);
+                // It may have been a user's before, who deletes it.
+                let fields = metadata::of(&mut object);
+                fields.remove("deletionTimestamp");
+                fields.remove("finalizers");
+                metadata::bump_generation(&mut object);
+                writes.push(Write::update(key, stored.revision, encode(&kind, &object)));
             }
         }
         self.store.commit(writes).await?;
@@ -198,14 +197,18 @@ impl Inner {
         Err(Failure::modified(&kind, ""))
     }
 
-    /// All stored definitions, our own first.
+    /// All stored definitions that can be read, our own first. Of one that cannot, nothing is served.
     async fn definitions(&self, kind: &Kind) -> Result<Vec<(Object, Document)>> {
         let range = Range::new(&kind.group, &kind.plural, None)?;
         let listed = self.store.list(&range, Page::default()).await?.objects;
         let mut documents = Vec::with_capacity(listed.len());
         for object in listed {
-            let document = parse(&object)?;
-            documents.push((object, document));
+            match parse(&object) {
+                Ok(document) => documents.push((object, document)),
+                Err(problem) => {
+                    error!(definition = object.key.name(), %problem, "failed to read a stored definition");
+                }
+            }
         }
         documents.sort_by_key(|(object, _)| !self.catalog.is_own(object.key.name()));
         Ok(documents)
@@ -294,8 +297,8 @@ fn group_of(document: &Document) -> &str {
     document.get("spec").and_then(|spec| spec["group"].as_str()).unwrap_or_default()
 }
 
-fn parse(object: &Object) -> Result<Document> {
-    serde_json::from_slice(&object.value).map_err(|error| Failure::internal(&error))
+fn parse(object: &Object) -> Result<Document, serde_json::Error> {
+    serde_json::from_slice(&object.value)
 }
 
 fn encode(kind: &Kind, document: &Document) -> Bytes {

@@ -1,6 +1,9 @@
 //! Failed requests: every one is answered by a `metav1.Status`, worded as kube-apiserver words it, because clients
 //! and scripts compare these texts.
 
+use std::collections::HashSet;
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -18,6 +21,12 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 #[derive(Debug, Clone)]
 pub(crate) struct Failure(Box<Status>, Vec<String>);
 
+/// How many things that are wrong with an object are told.
+const MAX_ERRORS: usize = 500;
+/// How many characters of warnings are told, and of each once they are too many; as on a real server.
+const MAX_WARNINGS: usize = 4 << 10;
+const MAX_WARNING: usize = 256;
+
 const PAGE_NOT_FOUND: &str = "404 page not found\n";
 
 impl From<Status> for Failure {
@@ -34,6 +43,24 @@ impl Failure {
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         status::bad_request(message).into()
+    }
+
+    /// A namespace in which something is to be created does not exist.
+    pub(crate) fn no_namespace(name: &str) -> Self {
+        let mut failure = Self::from(status::not_found("", "namespaces", name));
+        failure.0.message = Some(format!("namespaces {} not found", quoted(name)));
+        failure
+    }
+
+    /// The body did not arrive in time.
+    pub(crate) fn body_too_slow(within: Duration) -> Self {
+        let message = format!("the request's body did not arrive within {} seconds", within.as_secs());
+        status::error(408, "Timeout", message).into()
+    }
+
+    /// The request took too long.
+    pub(crate) fn deadline_passed() -> Self {
+        Self::from(status::timeout("Timeout: request did not complete within the allotted timeout"))
     }
 
     /// An error that a real server does not classify either.
@@ -258,13 +285,11 @@ impl Failure {
 
     /// Fields of an object of this kind are wrong (422).
     pub(crate) fn invalid(kind_name: &str, group: &str, name: &str, errors: Vec<FieldError>) -> Self {
-        let mut shown: Vec<String> = Vec::with_capacity(errors.len());
-        for error in &errors {
-            let text = error.to_string();
-            if !shown.contains(&text) {
-                shown.push(text);
-            }
-        }
+        let mut errors = errors;
+        errors.truncate(MAX_ERRORS);
+        let mut seen = HashSet::new();
+        let texts = errors.iter().map(ToString::to_string);
+        let shown: Vec<String> = texts.filter(|text| seen.insert(text.clone())).collect();
         let shown = match shown.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
@@ -367,13 +392,28 @@ impl IntoResponse for Failure {
     }
 }
 
-/// Adds a Warning header for each of these texts.
+/// Adds a Warning header for each of these texts, within bounds: many are each cut short, and then left out.
 pub(crate) fn warn(response: &mut Response, warnings: &[String]) {
+    let mut seen = HashSet::new();
+    let mut texts: Vec<&str> = Vec::new();
     for warning in warnings {
         match warning.strip_prefix(YAML_ERRORS) {
             // What YAML's reader lists under a heading is told one by one.
-            Some(listed) => listed.lines().for_each(|line| warn_of(response, line.trim())),
-            None => warn_of(response, warning),
+            Some(listed) => texts.extend(listed.lines().map(str::trim)),
+            None => texts.push(warning),
+        }
+    }
+    texts.retain(|text| seen.insert(*text));
+    let length = |text: &str| text.chars().count();
+    let is_much = texts.iter().map(|text| length(text)).sum::<usize>() > MAX_WARNINGS;
+    let mut told = 0;
+    for text in texts {
+        if !is_much {
+            warn_of(response, text);
+        } else if told < MAX_WARNINGS {
+            let short: String = text.chars().take(MAX_WARNING).collect();
+            told += length(&short);
+            warn_of(response, &short);
         }
     }
 }

@@ -5,6 +5,9 @@ use std::fmt::Write as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use serde_json::Value;
 
+/// The longest value or path that is shown, in bytes.
+const LONGEST: usize = 8 << 10;
+
 /// What is wrong with one field of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldError {
@@ -15,7 +18,9 @@ pub(crate) struct FieldError {
 
 impl FieldError {
     fn new(field: impl Into<String>, reason: &str, body: String) -> Self {
-        Self { field: field.into(), reason: reason.to_owned(), body }
+        let mut field = field.into();
+        cut(&mut field);
+        Self { field, reason: reason.to_owned(), body }
     }
 
     pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
@@ -107,9 +112,19 @@ fn with_detail(what: &str, detail: &str) -> String {
 
 /// A value as it stands in an error: strings quoted, anything else as JSON.
 fn show(value: &Value) -> String {
-    match value {
+    let mut shown = match value {
         Value::String(text) => quoted(text),
         other => other.to_string(),
+    };
+    cut(&mut shown);
+    shown
+}
+
+/// Leaves the beginning of a long text.
+fn cut(text: &mut String) {
+    if text.len() > LONGEST {
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text.push_str("...");
     }
 }
 

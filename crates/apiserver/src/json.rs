@@ -9,6 +9,8 @@ use std::marker::PhantomData;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+use crate::bounds::may_be_told;
+
 /// A parsed document, and what strict decoding has to say of its text: which keys stand twice.
 #[derive(Debug)]
 pub(crate) struct Parsed {
@@ -229,7 +231,10 @@ impl<'de, K: Key> Visitor<'de> for Seed<'_, K> {
             let path = Path { parent: self.path, step: Step::Key(key.text()) };
             let value = map.next_value_seed(Seed::<K> { path: Some(&path), ..Seed::new(self.twice) })?;
             if object.contains_key(key.text()) {
-                self.twice.borrow_mut().push(key.twice(&path));
+                let mut twice = self.twice.borrow_mut();
+                if may_be_told(&twice) {
+                    twice.push(key.twice(&path));
+                }
             }
             object.insert(key.into_text(), value);
         }

@@ -18,6 +18,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod admission;
+mod bounds;
 mod catalog;
 mod discovery;
 mod document;

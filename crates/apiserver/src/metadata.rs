@@ -1,7 +1,10 @@
 //! `metadata`: which of its fields clients set, which the server sets, and what each may hold.
 
+use std::collections::{HashSet, VecDeque};
+
 use serde_json::{Map, Value, json};
 
+use crate::bounds::may_be_told;
 use crate::failure::{Failure, FieldError, Result};
 use crate::json;
 use crate::kinds::{Builtin, Kind, Served};
@@ -127,7 +130,9 @@ fn keep_known(
     let mut failure = None;
     metadata.retain(|name, value| {
         let Some((_, expected)) = FIELDS.iter().find(|(field, _)| field == name) else {
-            unknown.push(format!("{path}.{name}"));
+            if may_be_told(unknown) {
+                unknown.push(format!("{path}.{name}"));
+            }
             return false;
         };
         if value.is_null() {
@@ -300,18 +305,16 @@ fn check_core_finalizers(finalizers: &[&str], errors: &mut Vec<FieldError>) {
 /// Removes owners that stand there twice. Returns the warning about it.
 pub(crate) fn dedup_owners(object: &mut Map<String, Value>, patched: bool) -> Option<String> {
     let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
-    let (mut kept, mut twice) = (Vec::new(), Vec::new());
-    for owner in owners.drain(..) {
-        if kept.contains(&owner) {
-            let uid = owner["uid"].as_str().unwrap_or_default().to_owned();
-            if !twice.contains(&uid) {
-                twice.push(uid);
-            }
-        } else {
-            kept.push(owner);
+    let mut seen = HashSet::with_capacity(owners.len());
+    let mut first: VecDeque<bool> = owners.iter().map(|owner| seen.insert(owner)).collect();
+    let (mut twice, mut told) = (Vec::new(), HashSet::new());
+    for (owner, _) in owners.iter().zip(&first).filter(|(_, first)| !**first) {
+        let uid = owner["uid"].as_str().unwrap_or_default();
+        if told.insert(uid) {
+            twice.push(uid.to_owned());
         }
     }
-    *owners = kept;
+    owners.retain(|_| first.pop_front().unwrap_or_default());
     let when = if patched { " after mutating admission happens" } else { "" };
     (!twice.is_empty()).then(|| {
         format!(
@@ -332,7 +335,7 @@ pub(crate) fn finalizer_warnings(
     if kind.builtin.is_some() {
         return Vec::new();
     }
-    let before = old.map(finalizers).unwrap_or_default();
+    let before: HashSet<&str> = old.map(finalizers).unwrap_or_default().into_iter().collect();
     let plain =
         |one: &&str| !before.contains(one) && !one.contains('/') && !STANDARD_FINALIZERS.contains(one);
     finalizers(new)
@@ -350,7 +353,10 @@ pub(crate) fn finalizer_warnings(
 
 fn check_owners(owners: Option<&Value>, errors: &mut Vec<FieldError>) {
     const FIELD: &str = "metadata.ownerReferences";
+    /// Each is told with the whole list.
+    const MOST_CONTROLLERS: usize = 3;
     let mut controller: Option<String> = None;
+    let mut told = 0;
     for owner in owners.and_then(Value::as_array).into_iter().flatten() {
         let field = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
         let api_version = field("apiVersion");
@@ -371,7 +377,7 @@ fn check_owners(owners: Option<&Value>, errors: &mut Vec<FieldError>) {
                 "/v1, Kind=Event is disallowed from being an owner",
             ));
         }
-        if owner.get("controller") == Some(&Value::Bool(true)) {
+        if told < MOST_CONTROLLERS && owner.get("controller") == Some(&Value::Bool(true)) {
             let name = format!("{}/{}", field("kind"), field("name"));
             match &controller {
                 None => controller = Some(name),
@@ -381,6 +387,7 @@ fn check_owners(owners: Option<&Value>, errors: &mut Vec<FieldError>) {
                          {first} and {name}"
                     );
                     errors.push(FieldError::invalid(FIELD, owners.unwrap_or(owner), &detail));
+                    told += 1;
                 }
             }
         }
@@ -455,7 +462,7 @@ pub(crate) fn validate_update(old: &Map<String, Value>, new: &Map<String, Value>
         }
     }
     if is_deleting(old) {
-        let before = finalizers(old);
+        let before: HashSet<&str> = finalizers(old).into_iter().collect();
         let added: Vec<String> = finalizers(new)
             .into_iter()
             .filter(|finalizer| !before.contains(finalizer))

@@ -9,7 +9,7 @@ mod query;
 pub(crate) mod yaml;
 
 pub(crate) use accept::{Accept, Shape};
-pub(crate) use body::{BODY_LIMIT, check_type, read_bytes, read_document, read_object};
+pub(crate) use body::{check_type, read_bytes, read_document, read_object};
 pub(crate) use json_error::syntax_error;
 pub(crate) use path::{Part, Route, Target};
 pub(crate) use query::{

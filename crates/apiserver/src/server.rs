@@ -17,12 +17,12 @@ use windlass_auth::Caller;
 
 use crate::admission::AdmissionRules;
 use crate::catalog::Catalog;
-use crate::garbage::Terminating;
+use crate::garbage::Namespaces;
 use crate::kinds::KindError;
 use crate::request::Accept;
 use crate::seal::{SealError, Sealer};
 use crate::store::Store;
-use crate::verbs;
+use crate::verbs::{self, Turns};
 
 /// An embedded Kubernetes-style API server over a [`Store`]. Clones share everything.
 #[derive(Clone)]
@@ -47,10 +47,14 @@ pub(crate) struct Inner {
     pub(crate) stop: CancellationToken,
     /// The server's own tasks.
     pub(crate) tasks: Mutex<JoinSet<()>>,
-    /// Namespaces that are being deleted.
-    pub(crate) terminating: Terminating,
+    /// What is known of namespaces.
+    pub(crate) namespaces: tokio::sync::RwLock<Namespaces>,
+    /// Who writes to an object that others write to as well takes turns with them.
+    pub(crate) turns: Turns,
+    /// A turn of a request that is too large to be worked on beside others.
+    pub(crate) large: Arc<tokio::sync::Semaphore>,
     /// Held from admission to commit by writes that are judged beside other objects of their kind.
-    pub(crate) neighbours: tokio::sync::Mutex<()>,
+    pub(crate) neighbours: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Inner {
@@ -117,6 +121,7 @@ pub struct Builder {
     rules: AdmissionRules,
     now: Box<dyn Fn() -> Timestamp + Send + Sync>,
     shutdown: CancellationToken,
+    namespaces_must_exist: bool,
 }
 
 impl Builder {
@@ -138,6 +143,15 @@ impl Builder {
     #[must_use]
     pub fn rules(mut self, rules: AdmissionRules) -> Self {
         self.rules = rules;
+        self
+    }
+
+    /// Whether nothing can be created in a namespace before there is a Namespace of that name, as on a real server.
+    /// Otherwise, and by default, a namespace is there as soon as something is in it. `default` and `kube-system` always
+    /// are.
+    #[must_use]
+    pub fn namespaces_must_exist(mut self, must_exist: bool) -> Self {
+        self.namespaces_must_exist = must_exist;
         self
     }
 
@@ -177,9 +191,11 @@ impl Builder {
                 now: self.now,
                 stop: self.shutdown.child_token(),
                 tasks: Mutex::default(),
-                terminating: Terminating::default(),
+                namespaces: tokio::sync::RwLock::new(Namespaces::new(self.namespaces_must_exist)),
                 shutdown: self.shutdown,
-                neighbours: tokio::sync::Mutex::default(),
+                large: Arc::new(tokio::sync::Semaphore::new(verbs::LARGE_AT_ONCE)),
+                turns: Turns::default(),
+                neighbours: Arc::default(),
             }),
         })
     }
@@ -195,6 +211,7 @@ impl ApiServer {
             rules: AdmissionRules::default(),
             now: Box::new(Timestamp::now),
             shutdown: CancellationToken::new(),
+            namespaces_must_exist: false,
         }
     }
 

@@ -4,6 +4,8 @@
 //! `$deleteFromPrimitiveList` and `$setElementOrder` are directives. Only the lists of the kinds that are served
 //! are known.
 
+use std::collections::{HashMap, HashSet, VecDeque};
+
 use serde_json::{Map, Value};
 
 /// Lists that merge, by field name: objects by a key, or (no key) plain values as a set.
@@ -40,6 +42,7 @@ fn merge_object(document: &mut Map<String, Value>, patch: &Map<String, Value>) -
     for (name, value) in patch {
         if let Some(list) = name.strip_prefix("$deleteFromPrimitiveList/") {
             if let (Some(Value::Array(items)), Value::Array(gone)) = (document.get_mut(list), value) {
+                let gone: HashSet<&Value> = gone.iter().collect();
                 items.retain(|item| !gone.contains(item));
             }
             continue;
@@ -74,48 +77,79 @@ fn merge_list(items: &mut Vec<Value>, changes: &[Value], key: Option<&str>) -> R
         *items = changes.iter().filter(|change| !replaces(change)).map(without_directives).collect();
         return Ok(());
     }
+    let Some(key) = key else {
+        let mut present: HashSet<&Value> = items.iter().collect();
+        let added: Vec<Value> = changes.iter().filter(|change| present.insert(change)).cloned().collect();
+        items.extend(added);
+        return Ok(());
+    };
+    // Where items of each key stand, the first one first; those that are deleted leave a gap.
+    let mut slots: Vec<Option<Value>> = std::mem::take(items).into_iter().map(Some).collect();
+    let mut places: HashMap<Value, VecDeque<usize>> = HashMap::with_capacity(slots.len());
+    for (at, item) in slots.iter().enumerate() {
+        if let Some(id) = item.as_ref().and_then(|item| item.get(key)) {
+            places.entry(id.clone()).or_default().push_back(at);
+        }
+    }
     for change in changes {
-        let Some(key) = key else {
-            if !items.contains(change) {
-                items.push(change.clone());
-            }
-            continue;
-        };
         let wanted = change
             .get(key)
             .ok_or_else(|| format!("map: {change} does not contain declared merge key: {key}"))?;
-        let at = items.iter().position(|item| item.get(key) == Some(wanted));
+        let found = places.entry(wanted.clone()).or_default();
         let deletes = change.get("$patch").and_then(Value::as_str) == Some("delete");
-        match at {
+        match found.front().copied() {
             Some(at) if deletes => {
-                items.remove(at);
+                found.pop_front();
+                slots[at] = None;
             }
-            Some(at) => merge(&mut items[at], change)?,
+            Some(at) => {
+                if let Some(item) = &mut slots[at] {
+                    merge(item, change)?;
+                }
+            }
             None if deletes => {}
-            None => items.push(without_directives(change)),
+            None => {
+                found.push_back(slots.len());
+                slots.push(Some(without_directives(change)));
+            }
         }
     }
+    *items = slots.into_iter().flatten().collect();
     Ok(())
 }
 
 /// Brings a merged list into its order: what the patch names stands as `order` has it, and the rest as it stood in
 /// `live`, each of it as early as that allows.
 fn sort_list(items: &mut Vec<Value>, live: &[Value], order: &[Value], key: Option<&str>) {
-    let id = |item: &Value| key.map_or_else(|| item.clone(), |key| item[key].clone());
-    let place = |list: &[Value], item: &Value| list.iter().position(|other| id(other) == id(item));
+    let (in_order, in_live) = (places(order, key), places(live, key));
+    let place = |places: &HashMap<&Value, usize>, item: &Value| places.get(id(item, key)).copied();
     let (mut named, mut rest): (Vec<Value>, Vec<Value>) =
-        std::mem::take(items).into_iter().partition(|item| place(order, item).is_some());
-    named.sort_by_key(|item| place(order, item));
-    rest.sort_by_key(|item| place(live, item));
+        std::mem::take(items).into_iter().partition(|item| place(&in_order, item).is_some());
+    named.sort_by_key(|item| place(&in_order, item));
+    rest.sort_by_key(|item| place(&in_live, item));
     let (mut named, mut rest) = (named.into_iter().peekable(), rest.into_iter().peekable());
     while let Some(other) = rest.peek() {
-        let earlier = named.peek().is_none_or(|one| match (place(live, other), place(live, one)) {
+        let earlier = named.peek().is_none_or(|one| match (place(&in_live, other), place(&in_live, one)) {
             (Some(other), Some(one)) => other < one,
             _ => false,
         });
         items.extend(if earlier { rest.next() } else { named.next() });
     }
     items.extend(named);
+}
+
+/// What tells an item of a list from the others.
+fn id<'a>(item: &'a Value, key: Option<&str>) -> &'a Value {
+    key.map_or(item, |key| &item[key])
+}
+
+/// Where each item of a list stands first.
+fn places<'a>(list: &'a [Value], key: Option<&str>) -> HashMap<&'a Value, usize> {
+    let mut places = HashMap::with_capacity(list.len());
+    for (at, item) in list.iter().enumerate() {
+        places.entry(id(item, key)).or_insert(at);
+    }
+    places
 }
 
 /// A value that nothing is merged into: without nulls and directives.

@@ -1,6 +1,7 @@
 //! What is done for each request.
 
 mod apply;
+mod commit;
 mod create;
 mod definition;
 mod delete;
@@ -12,21 +13,25 @@ mod patch;
 mod render;
 mod review;
 mod scale;
+mod turns;
 mod update;
 mod watch;
 mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
 use http::{Method, Request, request::Parts};
-use windlass_auth::Caller;
+use tokio_util::sync::CancellationToken;
+use windlass_auth::{Caller, refuse_impersonation};
 
+use crate::bounds::MAX_BYTES;
 use crate::discovery;
 use crate::failure::{self, Failure, Result};
 use crate::kinds::Builtin;
-use crate::request::{Accept, BODY_LIMIT, Part, Query, Route, Target};
+use crate::request::{Accept, Part, Query, Route, Target, read_bytes};
 use crate::server::Inner;
 
 /// A request for a resource, with all but its body read.
@@ -39,6 +44,14 @@ pub(crate) struct Context {
 }
 
 pub(crate) use delete::DeleteOptions;
+pub(crate) use turns::Turns;
+
+/// Within which time a request is answered. What a watch or a long list goes on to say is not part of it.
+const DEADLINE: Duration = Duration::from_mins(1);
+/// How many bytes of a body or an object are too many to be worked on beside other requests.
+const LARGE: usize = 128 << 10;
+/// How many large requests are worked on at a time.
+pub(crate) const LARGE_AT_ONCE: usize = 4;
 
 /// The namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
@@ -80,6 +93,7 @@ impl Context {
 /// Answers one request.
 pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result<Response> {
     let caller = request.extensions().get::<Caller>().cloned().ok_or_else(Failure::unauthorized)?;
+    refuse_impersonation(request.headers()).map_err(|status| Failure::from(*status))?;
     inner.start().await?;
     // A request sees one state of what is served, whatever happens to definitions meanwhile.
     let registry = inner.catalog.current();
@@ -98,9 +112,9 @@ pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result
             .to_str()
             .ok()
             .and_then(|length| length.parse::<u64>().ok())
-            .is_some_and(|length| length > BODY_LIMIT as u64)
+            .is_some_and(|length| length > MAX_BYTES as u64)
     {
-        return Err(Failure::too_large(BODY_LIMIT));
+        return Err(Failure::too_large(MAX_BYTES));
     }
     let context = Context { inner: inner.clone(), caller, target, query, parts };
     let method = context.parts.method.clone();
@@ -117,11 +131,44 @@ pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result
     }
     context.check_immortal(&method)?;
     let deprecation = context.target.served.served().deprecation.clone();
-    let answer = dispatch(context, &method, body).await;
-    answer.map(|mut response| {
+    let answer = tokio::time::timeout(DEADLINE, work(context, method, body)).await;
+    answer.unwrap_or_else(|_| Err(Failure::deadline_passed())).map(|mut response| {
         failure::warn(&mut response, deprecation.as_slice());
         response
     })
+}
+
+/// Answers on this thread or, what is large, on another: parsing and comparing millions of bytes takes a while, in which
+/// others want to be answered.
+async fn work(context: Context, method: Method, body: Body) -> Result<Response> {
+    if method == Method::GET || method == Method::HEAD {
+        return dispatch(context, &method, body).await;
+    }
+    let bytes = read_bytes(body).await?;
+    let stored = match &context.target.name {
+        Some(name) if bytes.len() < LARGE => context.find(name).await?.map_or(0, |object| object.value.len()),
+        _ => 0,
+    };
+    if bytes.len() < LARGE && stored < LARGE {
+        return dispatch(context, &method, bytes.into()).await;
+    }
+    let turn = context.inner.large.clone().acquire_owned().await;
+    let runtime = tokio::runtime::Handle::current();
+    // It ends at its next step when nobody waits for it any more.
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let _on_drop = stop.drop_guard();
+    let answer = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = stopped.cancelled() => Err(Failure::deadline_passed()),
+                answer = dispatch(context, &method, bytes.into()) => answer,
+            }
+        })
+    });
+    answer.await.map_err(|error| Failure::internal(&error))?
 }
 
 async fn dispatch(context: Context, method: &Method, body: Body) -> Result<Response> {
@@ -189,8 +236,11 @@ fn authorize(caller: &Caller, target: &Target) -> Result<()> {
         return Ok(());
     }
     let group = &target.served.served().group;
-    // A Namespace belongs to itself.
-    let namespace = if kind.namespaced { target.namespace.as_deref() } else { target.name.as_deref() };
+    let namespace = match kind.builtin {
+        // A Namespace belongs to itself.
+        Some(Builtin::Namespace) => target.name.as_deref(),
+        _ => target.namespace.as_deref(),
+    };
     caller.may_use(group, namespace.unwrap_or_default()).map_err(|denied| {
         Failure::forbidden(kind, target.name.as_deref().unwrap_or_default(), &denied.to_string())
     })

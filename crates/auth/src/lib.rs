@@ -34,7 +34,7 @@ pub use server::{
     Access, AccessError, AccessReviews, Audiences, Authenticator, Authorizer, Caller, CallerAccess,
     CertificatePair, Denied, GrantError, Issuer, IssuerError, IssuerOptions, Keys, KeysError, Namespaces,
     RequestScope, ReviewError, SystemToken, TokenError, TokenRequest, TokenReviews, Verifier,
-    exchange_router,
+    exchange_router, path_segments, refuse_impersonation,
 };
 
 /// Reads the wall clock. The default is [`jiff::Timestamp::now`]; tests pass their own.

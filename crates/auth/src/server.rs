@@ -15,13 +15,13 @@ mod verify;
 
 pub use access::{Access, AccessError, Authorizer, CallerAccess};
 pub use access_review::AccessReviews;
-pub use authenticate::Authenticator;
+pub use authenticate::{Authenticator, refuse_impersonation};
 pub use caller::{Audiences, Caller, Denied, Namespaces};
 pub(crate) use certificates::identity;
 pub use exchange::exchange_router;
 pub use issuer::{GrantError, Issuer, IssuerError, IssuerOptions, SystemToken, TokenRequest};
 pub(crate) use keys::write_private;
 pub use keys::{CertificatePair, Keys, KeysError};
-pub use scope::RequestScope;
+pub use scope::{RequestScope, path_segments};
 pub use token_review::{ReviewError, TokenReviews};
 pub use verify::{TokenError, Verifier};

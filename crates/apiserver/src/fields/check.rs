@@ -1,5 +1,7 @@
 //! Whether an applied object fits its shape, with the words of the real server.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::compare::{Mismatch, element_of};
@@ -8,6 +10,9 @@ use super::shape::{Atom, ListKind, MapAtom, Scalar, Shape};
 
 /// What is wrong, each with the path to it.
 type Problems = Vec<(String, String)>;
+
+/// Nothing more is looked for once so much is wrong.
+const MOST: usize = 100;
 
 /// How it starts what is said of items that stand twice.
 const TWICE: &str = "duplicate entries for key";
@@ -48,7 +53,7 @@ fn value(shape: &Shape, value: &Value, path: &mut String, problems: &mut Problem
             }
         }
         (Atom::List { kind, items }, Value::Array(list)) => {
-            let mut seen: Vec<Element> = Vec::new();
+            let mut seen = BTreeSet::new();
             for (index, item) in list.iter().enumerate() {
                 let element = if *kind == ListKind::Atomic {
                     Element::Index(i64::try_from(index).unwrap_or_default())
@@ -61,11 +66,11 @@ fn value(shape: &Shape, value: &Value, path: &mut String, problems: &mut Problem
                         }
                     }
                 };
-                if *kind != ListKind::Atomic {
-                    if seen.contains(&element) {
-                        problems.push((path.clone(), format!("{TWICE} {element}")));
-                    }
-                    seen.push(element.clone());
+                if problems.len() >= MOST {
+                    return;
+                }
+                if *kind != ListKind::Atomic && !seen.insert(element.clone()) {
+                    problems.push((path.clone(), format!("{TWICE} {element}")));
                 }
                 at(&element, path, |path| self::value(items, item, path, problems));
             }

@@ -56,6 +56,9 @@ pub(crate) struct Managers {
     pub(super) entries: Vec<Entry>,
 }
 
+/// At most this many managers are taken from a client.
+const MAX_SENT: usize = 500;
+
 /// At most this many managers that update are kept apart.
 const MAX_UPDATERS: usize = 10;
 const OLD_UPDATES: &str = "ancient-changes";
@@ -76,6 +79,9 @@ impl Managers {
 
     /// Reads the form on the wire.
     pub(crate) fn decode(entries: &Value) -> Result<Self, String> {
+        if entries.as_array().is_some_and(|entries| entries.len() > MAX_SENT) {
+            return Err(format!("there are more than {MAX_SENT} managers"));
+        }
         let mut managers = Self::default();
         for (index, entry) in entries.as_array().into_iter().flatten().enumerate() {
             let entry = Entry::decode(entry, index)?;
@@ -91,10 +97,10 @@ impl Managers {
         if stored.is_empty() {
             return Self::default();
         }
-        serde_json::from_slice(stored)
-            .map_err(|error| error.to_string())
-            .and_then(|value| Self::decode(&value))
-            .unwrap_or_default()
+        // No two of them are the same.
+        let entries: Vec<Value> = serde_json::from_slice(stored).unwrap_or_default();
+        let entries = entries.iter().enumerate().map(|(index, entry)| Entry::decode(entry, index));
+        entries.collect::<Result<_, _>>().map_or_else(|_| Self::default(), |entries| Self { entries })
     }
 
     /// The form on the wire and in the store; empty when there are none.

@@ -1,6 +1,6 @@
 //! Merging an applied object into the live one, and taking fields out of an object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -82,7 +82,7 @@ fn list(kind: &ListKind, shape: &Shape, live: &[Value], applied: &[Value]) -> Re
     }
     let mut shared = right.iter().filter(|element| in_live.contains_key(element)).peekable();
     let mut out = Vec::with_capacity(left.len().max(right.len()));
-    let mut done: Vec<&Element> = Vec::new();
+    let mut done: BTreeSet<&Element> = BTreeSet::new();
     let (mut at_live, mut at_applied) = (0, 0);
     while at_live < left.len() || at_applied < right.len() {
         let own = left.get(at_live);
@@ -101,13 +101,13 @@ fn list(kind: &ListKind, shape: &Shape, live: &[Value], applied: &[Value]) -> Re
             at_live += 1;
             continue;
         }
-        if own.is_some_and(|own| Some(own) == wanted || done.contains(&own)) {
+        if own.is_some_and(|own| Some(own) == wanted || done.contains(own)) {
             at_live += 1;
         }
         if let Some(wanted) = wanted {
             let before = in_live.get(wanted).copied().flatten();
             out.extend(value(shape, before, in_applied.get(wanted).copied())?);
-            done.push(wanted);
+            done.insert(wanted);
             at_applied += 1;
             if own == Some(wanted) || shared.peek().is_some_and(|next| *next == wanted) {
                 shared.next();

@@ -230,7 +230,7 @@ impl Set {
             Value::Object(map) => map,
             other => return Err(format!("expected an object, found {other}")),
         };
-        let mut set = Self::default();
+        let mut nodes = Vec::with_capacity(map.len());
         let mut member = false;
         for (text, below) in map {
             if text == "." {
@@ -239,7 +239,13 @@ impl Set {
             }
             let Some(element) = Element::parse(text)? else { continue };
             let (children, is_member) = Self::read(below)?;
-            set.push(element, is_member, children);
+            nodes.push(Node { element, member: is_member, children });
+        }
+        // The order of texts is not that of elements.
+        nodes.sort_by(|a, b| a.element.cmp(&b.element));
+        let mut set = Self::default();
+        for Node { element, member, children } in nodes {
+            set.push(element, member, children);
         }
         let member = member || set.is_empty();
         Ok((set, member))

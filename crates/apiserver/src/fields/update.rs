@@ -133,7 +133,8 @@ impl Update<'_> {
     ) -> Result<Comparison, Refused> {
         self.shape()?;
         let own = self.compare(old, new, &self.writer.api_version)?.unwrap_or_default();
-        let mut others: Vec<(String, Option<Comparison>)> = Vec::new();
+        let own_touched = own.modified.union(&own.added);
+        let mut others: Vec<(String, Option<(Comparison, Set)>)> = Vec::new();
         let mut conflicts = Vec::new();
         let mut kept = Vec::with_capacity(managers.entries.len() + 1);
         for mut entry in std::mem::take(&mut managers.entries) {
@@ -142,19 +143,23 @@ impl Update<'_> {
                 continue;
             }
             let version = &entry.writer.api_version;
-            let comparison = if *version == self.writer.api_version {
-                &own
+            let (comparison, touched) = if *version == self.writer.api_version {
+                (&own, &own_touched)
             } else {
                 if !others.iter().any(|(known, _)| known == version) {
-                    others.push((version.clone(), self.compare(old, new, version)?));
+                    let comparison = self.compare(old, new, version)?.map(|comparison| {
+                        let touched = comparison.modified.union(&comparison.added);
+                        (comparison, touched)
+                    });
+                    others.push((version.clone(), comparison));
                 }
                 match others.iter().find(|(known, _)| known == version) {
-                    Some((_, Some(comparison))) => comparison,
+                    Some((_, Some((comparison, touched)))) => (comparison, touched),
                     // Managers in a version that is gone are forgotten.
                     _ => continue,
                 }
             };
-            let taken = entry.set.intersection(&comparison.modified.union(&comparison.added));
+            let taken = entry.set.intersection(touched);
             if !force {
                 conflicts.extend(
                     taken.paths().into_iter().map(|path| Conflict { writer: entry.writer.clone(), path }),

@@ -9,8 +9,9 @@ use std::sync::{Arc, PoisonError, Weak};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
-use tracing::{info, warn};
+use tracing::info;
 
+use super::until_done;
 use crate::document;
 use crate::failure::{Failure, Result};
 use crate::kinds::definition::{CLEANUP, is_true, set_condition};
@@ -44,14 +45,11 @@ impl Inner {
 fn clean(inner: Weak<Inner>, key: Key, uid: String) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let name = key.name().to_owned();
-        let result = remove_all(&inner, &key, &uid).await;
+        let is_done = until_done(&inner, &name, || Box::pin(remove_all(&inner, &key, &uid))).await;
         let Some(inner) = inner.upgrade() else { return };
         inner.cleaning.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);
-        match result {
-            Ok(()) => info!(definition = name, "removed a definition and its objects"),
-            Err(failure) => {
-                warn!(definition = name, ?failure, "failed to remove the objects of a definition");
-            }
+        if is_done {
+            info!(definition = name, "removed a definition and its objects");
         }
     })
 }

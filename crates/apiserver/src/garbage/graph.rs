@@ -1,6 +1,6 @@
 //! Who belongs to whom, by UID. Pure: events go in, UIDs to look at come out.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde::Deserialize;
 
@@ -19,7 +19,7 @@ pub(super) struct Meta {
 }
 
 /// An owner reference.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Owner {
     pub(super) api_version: String,
@@ -130,10 +130,14 @@ impl Graph {
         let mut work = Vec::new();
         if before_owners != node.owners {
             work.push(uid.clone());
+            let owners: HashSet<&Owner> = node.owners.iter().collect();
+            let kept: HashSet<&str> = node.owners.iter().map(|owner| owner.uid.as_str()).collect();
             for owner in before_owners {
                 // An owner that waited for this one may wait no longer.
-                if !node.owners.contains(owner) {
-                    self.unlink(uid, owner, &node.owners);
+                if !owners.contains(owner) {
+                    if !kept.contains(owner.uid.as_str()) {
+                        self.unlink(uid, owner);
+                    }
                     work.push(owner.uid.clone());
                 }
             }
@@ -162,7 +166,7 @@ impl Graph {
         let mut work: Vec<String> = self.by_owner.get(uid).into_iter().flatten().cloned().collect();
         if let Some(node) = self.nodes.remove(uid) {
             for owner in &node.owners {
-                self.unlink(uid, owner, &[]);
+                self.unlink(uid, owner);
                 if self.nodes.get(&owner.uid).is_some_and(|node| node.foreground) {
                     work.push(owner.uid.clone());
                 }
@@ -171,10 +175,7 @@ impl Graph {
         work
     }
 
-    fn unlink(&mut self, uid: &str, owner: &Owner, kept: &[Owner]) {
-        if kept.iter().any(|other| other.uid == owner.uid) {
-            return;
-        }
+    fn unlink(&mut self, uid: &str, owner: &Owner) {
         if let Some(dependants) = self.by_owner.get_mut(&owner.uid) {
             dependants.remove(uid);
             if dependants.is_empty() {

@@ -4,6 +4,7 @@
 //! references to owners that are gone, or that wait for it, are then taken off; without such an owner it is deleted, in
 //! the foreground if an owner waits for it and it has dependants itself.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -181,7 +182,8 @@ async fn drop_finalizer(
 fn drop_owners(document: &mut Document, uids: &[String]) {
     let fields = metadata::of(document);
     if let Some(Value::Array(owners)) = fields.get_mut("ownerReferences") {
-        owners.retain(|owner| !uids.iter().any(|uid| owner["uid"] == **uid));
+        let gone: HashSet<&str> = uids.iter().map(String::as_str).collect();
+        owners.retain(|owner| !owner["uid"].as_str().is_some_and(|uid| gone.contains(uid)));
         if owners.is_empty() {
             fields.remove("ownerReferences");
         }

@@ -1,67 +1,101 @@
 //! The content of a namespace goes before its Namespace object does.
 //!
-//! Namespaces are implicit here: a Namespace object is not needed to put objects into it. Where there is one, deleting
-//! it marks it (`Terminating`), which keeps new objects out, deletes everything that is in the namespace, waits for
+//! Namespaces are implicit here, unless the server was built to ask for them: a Namespace object is not needed to put
+//! objects into it. Where there is one, deleting it marks it (`Terminating`), which keeps new objects out, deletes everything that is in the namespace, waits for
 //! those with finalizers, takes the `kubernetes` finalizer off, and lets the object go.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError, Weak};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
-use tracing::{info, warn};
+use tracing::info;
 
-use super::delete_all;
 use super::graph::Meta;
+use super::{delete_all, until_done};
 use crate::document;
 use crate::failure::{Failure, Result};
-use crate::kinds::{Builtin, ServedKind};
+use crate::kinds::{Builtin, Kind, ServedKind};
 use crate::metadata;
+use crate::request::Target;
 use crate::server::Inner;
 use crate::store::{Key, Object, Page, Range, StoreError, WatchStream, Write};
+use crate::verbs::Context;
 
 /// How often a write that meets another one is tried again.
 const TRIES: usize = 10;
+/// The namespaces that are there from the first moment.
+const FIRST: [&str; 2] = ["default", "kube-system"];
 /// The finalizer in `spec` that stands for the content.
 const CONTENT: &str = "kubernetes";
 
 type Document = Map<String, Value>;
 
-/// The namespaces that nothing may be created in, by name.
-#[derive(Debug, Default)]
-pub(crate) struct Terminating(RwLock<HashSet<String>>);
+/// What is known of namespaces, which is changed with what is stored of them.
+#[derive(Debug)]
+pub(crate) struct Namespaces {
+    /// Those that there are, and whether nothing may be created in them any more.
+    stored: HashMap<String, bool>,
+    /// Whether nothing may be created in one that there is not.
+    must_exist: bool,
+}
 
-impl Terminating {
-    pub(crate) fn contains(&self, namespace: &str) -> bool {
-        let names = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        !names.is_empty() && names.contains(namespace)
+impl Namespaces {
+    pub(crate) fn new(must_exist: bool) -> Self {
+        Self { stored: HashMap::new(), must_exist }
     }
 
-    fn set(&self, namespace: &str, terminating: bool) {
-        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if terminating {
-            names.insert(namespace.to_owned());
-        } else {
-            names.remove(namespace);
+    /// Refuses to create an object of this name where nothing may be created.
+    pub(crate) fn check(&self, kind: &Kind, name: &str, namespace: &str) -> Result<()> {
+        match self.stored.get(namespace) {
+            Some(true) => Err(Failure::namespace_terminating(kind, name, namespace)),
+            None if self.must_exist => Err(Failure::no_namespace(namespace)),
+            Some(false) | None => Ok(()),
+        }
+    }
+
+    /// A Namespace was written, or removed (`None`).
+    pub(crate) fn written(&mut self, name: &str, object: Option<&Object>) {
+        match object {
+            Some(object) => {
+                self.stored.insert(name.to_owned(), Meta::of(object).deletion_timestamp.is_some());
+            }
+            None => {
+                self.stored.remove(name);
+            }
         }
     }
 }
 
 impl Inner {
-    /// Reads which namespaces are being deleted.
-    pub(crate) async fn read_terminating(&self) -> Result<()> {
+    /// Reads which namespaces there are.
+    pub(crate) async fn read_namespaces(&self) -> Result<()> {
         let range = Range::new("", "namespaces", None)?;
+        let mut namespaces = self.namespaces.write().await;
         for object in self.store.list(&range, Page::default()).await?.objects {
-            self.terminating.set(object.key.name(), Meta::of(&object).deletion_timestamp.is_some());
+            namespaces.written(object.key.name(), Some(&object));
         }
         Ok(())
     }
 
-    /// A Namespace was written, or removed (`None`).
-    pub(crate) fn namespace_written(&self, name: &str, object: Option<&Object>) {
-        let terminating = object.is_some_and(|object| Meta::of(object).deletion_timestamp.is_some());
-        self.terminating.set(name, terminating);
+    /// Makes the namespaces that are there from the first moment, where they are not.
+    pub(crate) async fn make_namespaces(self: &Arc<Self>) -> Result<()> {
+        let registry = self.catalog.current();
+        let served = registry.stored("", "namespaces").ok_or_else(Failure::unknown_path)?;
+        for name in FIRST {
+            let key = Key::new("", "namespaces", "", name)?;
+            if self.store.get(&key).await?.is_some() {
+                continue;
+            }
+            let Value::Object(object) = json!({ "metadata": { "name": name } }) else { continue };
+            let target = Target { name: None, ..Target::object(&served, &key) };
+            match Context::internal(self, target).make(object).await {
+                Err(failure) if !failure.is_already_exists() => return Err(failure),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -84,13 +118,12 @@ pub(super) fn empty(inner: &Weak<Inner>, key: &Key, uid: &str) {
 
 fn run(inner: Weak<Inner>, key: Key, uid: String) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        let result = remove_content(&inner, &key, &uid).await;
+        let namespace = key.name();
+        let is_done = until_done(&inner, namespace, || Box::pin(remove_content(&inner, &key, &uid))).await;
         let Some(inner) = inner.upgrade() else { return };
         inner.cleaning.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);
-        let namespace = key.name();
-        match result {
-            Ok(()) => info!(namespace, "removed the content of a namespace"),
-            Err(failure) => warn!(namespace, ?failure, "failed to remove the content of a namespace"),
+        if is_done {
+            info!(namespace, "removed the content of a namespace");
         }
     })
 }
@@ -265,10 +298,11 @@ async fn update(inner: &Arc<Inner>, key: &Key, uid: &str, change: impl Fn(&mut D
         } else {
             Write::delete(key.clone(), stored.revision)
         };
+        let mut namespaces = inner.namespaces.write().await;
         match inner.store.commit(vec![write]).await {
             Ok(_) if held => return Ok(true),
             Ok(_) => {
-                inner.namespace_written(key.name(), None);
+                namespaces.written(key.name(), None);
                 return Ok(false);
             }
             Err(StoreError::Conflict { .. }) => {}

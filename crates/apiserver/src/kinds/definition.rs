@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use self::keywords::known_format;
 pub(crate) use self::validate::validate;
+use crate::bounds::may_be_told;
 use crate::failure::{Failure, Result};
 use crate::schema::push_index;
 
@@ -112,7 +113,8 @@ fn note_unknown(given: &Value, kept: &Value, path: &mut String, unknown: &mut Ve
                 match kept.get(name) {
                     Some(kept) => note_unknown(value, kept, path, unknown),
                     None if value.is_null() || value.as_array().is_some_and(Vec::is_empty) => {}
-                    None => unknown.push(path.clone()),
+                    None if may_be_told(unknown) => unknown.push(path.clone()),
+                    None => {}
                 }
                 path.truncate(length);
             }

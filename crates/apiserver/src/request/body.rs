@@ -1,5 +1,7 @@
 //! Reading a request's body.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, header};
@@ -8,19 +10,21 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde_json::{Map, Value};
 
 use super::{json_error, protobuf, yaml};
+use crate::bounds::{self, MAX_BYTES};
 use crate::failure::{Failure, FieldError, Result};
 use crate::json::{self, Parsed};
 use crate::kinds::ServedKind;
 use crate::metadata;
 
-/// The largest body that is read, as on a real server.
-pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
+/// How long a body may take to arrive.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
 
 pub(crate) async fn read_bytes(body: Body) -> Result<Bytes> {
-    match Limited::new(body, BODY_LIMIT).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
-        Err(error) => Err(Failure::bad_request(format!("failed to read the request body: {error}"))),
+    match tokio::time::timeout(ARRIVES_WITHIN, Limited::new(body, MAX_BYTES).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::too_large(MAX_BYTES)),
+        Ok(Err(error)) => Err(Failure::bad_request(format!("failed to read the request body: {error}"))),
+        Err(_) => Err(Failure::body_too_slow(ARRIVES_WITHIN)),
     }
 }
 
@@ -30,6 +34,7 @@ pub(crate) fn read_document(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed>
     read(headers, bytes).map_err(|unreadable| match unreadable {
         Unreadable::Media => Failure::unsupported_media_type(MEDIA_TYPES),
         Unreadable::Text(problem) => Failure::bad_request(problem),
+        Unreadable::Refused(failure) => failure,
     })
 }
 
@@ -47,6 +52,7 @@ pub(crate) fn read_object(served: &ServedKind, headers: &HeaderMap, bytes: &[u8]
     let mut parsed = read(headers, bytes).map_err(|unreadable| match unreadable {
         Unreadable::Media => Failure::unsupported_media_type(MEDIA_TYPES),
         Unreadable::Text(problem) => unrecognized(&problem),
+        Unreadable::Refused(failure) => failure,
     })?;
     if parsed.value.is_null() && served.kind.builtin.is_some() {
         parsed.value = Value::Object(Map::new());
@@ -104,6 +110,8 @@ const CORE_KINDS: &[&str] = &[
 ];
 
 enum Unreadable {
+    /// It is read, and refused.
+    Refused(Failure),
     /// The content type is none that is read.
     Media,
     /// The bytes are not of their content type.
@@ -111,6 +119,12 @@ enum Unreadable {
 }
 
 fn read(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed, Unreadable> {
+    let parsed = parse(headers, bytes)?;
+    bounds::check_depth(&parsed.value).map_err(Unreadable::Refused)?;
+    Ok(parsed)
+}
+
+fn parse(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed, Unreadable> {
     let kind = headers.get(header::CONTENT_TYPE).map_or(Ok(""), |value| value.to_str()).unwrap_or("?");
     match kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
         "" | "application/json" => json::parse(bytes).map_err(|error| {

@@ -1,5 +1,7 @@
 //! Reading a request's path.
 
+use windlass_auth::path_segments;
+
 use crate::failure::{Failure, Result};
 use crate::kinds::{Builtin, Registry, ServedKind};
 use crate::store::Key;
@@ -88,8 +90,8 @@ impl Target {
 
 impl Route {
     pub(crate) fn parse(path: &str, registry: &Registry) -> Result<Self> {
-        let decoded = decode(path);
-        let segments: Vec<&str> = decoded.trim_start_matches('/').trim_end_matches('/').split('/').collect();
+        let segments = path_segments(path.trim_end_matches('/'));
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         match segments.as_slice() {
             [""] => Ok(Self::Root),
             ["healthz" | "livez" | "readyz"] => Ok(Self::Health),
@@ -158,31 +160,6 @@ impl Route {
     }
 }
 
-/// Percent-decodes a path; what is no valid escape stays as it came.
-fn decode(segment: &str) -> String {
-    if !segment.contains('%') {
-        return segment.to_owned();
-    }
-    let bytes = segment.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let hex = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let escape = match bytes.get(at..at + 3) {
-            Some([b'%', high, low]) => hex(*high).zip(hex(*low)),
-            _ => None,
-        };
-        if let Some((high, low)) = escape {
-            decoded.push(high * 16 + low);
-            at += 3;
-        } else {
-            decoded.push(bytes[at]);
-            at += 1;
-        }
-    }
-    String::from_utf8(decoded).unwrap_or_else(|_| segment.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,6 +190,9 @@ mod tests {
             ("/api/v1/namespaces/a/nothing", None),
             ("/api/v2/secrets", None),
             ("/nothing", None),
+            ("/api%2Fv1/namespaces/a/secrets", None),
+            ("/api/v1/namespaces%2Fa/secrets", None),
+            ("/api/v1/namespaces/a%2Fsecrets", some("namespaces", None, Some("a/secrets"))),
         ] {
             assert_eq!(target(path), expected, "{path}");
         }

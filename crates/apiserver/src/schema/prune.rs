@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Additional, Schema, push_index};
+use crate::bounds::may_be_told;
 
 impl Schema {
     /// Removes unknown fields and appends their paths to `unknown`.
@@ -51,7 +52,7 @@ impl Schema {
                 (None, Additional::Any) => true,
                 (None, Additional::None) => self.preserve_unknown,
             };
-            if !known {
+            if !known && may_be_told(unknown) {
                 unknown.push(path.clone());
             }
             path.truncate(length);

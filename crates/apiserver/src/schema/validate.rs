@@ -1,12 +1,17 @@
 //! Judging a value by its schema, with kube-apiserver's words.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Number, Value};
 
 use super::{Additional, ListType, Schema, Type, push_index, type_name};
 use crate::failure::FieldError;
 
+/// Nothing more is looked for once so much is wrong.
+const MAX_ERRORS: usize = 100;
+
 impl Schema {
-    /// Everything that is wrong with an object.
+    /// What is wrong with an object.
     pub(crate) fn validate(&self, object: &Map<String, Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
         self.check_object(object, None, &mut String::new(), &mut errors);
@@ -47,6 +52,9 @@ impl Schema {
         errors: &mut Vec<FieldError>,
     ) {
         let before = errors.len();
+        if before >= MAX_ERRORS {
+            return;
+        }
         self.check_new(value, old, path, errors);
         if errors.len() > before && old == Some(value) {
             errors.truncate(before);
@@ -208,10 +216,23 @@ impl Schema {
         errors: &mut Vec<FieldError>,
     ) {
         if let Some(schema) = &self.items {
+            // The items of the old list by their keys.
+            let keys_of = |item| -> Vec<Option<&Value>> {
+                let ListType::Map(keys) = &self.rules.list_type else { return Vec::new() };
+                keys.iter().map(|key| Value::get(item, key)).collect()
+            };
+            let mut counterparts = HashMap::new();
+            if let (ListType::Map(_), Some(Value::Array(old))) = (&self.rules.list_type, old) {
+                for item in old {
+                    counterparts.entry(keys_of(item)).or_insert(item);
+                }
+            }
             for (index, item) in items.iter().enumerate() {
                 let length = path.len();
                 push_index(path, index);
-                schema.check(item, self.counterpart(item, old), path, errors);
+                let before =
+                    if counterparts.is_empty() { None } else { counterparts.get(&keys_of(item)).copied() };
+                schema.check(item, before, path, errors);
                 path.truncate(length);
             }
         }
@@ -223,7 +244,8 @@ impl Schema {
         if let Some(max) = self.rules.max_items.filter(|max| length > *max) {
             errors.push(FieldError::too_many(path.clone(), items.len(), max));
         }
-        if self.rules.unique_items && (1..items.len()).any(|index| items[..index].contains(&items[index])) {
+        let mut seen = HashSet::new();
+        if self.rules.unique_items && !items.iter().all(|item| seen.insert(item)) {
             let detail = format!("{path} in body shouldn't contain duplicates");
             errors.push(FieldError::invalid(path.clone(), value, &detail));
         }
@@ -243,13 +265,6 @@ impl Schema {
                 errors.extend(duplicates(&items.iter().map(key).collect::<Vec<_>>(), path));
             }
         }
-    }
-
-    /// The item of the old list that has the keys of this one.
-    fn counterpart<'a>(&self, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
-        let ListType::Map(keys) = &self.rules.list_type else { return None };
-        let old = old?.as_array()?;
-        old.iter().find(|other| keys.iter().all(|key| other.get(key) == item.get(key)))
     }
 
     fn check_string(&self, text: &str, path: &str, errors: &mut Vec<FieldError>) {
@@ -355,11 +370,16 @@ fn wrong_type_of(path: &str, expected: &str, found: &str) -> FieldError {
 
 /// The values that stood in a list before; each is told once.
 fn duplicates(items: &[Value], path: &str) -> Vec<FieldError> {
-    let twice = |(index, item): &(usize, &Value)| {
-        items[..*index].iter().filter(|earlier| earlier == item).take(2).count() == 1
-    };
-    let told = |(index, item)| FieldError::duplicate(format!("{path}[{index}]"), item);
-    items.iter().enumerate().filter(twice).map(told).collect()
+    let mut seen: HashMap<&Value, u8> = HashMap::with_capacity(items.len());
+    let mut errors = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let count = seen.entry(item).or_default();
+        *count = count.saturating_add(1);
+        if *count == 2 && errors.len() < MAX_ERRORS {
+            errors.push(FieldError::duplicate(format!("{path}[{index}]"), item));
+        }
+    }
+    errors
 }
 
 /// Beyond this not every whole number is one of 64 bits.

@@ -12,6 +12,7 @@ use super::owners::{Owners, stored_owners};
 use super::update::{check_place, check_version};
 use super::write::conform;
 use crate::admission;
+use crate::bounds;
 use crate::failure::{Failure, Result};
 use crate::fields::{self, Conflict, Managers, Mismatch, Operation, Refused, Update, Versions as _};
 use crate::json::{self, Parsed};
@@ -20,8 +21,6 @@ use crate::request::{FieldValidation, WriteQuery, read_bytes, yaml};
 
 type Object = Map<String, Value>;
 
-/// How often an apply is tried anew on a newer state.
-const TRIES: usize = 10;
 /// Who owns what was there before anybody was recorded.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// The manager whose objects may come from client-side apply.
@@ -46,7 +45,8 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         FieldValidation::Warn => applied.problems.clone(),
         FieldValidation::Strict | FieldValidation::Ignore => Vec::new(),
     };
-    for _ in 0..TRIES {
+    let mut tries = context.tries();
+    while tries.next().await {
         let current = context.find(&name).await?;
         let Some(current) = current else {
             let (mut object, managers) = context.apply(None, &applied, Managers::default(), &query)?;
@@ -83,6 +83,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
 impl Context {
     fn read_applied(&self, bytes: &[u8]) -> Result<Applied> {
         let (value, problems) = decode(bytes)?;
+        bounds::check_depth(&value)?;
         let Value::Object(mut object) = value else {
             let found = match value {
                 Value::Null => return Err(Failure::bad_request("invalid object type: /, Kind=")),

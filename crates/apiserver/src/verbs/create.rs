@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::Context;
-use super::owners::Owners;
+use super::owners::{Owners, Sent};
 use super::write::{Written, conform, strict};
 use crate::admission;
 use crate::failure::{Failure, Result};
@@ -40,6 +40,18 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
 }
 
 impl Context {
+    /// Stores a new object of the server's own.
+    pub(crate) async fn make(&self, mut object: Map<String, Value>) -> Result<()> {
+        if let Some(builtin) = self.kind().builtin {
+            admission::default_core(builtin, &mut object);
+        }
+        let version = &self.kind().stored().api_version;
+        object.insert("apiVersion".to_owned(), json!(version));
+        object.insert("kind".to_owned(), json!(self.kind().kind));
+        let query = WriteQuery::parse(&self.query, "CreateOptions")?;
+        Box::pin(self.create(object, Owners::Sent(Sent::default()), &query)).await.map(drop)
+    }
+
     /// Stores a new object.
     pub(super) async fn create(
         &self,
@@ -64,8 +76,8 @@ impl Context {
         }
         let now = now_text(self);
         metadata::fill_new(kind, namespace, &now, &Uuid::new_v4().to_string(), &mut object);
-        if let Some(namespace) = namespace.filter(|namespace| self.inner.terminating.contains(namespace)) {
-            return Err(Failure::namespace_terminating(kind, metadata::text(&object, "name"), namespace));
+        if let Some(namespace) = namespace {
+            self.inner.namespaces.read().await.check(kind, metadata::text(&object, "name"), namespace)?;
         }
         if kind.terminating {
             let why = "create not allowed while custom resource definition is terminating";
@@ -78,8 +90,8 @@ impl Context {
         let generate = metadata::text(&object, "name").is_empty() && !base.is_empty();
         let secrets = admission::take_secrets(kind, &mut object, None)?;
         let managed = self.owners_of_new(&object, &owners, query).encode();
-        let guard = self.neighbours(kind).await;
         for attempt in 1.. {
+            let neighbours = self.neighbours(kind).await;
             let mut object = if generate { object.clone() } else { std::mem::take(&mut object) };
             if generate {
                 metadata::of(&mut object).insert("name".to_owned(), json!(names::generate(&base)));
@@ -94,7 +106,7 @@ impl Context {
             self.fail_on(errors, &name)?;
             self.validate(None, &object).await?;
             let extra = secrets.store(&self.inner, kind, &mut object, None).await?;
-            let (plain, stored) = self.encode(object, &managed)?;
+            let (plain, stored) = self.encode_bounded(object, &managed, 0)?;
             let key = self.target.key(&name)?;
             if query.dry_run {
                 return match self.inner.store.get(&key).await? {
@@ -102,11 +114,8 @@ impl Context {
                     None => Ok(Written { plain, revision: 0 }),
                 };
             }
-            match self.commit(key, Precondition::Absent, Op::Put(stored), extra).await? {
-                Some(committed) => {
-                    drop(guard);
-                    return Ok(created(plain, &committed));
-                }
+            match self.commit(key, Precondition::Absent, Op::Put(stored), extra, neighbours).await? {
+                Some(committed) => return Ok(created(plain, &committed)),
                 None if !generate || attempt == NAME_TRIES => {
                     let present = self.find(&name).await?;
                     return Err(self.taken(present.as_ref(), &name, &base));

@@ -24,9 +24,6 @@ use crate::metadata;
 use crate::request::{Accept, ListQuery, Query, dry_run_error, read_bytes, read_document};
 use crate::store::{Object, Op, Precondition};
 
-/// How often a deletion without a resourceVersion is tried against a newer state.
-const TRIES: usize = 10;
-
 /// `DeleteOptions`, as far as they matter here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -180,7 +177,8 @@ pub(super) async fn answer_collection(context: Context, body: Body) -> Result<Re
 impl Context {
     /// Removes an object, or marks it when it has finalizers.
     pub(crate) async fn delete(&self, name: &str, options: &DeleteOptions) -> Result<Deleted> {
-        for _ in 0..TRIES {
+        let mut tries = self.tries();
+        while tries.next().await {
             let Some(current) = self.find(name).await? else {
                 return Err(Failure::not_found(self.kind(), name));
             };
@@ -231,7 +229,7 @@ impl Context {
         if !held {
             let extra = admission::owned_secrets(&self.inner, kind, &before).await?;
             if !options.dry_run()
-                && self.commit(current.key.clone(), expect, Op::Delete, extra).await?.is_none()
+                && self.commit(current.key.clone(), expect, Op::Delete, extra, None).await?.is_none()
             {
                 return Ok(None);
             }
@@ -251,7 +249,7 @@ impl Context {
         if unchanged || options.dry_run() {
             return Ok(Some(Deleted::Marked(Written { plain, revision: current.revision })));
         }
-        let committed = self.commit(current.key.clone(), expect, Op::Put(stored), Vec::new()).await?;
+        let committed = self.commit(current.key.clone(), expect, Op::Put(stored), Vec::new(), None).await?;
         Ok(committed.map(|committed| {
             let revision = committed.events.first().map_or(committed.revision, |event| event.revision);
             Deleted::Marked(Written { plain, revision })
@@ -300,7 +298,7 @@ impl Context {
             (Op::Put(self.encode(new, document::split(&current.value).1)?.1), Vec::new())
         };
         let expect = Precondition::Revision(current.revision);
-        Ok(self.commit(current.key.clone(), expect, op, extra).await?.is_some())
+        Ok(self.commit(current.key.clone(), expect, op, extra, None).await?.is_some())
     }
 
     /// Whether an object is being deleted and nothing holds it any more.

@@ -14,15 +14,14 @@ use super::render::write_whole;
 use super::update::{check_place, check_version};
 use super::write::{Conformed, conform};
 use crate::admission;
+use crate::bounds::{self, Allowance};
 use crate::failure::{Failure, FieldError, Result};
 use crate::fields;
 use crate::json::{self, Parsed};
 use crate::metadata;
-use crate::request::{BODY_LIMIT, FieldValidation, WriteQuery, check_type, read_bytes, syntax_error};
+use crate::request::{FieldValidation, WriteQuery, check_type, read_bytes, syntax_error};
 use crate::strategic;
 
-/// How often a patch is applied anew to a newer state.
-const TRIES: usize = 10;
 /// At most this many operations in one JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
 
@@ -50,7 +49,8 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     let Read { patch, twice, unknown } = read(&context, &bytes)?;
     let quoted = || patch.shown(&bytes);
     let name = context.name()?.to_owned();
-    for _ in 0..TRIES {
+    let mut tries = context.tries();
+    while tries.next().await {
         let Some(current) = context.find(&name).await? else {
             return Err(Failure::not_found(context.kind(), &name));
         };
@@ -150,6 +150,7 @@ fn read(context: &Context, bytes: &[u8]) -> Result<Read> {
     let document = |bytes: &[u8]| -> Result<Parsed> {
         let parsed = json::parse(bytes)
             .map_err(|error| undecodable(&syntax_error(bytes).unwrap_or_else(|| error.to_string())))?;
+        bounds::check_depth(&parsed.value)?;
         match &parsed.value {
             Value::Object(_) => Ok(parsed),
             Value::Null => Err(Failure::bad_request("Invalid JSON Patch")),
@@ -218,7 +219,7 @@ impl PatchKind {
             Self::Merge(patch) => json_patch::merge(document, patch),
             Self::Strategic(patch) => strategic::merge(document, patch).map_err(Failure::bad_request)?,
         }
-        Ok(())
+        bounds::check_depth(document)
     }
 
     /// The patch as errors quote it: one that Go has as a map is shown as such.
@@ -243,21 +244,14 @@ impl PatchKind {
     }
 }
 
-/// Applies a JSON patch. Copies are counted, since a few of them can make any document grow without bound.
+/// Applies a JSON patch, within bounds: a few copies can make any document grow, and deepen, without end.
 ///
 /// A document that a patch fails on is dropped, so that nothing needs to be undone (which panics in `json_patch` after
 /// some moves).
 fn apply_operations(document: &mut Value, patch: &json_patch::Patch) -> Result<()> {
-    let mut copied = 0;
+    let mut allowance = Allowance::new();
     for operation in &patch.0 {
-        if let PatchOperation::Copy(copy) = operation
-            && let Some(value) = document.pointer(copy.from.as_str())
-        {
-            copied += value.to_string().len();
-            if copied > BODY_LIMIT {
-                return Err(Failure::too_large(BODY_LIMIT));
-            }
-        }
+        allowance.take(document, operation)?;
         // What is not there is as good as null.
         if let PatchOperation::Test(test) = operation
             && test.value.is_null()

@@ -20,9 +20,6 @@ use crate::kinds::ScalePaths;
 use crate::metadata;
 use crate::request::{WriteQuery, check_type, read_bytes, read_object};
 
-/// How often a change without a resourceVersion is tried against a newer state.
-const TRIES: usize = 10;
-
 type Object = Map<String, Value>;
 
 pub(super) async fn answer(context: Context, method: &Method, body: Body) -> Result<Response> {
@@ -56,7 +53,8 @@ async fn put(context: Context, paths: &ScalePaths, body: Body) -> Result<Respons
     let conformed = conform(&paths.scale, parsed, query.field_validation)?;
     strict(&paths.scale, &conformed.problems, query.field_validation)?;
     let name = context.name()?.to_owned();
-    for _ in 0..TRIES {
+    let mut tries = context.tries();
+    while tries.next().await {
         let (current, old) = context.present(&name).await?;
         let mut scale = conformed.object.clone();
         check_place(&context, &mut scale, &name)?;
@@ -77,7 +75,8 @@ async fn patch(context: Context, paths: &ScalePaths, body: Body) -> Result<Respo
     let bytes = read_bytes(body).await?;
     let patch: PatchKind = read_patch(&context, &bytes)?;
     let name = context.name()?.to_owned();
-    for _ in 0..TRIES {
+    let mut tries = context.tries();
+    while tries.next().await {
         let (current, old) = context.present(&name).await?;
         let mut document = Value::Object(scale_of(paths, &old));
         document["metadata"]["resourceVersion"] = json!(current.revision.to_string());

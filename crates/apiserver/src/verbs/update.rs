@@ -13,9 +13,6 @@ use crate::kinds::Kind;
 use crate::metadata;
 use crate::request::{WriteQuery, read_bytes, read_object};
 
-/// How often an update without a resourceVersion is tried against a newer state.
-const TRIES: usize = 10;
-
 pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     context.accept()?;
     let query = WriteQuery::parse(&context.query, "UpdateOptions")?;
@@ -32,7 +29,8 @@ async fn put(context: Context, mut conformed: Conformed, query: WriteQuery) -> R
     conformed.problems.extend(metadata::dedup_owners(&mut object, false));
     let name = context.name()?.to_owned();
     check_place(&context, &mut object, &name)?;
-    for _ in 0..TRIES {
+    let mut tries = context.tries();
+    while tries.next().await {
         let Some(current) = context.find(&name).await? else {
             if context.kind().create_on_update() && !context.target.is_status() {
                 metadata::of(&mut object).remove("resourceVersion");

@@ -22,6 +22,8 @@ use crate::store::{Event, EventKind, Object, Range, StoreError, WatchStream};
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// How long a watch without `timeoutSeconds` lasts at least; at most twice as long.
 const LASTS: u64 = 1800;
+/// How long a watch lasts at most, whatever is asked for: a month.
+const LONGEST: u64 = 30 * 24 * 3600;
 /// Events that are there at once are sent in pieces of about this size.
 const PIECE: usize = 64 * 1024;
 
@@ -32,7 +34,7 @@ pub(super) fn answer(context: Context, list: ListQuery) -> Result<Response> {
     Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
     let range = context.target.range()?;
     let seconds = list.timeout_seconds.filter(|seconds| *seconds > 0);
-    let seconds = seconds.unwrap_or_else(|| rand::rng().random_range(LASTS..2 * LASTS));
+    let seconds = seconds.unwrap_or_else(|| rand::rng().random_range(LASTS..2 * LASTS)).min(LONGEST);
     let now = Instant::now();
     let watch = Watch {
         next_bookmark: now + BOOKMARK_EVERY,

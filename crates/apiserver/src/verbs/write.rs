@@ -12,14 +12,15 @@ use super::Context;
 use super::owners::{Owners, Sent, stored_owners};
 use super::render::Renderer;
 use crate::admission;
+use crate::bounds::{self, MAX_BYTES};
 use crate::document;
 use crate::failure::{self, Failure, FieldError, Result};
 use crate::fields;
 use crate::json::Parsed;
 use crate::kinds::{Builtin, Kind, ServedKind, definition};
 use crate::metadata;
-use crate::request::{BODY_LIMIT, FieldValidation, WriteQuery};
-use crate::store::{Committed, EventKind, Key, Object, Op, Precondition, StoreError, Write};
+use crate::request::{FieldValidation, WriteQuery};
+use crate::store::{Object, Op, Precondition};
 
 /// An object that was read from a body, in its stored version, and what is to be warned about.
 pub(super) struct Conformed {
@@ -53,7 +54,8 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
     if let Err(error) = version.schema.coerce_embedded(&mut object, &mut in_embedded) {
         return Err(undecodable(served, &error.to_string()));
     }
-    version.schema.apply_defaults(&mut object);
+    let too_large = || Failure::too_large(MAX_BYTES);
+    version.schema.apply_defaults(&mut object).ok_or_else(too_large)?;
     version.rename_back(&mut object);
     let mut whole = None;
     if version.prunes {
@@ -61,7 +63,7 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
         let stored = &kind.stored().schema;
         let (before, mut lost) = (object.clone(), Vec::new());
         stored.prune(&mut object, &mut lost);
-        stored.apply_defaults(&mut object);
+        stored.apply_defaults(&mut object).ok_or_else(too_large)?;
         whole = (!lost.is_empty()).then_some(before);
     }
     if let Some(builtin) = kind.builtin {
@@ -127,46 +129,30 @@ impl Context {
         Ok(self.inner.store.get(&key).await?)
     }
 
+    /// As [`Self::encode`], within bounds: `before` is how large the object was, in the clear.
+    pub(super) fn encode_bounded(
+        &self,
+        object: Map<String, Value>,
+        managed: &[u8],
+        before: usize,
+    ) -> Result<(Bytes, Bytes)> {
+        let plain = document::encode(&self.kind().stored().head, &object, managed);
+        bounds::check_stored(&object, plain.len(), before)?;
+        self.seal(object, managed, plain)
+    }
+
     /// The bytes of an object in the clear, and what is stored for it, with its encoded `managedFields`.
     pub(super) fn encode(&self, object: Map<String, Value>, managed: &[u8]) -> Result<(Bytes, Bytes)> {
-        let kind = self.kind();
-        let plain = Bytes::from(document::encode(&kind.stored().head, &object, managed));
+        let plain = document::encode(&self.kind().stored().head, &object, managed);
+        self.seal(object, managed, plain)
+    }
+
+    fn seal(&self, object: Map<String, Value>, managed: &[u8], plain: Vec<u8>) -> Result<(Bytes, Bytes)> {
+        let (kind, plain) = (self.kind(), Bytes::from(plain));
         if !kind.sealed() {
             return Ok((plain.clone(), plain));
         }
         Ok((plain, Bytes::from(self.inner.seal(kind, object, managed)?)))
-    }
-
-    /// Commits the write of one object with what admission adds to it. `None`: the object is not as expected.
-    pub(super) async fn commit(
-        &self,
-        key: Key,
-        expect: Precondition,
-        op: Op,
-        mut extra: Vec<Write>,
-    ) -> Result<Option<Committed>> {
-        let mut writes = Vec::with_capacity(1 + extra.len());
-        // The object stands first: its event is the first of the answer.
-        writes.push(Write { key: key.clone(), expect, op });
-        writes.append(&mut extra);
-        match self.inner.store.commit(writes).await {
-            Ok(committed) => {
-                match self.kind().builtin {
-                    Some(Builtin::Definition) => self.inner.definitions_changed().await,
-                    Some(Builtin::Namespace) => {
-                        let event = committed.events.first();
-                        let stored = event.filter(|event| event.kind != EventKind::Deleted);
-                        self.inner.namespace_written(key.name(), stored.map(|event| &event.object));
-                    }
-                    _ => {}
-                }
-                Ok(Some(committed))
-            }
-            Err(StoreError::Conflict { key: at, .. }) if at == key => Ok(None),
-            // A Secret that admission adds or removes was changed beside us: as if the object had been.
-            Err(StoreError::Conflict { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// The answer to a write.
@@ -212,7 +198,7 @@ impl Context {
         metadata::carry_over(old, &mut new);
         let secrets = admission::take_secrets(kind, &mut new, Some(old))?;
         let owners = self.owners_of_changed(old, &new, &owners_before, owners, query);
-        let guard = self.neighbours(kind).await;
+        let neighbours = self.neighbours(kind).await;
         if !self.target.is_status() {
             self.admit(Some(old), &mut new)?;
         }
@@ -249,10 +235,7 @@ impl Context {
         } else {
             owners.encode()
         };
-        let (plain, stored) = self.encode(new, &managed)?;
-        if plain.len() > BODY_LIMIT {
-            return Err(Failure::too_large(BODY_LIMIT));
-        }
+        let (plain, stored) = self.encode_bounded(new, &managed, before.len())?;
         let unchanged = *plain == *before;
         drop(before);
         if query.dry_run || (unchanged && !removed) {
@@ -265,8 +248,7 @@ impl Context {
             Op::Put(stored)
         };
         let expect = Precondition::Revision(current.revision);
-        let committed = self.commit(current.key.clone(), expect, op, extra).await?;
-        drop(guard);
+        let committed = self.commit(current.key.clone(), expect, op, extra, neighbours).await?;
         let Some(committed) = committed else { return Ok(None) };
         // A removal answers with the object as it was asked for, under its last version.
         let revision = match committed.events.first() {

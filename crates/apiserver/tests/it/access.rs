@@ -88,3 +88,45 @@ async fn a_merged_router_wins_on_its_paths() {
     assert_eq!(client.request_text(request).await.unwrap(), "merged");
     assert_eq!(json!(client.default_namespace()), "default");
 }
+
+#[tokio::test]
+async fn no_way_of_writing_a_path_opens_another_namespace() {
+    let server = server();
+    post(&server, &WIDGETS.replace("default", "other"), &widget("a")).await.expect(201);
+    let mine = caller("example.dev", Namespaces::One("default".into()));
+    for path in [
+        "/apis%2Fexample.dev/v1/namespaces/other/widgets",
+        "/apis/example.dev%2Fv1/namespaces/other/widgets",
+        "/apis/example.dev/v1%2Fnamespaces/other/widgets",
+        "/apis/example.dev/v1/namespaces%2Fother/widgets",
+        "/apis/example.dev/v1/namespaces%2Fother%2Fwidgets",
+        "/apis/example.dev/v1/namespaces/other%2Fwidgets",
+        "/apis/example.dev/v1/namespaces/default%2F..%2Fother/widgets",
+        "/apis/example.dev/v1/namespaces/%6fther/widgets",
+    ] {
+        let answer = raw(Method::GET, path).caller(mine.clone()).send(&server).await;
+        assert!(matches!(answer.status.as_u16(), 403 | 404), "{path}: {answer:?}");
+        // Nor is it another way to what is allowed: what judges a path in front reads it segment by segment as well.
+        let everything = get(&server, path).await;
+        let found = everything.body["items"].as_array().map_or(0, Vec::len);
+        assert_eq!(found > 0, path.contains("%6f"), "{path}: {everything:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_name_of_an_object_without_a_namespace_is_no_namespace() {
+    let server = server();
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.dev";
+    let caller = caller("apiextensions.k8s.io", Namespaces::One("widgets.example.dev".into()));
+    raw(Method::GET, path).caller(caller).send(&server).await.expect(403);
+}
+
+#[tokio::test]
+async fn a_request_as_somebody_else_is_refused() {
+    let server = server();
+    for header in ["Impersonate-User", "impersonate-group", "Impersonate-Extra-scopes"] {
+        let answer = raw(Method::GET, WIDGETS).header(header, "nobody").send(&server).await;
+        assert!(answer.message().contains("impersonation is not supported"), "{answer:?}");
+        assert_eq!(answer.expect(403)["reason"], "Forbidden");
+    }
+}

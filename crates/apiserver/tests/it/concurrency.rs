@@ -201,3 +201,64 @@ async fn one_of_many_creators_of_a_name_wins_and_generated_names_all_differ() {
         assert_eq!(names.len(), 20);
     }
 }
+
+/// Twenty clients write to one widget at once, each of them ten times, with one kind of write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_that_name_no_version_are_never_in_conflict() {
+    const CONFIG_MAP: &str = "/api/v1/namespaces/default/configmaps/a";
+    for (server, _folder) in servers() {
+        post(&server, WIDGETS, &widget("a")).await.expect(201);
+        let map = |data: Value| json!({ "metadata": { "name": "a" }, "data": data });
+        post(&server, CONFIG_MAP.trim_end_matches("/a"), &map(json!({}))).await.expect(201);
+        let path = format!("{WIDGETS}/a");
+        let clients = (0..20_u32).map(|client| {
+            let (server, path) = (server.clone(), path.clone());
+            tokio::spawn(async move {
+                for round in 0..10 {
+                    let field = format!("f{client}");
+                    let send = |method: Method, path: String, kind: &'static str, body: Value| {
+                        raw(method, &path).header("content-type", kind).json(&body)
+                    };
+                    let free = json!({ "spec": { "free": { &field: round } } });
+                    let request = match client % 6 {
+                        0 => send(Method::PATCH, path.clone(), MERGE, free),
+                        1 => {
+                            let add = json!([{ "op": "add", "path": "/spec/size", "value": round % 10 + 1 }]);
+                            send(Method::PATCH, path.clone(), "application/json-patch+json", add)
+                        }
+                        2 => {
+                            let mut applied = widget("a");
+                            applied["spec"] = json!({ "free": { &field: round } });
+                            let path = format!("{path}?fieldManager={field}");
+                            send(Method::PATCH, path, "application/apply-patch+yaml", applied)
+                        }
+                        3 => {
+                            let status = json!({ "status": { "phase": format!("{field}-{round}") } });
+                            send(Method::PATCH, format!("{path}/status"), MERGE, status)
+                        }
+                        4 => {
+                            let data = json!({ "data": { &field: round.to_string() } });
+                            let kind = "application/strategic-merge-patch+json";
+                            send(Method::PATCH, CONFIG_MAP.to_owned(), kind, data)
+                        }
+                        _ => {
+                            let body =
+                                json!({ "metadata": { "name": "a" }, "data": { &field: round.to_string() } });
+                            send(Method::PUT, CONFIG_MAP.to_owned(), "application/json", body)
+                        }
+                    };
+                    let answer = request.send(&server).await;
+                    assert_eq!(answer.status, 200, "client {client}: {answer:?}");
+                }
+            })
+        });
+        for client in within("twenty writers", join_all(clients)).await {
+            client.unwrap();
+        }
+        let free = get(&server, &path).await.expect(200)["spec"]["free"].clone();
+        for client in (0..20).filter(|client| matches!(client % 6, 0 | 2)) {
+            assert_eq!(free[format!("f{client}")], 9, "{free}");
+        }
+        server.close().await;
+    }
+}

@@ -1,6 +1,7 @@
 //! Events through both of their groups.
 
 use serde_json::{Value, json};
+use windlass_apiserver::ApiServer;
 
 use crate::common::*;
 
@@ -119,4 +120,42 @@ async fn the_newer_group_is_strict_and_the_older_is_not() {
     answer.expect(422);
     patch(&server, &format!("{GROUPED}/b"), MERGE, &json!({ "series": { "count": 3 } })).await.expect(200);
     patch(&server, &format!("{CORE}/b"), MERGE, &json!({ "message": "x" })).await.expect(200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_go_an_hour_after_they_were_last_written() {
+    const MINUTE: std::time::Duration = std::time::Duration::from_mins(1);
+    let server = server();
+    let path = |name: &str| format!("/api/v1/namespaces/default/events/{name}");
+    for name in ["once", "again"] {
+        let event = json!({ "metadata": { "name": name }, "involvedObject": { "namespace": "default" } });
+        post(&server, "/api/v1/namespaces/default/events", &event).await.expect(201);
+    }
+    post(&server, WIDGETS, &widget("a")).await.expect(201);
+    tokio::time::sleep(30 * MINUTE).await;
+    patch(&server, &path("again"), MERGE, &json!({ "count": 2 })).await.expect(200);
+    tokio::time::sleep(28 * MINUTE).await;
+    get(&server, &path("once")).await.expect(200);
+    tokio::time::sleep(5 * MINUTE).await;
+    get(&server, &path("once")).await.expect(404);
+    get(&server, &path("again")).await.expect(200);
+    tokio::time::sleep(30 * MINUTE).await;
+    get(&server, &path("again")).await.expect(404);
+    get(&server, &format!("{WIDGETS}/a")).await.expect(200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_before_a_restart_go_by_the_times_in_them() {
+    let store = memory();
+    let events = "/api/v1/namespaces/default/events";
+    let at = |time: &str| {
+        let time: jiff::Timestamp = time.parse().unwrap();
+        ApiServer::builder(store.clone()).now(move || time).build().unwrap()
+    };
+    let event = json!({ "metadata": { "name": "a" }, "involvedObject": { "namespace": "default" } });
+    post(&at("2026-01-01T00:00:00Z"), events, &event).await.expect(201);
+    let server = at("2026-01-01T00:50:00Z");
+    get(&server, &format!("{events}/a")).await.expect(200);
+    tokio::time::sleep(std::time::Duration::from_mins(12)).await;
+    get(&server, &format!("{events}/a")).await.expect(404);
 }

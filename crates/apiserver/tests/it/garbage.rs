@@ -3,6 +3,9 @@
 use http::Method;
 use serde_json::{Value, json};
 use windlass_apiserver::ApiServer;
+use windlass_apiserver::store::{
+    Committed, Key, ListPage, Object, Op, Page, Range, Store, StoreError, WatchStream, Write,
+};
 
 use crate::common::*;
 
@@ -313,4 +316,55 @@ async fn many_dependants_all_go() {
     while !names(&get(&server, MAPS).await.expect(200)).is_empty() {
         events.next().await.unwrap();
     }
+}
+
+/// A store whose deletions fail a few times.
+struct Flaky {
+    store: std::sync::Arc<dyn Store>,
+    failures: std::sync::atomic::AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl Store for Flaky {
+    async fn get(&self, key: &Key) -> Result<Option<Object>, StoreError> {
+        self.store.get(key).await
+    }
+
+    async fn list(&self, range: &Range, page: Page) -> Result<ListPage, StoreError> {
+        self.store.list(range, page).await
+    }
+
+    async fn commit(&self, writes: Vec<Write>) -> Result<Committed, StoreError> {
+        use std::sync::atomic::Ordering::SeqCst;
+        if writes.iter().any(|write| write.op == Op::Delete)
+            && self.failures.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok()
+        {
+            return Err(StoreError::Closed);
+        }
+        self.store.commit(writes).await
+    }
+
+    fn watch(&self, range: &Range, from: u64) -> Result<WatchStream, StoreError> {
+        self.store.watch(range, from)
+    }
+
+    fn revision(&self) -> u64 {
+        self.store.revision()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clean_ups_that_fail_are_tried_again() {
+    let failures = std::sync::atomic::AtomicUsize::new(5);
+    let store = std::sync::Arc::new(Flaky { store: memory(), failures });
+    let server = server_over(store.clone());
+    post(&server, NAMESPACES, &json!({ "metadata": { "name": "team" } })).await.expect(201);
+    post(&server, &WIDGETS.replace("default", "team"), &widget("a")).await.expect(201);
+    delete(&server, &format!("{NAMESPACES}/team")).await.expect(200);
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_mins(10);
+    while get(&server, &format!("{NAMESPACES}/team")).await.status != 404 {
+        assert!(tokio::time::Instant::now() < deadline, "the namespace is never emptied");
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    }
+    assert_eq!(store.failures.load(std::sync::atomic::Ordering::SeqCst), 0);
 }

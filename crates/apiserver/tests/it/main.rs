@@ -4,6 +4,7 @@
 mod access;
 mod admission;
 mod apply;
+mod bounds;
 mod common;
 mod concurrency;
 mod crds;
@@ -15,6 +16,7 @@ mod garbage;
 mod hostile;
 mod lists;
 mod managed_fields;
+mod namespaces;
 mod openapi;
 mod patches;
 mod restart;

@@ -64,6 +64,9 @@ async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
+    if let Err(refused) = refuse_impersonation(request.headers()) {
+        return respond(&refused);
+    }
     let scope = RequestScope::of(request.uri().path());
     let peer = request.extensions().get::<PeerIdentity>();
     let caller = match (authenticator.caller(request.headers(), peer), &scope) {
@@ -84,6 +87,22 @@ async fn authenticate(
     }
     request.extensions_mut().insert(caller);
     next.run(request).await
+}
+
+/// Refuses a request that asks to be answered as if somebody else had sent it, as `kubectl --as` does: answered with the
+/// sender's own rights it would do more than was asked for.
+///
+/// # Errors
+/// The 403 answer.
+pub fn refuse_impersonation(headers: &HeaderMap) -> Result<(), Box<Status>> {
+    match headers.keys().find(|name| name.as_str().starts_with("impersonate-")) {
+        None => Ok(()),
+        Some(name) => {
+            let message =
+                format!("impersonation is not supported: send the request without the header {name}");
+            Err(Box::new(status::error(403, "Forbidden", message)))
+        }
+    }
 }
 
 pub(crate) fn respond(status: &Status) -> Response {

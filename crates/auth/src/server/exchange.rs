@@ -1,14 +1,16 @@
 //! The HTTP face of the [`Issuer`].
 
+use std::time::Duration;
+
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, State, rejection::BytesRejection},
+    extract::{DefaultBodyLimit, FromRequest as _, Request, State},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::server::{
     authenticate::bearer,
@@ -17,6 +19,8 @@ use crate::server::{
 
 /// Requests are a few hundred bytes; a subject token adds a few thousand.
 const MAX_BODY: usize = 64 * 1024;
+/// How long they may take to arrive.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(10);
 
 /// `POST /sign/access-token`, `GET /jwks` and `GET /.well-known/jwks.json`, as Grafana's exchange answers them.
 /// `X-Realms` and `X-Org-ID` are accepted and mean nothing here: there is one realm, and tenants are namespaces.
@@ -33,20 +37,18 @@ async fn jwks(State(issuer): State<Issuer>) -> Response {
     Json(issuer.jwks()).into_response()
 }
 
-async fn sign(
-    State(issuer): State<Issuer>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    let token = match body {
-        Ok(body) => grant(&issuer, &headers, &body),
-        Err(rejection) => {
-            let mut response = failure(&GrantError::BadRequest(rejection.body_text()));
-            *response.status_mut() = rejection.status();
-            return response;
-        }
+/// Who asks is known before the body is read.
+async fn sign(State(issuer): State<Issuer>, request: Request) -> Response {
+    let system_token = match known(&issuer, request.headers()) {
+        Ok(token) => token,
+        Err(error) => return failure(&error),
     };
-    match token {
+    let body = match tokio::time::timeout(ARRIVES_WITHIN, Bytes::from_request(request, &())).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(rejection)) => return refused(rejection.status(), rejection.body_text()),
+        Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time".to_owned()),
+    };
+    match grant(&issuer, &system_token, &body) {
         Ok(token) => {
             let body = serde_json::json!({"data": {"token": token.expose_secret()}, "status": "success"});
             let mut response = Json(body).into_response();
@@ -57,14 +59,26 @@ async fn sign(
     }
 }
 
-fn grant(issuer: &Issuer, headers: &HeaderMap, body: &[u8]) -> Result<secrecy::SecretString, GrantError> {
+fn refused(status: StatusCode, why: String) -> Response {
+    let mut response = failure(&GrantError::BadRequest(why));
+    *response.status_mut() = status;
+    response
+}
+
+/// The system token of a request, if it is one of ours.
+fn known(issuer: &Issuer, headers: &HeaderMap) -> Result<SecretString, GrantError> {
     let system_token = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| bearer(value).ok())
         .ok_or(GrantError::NoSystemToken)?;
+    issuer.knows(system_token)?;
+    Ok(system_token.into())
+}
+
+fn grant(issuer: &Issuer, system_token: &SecretString, body: &[u8]) -> Result<SecretString, GrantError> {
     let request: TokenRequest = serde_json::from_slice(body)
         .map_err(|error| GrantError::BadRequest(format!("the body is no token request: {error}")))?;
-    issuer.exchange(system_token, &request)
+    issuer.exchange(system_token.expose_secret(), &request)
 }
 
 fn failure(error: &GrantError) -> Response {

@@ -14,7 +14,7 @@ use crate::{
     server::{caller::Audiences, keys::Keys, verify::Verifier},
 };
 
-/// The system token that Grafana's development set-up uses; ours on loopback listeners only.
+/// The system token that Grafana's development set-up uses; ours on loopback listeners only, and only when asked for.
 const DEFAULT_SYSTEM_TOKEN: &str = "ProvisioningAdminToken";
 
 /// A long-lived secret that may be exchanged for access tokens.
@@ -131,7 +131,8 @@ pub enum GrantError {
     UnknownSystemToken,
     /// The well-known development token, where it is not accepted: 401.
     #[error(
-        "the default system token is accepted on loopback listeners only: name one of your own with --system-token-file"
+        "the default system token is accepted only where --well-known-token says so, on loopback listeners: name one of \
+         your own with --system-token-file"
     )]
     DefaultTokenRefused,
     /// The body is not a request for a token: 400.
@@ -230,6 +231,14 @@ impl Issuer {
     /// The public keys, as a JSON web key set.
     pub fn jwks(&self) -> &serde_json::Value {
         &self.inner.jwks
+    }
+
+    /// Whether this is a system token that is accepted.
+    ///
+    /// # Errors
+    /// [`GrantError`], if it is not.
+    pub fn knows(&self, system_token: &str) -> Result<(), GrantError> {
+        self.holder(system_token).map(drop)
     }
 
     /// Exchanges a system token.

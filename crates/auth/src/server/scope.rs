@@ -22,8 +22,7 @@ pub enum RequestScope {
 }
 
 impl RequestScope {
-    /// Reads the scope off a URL path. Segments are percent-decoded as the router decodes them, so that an
-    /// encoded namespace is the namespace that the handler will see.
+    /// Reads the scope off a URL path, by its [`path_segments`].
     pub fn of(path: &str) -> Self {
         if matches!(path, "/readyz" | "/livez" | "/healthz" | "/version") {
             return Self::Anonymous;
@@ -34,7 +33,7 @@ impl RequestScope {
         {
             return Self::Signed;
         }
-        let segments: Vec<String> = path.trim_start_matches('/').split('/').map(decode).collect();
+        let segments = path_segments(path);
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let (group, rest) = match segments.as_slice() {
             ["apis", "authentication.k8s.io", _version, "selfsubjectreviews"]
@@ -55,6 +54,12 @@ impl RequestScope {
         };
         Self::Resource { group: group.to_owned(), namespace: namespace.to_owned() }
     }
+}
+
+/// The segments of a URL path, each percent-decoded once: who judges a path and who answers it read it by this alone, so
+/// that both see the same namespace. An encoded slash is part of its segment, and no name has one.
+pub fn path_segments(path: &str) -> Vec<String> {
+    path.trim_start_matches('/').split('/').map(decode).collect()
 }
 
 /// Percent-decodes one path segment; what is not a valid escape or not UTF-8 stays as it came, and then matches
@@ -129,6 +134,12 @@ mod tests {
             ("/apis/provisioning%2Egrafana.app/v0alpha1/namespaces/a%2Db/jobs", resource(p, "a-b")),
             ("/apis/provisioning.grafana.app/v0alpha1/%6eamespaces/other/jobs", resource(p, "other")),
             ("/apis/provisioning.grafana.app/v0alpha1/namespaces/%zz/jobs", resource(p, "%zz")),
+            ("/apis%2Fprovisioning.grafana.app/v0alpha1/namespaces/other/jobs", Discovery),
+            ("/apis/provisioning.grafana.app/v0alpha1/namespaces%2Fother/jobs", resource(p, "")),
+            (
+                "/apis/provisioning.grafana.app/v0alpha1/namespaces/default%2F..%2Fother/jobs",
+                resource(p, "default/../other"),
+            ),
             ("/api/v1/namespaces", resource("", "")),
             ("/api/v1/namespaces/default", resource("", "default")),
             ("/api/v1/namespaces/default/secrets/s", resource("", "default")),

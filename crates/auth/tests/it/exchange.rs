@@ -205,3 +205,16 @@ fn nothing_secret_is_in_debug_output() {
     assert!(!printed.contains("canary-5e1f"), "{printed}");
     assert!(!printed.contains("PRIVATE KEY"), "{printed}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_is_known_before_a_body_is_read_and_no_body_is_waited_for_long() {
+    let (_, router) = router(&Wall::new());
+    for (token, expected) in [("wrong", StatusCode::UNAUTHORIZED), (ADMIN, StatusCode::REQUEST_TIMEOUT)] {
+        let body = Body::from_stream(futures::stream::pending::<Result<Vec<u8>, std::convert::Infallible>>());
+        let request = Request::post("/sign/access-token").header("authorization", format!("Bearer {token}"));
+        let asked = tokio::time::Instant::now();
+        let (status, _) = send(&router, request.body(body).unwrap()).await;
+        assert_eq!(status, expected);
+        assert_eq!(asked.elapsed().is_zero(), status == StatusCode::UNAUTHORIZED);
+    }
+}
