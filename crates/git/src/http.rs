@@ -22,7 +22,7 @@ use windlass_http_client::{
 use crate::policy::{self, Origin, UrlPolicy};
 use crate::protocol::Service;
 use crate::redact::redact;
-use crate::ssh::{SshAlgorithms, SshAnswer, SshClient};
+use crate::ssh::{SshAnswer, SshClient};
 use crate::upload::{Progress, Upload};
 use crate::{Credentials, GitConfig, GitError, Proxy};
 
