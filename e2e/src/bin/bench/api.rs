@@ -92,6 +92,17 @@ impl Api {
         Self::success(path, request.body(body).send().await?).await
     }
 
+    /// POST of a forge's event with its signature and no identity; the status that answers it.
+    pub(crate) async fn deliver(&self, path: &str, body: String, signature: &str) -> Result<u16> {
+        let request =
+            self.http.post(format!("{}{path}", self.base)).header("Content-Type", "application/json");
+        let request = request.header("X-Gitea-Event", "push").header("X-Gitea-Signature", signature);
+        let answer = request.body(body).send().await?;
+        let code = answer.status().as_u16();
+        answer.bytes().await?;
+        Ok(code)
+    }
+
     async fn success(path: &str, response: reqwest::Response) -> Result<bytes::Bytes> {
         let status = response.status();
         let body = response.bytes().await?;

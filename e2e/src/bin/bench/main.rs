@@ -6,6 +6,7 @@
 
 mod api;
 mod claims;
+mod hooks;
 mod jobs;
 mod kube;
 mod kubectl;
@@ -45,6 +46,8 @@ enum Part {
     Claims,
     /// The queue under load: many jobs at once, many that wait, and a lease that is taken over.
     Queue,
+    /// Webhooks: deliveries that are answered and refused, and from a push to the changed dashboard.
+    Hooks,
     /// Jobs that write to a repository, and files over the API.
     Jobs,
     /// Durable writes a second.
@@ -121,6 +124,7 @@ async fn measure(part: Part, large: bool, table: &mut Table) -> Result<()> {
         Part::Kubectl => kubectl::measure(table, large).await,
         Part::Claims => claims::measure(table).await,
         Part::Queue => Box::pin(queue::measure(table)).await,
+        Part::Hooks => Box::pin(hooks::measure(table)).await,
         Part::Jobs => Box::pin(jobs::measure(table)).await,
         Part::Writes => writes::measure(table).await,
         Part::Store => store::measure(table).await,
