@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use windlass_e2e::{Operator, Remote, Server, dashboard, repository};
 
-use crate::api::{Api, DASHBOARDS, REPOSITORIES};
+use crate::api::{Api, DASHBOARDS, JOBS, REPOSITORIES};
 use crate::samples::Samples;
 use crate::scene;
 use crate::table::{Row, Table, Target, Unit};
@@ -127,7 +127,10 @@ async fn refused(table: &mut Table, api: &Api, server: &Server, names: &[String]
 /// From a push, whose delivery is sent at once, to the changed dashboard.
 async fn followed(table: &mut Table, api: &Api, remote: &Remote, name: &str, body: &str) -> Result<()> {
     let (path, signature) = (path_of(name), sign(body));
-    api.pull(name, false).await?;
+    // Those that were queued before.
+    while api.get_json(JOBS).await?["items"].as_array().is_some_and(|jobs| !jobs.is_empty()) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     let mut dashboards = api.watch(DASHBOARDS).await?;
     let mut times = Vec::new();
     for number in 0..PUSHES {
