@@ -34,6 +34,9 @@ use crate::{GitError, Limits, ObjectId, Ref};
 /// Branches whose histories are asked for at a server that gives no other commits.
 const MAX_BRANCHES: usize = 64;
 
+/// The depth that stands for a whole history.
+const EVERYTHING: u32 = 0x7fff_ffff;
+
 /// Redirects followed within one origin.
 const MAX_REDIRECTS: usize = 3;
 
@@ -212,7 +215,8 @@ impl Endpoint {
         Ok(refs.into_iter().filter(|found| wanted(&found.name)).collect())
     }
 
-    /// Transfers what `request` asks for into `sink`. The sink is not finished: the caller does that on success.
+    /// Transfers what `request` asks for into `sink`, and answers whether it was asked for itself; else all that the server
+    /// has came, and it may not be among that. The sink is not finished: the caller does that on success.
     pub(crate) async fn fetch(
         &self,
         http: &HttpClient,
@@ -220,22 +224,58 @@ impl Endpoint {
         request: &FetchRequest<'_>,
         limits: &Limits,
         sink: &mut PackSink,
-    ) -> Result<(), GitError> {
+    ) -> Result<bool, GitError> {
         let mut known = self.known();
         if known.dialect.is_none() {
             known = discover(http, call, &self.configured, limits).await?.known();
             self.learn(known.clone());
         }
         let result = if known.dialect == Some(Dialect::V0) {
-            v0::fetch(http, call, &known.base, request, limits, sink).await
+            match v0::fetch(http, call, &known.base, request, limits, sink).await {
+                // Over HTTP such a server gives whatever its refs hold.
+                Err(GitError::RevisionMissing { .. })
+                    if request.scope == FetchScope::Tips && call.url.scheme() == "ssh" =>
+                {
+                    self.fetch_below_tips(http, call, request, limits, sink).await
+                }
+                result => result.map(|_shallow| true),
+            }
         } else {
-            v2::fetch(http, call, &known.base, request, limits, sink).await
+            v2::fetch(http, call, &known.base, request, limits, sink).await.map(|_shallow| true)
         };
-        result.map(drop).inspect_err(|error| {
+        result.inspect_err(|error| {
             if worth_asking(error) {
                 self.forget();
             }
         })
+    }
+
+    /// Transfers commits from a server that gives nothing but what its refs point at, as one does that speaks v0 over SSH:
+    /// what an annotated tag points at comes with the tag, anything else with all that there is.
+    async fn fetch_below_tips(
+        &self,
+        http: &HttpClient,
+        call: &Call<'_>,
+        request: &FetchRequest<'_>,
+        limits: &Limits,
+        sink: &mut PackSink,
+    ) -> Result<bool, GitError> {
+        let discovered = discover(http, call, &self.configured, limits).await?;
+        let refs = discovered.server.refs.as_deref().unwrap_or_default();
+        let tip = |want: &ObjectId| {
+            let has = |found: &&Ref| found.id == *want || found.peeled == Some(*want);
+            refs.iter().find(has).map(|found| found.id)
+        };
+        let tips: Option<Vec<ObjectId>> = request.wants.iter().map(tip).collect();
+        let all: HashSet<ObjectId> = refs.iter().map(|found| found.id).collect();
+        let all: Vec<ObjectId> = all.into_iter().collect();
+        let whole = FetchScope::History { depth: EVERYTHING, filter: None };
+        let request = match &tips {
+            Some(wants) => FetchRequest { wants, ..*request },
+            None => FetchRequest { wants: &all, haves: &[], scope: whole },
+        };
+        v0::fetch(http, call, &discovered.base, &request, limits, sink).await?;
+        Ok(tips.is_some())
     }
 
     /// Transfers the history of `wants` down to `depth`, without what `haves` hold and what the filter `without` names

@@ -200,10 +200,12 @@ impl RemoteRepository {
         let target = Target::Store(cache.store.clone());
         let mut sink = PackSink::open(target, call.host(), self.limits(), Arc::new(permit));
         let request = FetchRequest { wants, haves: &haves, scope: FetchScope::Tips };
-        self.state.endpoint.fetch(&self.shared.http, call, &request, self.limits(), &mut sink).await?;
+        let endpoint = &self.state.endpoint;
+        let exact = endpoint.fetch(&self.shared.http, call, &request, self.limits(), &mut sink).await?;
         call.within(sink.finish()).await??;
         let (limits, host) = (self.limits().clone(), call.host());
         let (wants, near) = (wants.to_vec(), haves.last().copied());
+        let (asked, url) = (wants.clone(), self.state.url.to_string());
         let noting = Arc::clone(cache);
         let check = cache.read(&self.shared.readings, call.cancel, {
             let wants = wants.clone();
@@ -212,6 +214,9 @@ impl RemoteRepository {
             }
         });
         check.await.map_err(|error| match error {
+            GitError::ObjectMissing { id } if !exact && asked.contains(&id) => {
+                GitError::RevisionMissing { url, revision: id.to_string() }
+            }
             GitError::ObjectMissing { id } => {
                 GitError::Protocol { host, detail: format!("its packfile lacks object {id}") }
             }

@@ -98,6 +98,32 @@ async fn a_repository_is_read_and_written_over_ssh_with_v2_and_with_v0() {
 }
 
 #[tokio::test]
+async fn what_no_branch_points_at_is_had_from_a_server_of_v0_too() {
+    for more in [&[V2][..], &[]] {
+        let Some(world) = World::new("ed25519", &["ed25519"], "", more) else { return };
+        let oldest = world.commit([Edit::put("a", "1")]);
+        let tagged = world.commit([Edit::put("a", "2")]);
+        let git = ["-C", world.repository().to_str().unwrap(), "-c", "user.name=A", "-c", "user.email=a@b"]
+            .map(str::to_owned);
+        let tag = ["tag", "-a", "-m", "tagged", "v1", tagged.as_str()];
+        let done = std::process::Command::new("git").args(git).args(tag).status().unwrap();
+        assert!(done.success());
+        world.commit([Edit::put("a", "3")]);
+        for wanted in [&tagged, &oldest] {
+            // Another cache each time.
+            let known_hosts = format!("{}\n# {wanted}", world.server.known_hosts());
+            let source =
+                world.source_as(&world.git(SshAlgorithms::default()), world.identity(None, &known_hosts));
+            let tree = source.tree(wanted, "", &world.cancel).await.unwrap();
+            assert_eq!(paths(&tree), ["a"], "{more:?}");
+        }
+        let nowhere = Revision::new("1".repeat(40));
+        let error = world.source().tree(&nowhere, "", &world.cancel).await.unwrap_err();
+        assert!(matches!(error, GitError::RevisionMissing { .. }), "{more:?}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn keys_of_every_common_type_are_taken_for_users_and_for_servers() {
     for (host_key, kind, passphrase) in [
         ("rsa", &["ed25519"][..], "a passphrase"),
