@@ -22,7 +22,7 @@ struct Hub {
 impl Hub {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let files = folder.path().join("grafana/dash");
+        let files = folder.path().join("grafana/dash.git");
         seed::commit(&files, "main", [Edit::put("a.json", dashboard("a", "A"))], "first").unwrap();
         let github = StandIn::start_beside(HttpBackend::new(folder.path()).router()).await.unwrap();
         github.allow_token(&secret(TOKEN));
