@@ -1,6 +1,7 @@
 //! `windlass demo`: everything in one process, one repository pulled before your eyes, then yours to look around in.
 
 mod follow;
+mod hook;
 mod remote;
 mod sample;
 mod screen;
@@ -9,7 +10,7 @@ mod story;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use windlass_api::JobState;
@@ -21,6 +22,7 @@ use windlass_runtime::signals;
 use windlass_settings::{Settings, Sources, listen_address};
 use windlass_telemetry::{LogFormat, LogOutput, Metrics};
 
+use self::hook::Hook;
 use self::remote::Remote;
 use self::sample::Sample;
 use self::screen::Screen;
@@ -77,9 +79,12 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
     let screen = Screen::new();
     screen.title("Windlass demo");
 
+    let (teller, pushes) = tokio::sync::mpsc::unbounded_channel();
+    // Nobody listens any more once the demo ends.
+    let on_push = move || teller.send(Instant::now()).unwrap_or_default();
     let sample = match &args.url {
         Some(_) => None,
-        None => Some(Sample::serve(&folder.path().join("sample"), &args.branch).await?),
+        None => Some(Sample::serve(&folder.path().join("sample"), &args.branch, on_push).await?),
     };
     let remote = match (&args.url, &sample) {
         (Some(url), _) => Remote {
@@ -91,12 +96,13 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
             token: args.token_file.as_deref().map(crate::serve::read_secret).transpose()?,
             token_user: args.token_user.clone(),
             writable: false,
+            hook: None,
         },
         (None, Some(sample)) => Remote::sample(sample, args.branch.clone(), args.path.clone()),
         (None, None) => bail!("there is nothing to pull"),
     };
     let origin = remote.origin()?;
-    let (context, ports) = set_up(&args, folder.path(), &origin, &screen).await?;
+    let (context, ports, authority) = set_up(&args, folder.path(), &origin, &screen).await?;
     if let Some(sample) = &sample {
         screen.done("sample repository", &format!("{}  ({} files)", sample.url(), sample::FILES.len()));
     }
@@ -113,8 +119,24 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
     let code = match ended {
         Ok(Some(state)) => {
             if !args.once {
-                let repository = sample.as_ref().map(Sample::path);
-                screen.go_on(&remote, &folder.path().join("kubeconfig"), repository, ports);
+                let clone = sample.as_ref().map(Sample::url_with_token).unwrap_or_default();
+                if let (Some(sample), Some(secret), Some(authority)) = (&sample, &remote.hook, authority) {
+                    hook::listen(&context, &remote).await?;
+                    let hook = Hook {
+                        url: Hook::url(ports[0], &remote.name),
+                        authority,
+                        secret: secret.clone(),
+                        bare: sample.path().to_owned(),
+                        branch: args.branch.clone(),
+                    };
+                    let stop = supervisor.token().clone();
+                    supervisor.spawn(
+                        "webhook of the sample",
+                        hook.run(Arc::clone(&context), pushes, Screen::new(), stop),
+                    );
+                }
+                let sample = sample.as_ref().map(|sample| (sample.path(), clone.as_str()));
+                screen.go_on(&remote, &folder.path().join("kubeconfig"), sample, ports);
                 supervisor.run(signals, &health, GRACE).await?;
                 return Ok(exit_code(state));
             }
@@ -134,13 +156,14 @@ fn exit_code(state: JobState) -> ExitCode {
     if state == JobState::Success { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The context of the operators, and the ports of the API server and the token exchange beneath it.
+/// The context of the operators, the ports of the API server and the token exchange beneath it, and whose certificate the
+/// API server shows.
 async fn set_up(
     args: &DemoArgs,
     folder: &Path,
     origin: &Origin,
     screen: &Screen,
-) -> Result<(Arc<Context>, [u16; 2])> {
+) -> Result<(Arc<Context>, [u16; 2], Option<PathBuf>)> {
     let flags = vec![("operator".to_owned(), "allowed_git_origins".to_owned(), origin.to_string())];
     let settings = Settings::load(Sources { config: None, env: Vec::new(), flags, operator: None }).map_err(
         |errors| anyhow::anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
@@ -161,12 +184,12 @@ async fn set_up(
     .await?;
     let context =
         Arc::new(Context::new(settings, server.clients.clone(), &folder.join("git"), Metrics::new()?)?);
-    let ports = [server.api.port(), server.exchange.port()];
+    let (ports, authority) = ([server.api.port(), server.exchange.port()], server.ca_file.clone());
     screen.done("API server", &format!("https://localhost:{}", ports[0]));
     screen.done("token exchange", &format!("http://localhost:{}/sign/access-token", ports[1]));
     let metrics = WebhookMetrics::new(&context.metrics);
     server.start(context.opener.clone(), Some(metrics), &context.supervisor)?;
-    Ok((context, ports))
+    Ok((context, ports, authority))
 }
 
 fn start_operators(context: &Arc<Context>, screen: &Screen) {

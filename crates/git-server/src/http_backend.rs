@@ -37,7 +37,11 @@ pub struct HttpBackend {
     filter: bool,
     writable: bool,
     log: RequestLog,
+    on_push: Option<OnPush>,
 }
+
+/// Told that a push has ended.
+type OnPush = Arc<dyn Fn() + Send + Sync>;
 
 /// The requests that a server has received.
 #[derive(Clone, Default)]
@@ -108,7 +112,15 @@ impl HttpBackend {
             filter: true,
             writable: false,
             log: RequestLog::default(),
+            on_push: None,
         }
+    }
+
+    /// Calls `tell` when a push has been answered, whatever the answer.
+    #[must_use]
+    pub fn on_push(mut self, tell: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_push = Some(Arc::new(tell));
+        self
     }
 
     /// Takes pushes from whoever may read; hooks of the repositories run. Else a push is answered 403.
@@ -235,7 +247,9 @@ async fn handle(State(backend): State<Arc<HttpBackend>>, request: Request<Body>)
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         return response;
     }
-    match run(backend.command(&request), request.into_body().into_data_stream()).await {
+    let is_push = request.method() == "POST" && request.uri().path().ends_with("/git-receive-pack");
+    let told = backend.on_push.clone().filter(|_| is_push);
+    match run(backend.command(&request), request.into_body().into_data_stream(), told).await {
         Ok(response) => response,
         Err(error) => {
             tracing::warn!(%error, "git http-backend failed");
@@ -254,11 +268,13 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
 struct Cgi {
     output: ChildStdout,
     pending: Bytes,
+    /// Told when there is no more output.
+    told: Option<OnPush>,
     _child: Child,
     _input: AbortOnDropHandle<()>,
 }
 
-async fn run(mut command: Command, body: BodyDataStream) -> io::Result<Response<Body>> {
+async fn run(mut command: Command, body: BodyDataStream, told: Option<OnPush>) -> io::Result<Response<Body>> {
     let mut child = command.spawn()?;
     let (Some(stdin), Some(mut output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(io::Error::other("no pipes to git http-backend"));
@@ -275,7 +291,7 @@ async fn run(mut command: Command, body: BodyDataStream) -> io::Result<Response<
     };
     let mut rest = head.split_off(end);
     let mut response = headers(&head)?;
-    let cgi = Cgi { output, pending: rest.split().freeze(), _child: child, _input: input };
+    let cgi = Cgi { output, pending: rest.split().freeze(), told, _child: child, _input: input };
     *response.body_mut() = Body::from_stream(futures::stream::unfold(cgi, next_piece));
     Ok(response)
 }
@@ -294,7 +310,12 @@ async fn next_piece(mut cgi: Cgi) -> Option<(io::Result<Bytes>, Cgi)> {
     }
     let mut piece = BytesMut::with_capacity(64 << 10);
     match cgi.output.read_buf(&mut piece).await {
-        Ok(0) => None,
+        Ok(0) => {
+            if let Some(told) = cgi.told.take() {
+                told();
+            }
+            None
+        }
         Ok(_) => Some((Ok(piece.freeze()), cgi)),
         Err(error) => Some((Err(error), cgi)),
     }

@@ -63,6 +63,38 @@ async fn the_demo_stays_up_until_it_is_told_to_end() {
 }
 
 #[tokio::test]
+async fn a_push_to_the_sample_changes_a_dashboard_at_once() {
+    if !Peers::present(&["git", "kubectl"]).unwrap() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (api, exchange) = ports();
+    let arguments = ["demo", "--api-address", &api, "--exchange-address", &exchange];
+    let log = folder.path().join("log");
+    let mut demo = Process::start(&Programs::path("windlass").unwrap(), &arguments, &[], &log).unwrap();
+    demo.says("Ctrl-C ends everything").await.unwrap();
+    let said = demo.output();
+    let typed = |beginning: &str| {
+        let line = said.lines().map(str::trim).find(|line| line.starts_with(beginning));
+        line.unwrap_or_else(|| panic!("no {beginning} in:\n{said}")).to_owned()
+    };
+    let (export, clone, push) = (typed("export KUBECONFIG="), typed("git clone "), typed("sed -i "));
+    let script = format!(
+        "cd {}; export HOME=$PWD GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@x GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@x; \
+         {clone}; {push}",
+        folder.path().display()
+    );
+    let pushed = std::process::Command::new("bash").args(["-euc", &script]).output().unwrap();
+    assert!(pushed.status.success(), "{}", String::from_utf8_lossy(&pushed.stderr));
+    demo.says("from push to dashboard").await.unwrap();
+    let title = format!("{export}; kubectl get dashboards overview -o jsonpath='{{.spec.title}}'");
+    let title = std::process::Command::new("bash").args(["-euc", &title]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&title.stdout), "Is anyone hurt?", "{}", demo.output());
+    demo.signal("INT").await.unwrap();
+    assert_eq!(demo.end(END).await.unwrap(), 0);
+}
+
+#[tokio::test]
 async fn a_taken_port_is_an_error_that_names_the_flag() {
     let folder = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -23,6 +23,8 @@ pub(crate) struct Remote {
     pub(crate) token_user: Option<String>,
     /// Whether jobs may write to it.
     pub(crate) writable: bool,
+    /// What deliveries of its webhook are signed with, if it has one.
+    pub(crate) hook: Option<SecretString>,
 }
 
 impl Remote {
@@ -30,7 +32,8 @@ impl Remote {
     pub(crate) fn sample(sample: &Sample, branch: String, path: String) -> Self {
         let (name, title, url) = ("sample".to_owned(), "Sample company".to_owned(), sample.url());
         let (token, token_user) = (Some(sample.token()), Some(USER.to_owned()));
-        Self { name, title, url, branch, path, token, token_user, writable: true }
+        let hook = Some(SecretString::from(uuid::Uuid::new_v4().to_string()));
+        Self { name, title, url, branch, path, token, token_user, writable: true, hook }
     }
 
     /// Where it is reached: the one origin that the demo allows whatever its address.
@@ -63,6 +66,10 @@ impl Remote {
         if let Some(token) = &self.token {
             repository.secure.token =
                 InlineSecureValue { create: Some(token.clone()), ..InlineSecureValue::default() };
+        }
+        if let Some(secret) = &self.hook {
+            repository.secure.webhook_secret =
+                InlineSecureValue { create: Some(secret.clone()), ..InlineSecureValue::default() };
         }
         repository
     }

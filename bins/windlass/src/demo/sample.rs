@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use windlass_git_server::seed::{self, Edit};
 use windlass_git_server::{HttpBackend, Running};
 
@@ -39,8 +39,12 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Makes the repository under `folder` and serves it on a free port, until it is dropped.
-    pub(crate) async fn serve(folder: &Path, branch: &str) -> Result<Self> {
+    /// Makes the repository under `folder` and serves it on a free port, until it is dropped. Tells of pushes.
+    pub(crate) async fn serve(
+        folder: &Path,
+        branch: &str,
+        on_push: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Self> {
         let bare = folder.join("sample.git");
         let (path, branch) = (bare.clone(), branch.to_owned());
         let seeded = tokio::task::spawn_blocking(move || {
@@ -53,6 +57,7 @@ impl Sample {
         let server = HttpBackend::new(folder)
             .basic_auth(USER, token.clone())
             .writable()
+            .on_push(on_push)
             .start()
             .await
             .context("failed to serve the sample repository; the demo needs Git (the program `git`)")?;
@@ -67,6 +72,12 @@ impl Sample {
     /// The bare repository, for `git log`.
     pub(crate) fn path(&self) -> &Path {
         &self.bare
+    }
+
+    /// The URL to clone from and push to, with what opens it.
+    pub(crate) fn url_with_token(&self) -> String {
+        let token = self.token.expose_secret();
+        self.url().replacen("://", &format!("://{USER}:{token}@"), 1)
     }
 
     /// The URL to clone from.

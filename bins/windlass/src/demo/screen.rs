@@ -103,7 +103,7 @@ impl Screen {
         &self,
         remote: &Remote,
         kubeconfig: &Path,
-        repository: Option<&Path>,
+        sample: Option<(&Path, &str)>,
         [api, exchange]: [u16; 2],
     ) {
         let Remote { name, .. } = remote;
@@ -128,14 +128,21 @@ impl Screen {
             "    -H \"Content-Type: application/json\" --insecure -H \"X-Access-Token: Bearer $ACCESS_TOKEN\" \\"
         );
         println!("    -d '{{ \"action\": \"pull\", \"pull\": {{ \"incremental\": false }} }}'\n");
-        if let Some(repository) = repository {
+        if let Some((repository, url)) = sample {
+            println!("{}\n", self.strong("Push, and see the dashboard change"));
+            println!("  git clone {url} && cd sample");
+            println!(
+                "  sed -i 's/Service overview/Is anyone hurt?/' overview.json && git commit -am Rename && git push\n"
+            );
             println!("{}\n", self.strong("Write back (docs/how-to/write-back.md)"));
             println!("  git -C {} log --stat\n", repository.display());
         }
-        println!("{}\n", self.strong("Follow the branch from now on"));
-        println!(
-            "  kubectl patch repository {name} --type merge -p '{{\"spec\":{{\"sync\":{{\"enabled\":true}}}}}}'\n"
-        );
+        if sample.is_none() {
+            println!("{}\n", self.strong("Follow the branch from now on"));
+            println!(
+                "  kubectl patch repository {name} --type merge -p '{{\"spec\":{{\"sync\":{{\"enabled\":true}}}}}}'\n"
+            );
+        }
         println!("Ctrl-C ends everything.");
     }
 

@@ -71,6 +71,9 @@ async fn state(repositories: &Api<Repository>, remote: &Remote) -> Result<(), Ca
             if remote.token.is_some() {
                 found.secure.token = wanted.secure.token;
             }
+            if remote.hook.is_some() {
+                found.secure.webhook_secret = wanted.secure.webhook_secret;
+            }
             let changed = repositories.replace(&remote.name, &PostParams::default(), &found).await;
             changed.map_err(|error| CallError::new("change the repository", error))?;
         }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use windlass_api::conditions::types;
+use windlass_api::conditions::{reasons, types};
 use windlass_api::{HistoricJob, Job, JobState, Repository, labels};
 
 /// How long until a repository that is not healthy is looked at again, in milliseconds.
@@ -122,7 +122,9 @@ pub(super) fn of_repository(repository: &Repository, queue: &[Job], now: Timesta
         );
         let mut found = finding(weight, text);
         found.since = Some(condition.last_transition_time.0).and_then(|time| moment(time.as_millisecond()));
-        if condition.type_ == types::READY && status.health.checked != 0 {
+        // A server that wants to be left alone says until when.
+        let is_told = condition.reason == reasons::RATE_LIMITED;
+        if condition.type_ == types::READY && status.health.checked != 0 && !is_told {
             found = found.until(status.health.checked + UNHEALTHY_FOR);
             found.text.push_str("; it is checked again");
         }
