@@ -30,6 +30,8 @@ struct Tried {
     source: Option<Version>,
     /// The newest revision that was applied: with another one, those before get one more chance.
     newest: Option<Revision>,
+    /// What the source has.
+    has: Option<Revision>,
     revisions: Vec<(Revision, Instant)>,
     /// Those that did not work when something of this was another.
     before: Vec<(Revision, Instant)>,
@@ -90,6 +92,7 @@ impl Tried {
             generation: view.kustomization.metadata.generation,
             source: view.source_version.clone(),
             newest: view.standing.applied.clone(),
+            has: view.source.as_ref().and_then(|source| source.revision.clone()),
             revisions: Vec::new(),
             before: Vec::new(),
         }
@@ -103,5 +106,6 @@ impl Tried {
         self.generation == view.kustomization.metadata.generation
             && self.source == view.source_version
             && self.newest == view.standing.applied
+            && self.has.as_ref() == view.source.as_ref().and_then(|source| source.revision.as_ref())
     }
 }
