@@ -50,7 +50,8 @@ impl CumulativeSource for LedgerSource {
         let led = self.leading.current()?;
         let entries = led.ledger.entries().into_iter().map(|(uid, entry)| {
             let suspended = led.unapplied.is_suspended(&uid);
-            let now = Now { waiting: led.unapplied.waiting(&uid), suspended };
+            let example = led.exemplars.of(&uid);
+            let now = Now { waiting: led.unapplied.waiting(&uid), example, suspended };
             Shown { entry, now: Some(now), deleted: None }
         });
         let deleted = led.ledger.deleted().into_iter();

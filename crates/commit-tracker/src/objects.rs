@@ -14,7 +14,4 @@ pub use kustomization::{
     APPLIED, Condition, ConditionStatus, Kustomization, Outcome, Snapshot, SourceRef, Spec, Status,
 };
 pub use metadata::Metadata;
-pub use source::{
-    Artifact, Bucket, BucketKind, ExternalArtifact, ExternalArtifactKind, GitRepository, GitRepositoryKind,
-    OciRepository, OciRepositoryKind, Source, SourceObject,
-};
+pub use source::{Artifact, SecretRef, Source, SourceSpec, SourceStatus};

@@ -2,11 +2,11 @@
 //!
 //! A revision has two traces. The trace of the *tracker's work* has the original's spans: `reconcile`, with
 //! `getKustomization`, `processDeploymentToolsCommits` and, where there is an exporter, `recordKubeManifestsMetrics`
-//! below it. The trace of the *revision's way* begins when its oldest counted commit was merged and ends when all was
+//! below it, and what was asked of servers meanwhile, as it happens. The trace of the *revision's way* begins when its oldest counted commit was merged and ends when all was
 //! healthy; below it is a span a stage that is known. The two link to each other, and the second to the build.
 //!
-//! All ids are made from the Kustomization's UID and the revision, so that what is reported again, after a crash between
-//! reporting and recording it, is the same trace and not a second one. A failure's are made from the time as well.
+//! Ids are made from the Kustomization's UID and the revision, and those of the work from the time as well, so that they
+//! are known before a trace is.
 
 mod ids;
 mod lines;
@@ -17,6 +17,7 @@ mod work;
 
 use jiff::Timestamp;
 use opentelemetry::KeyValue;
+use opentelemetry::trace::{SpanId, TraceId};
 use windlass_telemetry::Spans;
 
 use self::ids::{Ids, Trace};
@@ -80,22 +81,36 @@ impl Reporter {
         Self { spans }
     }
 
-    /// Reports a revision that was measured: once its record was answered.
-    pub fn measured(&self, of: &Measurement<'_>) {
-        let work = ids_of(of.standing, of.step, Trace::Work);
+    /// Does what has to be done about a revision from `began` on, below the span that is reported of it then.
+    pub async fn around<T>(
+        &self,
+        standing: &Standing,
+        step: &Step,
+        began: Timestamp,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let ids = ids_of(standing, step, Trace::Work(began));
+        self.spans.around(ids.trace, ids.span(work::ROOT), work).await
+    }
+
+    /// Reports a revision that was measured: once its record was answered. Answers the trace of its way and the root of it,
+    /// where there are any.
+    pub fn measured(&self, of: &Measurement<'_>) -> Option<(TraceId, SpanId)> {
+        let work = ids_of(of.standing, of.step, Trace::Work(of.worked.began));
         self.spans.within(work.trace, work.span("reconcile"), || lines::measured(of));
         if !self.spans.is_enabled() {
-            return;
+            return None;
         }
         let way = ids_of(of.standing, of.step, Trace::Stages);
         for span in work::measured(of, work, way).into_iter().chain(stages::spans(of, way, work)) {
             self.spans.record(span);
         }
+        (of.measured.counted > 0).then(|| (way.trace, way.span(stages::ROOT)))
     }
 
     /// Reports a revision whose commits could not be found, once it was recorded that they could not.
     pub fn failed(&self, of: &Failure<'_>) {
-        let ids = ids_of(of.standing, of.step, Trace::Attempt(of.worked.began));
+        let ids = ids_of(of.standing, of.step, Trace::Work(of.worked.began));
         self.spans.within(ids.trace, ids.span("reconcile"), || lines::failed(of));
         if self.spans.is_enabled() {
             for span in work::failed(of, ids) {

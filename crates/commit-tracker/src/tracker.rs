@@ -7,6 +7,7 @@
 //!
 //! All of it happens within a term as leader (`lead.rs`). What is kept here besides is worth nothing to anybody else.
 
+mod exemplars;
 mod failure_cache;
 mod last_logged;
 mod lead;
@@ -16,6 +17,7 @@ mod reconcile;
 mod sources;
 mod unapplied;
 
+pub use self::exemplars::{Example, Exemplars};
 pub(crate) use self::lead::{Current, Tracker};
 pub use self::lead::{Leading, Led};
 pub(crate) use self::metrics::{ProcessMetrics, ReconcileMetrics};

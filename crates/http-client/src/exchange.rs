@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::LOCATION;
 use http::{HeaderMap, StatusCode};
-use reqwest::{ClientBuilder, RequestBuilder, Response, redirect};
+use reqwest::{ClientBuilder, Request, RequestBuilder, Response, redirect};
+use tracing::{Instrument as _, Span};
 use url::Url;
 
 use crate::address::AddressRefused;
@@ -44,9 +45,32 @@ pub fn builder(tls: &Tls, connect: Duration) -> ClientBuilder {
 /// [`Failure`], without the URL: that of a redirect may be signed.
 pub async fn send(request: RequestBuilder, deadline: &Deadline) -> Result<Answer, Failure> {
     let Deadlines { connect, read, .. } = deadline.deadlines;
-    let sent = deadline.within(connect + read, request.send()).await?;
+    let (client, request) = request.build_split();
+    let request = request.map_err(|error| failure(&error, connect))?;
+    let span = span(&request);
+    let sent = deadline.within(connect + read, client.execute(request)).instrument(span.clone()).await?;
+    if let Ok(response) = &sent {
+        span.record("http.response.status_code", response.status().as_u16());
+    }
     let response = sent.map_err(|error| failure(&error, connect))?;
     Ok(Answer { response, deadline: *deadline, received: 0 })
+}
+
+/// The span of a request, by OpenTelemetry's conventions, where it is a part of something that has one. Its URL may be
+/// signed: the server is named, and no more of it.
+fn span(request: &Request) -> Span {
+    if Span::current().is_none() {
+        return Span::none();
+    }
+    tracing::info_span!(
+        "http",
+        otel.name = request.method().as_str(),
+        otel.kind = "client",
+        http.request.method = request.method().as_str(),
+        server.address = request.url().host_str(),
+        server.port = request.url().port_or_known_default(),
+        http.response.status_code = tracing::field::Empty,
+    )
 }
 
 /// An answer whose body was not read yet, or in part.

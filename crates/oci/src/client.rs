@@ -161,6 +161,8 @@ impl Client {
         let call = self.call(repository, login, format!("manifest {reference} of {repository}"));
         let limit = self.shared.config.limits.manifest_bytes;
         let Fetched { content, host, headers } = self.fetch(&call, &url, Some(ACCEPT), limit).await?;
+        // Where whoever asks has a span with such a field.
+        tracing::Span::current().record("oci.manifest.bytes", content.len());
         let wrong = |found: Digest| OciError::WrongDigest {
             host: host.clone(),
             what: call.what.clone(),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use opentelemetry::KeyValue;
+use opentelemetry::trace::{SpanId, TraceId};
 
 /// Series that outlive this process.
 pub trait CumulativeSource: Send + Sync + 'static {
@@ -92,6 +93,21 @@ pub struct CumulativePoint {
     pub start: Timestamp,
     /// Its value now.
     pub value: CumulativeValue,
+    /// An observation that is in it, with the span that it came of; for histograms.
+    pub exemplar: Option<Exemplar>,
+}
+
+/// One observation with the span that it came of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Exemplar {
+    /// The observation.
+    pub value: f64,
+    /// When it was made.
+    pub time: Timestamp,
+    /// The span's trace.
+    pub trace_id: TraceId,
+    /// The span.
+    pub span_id: SpanId,
 }
 
 /// A value of a cumulative series.

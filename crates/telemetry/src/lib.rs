@@ -38,7 +38,7 @@ mod traced;
 mod variables;
 
 pub use cumulative::{
-    Buckets, ClassicHistogram, CumulativePoint, CumulativeSource, CumulativeValue, CumulativeView,
+    Buckets, ClassicHistogram, CumulativePoint, CumulativeSource, CumulativeValue, CumulativeView, Exemplar,
     ExponentialHistogram, Family, FamilyKind,
 };
 pub use error_chain::ErrorChain;
@@ -57,7 +57,7 @@ pub use secrecy::ExposeSecret;
 ///
 /// Read it with [`ExposeSecret::expose_secret`], as late as possible.
 pub use secrecy::SecretString as Secret;
-pub use spans::{FinishedSpan, Spans};
+pub use spans::{FinishedSpan, Spans, carried};
 pub use stages::{STAGE_BOUNDS, STAGES, Stage, Stages};
 pub use telemetry::{Telemetry, TelemetryError, TelemetryOptions};
 pub use traced::traced;

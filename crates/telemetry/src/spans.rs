@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use opentelemetry::context::FutureExt as _;
 use opentelemetry::trace::{
     Event, Link, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId, TraceState,
 };
@@ -108,6 +109,21 @@ impl Spans {
         let _attached = Context::current().with_remote_span_context(context(trace_id, span_id)).attach();
         inside()
     }
+
+    /// Does `work` below this span, which may be recorded later: the spans that it begins are its children, and log lines
+    /// carry its ids.
+    pub async fn around<T>(&self, trace_id: TraceId, span_id: SpanId, work: impl Future<Output = T>) -> T {
+        if !self.is_enabled() {
+            return work.await;
+        }
+        let parent = Context::current().with_remote_span_context(context(trace_id, span_id));
+        work.with_context(parent).await
+    }
+}
+
+/// The same work below the span that is the current one here, for work that goes on as a task of its own.
+pub fn carried<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    work.with_current_context()
 }
 
 impl fmt::Debug for Spans {

@@ -16,10 +16,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tracing::field;
 use windlass_oci::{
     Client, ClientConfig, Digest, DockerConfig, Login, Manifest, ManifestKind, OciError, Reference,
     Repository,
 };
+
+use windlass_telemetry::traced;
 
 use self::memory::{Artifact, Memory};
 use self::skipped::{Ids, same_commit};
@@ -150,7 +153,20 @@ impl FindChanges for OciChanges {
             return self.annotated(&question.metadata, question).await;
         }
         let place = self.place(question).await?;
-        let artifact = self.artifact(&place, &to).await?;
+        let span = tracing::info_span!(
+            "oci.fetch_exporter_info",
+            otel.kind = "client",
+            oci.repository_url = question.url,
+            oci.applied_revision = %question.to,
+            oci.artifact.reference = %to,
+            oci.exporter_info.layer_digest = field::Empty,
+            kube_manifests.exporter.info.commits_exported = field::Empty,
+        );
+        let artifact = traced(span.clone(), Box::pin(self.artifact(&place, &to))).await?;
+        if let Some(info) = &artifact.info {
+            span.record("kube_manifests.exporter.info.commits_exported", info.commits.len());
+        }
+        drop(span);
         match (&artifact.info, self.config.payload) {
             (Some(info), _) => self.exported(&place, &artifact, info).await,
             (None, PayloadWanted::Required) => Err(ChangesError::new(
@@ -229,11 +245,14 @@ impl OciChanges {
     }
 
     async fn manifest(&self, place: &Place<'_>, reference: &Reference) -> Result<Manifest, ChangesError> {
-        place
-            .client
-            .manifest(&place.repository, &place.login, reference)
-            .await
-            .map_err(|error| explained(place.question, "read the manifest", error))
+        let span = tracing::info_span!(
+            "oci.get_manifest",
+            otel.kind = "client",
+            oci.reference = %reference,
+            oci.manifest.bytes = field::Empty,
+        );
+        let manifest = place.client.manifest(&place.repository, &place.login, reference);
+        traced(span, manifest).await.map_err(|error| explained(place.question, "read the manifest", error))
     }
 
     /// Reads an artifact's payload, and remembers it.
@@ -286,16 +305,46 @@ impl OciChanges {
                     .digest
                     .parse()
                     .map_err(|error: OciError| malformed(place, digest, &error.to_string()))?;
-                let content = place.client.blob(&place.repository, &place.login, &blob, max).await;
-                let content = content
-                    .map_err(|error| explained(place.question, "read the exporter's payload", error))?;
-                let place = format!("{digest} of {}", place.question.source);
-                Some(ExporterInfo::parse(&content, &place, self.config.max_commits)?)
+                Some(self.payload(place, digest, &blob).await?)
             }
         };
         let artifact = Arc::new(Artifact::new(digest.clone(), annotations, info));
         self.memory.remember(&place.repository, &artifact);
         Ok(artifact)
+    }
+
+    /// The payload in this layer of an artifact.
+    async fn payload(
+        &self,
+        place: &Place<'_>,
+        digest: &Digest,
+        layer: &Digest,
+    ) -> Result<ExporterInfo, ChangesError> {
+        tracing::Span::current().record("oci.exporter_info.layer_digest", layer.to_string());
+        let span = tracing::info_span!(
+            "oci.get_layer_blob",
+            otel.kind = "client",
+            oci.layer.reference = %layer,
+            oci.layer.bytes = field::Empty,
+        );
+        let content =
+            place.client.blob(&place.repository, &place.login, layer, self.config.max_payload_bytes);
+        let content = traced(span.clone(), content)
+            .await
+            .map_err(|error| explained(place.question, "read the exporter's payload", error))?;
+        span.record("oci.layer.bytes", content.len());
+        drop(span);
+        let span = tracing::info_span!(
+            "oci.decode_exporter_info",
+            repo.kube_manifests.hash = field::Empty,
+            kube_manifests.exporter.info.commits_exported = field::Empty,
+        );
+        let from = format!("{digest} of {}", place.question.source);
+        let decoded = async { ExporterInfo::parse(&content, &from, self.config.max_commits) };
+        let info = traced(span.clone(), decoded).await?;
+        span.record("repo.kube_manifests.hash", info.commit.as_deref());
+        span.record("kube_manifests.exporter.info.commits_exported", info.commits.len());
+        Ok(info)
     }
 
     /// What payloads say: the artifact's own, and those of artifacts that were skipped before it.

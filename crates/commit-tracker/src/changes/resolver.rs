@@ -17,6 +17,7 @@ use futures::future::{BoxFuture, Shared};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use windlass_runtime::BackoffPolicy;
+use windlass_telemetry::carried;
 
 use self::memory::{Key, Memory, Slot};
 use super::{Changes, ChangesError, ChangesQuery, FindChanges, Problem};
@@ -133,7 +134,7 @@ impl ChangesResolver {
     fn start(&self, key: &Key, question: ChangesQuery, memory: &mut Memory) -> Flight {
         let (inner, lane) = (Arc::clone(&self.inner), memory.lane(key));
         // A task of its own: whoever waits for it may go away, and what it holds others wait for.
-        let flight = tokio::spawn(async move {
+        let flight = tokio::spawn(carried(async move {
             let _lane = lane.lock().await;
             // Never closed.
             let _turn = inner.at_a_time.acquire().await;
@@ -146,7 +147,7 @@ impl ChangesResolver {
             });
             inner.told.asked(kind, found.as_ref().err().map(|error| error.problem));
             found.map(Arc::new).map_err(Arc::new)
-        });
+        }));
         let answer = flight.map(|ended| {
             ended.unwrap_or_else(|error| {
                 let text = "failed to find the commits of a revision: the question was cut off";

@@ -15,7 +15,7 @@ use crate::metrics::{
     CLASSIC_BOUNDS, COMMIT_OUTCOMES, COMMITS, LAST_APPLIED, METRICS, Metric, OLDEST_UNAPPLIED, OUTCOME,
     RESOURCE_NAME, RESOURCE_NAMESPACE, REVISIONS, SOURCE_KIND, SUSPENDED, UNAPPLIED_UNKNOWN,
 };
-use crate::tracker::Waiting;
+use crate::tracker::{Example, Waiting};
 use crate::{Instrument, SourceKind};
 
 /// The instrumentation scope, as the original calls it.
@@ -25,11 +25,12 @@ const SCOPE: &str = "tracker";
 #[derive(Clone, Debug, Default)]
 pub(super) struct Now {
     pub(super) waiting: Waiting,
+    pub(super) example: Option<Arc<Example>>,
     pub(super) suspended: bool,
 }
 
 /// Of a Kustomization that was deleted nothing waits.
-static GONE: Now = Now { waiting: Waiting::Nothing, suspended: false };
+static GONE: Now = Now { waiting: Waiting::Nothing, example: None, suspended: false };
 
 /// A state of the ledger, and what was not applied then.
 pub(super) struct LedgerView {
@@ -122,12 +123,13 @@ impl CumulativeView for LedgerView {
         let metric = METRICS.get(family)?;
         let each = self.series(family) / self.entries.len().max(1);
         let Shown { entry, now, .. } = self.entries.get(series.checked_div(each)?)?;
-        let Now { waiting, suspended } = now.as_ref().unwrap_or(&GONE);
+        let Now { waiting, example, suspended } = now.as_ref().unwrap_or(&GONE);
         let mut attributes = vec![
             KeyValue::new(RESOURCE_NAME, entry.name.to_string()),
             KeyValue::new(RESOURCE_NAMESPACE, entry.namespace.to_string()),
             KeyValue::new(SOURCE_KIND, entry.source_kind.name()),
         ];
+        let mut exemplar = None;
         let value = if is(metric, &COMMITS) {
             let (outcome, count) = *entry.commits.by_outcome().get(series % each)?;
             attributes.push(KeyValue::new(OUTCOME, outcome));
@@ -157,13 +159,14 @@ impl CumulativeView for LedgerView {
             CumulativeValue::Gauge(merged.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64())
         } else {
             let instrument = Instrument::of(metric.name)?;
+            exemplar = example.as_ref().and_then(|example| example.of(instrument));
             match entry.histogram(instrument) {
                 Some(histogram) => histogram_of(histogram, buckets),
                 None if instrument == Instrument::EndToEnd => histogram_of(&Histogram::default(), buckets),
                 None => return None,
             }
         };
-        Some(CumulativePoint { attributes, start: entry.began, value })
+        Some(CumulativePoint { attributes, start: entry.began, value, exemplar })
     }
 
     fn exported(&self) {
@@ -238,7 +241,7 @@ mod tests {
     /// Suspended where something waits.
     fn now(oldest: Option<Timestamp>) -> Now {
         let since = |oldest| Waiting::Since(Box::new(("main@sha1:0".parse().unwrap(), oldest)));
-        Now { waiting: oldest.map_or(Waiting::Nothing, since), suspended: oldest.is_some() }
+        Now { waiting: oldest.map_or(Waiting::Nothing, since), example: None, suspended: oldest.is_some() }
     }
 
     fn view(entries: Vec<(Entry, Option<Timestamp>)>, buckets: Buckets) -> LedgerView {
@@ -349,7 +352,7 @@ mod tests {
         let told = |waiting: Waiting| {
             let shown = Shown {
                 entry: Arc::new(entry("apps")),
-                now: Some(Now { waiting, suspended: false }),
+                now: Some(Now { waiting, example: None, suspended: false }),
                 deleted: None,
             };
             let families = families(Spelling::Dashes, Buckets::Exponential);

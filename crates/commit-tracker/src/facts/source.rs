@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use windlass_runtime::ObjectKey;
 
 use super::{middle, revision};
-use crate::objects::{Source, SourceObject};
-use crate::{Revision, SourceKey};
+use crate::objects::{SecretRef, Source};
+use crate::{Revision, SourceKey, SourceKind};
 
 /// What a source of any kind says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,17 +37,20 @@ impl SourceFacts {
     }
 }
 
-impl<K: SourceObject> From<&Source<K>> for SourceFacts {
-    fn from(source: &Source<K>) -> Self {
-        let artifact = source.artifact.as_ref();
-        let ObjectKey { namespace, name } = (*source.metadata.key).clone();
+impl SourceFacts {
+    /// What a source of this kind says.
+    pub fn of(kind: SourceKind, source: &Source) -> Self {
+        let Source { metadata, spec, status } = source;
+        let artifact = status.artifact.as_ref();
+        let ObjectKey { namespace, name } = (*metadata.key).clone();
+        let secret = |named: &Option<SecretRef>| named.as_ref().map(|secret| secret.name.to_string());
         Self {
-            key: SourceKey { kind: K::KIND, namespace, name },
-            url: source.url.as_deref().unwrap_or_default().to_owned(),
-            insecure: source.insecure,
-            secret: source.secret.as_deref().map(str::to_owned),
-            cert_secret: source.cert_secret.as_deref().map(str::to_owned),
-            revision: revision(artifact.and_then(|artifact| artifact.revision.as_deref())),
+            key: SourceKey { kind, namespace, name },
+            url: spec.url.as_deref().unwrap_or_default().to_owned(),
+            insecure: spec.insecure,
+            secret: secret(&spec.secret_ref),
+            cert_secret: secret(&spec.cert_secret_ref),
+            revision: revision(artifact.map(|artifact| &*artifact.revision)),
             seen: artifact.and_then(|artifact| artifact.last_update_time).map(middle),
             metadata: artifact.map(|artifact| artifact.metadata.clone()).unwrap_or_default(),
         }

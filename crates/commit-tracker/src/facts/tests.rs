@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::SourceKind;
-use crate::objects::GitRepository;
+use crate::objects::Source;
 
 const OLD: &str = "main@sha1:1111111111111111111111111111111111111111";
 const NEW: &str = "main@sha1:2222222222222222222222222222222222222222";
@@ -37,12 +37,12 @@ fn read(value: Value) -> Kustomization {
 }
 
 fn source(revision: &str, seen: &str) -> SourceFacts {
-    let source: GitRepository = serde_json::from_value(json!({
+    let source: Source = serde_json::from_value(json!({
         "metadata": {"name": "repo", "namespace": "team"},
         "status": {"artifact": {"revision": revision, "lastUpdateTime": format!("2026-03-04T{seen}Z")}},
     }))
     .unwrap();
-    SourceFacts::from(&source)
+    SourceFacts::of(SourceKind::GitRepository, &source)
 }
 
 /// Revision, ready, estimated.
@@ -234,10 +234,10 @@ struct Recorded {
 impl Recorded {
     fn read(text: &str) -> Self {
         let mut value: Value = serde_json::from_str(text).unwrap();
-        let source: GitRepository = serde_json::from_value(value["source"].take()).unwrap();
+        let source: Source = serde_json::from_value(value["source"].take()).unwrap();
         let kustomization = read(value["kustomization"].take());
         Self {
-            standing: standing(&kustomization, Some(&SourceFacts::from(&source))),
+            standing: standing(&kustomization, Some(&SourceFacts::of(SourceKind::GitRepository, &source))),
             seen_ready: serde_json::from_value(value["seen_ready"].take()).unwrap(),
         }
     }

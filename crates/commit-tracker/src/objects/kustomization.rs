@@ -34,7 +34,7 @@ pub struct Kustomization {
     pub status: Status,
 }
 
-watched!([] Kustomization);
+watched!(Kustomization);
 
 impl Kustomization {
     /// What the API server calls them.

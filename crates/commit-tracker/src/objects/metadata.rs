@@ -52,8 +52,8 @@ impl From<Kept> for Metadata {
 
 /// Makes types with `metadata` something that can be watched.
 macro_rules! watched {
-    ($([$($generics:tt)*] $of:ty),*) => {$(
-        impl<$($generics)*> windlass_runtime::Watched for $of {
+    ($($of:ty),*) => {$(
+        impl windlass_runtime::Watched for $of {
             fn key(&self) -> std::sync::Arc<windlass_runtime::ObjectKey> {
                 std::sync::Arc::clone(&self.metadata.key)
             }

@@ -9,12 +9,10 @@ use crate::Revision;
 /// Which trace of a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trace {
-    /// Of what the tracker did.
-    Work,
+    /// Of what the tracker did about it from this time on.
+    Work(Timestamp),
     /// Of how the revision came to be applied.
     Stages,
-    /// Of what the tracker tried in vain at this time.
-    Attempt(Timestamp),
 }
 
 /// The ids of one trace.
@@ -26,9 +24,8 @@ pub(super) struct Ids {
 impl Ids {
     pub(super) fn new(uid: &str, revision: &Revision, trace: Trace) -> Self {
         let which = match trace {
-            Trace::Work => "work".to_owned(),
+            Trace::Work(began) => format!("work {began}"),
             Trace::Stages => "way".to_owned(),
-            Trace::Attempt(began) => format!("attempt {began}"),
         };
         Self { trace: TraceId::from_bytes(first(&[uid, revision.as_str(), &which])) }
     }

@@ -72,7 +72,8 @@ impl Fixture {
 
     fn spans(&self) -> Vec<FinishedSpan> {
         let of = self.measurement();
-        let [work, way] = [Trace::Work, Trace::Stages].map(|trace| ids_of(of.standing, of.step, trace));
+        let [work, way] =
+            [Trace::Work(of.worked.began), Trace::Stages].map(|trace| ids_of(of.standing, of.step, trace));
         work::measured(&of, work, way).into_iter().chain(stages::spans(&of, way, work)).collect()
     }
 }
@@ -265,7 +266,8 @@ fn a_revision_of_which_nothing_was_counted_has_no_way() {
 #[test]
 fn each_commit_that_was_counted_has_a_line_with_the_keys_of_the_original() {
     let fixture = Fixture::new(exported());
-    let lines = lines(|| Reporter::new(Spans::disabled()).measured(&fixture.measurement()));
+    let lines =
+        lines(|| assert!(Reporter::new(Spans::disabled()).measured(&fixture.measurement()).is_none()));
     let [first, second, whole] = &lines[..] else { panic!("{lines:#?}") };
     assert_eq!(first["msg"], "calculated deployment times");
     assert_eq!((&first["level"], &first["logger"]), (&"info".into(), &LOGGER.into()));
@@ -283,7 +285,8 @@ fn each_commit_that_was_counted_has_a_line_with_the_keys_of_the_original() {
 #[test]
 fn without_an_exporter_its_durations_are_not_logged() {
     let fixture = Fixture::new(Changes { commits: vec![commit("aa", "09:00:00")], ..Changes::default() });
-    let lines = lines(|| Reporter::new(Spans::disabled()).measured(&fixture.measurement()));
+    let lines =
+        lines(|| assert!(Reporter::new(Spans::disabled()).measured(&fixture.measurement()).is_none()));
     assert_eq!(lines[0]["duration.e2e_deployment_tools_commit_to_flux_apply_seconds"], 240.5);
     for absent in [
         "duration.deployment_tools_commit_to_kube_manifests_commit_seconds",
@@ -296,7 +299,8 @@ fn without_an_exporter_its_durations_are_not_logged() {
 #[test]
 fn a_commit_from_the_future_is_warned_of() {
     let fixture = Fixture::new(Changes { commits: vec![commit("aa", "09:10:00")], ..Changes::default() });
-    let lines = lines(|| Reporter::new(Spans::disabled()).measured(&fixture.measurement()));
+    let lines =
+        lines(|| assert!(Reporter::new(Spans::disabled()).measured(&fixture.measurement()).is_none()));
     assert_eq!((&lines[0]["level"], &lines[0]["repo.deployment_tools.hash"]), (&"warn".into(), &"aa".into()));
     assert_eq!(lines[0]["duration.e2e_deployment_tools_commit_to_flux_apply_seconds"], -359.5);
 }
@@ -304,7 +308,8 @@ fn a_commit_from_the_future_is_warned_of() {
 #[test]
 fn an_export_of_nothing_is_warned_of() {
     let fixture = Fixture::new(Changes { commits: Vec::new(), ..exported() });
-    let lines = lines(|| Reporter::new(Spans::disabled()).measured(&fixture.measurement()));
+    let lines =
+        lines(|| assert!(Reporter::new(Spans::disabled()).measured(&fixture.measurement()).is_none()));
     assert_eq!(lines[0]["msg"], "exporter-info contains no deployment-tools commits");
     assert_eq!(lines[0]["level"], "warn");
 }
@@ -322,7 +327,7 @@ fn a_failure_is_an_error_in_both() {
     let lines = lines(|| Reporter::new(Spans::disabled()).failed(&failure));
     assert_eq!((&lines[0]["level"], &lines[0]["problem"]), (&"error".into(), &"payload_missing".into()));
     assert_eq!(lines[0]["error"], "the artifact has no payload");
-    let ids = ids_of(failure.standing, failure.step, Trace::Attempt(worked().began));
+    let ids = ids_of(failure.standing, failure.step, Trace::Work(worked().began));
     let spans = work::failed(&failure, ids);
     let root = find(&spans, "reconcile");
     assert!(matches!(root.status, opentelemetry::trace::Status::Error { .. }));

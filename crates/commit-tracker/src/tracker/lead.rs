@@ -14,7 +14,7 @@ use windlass_telemetry::{ErrorChain, Health, Metrics};
 
 use super::last_logged::LastLogged;
 use super::metrics::ReconcileMetrics;
-use super::{ProcessMetrics, Sources, Unapplied};
+use super::{Exemplars, ProcessMetrics, Sources, Unapplied};
 use crate::changes::ChangesResolver;
 use crate::facts::source_of;
 use crate::ledger::{Ledger, LedgerConfig};
@@ -95,6 +95,8 @@ pub struct Led {
     pub term: Term,
     /// What is not applied yet.
     pub unapplied: Arc<Unapplied>,
+    /// Examples of what was measured.
+    pub exemplars: Arc<Exemplars>,
 }
 
 impl Leading {
@@ -139,6 +141,7 @@ pub(crate) struct Work {
     pub(super) tracker: Arc<Tracker>,
     pub(super) ledger: Ledger,
     pub(super) unapplied: Arc<Unapplied>,
+    pub(super) exemplars: Arc<Exemplars>,
     /// Since when this process looks.
     pub(super) looking: jiff::Timestamp,
     pub(super) logged: LastLogged,
@@ -236,12 +239,18 @@ impl Tracker {
 
     /// Works over one ledger, until it is lost, or the term is over, or `shutdown`.
     async fn work(self: &Arc<Self>, term: &Term, ledger: Ledger, shutdown: &CancellationToken) {
-        let unapplied = Arc::new(Unapplied::default());
-        let led = Led { ledger: ledger.clone(), term: term.clone(), unapplied: Arc::clone(&unapplied) };
+        let (unapplied, exemplars) = (Arc::<Unapplied>::default(), Arc::<Exemplars>::default());
+        let led = Led {
+            ledger: ledger.clone(),
+            term: term.clone(),
+            unapplied: Arc::clone(&unapplied),
+            exemplars: Arc::clone(&exemplars),
+        };
         let work = Arc::new(Work {
             tracker: Arc::clone(self),
             ledger: ledger.clone(),
             unapplied,
+            exemplars,
             looking: self.clock.now(),
             logged: LastLogged::default(),
             unrecorded: LastLogged::default(),

@@ -26,7 +26,7 @@ use crate::ledger::{
 use crate::measure::{FIRST_COMMIT, Measured, measure};
 use crate::objects::Kustomization;
 use crate::report::{Failure, Measurement, Worked};
-use crate::{Revision, SourceFacts, SourceKey, Standing, Step};
+use crate::{Revision, SourceFacts, SourceKey, SourceKind, Standing, Step};
 
 /// How long one request may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -170,7 +170,8 @@ impl Work {
             let began = self.tracker.clock.now();
             let entry = self.ledger.entry(&standing.uid);
             let accounted = entry.as_deref().map_or(&[][..], |entry| &entry.accounted);
-            let found = self.find(view, source_key, accounted, &step.revision, step.origin.as_deref()).await;
+            let found = self.find(view, source_key, accounted, &step.revision, step.origin.as_deref());
+            let found = self.tracker.reporter.around(standing, &step, began, found).await;
             let answered = self.tracker.clock.now();
             let worked = || Worked { began, answered, ended: self.tracker.clock.now() };
             match found {
@@ -184,7 +185,13 @@ impl Work {
                     self.record(view, counted(known, &step, &changes, measured)).await?;
                     let measurement =
                         Measurement { standing, step: &step, changes: &changes, measured, worked: worked() };
-                    self.tracker.reporter.measured(&measurement);
+                    if let Some(trace) = self.tracker.reporter.measured(&measurement) {
+                        self.exemplars.set(&standing.uid, trace, answered, &measured.observations);
+                    }
+                }
+                // The two are watched apart: what its source says of it may be on its way.
+                Err(no) if no.error.problem.is_permanent() && is_ahead(view, &step, answered) => {
+                    return Err(Unfinished::After(MISSING));
                 }
                 Err(no) if no.error.problem.is_permanent() => {
                     // Its commits come with the next one, if that can be looked into.
@@ -328,6 +335,7 @@ impl Work {
         self.logged.clear(uid);
         self.unrecorded.clear(uid);
         self.failures.forget(uid);
+        self.exemplars.forget(uid);
         if !tracker.selected.is_everything() {
             let resource = Kustomization::resource();
             let api: Api<DynamicObject> =
@@ -364,6 +372,17 @@ fn floor(first_sight: Timestamp, entry: Option<&Entry>, changes: &Changes) -> Op
         }
         Some(_) => changes.older.then_some(first_sight),
     }
+}
+
+/// Whether a step was ready a moment ago and is not what is known of its source, which may say more of it: of a commit of
+/// Git nobody needs that.
+fn is_ahead(view: &View, step: &Step, now: Timestamp) -> bool {
+    let Some(source) = view.source.as_ref().filter(|source| source.key.kind != SourceKind::GitRepository)
+    else {
+        return false;
+    };
+    source.revision.as_ref() != Some(&step.revision)
+        && now.duration_since(step.ready).unsigned_abs() < MISSING
 }
 
 fn accounted(step: &Step) -> Accounted {

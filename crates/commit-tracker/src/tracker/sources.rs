@@ -9,9 +9,7 @@ use windlass_runtime::{Event, ObjectKey, Scope, Store, Supervisor, Watch, WatchC
 use windlass_telemetry::Health;
 
 use super::lead::{Current, Task};
-use crate::objects::{
-    BucketKind, ExternalArtifactKind, GitRepositoryKind, OciRepositoryKind, Source, SourceObject,
-};
+use crate::objects::Source;
 use crate::select::{INSTALL_FLUX, PAGE};
 use crate::{SourceFacts, SourceKey, SourceKind};
 
@@ -27,7 +25,7 @@ pub(crate) enum Known {
 }
 
 /// Tells one specification of a source from another.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Version {
     pub(super) uid: Box<str>,
     pub(super) generation: u64,
@@ -50,7 +48,7 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    watched: HashMap<Place, (Arc<dyn Collection>, Health)>,
+    watched: HashMap<Place, (Store<Source>, Health)>,
     users: HashMap<SourceKey, BTreeSet<Arc<ObjectKey>>>,
 }
 
@@ -59,24 +57,6 @@ struct State {
 struct Place {
     kind: SourceKind,
     namespace: Option<String>,
-}
-
-/// The sources of one kind.
-trait Collection: Send + Sync {
-    fn look_up(&self, key: &ObjectKey) -> Known;
-}
-
-impl<K: SourceObject> Collection for Store<Source<K>> {
-    fn look_up(&self, key: &ObjectKey) -> Known {
-        if !self.is_synced() {
-            return Known::NotYet;
-        }
-        self.get(key).map_or(Known::Gone, |source| {
-            let metadata = &source.metadata;
-            let version = Version { uid: metadata.uid.clone(), generation: metadata.generation };
-            Known::There(Box::new(SourceFacts::from(&*source)), version)
-        })
-    }
 }
 
 impl Sources {
@@ -89,7 +69,12 @@ impl Sources {
     /// What is known of a source that somebody [follows](Self::follow).
     pub(crate) fn get(&self, key: &SourceKey) -> Known {
         let watched = self.inner.lock().watched.get(&self.inner.place(key)).cloned();
-        watched.map_or(Known::NotYet, |(known, _)| known.look_up(&ObjectKey::new(&key.namespace, &key.name)))
+        let Some((store, _)) = watched.filter(|(store, _)| store.is_synced()) else { return Known::NotYet };
+        store.get(&ObjectKey::new(&key.namespace, &key.name)).map_or(Known::Gone, |source| {
+            let version =
+                Version { uid: source.metadata.uid.clone(), generation: source.metadata.generation };
+            Known::There(Box::new(SourceFacts::of(key.kind, &source)), version)
+        })
     }
 
     /// A Kustomization names this source now, and that one before: it is looked at when its source changes.
@@ -116,13 +101,7 @@ impl Sources {
             }
         }
         if let Entry::Vacant(vacant) = state.watched.entry(place) {
-            let place = vacant.key();
-            let collection = match place.kind {
-                SourceKind::GitRepository => self.watch::<GitRepositoryKind>(place),
-                SourceKind::OciRepository => self.watch::<OciRepositoryKind>(place),
-                SourceKind::Bucket => self.watch::<BucketKind>(place),
-                SourceKind::ExternalArtifact => self.watch::<ExternalArtifactKind>(place),
-            };
+            let collection = self.watch(vacant.key());
             vacant.insert(collection);
         }
     }
@@ -136,11 +115,12 @@ impl Sources {
         kinds
     }
 
-    fn watch<K: SourceObject>(&self, place: &Place) -> (Arc<dyn Collection>, Health) {
+    fn watch(&self, place: &Place) -> (Store<Source>, Health) {
         let scope = Scope::new(place.namespace.clone());
-        let api = scope.api_of(self.inner.client.clone(), &Source::<K>::resource());
-        let config = WatchConfig { page_size: PAGE, remedy: INSTALL_FLUX, ..WatchConfig::new(K::PLURAL) };
-        let watch = Watch::<Source<K>>::reading(api, config);
+        let api = scope.api_of(self.inner.client.clone(), &place.kind.resource());
+        let plural = place.kind.plural();
+        let config = WatchConfig { page_size: PAGE, remedy: INSTALL_FLUX, ..WatchConfig::new(plural) };
+        let watch = Watch::<Source>::reading(api, config);
         let store = watch.store();
         let (inner, place) = (Arc::clone(&self.inner), place.clone());
         let stop = inner.supervisor.token().clone();
@@ -148,8 +128,8 @@ impl Sources {
         // the same, and the watch says once what is wrong. A metric says so for as long as it is.
         let health = Health::new();
         let run = watch.run(health.clone(), stop, move |event| inner.tell(&place, &event));
-        self.inner.supervisor.spawn(format!("watch {}", K::PLURAL), run);
-        (Arc::new(store), health)
+        self.inner.supervisor.spawn(format!("watch {plural}"), run);
+        (store, health)
     }
 }
 
@@ -160,10 +140,10 @@ impl Inner {
     }
 
     /// Takes what a watch saw to those who name it.
-    fn tell<K: SourceObject>(&self, place: &Place, event: &Event<Source<K>>) {
+    fn tell(&self, place: &Place, event: &Event<Source>) {
         match event {
             Event::Applied { old: Some(old), new } if same(old, new) => {}
-            Event::Applied { new: source, .. } | Event::Deleted(source) => self.changed::<K>(source),
+            Event::Applied { new: source, .. } | Event::Deleted(source) => self.changed(place.kind, source),
             Event::Synced => {
                 let state = self.lock();
                 let of_place = state.users.iter().filter(|(key, _)| self.place(key) == *place);
@@ -174,9 +154,9 @@ impl Inner {
         }
     }
 
-    fn changed<K: SourceObject>(&self, source: &Source<K>) {
+    fn changed(&self, kind: SourceKind, source: &Source) {
         let ObjectKey { namespace, name } = (*source.metadata.key).clone();
-        let key = SourceKey { kind: K::KIND, namespace, name };
+        let key = SourceKey { kind, namespace, name };
         for user in self.lock().users.get(&key).into_iter().flatten() {
             self.current.add(Task::Reconcile(Arc::clone(user)));
         }
@@ -188,8 +168,8 @@ impl Inner {
 }
 
 /// Whether two versions of a source say the same of what is asked about.
-fn same<K: SourceObject>(old: &Source<K>, new: &Source<K>) -> bool {
-    old.artifact == new.artifact
+fn same(old: &Source, new: &Source) -> bool {
+    old.status == new.status
         && old.metadata.uid == new.metadata.uid
         && old.metadata.generation == new.metadata.generation
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use windlass_commit_tracker::objects::{GitRepository, Kustomization as Object};
-use windlass_commit_tracker::{SourceFacts, Standing, Step, standing};
+use windlass_commit_tracker::objects::{Kustomization as Object, Source as SourceObject};
+use windlass_commit_tracker::{SourceFacts, SourceKind, Standing, Step, standing};
 use windlass_e2e::eventually;
 use windlass_e2e::flux::{FluxScene, GitRemote, Kustomization, NewCommit, Published, Source};
 
@@ -136,7 +136,10 @@ impl<'a> Case<'a> {
         let object = self.kustomization.get().await.unwrap();
         let source = self.scene.get(&["gitrepository.source.toolkit.fluxcd.io", self.name]).await.unwrap();
         self.record(moment, &object, &source);
-        let facts = SourceFacts::from(&serde_json::from_value::<GitRepository>(source).unwrap());
+        let facts = SourceFacts::of(
+            SourceKind::GitRepository,
+            &serde_json::from_value::<SourceObject>(source).unwrap(),
+        );
         standing(&serde_json::from_value::<Object>(object).unwrap(), Some(&facts))
     }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::tracker::reconcile::tests::view;
+use crate::tracker::sources::Version;
 
 #[test]
 fn what_was_tried_is_tried_again_when_somebody_may_have_mended_it() {

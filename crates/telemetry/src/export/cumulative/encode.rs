@@ -6,8 +6,8 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Histogram,
-    HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, metric,
+    AggregationTemporality, Exemplar, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Histogram,
+    HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, exemplar, metric,
     number_data_point,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
@@ -88,6 +88,7 @@ fn number(point: CumulativePoint, time: u64) -> Option<NumberDataPoint> {
 fn classic(point: CumulativePoint, time: u64) -> Option<HistogramDataPoint> {
     let CumulativeValue::Classic(histogram) = point.value else { return None };
     Some(HistogramDataPoint {
+        exemplars: point.exemplar.iter().map(exemplar).collect(),
         attributes: Attributes::from(point.attributes).0,
         start_time_unix_nano: nanoseconds(point.start),
         time_unix_nano: time,
@@ -102,6 +103,7 @@ fn classic(point: CumulativePoint, time: u64) -> Option<HistogramDataPoint> {
 fn exponential(point: CumulativePoint, time: u64) -> Option<ExponentialHistogramDataPoint> {
     let CumulativeValue::Exponential(histogram) = point.value else { return None };
     Some(ExponentialHistogramDataPoint {
+        exemplars: point.exemplar.iter().map(exemplar).collect(),
         attributes: Attributes::from(point.attributes).0,
         start_time_unix_nano: nanoseconds(point.start),
         time_unix_nano: time,
@@ -114,7 +116,42 @@ fn exponential(point: CumulativePoint, time: u64) -> Option<ExponentialHistogram
     })
 }
 
+fn exemplar(exemplar: &crate::Exemplar) -> Exemplar {
+    Exemplar {
+        filtered_attributes: Vec::new(),
+        time_unix_nano: nanoseconds(exemplar.time),
+        span_id: exemplar.span_id.to_bytes().into(),
+        trace_id: exemplar.trace_id.to_bytes().into(),
+        value: Some(exemplar::Value::AsDouble(exemplar.value)),
+    }
+}
+
 /// Nanoseconds since 1970; nothing of ours is older.
 fn nanoseconds(time: Timestamp) -> u64 {
     u64::try_from(time.as_nanosecond()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exemplar_leads_from_a_histogram_to_its_trace() {
+        let (trace_id, span_id) = (0xabc_u128.into(), 0x12_u64.into());
+        let time = Timestamp::constant(1_772_000_000, 0);
+        let exemplar = Some(crate::Exemplar { value: 74.2, time, trace_id, span_id });
+        let point = |value| CumulativePoint { attributes: Vec::new(), start: time, value, exemplar };
+        let classic =
+            classic(point(CumulativeValue::Classic(crate::ClassicHistogram::default())), 0).unwrap();
+        let exponential = CumulativeValue::Exponential(crate::ExponentialHistogram::default());
+        let exponential = super::exponential(point(exponential), 0).unwrap();
+        for exemplar in [&classic.exemplars[0], &exponential.exemplars[0]] {
+            assert_eq!(exemplar.value, Some(exemplar::Value::AsDouble(74.2)));
+            assert_eq!(
+                (&exemplar.trace_id[..], &exemplar.span_id[..]),
+                (&trace_id.to_bytes()[..], &span_id.to_bytes()[..])
+            );
+            assert_eq!(exemplar.time_unix_nano, 1_772_000_000_000_000_000);
+        }
+    }
 }

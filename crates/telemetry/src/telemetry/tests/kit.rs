@@ -202,6 +202,7 @@ impl CumulativeView for View {
         };
         let name = format!("thing-{series}");
         Some(CumulativePoint {
+            exemplar: None,
             attributes: vec![KeyValue::new("k8s.resource.name", name)],
             start: BEGAN,
             value,

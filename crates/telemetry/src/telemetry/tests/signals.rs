@@ -2,6 +2,7 @@
 
 use opentelemetry::KeyValue;
 use opentelemetry::trace::{Event, Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId};
+use tracing::instrument::WithSubscriber as _;
 use windlass_otlp_receiver::{Receiver, Value};
 
 use super::kit::{DEADLINE, PROTOCOLS, Set, options, start, start_with};
@@ -134,6 +135,26 @@ async fn a_finished_span_keeps_its_ids_and_times() {
     assert_eq!(lines[0]["trace_id"], "00000000000000000000000000000abc", "{lines:?}");
     assert_eq!(lines[0]["span_id"], "0000000000000012");
     assert_eq!(lines[1].get("trace_id"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_done_around_a_span_is_its_child_also_in_a_task_of_its_own() {
+    let collector = Receiver::start().unwrap();
+    let (telemetry, _, _guard) = start(TelemetryMode::StdoutLogsOtlp, &collector.url());
+    let (trace, span) = (TraceId::from(0xabc), SpanId::from(0x12));
+    let work = async {
+        let asked = async { tracing::info_span!("asked").in_scope(|| tracing::info!("asking")) };
+        tokio::spawn(crate::carried(asked.with_current_subscriber())).await.unwrap();
+    };
+    telemetry.spans().around(trace, span, work).await;
+    tracing::info_span!("another").in_scope(|| {});
+    telemetry.shutdown(DEADLINE).await;
+    collector.look(|received| {
+        let asked = received.spans_of("asked").next().unwrap();
+        assert_eq!(asked.trace_id, "00000000000000000000000000000abc");
+        assert_eq!(asked.parent_span_id, "0000000000000012");
+        assert_ne!(received.spans_of("another").next().unwrap().trace_id, asked.trace_id);
+    });
 }
 
 #[tokio::test(flavor = "multi_thread")]
