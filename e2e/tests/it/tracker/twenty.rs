@@ -95,14 +95,14 @@ async fn twenty_commits_are_counted_once_each_over_restarts_a_kill_and_two_repli
     assert!(untold.len() <= 1, "{untold:?}");
     assert!(untold.is_subset(&before_the_kill), "{untold:?}");
     receiver.look(|received| {
-        let traces: BTreeSet<&str> = received
+        let traced: BTreeSet<&str> = received
             .spans_of("reconcile")
-            .filter(|span| span.attributes.contains_key("kustomization.revision"))
-            .map(|span| span.trace_id.as_str())
+            .filter_map(|span| span.attributes.get("kustomization.revision"))
+            .map(|revision| revision.as_str())
             .collect();
         // Spans that wait for the next request to the collector are lost with the killed process.
         let by_the_killed = second.process.lines("successfully processed kustomization event").len();
-        let lost = fleet.revisions() - traces.len();
+        let lost = fleet.revisions() - traced.len();
         assert!(
             lost <= by_the_killed + untold.len(),
             "{lost} of {} revisions have no trace",
