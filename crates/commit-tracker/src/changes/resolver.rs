@@ -66,6 +66,9 @@ pub struct NoAnswer {
 pub trait ResolverObserver: Send + Sync + 'static {
     /// The outcome of a question about a source of this kind; none is an answer.
     fn asked(&self, kind: SourceKind, problem: Option<Problem>);
+
+    /// A question ended in a panic: that ends nothing else, and it is asked again.
+    fn panicked(&self, kind: SourceKind);
 }
 
 type Flight = Shared<BoxFuture<'static, Result<Arc<Changes>, Arc<ChangesError>>>>;
@@ -133,12 +136,12 @@ impl ChangesResolver {
 
     fn start(&self, key: &Key, question: ChangesQuery, memory: &mut Memory) -> Flight {
         let (inner, lane) = (Arc::clone(&self.inner), memory.lane(key));
+        let (told, kind) = (Arc::clone(&inner.told), question.source.kind);
         // A task of its own: whoever waits for it may go away, and what it holds others wait for.
         let flight = tokio::spawn(carried(async move {
             let _lane = lane.lock().await;
             // Never closed.
             let _turn = inner.at_a_time.acquire().await;
-            let kind = question.source.kind;
             let found = tokio::time::timeout(DEADLINE, inner.finders.of(kind).find(&question)).await;
             let found = found.unwrap_or_else(|_| {
                 let text =
@@ -148,8 +151,11 @@ impl ChangesResolver {
             inner.told.asked(kind, found.as_ref().err().map(|error| error.problem));
             found.map(Arc::new).map_err(Arc::new)
         }));
-        let answer = flight.map(|ended| {
+        let answer = flight.map(move |ended| {
             ended.unwrap_or_else(|error| {
+                if error.is_panic() {
+                    told.panicked(kind);
+                }
                 let text = "failed to find the commits of a revision: the question was cut off";
                 Err(Arc::new(ChangesError::new(Problem::Unavailable, text).because(error)))
             })

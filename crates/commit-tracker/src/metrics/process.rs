@@ -108,7 +108,8 @@ pub static RECONCILE_PANICS: ProcessMetric = row(
     "controller_runtime_reconcile_panics_total",
     Kind::Counter,
     &[CONTROLLER],
-    "Reconciles of this process that panicked: each is logged, ends nothing else, and is tried again.",
+    "Reconciles of this process, and questions of theirs, that panicked: each is logged, ends nothing else, and is tried \
+     again.",
 );
 
 /// How long reconciles took.

@@ -180,6 +180,11 @@ impl ResolverObserver for ProcessMetrics {
         let outcome = problem.map_or("answered", Problem::name);
         self.questions.add(1, &[KeyValue::new(KIND, kind.name()), KeyValue::new(OUTCOME, outcome)]);
     }
+
+    fn panicked(&self, kind: SourceKind) {
+        tracing::error!(%kind, "a question about a revision panicked; it is asked again after a back-off");
+        self.reconciles.panics.add(1, &controller());
+    }
 }
 
 #[cfg(test)]

@@ -54,6 +54,37 @@ impl FindChanges for Oracle {
 
 impl ResolverObserver for () {
     fn asked(&self, _: SourceKind, _: Option<Problem>) {}
+    fn panicked(&self, _: SourceKind) {}
+}
+
+/// Who asks a finder with a defect.
+#[derive(Default)]
+struct Panics(AtomicUsize);
+
+impl ResolverObserver for Panics {
+    fn asked(&self, _: SourceKind, _: Option<Problem>) {}
+    fn panicked(&self, _: SourceKind) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+struct Defect;
+
+#[async_trait]
+impl FindChanges for Defect {
+    async fn find(&self, _: &ChangesQuery) -> Result<Changes, ChangesError> {
+        panic!("a defect")
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_panics_is_told_and_can_be_asked_again() {
+    let finder: Arc<dyn FindChanges> = Arc::new(Defect);
+    let panics = Arc::new(Panics::default());
+    let finders = Finders { git: finder.clone(), oci: finder.clone(), metadata: finder };
+    let resolver = ChangesResolver::new(finders, 4, Arc::<Panics>::clone(&panics));
+    let no = resolver.ask(&question("apps", &[], "a"), None).await.unwrap_err();
+    assert_eq!((no.error.problem, panics.0.load(Ordering::SeqCst)), (Problem::Unavailable, 1));
 }
 
 fn ask(oracle: &Arc<Oracle>) -> ChangesResolver {
