@@ -10,6 +10,7 @@ mod list;
 mod owners;
 mod past;
 mod patch;
+mod pieces;
 mod render;
 mod review;
 mod scale;

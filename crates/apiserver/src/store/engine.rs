@@ -15,8 +15,8 @@ use super::entry;
 use super::log::Log;
 use super::snapshots::{Snapshot, Snapshots};
 use super::{
-    Committed, Key, ListPage, Object, OpenError, Page, Range, Store, StoreError, StoreOptions, WatchStream,
-    Write,
+    Committed, Key, ListPage, Object, OpenError, Page, Range, State, Store, StoreError, StoreOptions,
+    WatchStream, Write,
 };
 
 /// The database of an in-memory store is memory itself: a cache in front of it would only double it.
@@ -108,7 +108,7 @@ impl Engine {
         Ok(Self {
             database: RwLock::new(Some(database)),
             opener,
-            log: Arc::new(Log::new(revision, options.log_events, options.log_bytes)),
+            log: Arc::new(Log::new(revision, options)),
             snapshots: Snapshots::new(options.snapshots, options.snapshot_idle, options.snapshot_bytes),
             queue: Mutex::default(),
             idle: Condvar::new(),
@@ -140,8 +140,10 @@ impl Engine {
 
     fn list(&self, range: &Range, page: &Page) -> Result<ListPage, StoreError> {
         self.snapshots.expire();
-        let kept = page.snapshot.and_then(|requested| self.snapshots.find(requested));
-        let snapshot = if let Some(kept) = kept {
+        let kept = || page.snapshot.and_then(|requested| self.snapshots.find(requested));
+        let snapshot = if let Some(State(state)) = &page.state {
+            state.clone()
+        } else if let Some(kept) = kept() {
             kept
         } else {
             let latest = Arc::new(self.latest()?);
@@ -152,7 +154,11 @@ impl Engine {
                 _ => latest,
             }
         };
-        let answer = read_page(&snapshot, range, page)?;
+        let mut answer = read_page(&snapshot, range, page)?;
+        answer.state = answer.more.then(|| State(snapshot.clone()));
+        if page.state.is_some() {
+            return Ok(answer);
+        }
         if let (Some(last), Some(remaining)) = (answer.objects.last(), answer.remaining)
             && answer.more
         {
@@ -160,9 +166,9 @@ impl Engine {
         }
         match (answer.more, page.after.is_some()) {
             (true, true) if self.snapshots.find(answer.revision).is_some() => {}
-            (true, _) => self.snapshots.begin(snapshot),
+            (true, _) if page.limit > 0 => self.snapshots.begin(snapshot),
             (false, true) => self.snapshots.end(answer.revision),
-            (false, false) => {}
+            (true, _) | (false, false) => {}
         }
         Ok(answer)
     }
@@ -242,7 +248,8 @@ fn read_page(snapshot: &Snapshot, range: &Range, page: &Page) -> Result<ListPage
     let end = range.end();
     let start = match &page.after {
         Some(after) if after.as_str() >= end.as_str() => {
-            return Ok(ListPage { objects: Vec::new(), revision, more: false, remaining: Some(0) });
+            let objects = Vec::new();
+            return Ok(ListPage { objects, revision, more: false, remaining: Some(0), state: None });
         }
         Some(after) if after.as_str() >= range.prefix() => Bound::Excluded(after.as_str()),
         _ => Bound::Included(range.prefix()),
@@ -250,8 +257,9 @@ fn read_page(snapshot: &Snapshot, range: &Range, page: &Page) -> Result<ListPage
     let table = snapshot.reading.open_table(OBJECTS).map_err(read_error)?;
     let mut entries = table.range::<&str>((start, Bound::Excluded(end.as_str()))).map_err(read_error)?;
     let limit = if page.limit == 0 { usize::MAX } else { page.limit };
-    let mut objects = Vec::new();
-    while objects.len() < limit {
+    let most_bytes = if page.bytes == 0 { usize::MAX } else { page.bytes };
+    let (mut objects, mut bytes) = (Vec::new(), 0);
+    while objects.len() < limit && bytes < most_bytes {
         let Some(entry) = entries.next() else { break };
         let (key, value) = entry.map_err(read_error)?;
         let key = Key::from_stored(key.value()).ok_or_else(|| StoreError::Corrupt {
@@ -260,23 +268,25 @@ fn read_page(snapshot: &Snapshot, range: &Range, page: &Page) -> Result<ListPage
         })?;
         let object = entry::decode(key, value.value())?;
         if page.filter.as_ref().is_none_or(|filter| filter(&object)) {
+            bytes += object.value.len();
             objects.push(object);
         }
     }
-    if page.filter.is_some() {
-        let more = objects.len() == limit && entries.next().is_some();
-        return Ok(ListPage { objects, revision, more, remaining: None });
+    let is_full = objects.len() == limit || bytes >= most_bytes;
+    if page.filter.is_some() || (page.limit == 0 && is_full) {
+        let more = is_full && entries.next().is_some();
+        return Ok(ListPage { objects, revision, more, remaining: None, state: None });
     }
-    let remaining = if objects.len() < limit {
-        0
-    } else {
+    let remaining = if is_full {
         let known = match &page.after {
             None => Some(count(snapshot, range)?),
             Some(after) => snapshot.remaining_after(range, after),
         };
         known.map_or_else(|| entries.count(), |known| known.saturating_sub(objects.len()))
+    } else {
+        0
     };
-    Ok(ListPage { objects, revision, more: remaining > 0, remaining: Some(remaining) })
+    Ok(ListPage { objects, revision, more: remaining > 0, remaining: Some(remaining), state: None })
 }
 
 /// How many objects a range has.
