@@ -15,16 +15,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+mod check;
 mod commit;
 #[cfg(test)]
 mod crash_tests;
 mod database;
+mod durable;
 mod engine;
 mod entry;
 mod key;
 mod log;
 mod snapshots;
 
+pub use check::{Checked, check_file};
 pub use engine::{in_memory, open_file};
 pub use key::{Key, Range};
 pub use log::WatchStream;
@@ -410,4 +413,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// The revision of the last write that watchers can see; 1 in a store that was never written to.
     fn revision(&self) -> u64;
+
+    /// What keeps the store from doing what it is asked for, if anything does: it is closed, its last commit failed, or an
+    /// entry was found damaged.
+    fn problem(&self) -> Option<String> {
+        None
+    }
 }

@@ -101,7 +101,7 @@ fn store(objects: &mut Table<'_, &'static str, &'static [u8]>, event: &Event) ->
     let Object { key, revision, value } = &event.object;
     match event.kind {
         EventKind::Added | EventKind::Modified => {
-            objects.insert(key.as_str(), entry::encode(*revision, value).as_slice())?;
+            objects.insert(key.as_str(), entry::encode(key, *revision, value).as_slice())?;
         }
         EventKind::Deleted => {
             objects.remove(key.as_str())?;

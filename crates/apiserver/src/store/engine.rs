@@ -77,6 +77,10 @@ pub(super) struct Engine {
     log: Arc<Log>,
     snapshots: Snapshots,
     queue: Mutex<Queue>,
+    /// What went wrong with the last commit, if anything did.
+    failing: Mutex<Option<String>>,
+    /// What was found damaged last.
+    damaged: Mutex<Option<String>>,
     /// Told when no task writes any more.
     idle: Condvar,
     /// Told when a commit has come to wait.
@@ -111,6 +115,8 @@ impl Engine {
             log: Arc::new(Log::new(revision, options)),
             snapshots: Snapshots::new(options.snapshots, options.snapshot_idle, options.snapshot_bytes),
             queue: Mutex::default(),
+            failing: Mutex::default(),
+            damaged: Mutex::default(),
             idle: Condvar::new(),
             arrived: Condvar::new(),
             writer: Mutex::default(),
@@ -191,6 +197,10 @@ impl Engine {
         self.snapshots.expire();
         match self.try_write(batch) {
             Ok(outcomes) => {
+                *lock(&self.failing) = None;
+                for outcome in &outcomes {
+                    self.look_for_damage(outcome);
+                }
                 for event in outcomes.iter().flatten().flat_map(|committed| &committed.events) {
                     self.snapshots.wrote(event.object.value.len());
                 }
@@ -199,6 +209,7 @@ impl Engine {
             }
             Err(source) => {
                 error!(error = %source, commits = count, "failed to commit to the object store");
+                *lock(&self.failing) = Some(format!("the last commit failed: {source}"));
                 self.reopen();
                 let source = Arc::new(source);
                 (0..count).map(|_| Err(StoreError::Commit { source: source.clone() })).collect()
@@ -216,6 +227,23 @@ impl Engine {
         self.reopen();
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
         commit::apply(database.as_ref().ok_or(redb::Error::DatabaseClosed)?, batch)
+    }
+
+    /// Remembers, and says once, what is damaged.
+    fn look_for_damage<T>(&self, result: &Result<T, StoreError>) {
+        let Err(error @ (StoreError::Corrupt { .. } | StoreError::Read { .. })) = result else { return };
+        let problem = error.to_string();
+        let mut damaged = lock(&self.damaged);
+        if damaged.as_ref() != Some(&problem) {
+            error!(%error, "the object store is damaged: restore it from a copy");
+            *damaged = Some(problem);
+        }
+    }
+
+    fn problem(&self) -> Option<String> {
+        let is_closed = self.database.read().unwrap_or_else(PoisonError::into_inner).is_none();
+        let closed = is_closed.then(|| "it is closed".to_owned());
+        closed.or_else(|| lock(&self.failing).clone()).or_else(|| lock(&self.damaged).clone())
     }
 
     /// Opens the database anew after a failed commit, since it then refuses all further ones: a full disk that
@@ -371,18 +399,21 @@ impl Drop for WriterTurn {
 #[async_trait]
 impl Store for RedbStore {
     async fn get(&self, key: &Key) -> Result<Option<Object>, StoreError> {
-        self.engine.get(key)
+        let found = self.engine.get(key);
+        self.engine.look_for_damage(&found);
+        found
     }
 
     async fn list(&self, range: &Range, page: Page) -> Result<ListPage, StoreError> {
-        if self.engine.opener.is_none() {
-            return self.engine.list(range, &page);
-        }
-        let engine = self.engine.clone();
-        let range = range.clone();
-        tokio::task::spawn_blocking(move || engine.list(&range, &page))
-            .await
-            .map_err(|_| StoreError::Closed)?
+        let found = if self.engine.opener.is_none() {
+            self.engine.list(range, &page)
+        } else {
+            let (engine, range) = (self.engine.clone(), range.clone());
+            let listing = tokio::task::spawn_blocking(move || engine.list(&range, &page));
+            listing.await.map_err(|_| StoreError::Closed)?
+        };
+        self.engine.look_for_damage(&found);
+        found
     }
 
     async fn commit(&self, writes: Vec<Write>) -> Result<Committed, StoreError> {
@@ -412,6 +443,10 @@ impl Store for RedbStore {
 
     fn revision(&self) -> u64 {
         self.engine.log.published()
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.engine.problem()
     }
 }
 
