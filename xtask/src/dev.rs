@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Part {
             name: "serve",
             colour: 36,
-            arguments: ["serve", "--log-format", "pretty", "--data-dir"]
+            arguments: ["serve", "--well-known-token", "--log-format", "pretty", "--data-dir"]
                 .map(str::to_owned)
                 .into_iter()
                 .chain([data.display().to_string()])

@@ -8,8 +8,9 @@ use windlass_launch::{OperatorArgs, process_setup};
 
 use crate::demo::DemoArgs;
 use crate::serve::ServeArgs;
+use crate::store::StoreArgs;
 use crate::why::WhyArgs;
-use crate::{demo, operators, serve, why};
+use crate::{demo, operators, serve, store, why};
 
 /// Keeps Git and Kubernetes-style APIs in step.
 #[derive(Parser)]
@@ -25,6 +26,8 @@ enum Command {
     Demo(DemoArgs),
     /// Run the API server and the token exchange.
     Serve(ServeArgs),
+    /// Look at the store of a server that does not run.
+    Store(StoreArgs),
     /// Say what a repository or a job waits for.
     Why(WhyArgs),
     /// Run an operator, as Grafana's `server target` does.
@@ -55,6 +58,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Demo(args) => runtime.block_on(demo::run(args)),
         Command::Why(args) => runtime.block_on(why::run(args)),
         Command::Serve(args) => runtime.block_on(serve::run(args)),
+        Command::Store(args) => store::run(&args),
         Command::Server(ServerArgs { command: ServerCommand::Target(args) }) => {
             return operators::launch().run(&runtime, *args);
         }

@@ -175,6 +175,7 @@ async fn set_up(
         kubeconfig: folder.join("kubeconfig"),
         system_tokens: Vec::new(),
         well_known_token: true,
+        namespaces_must_exist: false,
         names: Vec::new(),
         rules: AdmissionRules { repositories: repository_rules(&settings), jobs: job_rules(&settings) },
         resource_kinds: Vec::new(),

@@ -8,6 +8,7 @@ mod demo;
 mod operators;
 mod serve;
 mod server;
+mod store;
 mod why;
 
 fn main() -> ExitCode {

@@ -44,6 +44,9 @@ pub(crate) struct ServeArgs {
     /// address: for development.
     #[arg(long)]
     well_known_token: bool,
+    /// Refuse to create anything in a namespace that there is not, as a real API server does.
+    #[arg(long)]
+    namespaces_must_exist: bool,
     /// A name or address that the server's certificate carries, beside localhost; may be given again.
     #[arg(long, value_name = "NAME")]
     tls_name: Vec<String>,
@@ -108,6 +111,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         kubeconfig: kubeconfig.clone(),
         system_tokens,
         well_known_token: args.well_known_token,
+        namespaces_must_exist: args.namespaces_must_exist,
         names: args.tls_name,
         rules: AdmissionRules { repositories: repository_rules(&settings), jobs: job_rules(&settings) },
         resource_kinds: settings.provisioning().resource_kinds.clone(),

@@ -35,6 +35,8 @@ pub(crate) struct ServerOptions {
     pub(crate) system_tokens: Vec<(String, SecretString)>,
     /// Whether the well-known one is accepted too, if the exchange listens on a loopback address.
     pub(crate) well_known_token: bool,
+    /// Whether nothing can be created in a namespace that there is not.
+    pub(crate) namespaces_must_exist: bool,
     /// Names and addresses that the server's certificate carries beside this machine's own.
     pub(crate) names: Vec<String>,
     /// What repositories may say, and jobs ask for.
@@ -94,6 +96,7 @@ impl Server {
             .crds(crds)
             .sealing_key(keys.sealing_key())
             .rules(options.rules.clone())
+            .namespaces_must_exist(options.namespaces_must_exist)
             .build()?;
         server.start().await?;
         let clients = ApiClients::same(server.client(Caller::system("windlass")));
@@ -198,6 +201,7 @@ mod tests {
             kubeconfig: folder.path().join("kubeconfig"),
             system_tokens: Vec::new(),
             well_known_token,
+            namespaces_must_exist: false,
             names: Vec::new(),
             rules: AdmissionRules::default(),
             resource_kinds: Vec::new(),

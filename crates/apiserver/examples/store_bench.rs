@@ -76,7 +76,7 @@ async fn lists(store: &Arc<dyn Store>) {
             break;
         }
         let after = answer.objects.last().map(|object| object.key.clone());
-        page = Page { limit: 500, after, snapshot: Some(answer.revision), filter: None };
+        page = Page { limit: 500, after, snapshot: Some(answer.revision), ..Page::default() };
     }
     println!("the same in {pages} pages in {:.1?}", started.elapsed());
 }

@@ -260,11 +260,22 @@ impl Inner {
             let kind = match made.remove(name) {
                 Some((before, kind)) if before == essence => kind,
                 old => {
-                    if let Some((_, old)) = old {
-                        old.gone.cancel();
-                    }
-                    match compile(document) {
-                        Ok(kind) => Arc::new(kind),
+                    let compiled = compile(document);
+                    let old = old.map(|(before, old)| {
+                        // Watches go on when all that has changed is that it is being deleted.
+                        let is_same = [0, 2, 3].iter().all(|part| before[*part] == essence[*part]);
+                        if !is_same || compiled.is_err() {
+                            old.gone.cancel();
+                        }
+                        old.gone.clone()
+                    });
+                    match compiled {
+                        Ok(mut kind) => {
+                            if let Some(gone) = old.filter(|gone| !gone.is_cancelled()) {
+                                kind.gone = gone;
+                            }
+                            Arc::new(kind)
+                        }
                         Err(problem) => {
                             error!(definition = name, problem, "failed to serve a definition");
                             continue;

@@ -52,6 +52,12 @@ impl Failure {
         failure
     }
 
+    /// The answer of a probe while the store has a problem. Probes come from anybody: the log says what it is.
+    pub(crate) fn not_ready() -> Response {
+        let text = "[-]store failed: reason withheld\nreadyz check failed\n";
+        (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+    }
+
     /// The body did not arrive in time.
     pub(crate) fn body_too_slow(within: Duration) -> Self {
         let message = format!("the request's body did not arrive within {} seconds", within.as_secs());

@@ -42,7 +42,6 @@ pub(crate) struct Inner {
     pub(crate) sealer: Sealer,
     pub(crate) rules: AdmissionRules,
     pub(crate) now: Box<dyn Fn() -> Timestamp + Send + Sync>,
-    pub(crate) shutdown: CancellationToken,
     /// Cancelled at shutdown and when the server is dropped: its own tasks end.
     pub(crate) stop: CancellationToken,
     /// The server's own tasks.
@@ -192,7 +191,6 @@ impl Builder {
                 stop: self.shutdown.child_token(),
                 tasks: Mutex::default(),
                 namespaces: tokio::sync::RwLock::new(Namespaces::new(self.namespaces_must_exist)),
-                shutdown: self.shutdown,
                 large: Arc::new(tokio::sync::Semaphore::new(verbs::LARGE_AT_ONCE)),
                 turns: Turns::default(),
                 neighbours: Arc::default(),

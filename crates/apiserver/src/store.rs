@@ -9,22 +9,25 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
+mod check;
 mod commit;
 #[cfg(test)]
 mod crash_tests;
 mod database;
+mod durable;
 mod engine;
 mod entry;
 mod key;
 mod log;
 mod snapshots;
 
+pub use check::{Checked, check_file};
 pub use engine::{in_memory, open_file};
 pub use key::{Key, Range};
 pub use log::WatchStream;
@@ -115,6 +118,25 @@ pub enum EventKind {
     Deleted,
 }
 
+/// What watchers are told of an event, made once for all of them. It is no part of what events are.
+#[derive(Clone, Debug, Default)]
+pub struct Told(OnceLock<Bytes>);
+
+impl Told {
+    /// The bytes, which `make` makes the first time.
+    pub fn get_or_make(&self, make: impl FnOnce() -> Bytes) -> &Bytes {
+        self.0.get_or_init(make)
+    }
+}
+
+impl PartialEq for Told {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Told {}
+
 /// One change of one object; `revision` equals `object.revision`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -126,6 +148,8 @@ pub struct Event {
     pub object: Object,
     /// The state before the change; `None` exactly for [`EventKind::Added`].
     pub previous: Option<Object>,
+    /// What watchers are told of it.
+    pub told: Told,
 }
 
 /// The answer to a commit.
@@ -151,6 +175,20 @@ pub struct Page {
     pub snapshot: Option<u64>,
     /// Only these. Called for each object of the range, perhaps on another thread.
     pub filter: Option<Filter>,
+    /// No further object once their values have so many bytes; 0 means no bound.
+    pub bytes: usize,
+    /// The state to read, as an earlier page left it; `snapshot` is then not looked at.
+    pub state: Option<State>,
+}
+
+/// A state that a page was read from. It is kept as long as this is: what is overwritten meanwhile cannot be used again.
+#[derive(Clone)]
+pub struct State(Arc<snapshots::Snapshot>);
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "State({})", self.0.revision)
+    }
 }
 
 /// Some objects of a range, by key.
@@ -163,8 +201,10 @@ pub struct ListPage {
     /// Whether there are objects after the last one (with a filter: perhaps none that it lets through). The snapshot
     /// is then kept for a while under `revision`.
     pub more: bool,
-    /// How many objects come after the last one; `None` with a filter.
+    /// How many objects come after the last one; `None` with a filter, or without a limit.
     pub remaining: Option<usize>,
+    /// The state that was read, where there is more.
+    pub state: Option<State>,
 }
 
 /// Why the store could not do what was asked.
@@ -321,6 +361,9 @@ pub struct StoreOptions {
     pub log_events: usize,
     /// How many bytes of events are kept for watches. The kind with the most bytes loses its oldest events first.
     pub log_bytes: usize,
+    /// How long an event is kept all the same, so that a burst of writes leaves no watch behind that keeps up; up to
+    /// eight times as many events and bytes.
+    pub log_grace: Duration,
     /// How many snapshots are kept for the next pages of lists.
     pub snapshots: usize,
     /// How long a snapshot that nobody reads is kept.
@@ -336,6 +379,7 @@ impl Default for StoreOptions {
             cache_bytes: 32 << 20,
             log_events: 32_768,
             log_bytes: 16 << 20,
+            log_grace: Duration::from_secs(5),
             snapshots: 32,
             snapshot_idle: Duration::from_mins(1),
             snapshot_bytes: 32 << 20,
@@ -369,4 +413,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// The revision of the last write that watchers can see; 1 in a store that was never written to.
     fn revision(&self) -> u64;
+
+    /// What keeps the store from doing what it is asked for, if anything does: it is closed, its last commit failed, or an
+    /// entry was found damaged.
+    fn problem(&self) -> Option<String> {
+        None
+    }
 }

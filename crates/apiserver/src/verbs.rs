@@ -10,6 +10,7 @@ mod list;
 mod owners;
 mod past;
 mod patch;
+mod pieces;
 mod render;
 mod review;
 mod scale;
@@ -94,6 +95,12 @@ impl Context {
 pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result<Response> {
     let caller = request.extensions().get::<Caller>().cloned().ok_or_else(Failure::unauthorized)?;
     refuse_impersonation(request.headers()).map_err(|status| Failure::from(*status))?;
+    if request.uri().path() == "/readyz"
+        && let Some(problem) = inner.store.problem()
+    {
+        tracing::warn!(problem, "not ready: the object store has a problem");
+        return Ok(Failure::not_ready());
+    }
     inner.start().await?;
     // A request sees one state of what is served, whatever happens to definitions meanwhile.
     let registry = inner.catalog.current();

@@ -1,5 +1,6 @@
 //! Serving a router over sockets: connections, limits, and an end that is clean.
 
+mod activity;
 mod connection;
 pub mod plain;
 mod reload;
@@ -26,6 +27,12 @@ pub struct ServeOptions {
     pub handshake_timeout: Duration,
     /// Further connections wait until one ends.
     pub max_connections: usize,
+    /// Further connections of one address are closed.
+    pub max_connections_per_peer: usize,
+    /// A connection on which no request is under way for so long is closed.
+    pub idle_timeout: Duration,
+    /// A request is broken off when nothing of its body arrives for so long.
+    pub body_timeout: Duration,
     /// How long requests may go on after the shutdown began.
     pub grace: Duration,
 }
@@ -36,6 +43,10 @@ impl Default for ServeOptions {
             header_read_timeout: Duration::from_secs(75),
             handshake_timeout: Duration::from_secs(10),
             max_connections: 4096,
+            // Whoever it is, there is room for others.
+            max_connections_per_peer: 2048,
+            idle_timeout: Duration::from_mins(3),
+            body_timeout: Duration::from_secs(30),
             grace: Duration::from_secs(5),
         }
     }

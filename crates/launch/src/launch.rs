@@ -35,7 +35,19 @@ const FLUSH: Duration = Duration::from_secs(5);
 pub fn process_setup() -> Result<Runtime, BoxError> {
     windlass_git::init_process()?;
     windlass_auth::install_crypto_provider()?;
+    raise_open_files();
     Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+/// Allows as many open files, and with them connections, as the system lets this process have: by default it would have
+/// 1,024, fewer than the connections that a server takes.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        // It stays as it was if it cannot be raised.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
 }
 
 /// A binary's operators, and how one of them is started.
@@ -224,7 +236,15 @@ fn default_cache() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Resource, getrlimit};
     use windlass_telemetry::TelemetryMode;
+
+    #[test]
+    fn as_many_files_may_be_open_as_the_system_allows() {
+        super::raise_open_files();
+        let limit = getrlimit(Resource::Nofile);
+        assert_eq!(limit.current, limit.maximum);
+    }
 
     #[test]
     fn settings_take_the_names_of_the_telemetry_modes() {

@@ -7,7 +7,7 @@ use redb::{Database, ReadableTable, Table};
 
 use super::database::{META, META_REVISION, OBJECTS, USAGE};
 use super::entry;
-use super::{Committed, Event, EventKind, Key, Object, Op, Precondition, StoreError, Write};
+use super::{Committed, Event, EventKind, Key, Object, Op, Precondition, StoreError, Told, Write};
 
 /// What became of each commit of a batch, in its order.
 pub(super) type Outcomes = Vec<Result<Committed, StoreError>>;
@@ -92,7 +92,7 @@ fn stage(
         };
         let object = Object { key: key.clone(), revision, value };
         staged.insert(key, (kind != EventKind::Deleted).then(|| object.clone()));
-        events.push(Arc::new(Event { kind, revision, object, previous }));
+        events.push(Arc::new(Event { kind, revision, object, previous, told: Told::default() }));
     }
     Ok(Ok(events))
 }
@@ -101,7 +101,7 @@ fn store(objects: &mut Table<'_, &'static str, &'static [u8]>, event: &Event) ->
     let Object { key, revision, value } = &event.object;
     match event.kind {
         EventKind::Added | EventKind::Modified => {
-            objects.insert(key.as_str(), entry::encode(*revision, value).as_slice())?;
+            objects.insert(key.as_str(), entry::encode(key, *revision, value).as_slice())?;
         }
         EventKind::Deleted => {
             objects.remove(key.as_str())?;

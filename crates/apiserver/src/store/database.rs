@@ -11,6 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
+use redb::backends::FileBackend;
 use redb::{
     Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend,
     TableDefinition, TableHandle,
@@ -18,10 +19,13 @@ use redb::{
 
 use tracing::info;
 
+use super::durable::Durable;
 use super::{OpenError, StoreError};
 
-/// The only format that this program writes and reads: raised whenever the bytes in a table change their meaning.
-const FORMAT: u64 = 2;
+/// The format that this program writes: raised whenever the bytes in a table change their meaning.
+const FORMAT: u64 = 3;
+/// The format whose entries have no checksums: they are read, and written with one when they change.
+const WITHOUT_CHECKSUMS: u64 = 2;
 /// The revision of a store that was never written to. Not 0, which means "from now on" to a watch.
 const FIRST_REVISION: u64 = 1;
 /// A file smaller than this is never compacted.
@@ -85,7 +89,7 @@ pub(super) fn create_file(path: &Path, cache_bytes: usize) -> Result<(), OpenErr
 }
 
 fn open_with(file: File, cache_bytes: usize) -> Result<Database, DatabaseError> {
-    Database::builder().set_cache_size(cache_bytes).create_file(file)
+    open_backend(Durable::new(FileBackend::new(file)?), cache_bytes)
 }
 
 /// Opens or makes a file that only its owner may read: sealed secrets will be in it.
@@ -121,6 +125,12 @@ pub(super) fn prepare(database: &Database) -> Result<u64, PrepareError> {
         return Err(PrepareError::Foreign("it has no format record"));
     };
     match found.cmp(&FORMAT) {
+        Ordering::Less if found == WITHOUT_CHECKSUMS => {
+            let mut writing = database.begin_write()?;
+            writing.set_quick_repair(true);
+            writing.open_table(META)?.insert(META_FORMAT, FORMAT)?;
+            writing.commit()?;
+        }
         Ordering::Less => return Err(PrepareError::Older(found)),
         Ordering::Equal => {}
         Ordering::Greater => return Err(PrepareError::Newer(found)),

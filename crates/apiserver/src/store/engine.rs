@@ -15,8 +15,8 @@ use super::entry;
 use super::log::Log;
 use super::snapshots::{Snapshot, Snapshots};
 use super::{
-    Committed, Key, ListPage, Object, OpenError, Page, Range, Store, StoreError, StoreOptions, WatchStream,
-    Write,
+    Committed, Key, ListPage, Object, OpenError, Page, Range, State, Store, StoreError, StoreOptions,
+    WatchStream, Write,
 };
 
 /// The database of an in-memory store is memory itself: a cache in front of it would only double it.
@@ -77,6 +77,10 @@ pub(super) struct Engine {
     log: Arc<Log>,
     snapshots: Snapshots,
     queue: Mutex<Queue>,
+    /// What went wrong with the last commit, if anything did.
+    failing: Mutex<Option<String>>,
+    /// What was found damaged last.
+    damaged: Mutex<Option<String>>,
     /// Told when no task writes any more.
     idle: Condvar,
     /// Told when a commit has come to wait.
@@ -108,9 +112,11 @@ impl Engine {
         Ok(Self {
             database: RwLock::new(Some(database)),
             opener,
-            log: Arc::new(Log::new(revision, options.log_events, options.log_bytes)),
+            log: Arc::new(Log::new(revision, options)),
             snapshots: Snapshots::new(options.snapshots, options.snapshot_idle, options.snapshot_bytes),
             queue: Mutex::default(),
+            failing: Mutex::default(),
+            damaged: Mutex::default(),
             idle: Condvar::new(),
             arrived: Condvar::new(),
             writer: Mutex::default(),
@@ -140,8 +146,10 @@ impl Engine {
 
     fn list(&self, range: &Range, page: &Page) -> Result<ListPage, StoreError> {
         self.snapshots.expire();
-        let kept = page.snapshot.and_then(|requested| self.snapshots.find(requested));
-        let snapshot = if let Some(kept) = kept {
+        let kept = || page.snapshot.and_then(|requested| self.snapshots.find(requested));
+        let snapshot = if let Some(State(state)) = &page.state {
+            state.clone()
+        } else if let Some(kept) = kept() {
             kept
         } else {
             let latest = Arc::new(self.latest()?);
@@ -152,7 +160,11 @@ impl Engine {
                 _ => latest,
             }
         };
-        let answer = read_page(&snapshot, range, page)?;
+        let mut answer = read_page(&snapshot, range, page)?;
+        answer.state = answer.more.then(|| State(snapshot.clone()));
+        if page.state.is_some() {
+            return Ok(answer);
+        }
         if let (Some(last), Some(remaining)) = (answer.objects.last(), answer.remaining)
             && answer.more
         {
@@ -160,9 +172,9 @@ impl Engine {
         }
         match (answer.more, page.after.is_some()) {
             (true, true) if self.snapshots.find(answer.revision).is_some() => {}
-            (true, _) => self.snapshots.begin(snapshot),
+            (true, _) if page.limit > 0 => self.snapshots.begin(snapshot),
             (false, true) => self.snapshots.end(answer.revision),
-            (false, false) => {}
+            (true, _) | (false, false) => {}
         }
         Ok(answer)
     }
@@ -185,6 +197,10 @@ impl Engine {
         self.snapshots.expire();
         match self.try_write(batch) {
             Ok(outcomes) => {
+                *lock(&self.failing) = None;
+                for outcome in &outcomes {
+                    self.look_for_damage(outcome);
+                }
                 for event in outcomes.iter().flatten().flat_map(|committed| &committed.events) {
                     self.snapshots.wrote(event.object.value.len());
                 }
@@ -193,6 +209,7 @@ impl Engine {
             }
             Err(source) => {
                 error!(error = %source, commits = count, "failed to commit to the object store");
+                *lock(&self.failing) = Some(format!("the last commit failed: {source}"));
                 self.reopen();
                 let source = Arc::new(source);
                 (0..count).map(|_| Err(StoreError::Commit { source: source.clone() })).collect()
@@ -210,6 +227,23 @@ impl Engine {
         self.reopen();
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
         commit::apply(database.as_ref().ok_or(redb::Error::DatabaseClosed)?, batch)
+    }
+
+    /// Remembers, and says once, what is damaged.
+    fn look_for_damage<T>(&self, result: &Result<T, StoreError>) {
+        let Err(error @ (StoreError::Corrupt { .. } | StoreError::Read { .. })) = result else { return };
+        let problem = error.to_string();
+        let mut damaged = lock(&self.damaged);
+        if damaged.as_ref() != Some(&problem) {
+            error!(%error, "the object store is damaged: restore it from a copy");
+            *damaged = Some(problem);
+        }
+    }
+
+    fn problem(&self) -> Option<String> {
+        let is_closed = self.database.read().unwrap_or_else(PoisonError::into_inner).is_none();
+        let closed = is_closed.then(|| "it is closed".to_owned());
+        closed.or_else(|| lock(&self.failing).clone()).or_else(|| lock(&self.damaged).clone())
     }
 
     /// Opens the database anew after a failed commit, since it then refuses all further ones: a full disk that
@@ -242,7 +276,8 @@ fn read_page(snapshot: &Snapshot, range: &Range, page: &Page) -> Result<ListPage
     let end = range.end();
     let start = match &page.after {
         Some(after) if after.as_str() >= end.as_str() => {
-            return Ok(ListPage { objects: Vec::new(), revision, more: false, remaining: Some(0) });
+            let objects = Vec::new();
+            return Ok(ListPage { objects, revision, more: false, remaining: Some(0), state: None });
         }
         Some(after) if after.as_str() >= range.prefix() => Bound::Excluded(after.as_str()),
         _ => Bound::Included(range.prefix()),
@@ -250,8 +285,9 @@ fn read_page(snapshot: &Snapshot, range: &Range, page: &Page) -> Result<ListPage
     let table = snapshot.reading.open_table(OBJECTS).map_err(read_error)?;
     let mut entries = table.range::<&str>((start, Bound::Excluded(end.as_str()))).map_err(read_error)?;
     let limit = if page.limit == 0 { usize::MAX } else { page.limit };
-    let mut objects = Vec::new();
-    while objects.len() < limit {
+    let most_bytes = if page.bytes == 0 { usize::MAX } else { page.bytes };
+    let (mut objects, mut bytes) = (Vec::new(), 0);
+    while objects.len() < limit && bytes < most_bytes {
         let Some(entry) = entries.next() else { break };
         let (key, value) = entry.map_err(read_error)?;
         let key = Key::from_stored(key.value()).ok_or_else(|| StoreError::Corrupt {
@@ -260,23 +296,25 @@ fn read_page(snapshot: &Snapshot, range: &Range, page: &Page) -> Result<ListPage
         })?;
         let object = entry::decode(key, value.value())?;
         if page.filter.as_ref().is_none_or(|filter| filter(&object)) {
+            bytes += object.value.len();
             objects.push(object);
         }
     }
-    if page.filter.is_some() {
-        let more = objects.len() == limit && entries.next().is_some();
-        return Ok(ListPage { objects, revision, more, remaining: None });
+    let is_full = objects.len() == limit || bytes >= most_bytes;
+    if page.filter.is_some() || (page.limit == 0 && is_full) {
+        let more = is_full && entries.next().is_some();
+        return Ok(ListPage { objects, revision, more, remaining: None, state: None });
     }
-    let remaining = if objects.len() < limit {
-        0
-    } else {
+    let remaining = if is_full {
         let known = match &page.after {
             None => Some(count(snapshot, range)?),
             Some(after) => snapshot.remaining_after(range, after),
         };
         known.map_or_else(|| entries.count(), |known| known.saturating_sub(objects.len()))
+    } else {
+        0
     };
-    Ok(ListPage { objects, revision, more: remaining > 0, remaining: Some(remaining) })
+    Ok(ListPage { objects, revision, more: remaining > 0, remaining: Some(remaining), state: None })
 }
 
 /// How many objects a range has.
@@ -361,18 +399,21 @@ impl Drop for WriterTurn {
 #[async_trait]
 impl Store for RedbStore {
     async fn get(&self, key: &Key) -> Result<Option<Object>, StoreError> {
-        self.engine.get(key)
+        let found = self.engine.get(key);
+        self.engine.look_for_damage(&found);
+        found
     }
 
     async fn list(&self, range: &Range, page: Page) -> Result<ListPage, StoreError> {
-        if self.engine.opener.is_none() {
-            return self.engine.list(range, &page);
-        }
-        let engine = self.engine.clone();
-        let range = range.clone();
-        tokio::task::spawn_blocking(move || engine.list(&range, &page))
-            .await
-            .map_err(|_| StoreError::Closed)?
+        let found = if self.engine.opener.is_none() {
+            self.engine.list(range, &page)
+        } else {
+            let (engine, range) = (self.engine.clone(), range.clone());
+            let listing = tokio::task::spawn_blocking(move || engine.list(&range, &page));
+            listing.await.map_err(|_| StoreError::Closed)?
+        };
+        self.engine.look_for_damage(&found);
+        found
     }
 
     async fn commit(&self, writes: Vec<Write>) -> Result<Committed, StoreError> {
@@ -402,6 +443,10 @@ impl Store for RedbStore {
 
     fn revision(&self) -> u64 {
         self.engine.log.published()
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.engine.problem()
     }
 }
 

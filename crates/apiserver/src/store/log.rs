@@ -6,13 +6,17 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::{Event, EventKind, Range, StoreError};
+use super::{Event, EventKind, Range, StoreError, StoreOptions};
 
 /// What an event costs beside its values: its allocations, keys and its place in the ring.
 const EVENT_OVERHEAD: usize = 256;
+/// How many times the bounds the log may be large while its events are young.
+const IN_GRACE: usize = 8;
 /// How many events a watcher takes from the log at once.
 const READ_AHEAD: usize = 64;
 /// How many events of its kind a watcher looks through while it holds the log's lock.
@@ -22,6 +26,7 @@ pub(super) struct Log {
     state: Mutex<State>,
     max_events: usize,
     max_bytes: usize,
+    grace: Duration,
 }
 
 struct State {
@@ -37,6 +42,8 @@ struct State {
 struct Ring {
     /// By revision.
     events: VecDeque<Arc<Event>>,
+    /// When each was published.
+    times: VecDeque<Instant>,
     bytes: usize,
     /// Events of this kind up to this revision are no longer kept.
     floor: u64,
@@ -44,9 +51,14 @@ struct Ring {
 }
 
 impl Log {
-    pub(super) fn new(opened: u64, max_events: usize, max_bytes: usize) -> Self {
+    pub(super) fn new(opened: u64, options: &StoreOptions) -> Self {
         let state = State { published: opened, opened, events: 0, bytes: 0, rings: HashMap::new() };
-        Self { state: Mutex::new(state), max_events, max_bytes }
+        Self {
+            state: Mutex::new(state),
+            max_events: options.log_events,
+            max_bytes: options.log_bytes,
+            grace: options.log_grace,
+        }
     }
 
     /// The revision up to which events were published.
@@ -58,6 +70,7 @@ impl Log {
     pub(super) fn publish<'a>(&self, events: impl IntoIterator<Item = &'a Arc<Event>>) {
         let mut state = self.lock();
         let mut touched: Vec<watch::Sender<()>> = Vec::new();
+        let now = Instant::now();
         for event in events {
             let cost = cost(event);
             state.published = event.revision;
@@ -66,12 +79,16 @@ impl Log {
             let ring = state.ring(event.object.key.kind());
             ring.bytes += cost;
             ring.events.push_back(event.clone());
+            ring.times.push_back(now);
             if !touched.iter().any(|sender| sender.same_channel(&ring.news)) {
                 touched.push(ring.news.clone());
             }
         }
         while state.events > self.max_events || state.bytes > self.max_bytes {
-            if !state.evict() {
+            // Those that keep up have read what is older. Whatever happens, there is a bound.
+            let is_far_over =
+                state.events / IN_GRACE > self.max_events || state.bytes / IN_GRACE > self.max_bytes;
+            if !state.evict(|published| is_far_over || now.duration_since(published) >= self.grace) {
                 break;
             }
         }
@@ -111,6 +128,7 @@ impl Log {
         state.bytes = 0;
         for ring in state.rings.values_mut() {
             ring.events.clear();
+            ring.times.clear();
             ring.bytes = 0;
             ring.floor = revision;
             ring.news.send_replace(());
@@ -129,15 +147,20 @@ impl State {
         // `entry` takes an owned name: one small copy an event, and no second look-up.
         self.rings.entry(kind.into()).or_insert_with(|| Ring {
             events: VecDeque::new(),
+            times: VecDeque::new(),
             bytes: 0,
             floor: opened,
             news: watch::Sender::new(()),
         })
     }
 
-    /// Drops the oldest event of the largest ring.
-    fn evict(&mut self) -> bool {
+    /// Drops the oldest event of the largest ring, if it may go that was published then.
+    fn evict(&mut self, may_go: impl FnOnce(Instant) -> bool) -> bool {
         let Some(ring) = self.rings.values_mut().max_by_key(|ring| ring.bytes) else { return false };
+        if !ring.times.front().is_some_and(|published| may_go(*published)) {
+            return false;
+        }
+        ring.times.pop_front();
         let Some(event) = ring.events.pop_front() else { return false };
         let cost = cost(&event);
         ring.floor = event.revision;

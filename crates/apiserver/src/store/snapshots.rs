@@ -21,7 +21,7 @@ const WRITE_OVERHEAD: u64 = 8 << 10;
 const WHOLE_LIST: u64 = 8;
 
 /// One consistent state.
-pub(super) struct Snapshot {
+pub(in crate::store) struct Snapshot {
     pub(super) revision: u64,
     pub(super) reading: ReadTransaction,
     /// How many objects of a range come after a key: what the page that ended there found, so that the next page

@@ -162,7 +162,7 @@ pub(super) async fn answer_collection(context: Context, body: Body) -> Result<Re
     let accept = Accept::parse(&context.parts.headers, true)?;
     let renderer = Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
     let options = DeleteOptions::read(&context, body).await?;
-    let selected = list::select(&context.inner, &context.target, &list).await?;
+    let selected = list::select(&context.inner, &context.target, &list, 0).await?;
     for object in &selected.objects {
         match context.delete(object.key.name(), &options).await {
             Ok(_) => {}

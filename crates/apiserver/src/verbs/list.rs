@@ -8,9 +8,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use tracing::error;
 
 use super::Context;
 use super::past;
+use super::pieces::{Gone, Pieces};
 use super::render::{Renderer, respond};
 use crate::document::Document;
 use crate::failure::{Failure, Result};
@@ -19,6 +21,11 @@ use crate::request::{Accept, ListQuery, Shape, Target, VersionMatch, syntax_erro
 use crate::server::Inner;
 use crate::store::{Filter, Key, ListPage, Object, Page, Range, StoreError};
 
+/// How many bytes of objects are read at once.
+pub(super) const AT_ONCE: usize = 512 << 10;
+/// How many times as much a page may have that was asked for with a limit, before it ends early.
+const PAGE_SHARE: usize = 16;
+
 pub(super) async fn answer(context: Context) -> Result<Response> {
     let list = ListQuery::parse(&context.query, &context.target.served)?;
     if list.watch {
@@ -26,8 +33,73 @@ pub(super) async fn answer(context: Context) -> Result<Response> {
     }
     let accept = Accept::parse(&context.parts.headers, true)?;
     let renderer = Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
-    let selected = select(&context.inner, &context.target, &list).await?;
-    respond_with(&renderer, &selected)
+    // YAML is made of the whole.
+    let most = if accept.yaml { 0 } else { AT_ONCE };
+    let selected = select(&context.inner, &context.target, &list, most).await?;
+    if selected.rest.is_none() {
+        return respond_with(&renderer, &selected);
+    }
+    let inner = context.inner.clone();
+    let body = Pieces::body(&inner, |mut pieces| async move {
+        match tell(&context, accept, selected, &mut pieces).await {
+            Ok(()) | Err(Broken::Gone) => {}
+            Err(Broken::Failed(failure)) => {
+                error!(?failure, "failed to read the rest of a list");
+                pieces.break_off().await;
+            }
+        }
+    });
+    let mut response = respond(StatusCode::OK, accept, Vec::new());
+    *response.body_mut() = body;
+    Ok(response)
+}
+
+/// Why a list is not told to its end.
+enum Broken {
+    Gone,
+    Failed(Failure),
+}
+
+impl From<Gone> for Broken {
+    fn from(_: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+impl From<Failure> for Broken {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Tells a list piece by piece.
+async fn tell(
+    context: &Context,
+    accept: Accept,
+    mut selected: Selected,
+    pieces: &mut Pieces,
+) -> Result<(), Broken> {
+    let renderer = Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
+    head(
+        &renderer,
+        &selected.metadata(renderer.served.kind.builtin.is_none(), accept.shape),
+        &mut pieces.out,
+    );
+    let mut is_first = true;
+    loop {
+        for object in std::mem::take(&mut selected.objects) {
+            if !std::mem::take(&mut is_first) {
+                pieces.out.push(b',');
+            }
+            renderer.item(&object, &mut pieces.out)?;
+            pieces.tell_much().await?;
+        }
+        if !selected.go_on(&context.inner).await? {
+            break;
+        }
+    }
+    pieces.out.extend_from_slice(b"]}");
+    Ok(pieces.tell().await?)
 }
 
 /// The answer that carries a list.
@@ -65,9 +137,20 @@ pub(super) struct Selected {
     pub(super) revision: u64,
     continue_token: Option<String>,
     remaining: Option<usize>,
+    /// What comes after the objects, of a list without a limit.
+    rest: Option<(Range, Page)>,
 }
 
 impl Selected {
+    /// Goes on with the next objects; whether there are any.
+    pub(super) async fn go_on(&mut self, inner: &Inner) -> Result<bool> {
+        let Some((range, page)) = self.rest.take() else { return Ok(false) };
+        let found = inner.store.list(&range, page.clone()).await?;
+        self.rest = rest(range, page, &found);
+        self.objects = found.objects;
+        Ok(true)
+    }
+
     fn metadata(&self, custom: bool, shape: Shape) -> Value {
         let mut metadata = Map::new();
         metadata.insert("resourceVersion".to_owned(), json!(self.revision.to_string()));
@@ -86,6 +169,13 @@ impl Selected {
         }
         Value::Object(metadata)
     }
+}
+
+/// Where a page without a limit left off.
+fn rest(range: Range, page: Page, found: &ListPage) -> Option<(Range, Page)> {
+    let last = found.objects.last().filter(|_| found.more && page.limit == 0)?;
+    let page = Page { after: Some(last.key.clone()), state: found.state.clone(), ..page };
+    Some((range, page))
 }
 
 /// Where a next page starts. Of the same form as the real server's.
@@ -163,8 +253,14 @@ impl Target {
     }
 }
 
-/// The objects that a list asks for.
-pub(super) async fn select(inner: &Arc<Inner>, target: &Target, list: &ListQuery) -> Result<Selected> {
+/// The objects that a list asks for, up to so many bytes if that is not 0: of a list with a limit there are fewer then, of
+/// one without it goes on after them.
+pub(super) async fn select(
+    inner: &Arc<Inner>,
+    target: &Target,
+    list: &ListQuery,
+    bytes: usize,
+) -> Result<Selected> {
     let kind = &*target.served.kind;
     let range = target.range()?;
     let current = inner.store.revision();
@@ -191,10 +287,12 @@ pub(super) async fn select(inner: &Arc<Inner>, target: &Target, list: &ListQuery
         after: after.clone(),
         snapshot,
         filter: filter(inner, &target.served.kind, list, &failed),
+        bytes: if list.limit == 0 { bytes } else { bytes * PAGE_SHARE },
+        state: None,
     };
     let found = match inner.store.list(&range, page.clone()).await {
         // The snapshot is gone, but what happened since may not be.
-        Err(StoreError::Expired { .. }) => past::list(&inner.store, &range, page)
+        Err(StoreError::Expired { .. }) => past::list(&inner.store, &range, page.clone())
             .await
             .map_err(|error| lost(error, list, after.as_ref(), target))?,
         found => found?,
@@ -202,11 +300,13 @@ pub(super) async fn select(inner: &Arc<Inner>, target: &Target, list: &ListQuery
     if let Some(failure) = failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(failure);
     }
-    let ListPage { objects, revision, more, remaining } = found;
+    let more = found.more && list.limit > 0;
+    let rest = rest(range, page, &found);
+    let ListPage { objects, revision, remaining, .. } = found;
     let continue_token =
         objects.last().filter(|_| more).map(|last| Token::encode(signed(revision), &last.key, target));
     let remaining = remaining.filter(|_| more);
-    Ok(Selected { objects, revision, continue_token, remaining })
+    Ok(Selected { objects, revision, continue_token, remaining, rest })
 }
 
 /// What the store asks of each object while it reads; the first failure ends up in `failed`.
@@ -234,8 +334,13 @@ fn filter(
 /// The list of a selector that one name at most can match: a look-up instead of a scan.
 async fn one(inner: &Inner, target: &Target, list: &ListQuery, name: &str, current: u64) -> Result<Selected> {
     let kind = &*target.served.kind;
-    let mut selected =
-        Selected { objects: Vec::new(), revision: current, continue_token: None, remaining: None };
+    let mut selected = Selected {
+        objects: Vec::new(),
+        revision: current,
+        continue_token: None,
+        remaining: None,
+        rest: None,
+    };
     if name.is_empty() {
         return Ok(selected);
     }

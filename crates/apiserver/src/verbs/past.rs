@@ -45,5 +45,5 @@ pub(super) async fn list(store: &Arc<dyn Store>, range: &Range, page: Page) -> R
     let more = selected.len() > limit;
     let remaining = (more && page.filter.is_none()).then(|| selected.len() - limit);
     selected.truncate(limit);
-    Ok(ListPage { objects: selected, revision: snapshot, more, remaining })
+    Ok(ListPage { objects: selected, revision: snapshot, more, remaining, state: None })
 }

@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::response::Response;
-use bytes::Bytes;
-use futures::stream;
 use http::{HeaderValue, header};
 use rand::Rng as _;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::Context;
-use super::list;
-use super::render::Renderer;
+use super::list::{self, AT_ONCE};
+use super::pieces::{Gone, PIECE, Pieces};
+use super::render::{Renderer, write_whole};
 use crate::failure::{Failure, Result};
 use crate::request::{Accept, ListQuery, Shape};
 use crate::store::{Event, EventKind, Object, Range, StoreError, WatchStream};
@@ -24,8 +22,6 @@ const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 const LASTS: u64 = 1800;
 /// How long a watch lasts at most, whatever is asked for: a month.
 const LONGEST: u64 = 30 * 24 * 3600;
-/// Events that are there at once are sent in pieces of about this size.
-const PIECE: usize = 64 * 1024;
 
 /// A watch of a collection.
 pub(super) fn answer(context: Context, list: ListQuery) -> Result<Response> {
@@ -36,6 +32,7 @@ pub(super) fn answer(context: Context, list: ListQuery) -> Result<Response> {
     let seconds = list.timeout_seconds.filter(|seconds| *seconds > 0);
     let seconds = seconds.unwrap_or_else(|| rand::rng().random_range(LASTS..2 * LASTS)).min(LONGEST);
     let now = Instant::now();
+    let inner = context.inner.clone();
     let watch = Watch {
         next_bookmark: now + BOOKMARK_EVERY,
         ends: now + Duration::from_secs(seconds),
@@ -43,14 +40,9 @@ pub(super) fn answer(context: Context, list: ListQuery) -> Result<Response> {
         list,
         accept,
         range,
-        state: State::Start,
         columns_sent: false,
     };
-    let body = Body::from_stream(stream::unfold(watch, |mut watch| async move {
-        let piece = watch.piece().await?;
-        Some((Ok::<_, std::convert::Infallible>(Bytes::from(piece)), watch))
-    }));
-    let mut response = Response::new(body);
+    let mut response = Response::new(Pieces::body(&inner, |pieces| watch.run(pieces)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
@@ -61,51 +53,69 @@ struct Watch {
     list: ListQuery,
     accept: Accept,
     range: Range,
-    state: State,
     next_bookmark: Instant,
     ends: Instant,
     /// A table's columns stand in its first event only.
     columns_sent: bool,
 }
 
-enum State {
-    Start,
-    Following(WatchStream),
-    Ended,
+/// Why a watch ends.
+enum Ended {
+    /// There is nobody to tell.
+    Gone,
+    /// It is told.
+    Failed(Failure),
+}
+
+impl From<Gone> for Ended {
+    fn from(_: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+impl<E: Into<Failure>> From<E> for Ended {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
 }
 
 impl Watch {
-    /// The next bytes of the answer; `None` ends it.
-    async fn piece(&mut self) -> Option<Vec<u8>> {
-        let mut out = Vec::new();
-        let result = match &self.state {
-            State::Start => self.start(&mut out).await,
-            State::Following(_) => self.follow(&mut out).await,
-            State::Ended => return None,
-        };
-        if let Err(failure) = result {
-            self.state = State::Ended;
-            out.extend_from_slice(br#"{"type":"ERROR","object":"#);
-            out.extend_from_slice(&failure.to_json());
-            out.extend_from_slice(b"}\n");
+    async fn run(mut self, mut pieces: Pieces) {
+        if let Err(Ended::Failed(failure)) = self.tell(&mut pieces).await {
+            pieces.out.extend_from_slice(br#"{"type":"ERROR","object":"#);
+            pieces.out.extend_from_slice(&failure.to_json());
+            pieces.out.extend_from_slice(b"}\n");
+            let _ = pieces.tell().await;
         }
+    }
+
+    async fn tell(&mut self, pieces: &mut Pieces) -> Result<(), Ended> {
+        let mut stream = self.start(pieces).await?;
         // The first piece may be empty: it makes the server send the headers.
-        if out.is_empty() && matches!(self.state, State::Ended) { None } else { Some(out) }
+        pieces.tell().await?;
+        while self.follow(&mut stream, pieces).await? {
+            if !pieces.out.is_empty() {
+                pieces.tell().await?;
+            }
+        }
+        if !pieces.out.is_empty() {
+            pieces.tell().await?;
+        }
+        Ok(())
     }
 
     /// Opens the watch, after the present state if that was asked for.
-    async fn start(&mut self, out: &mut Vec<u8>) -> Result<()> {
-        let store = &self.context.inner.store;
+    async fn start(&mut self, pieces: &mut Pieces) -> Result<WatchStream, Ended> {
+        let store = self.context.inner.store.clone();
         let from = self.list.version.unwrap_or_default();
         let initial = self.list.send_initial_events.unwrap_or(from == 0);
         if !initial {
             let from = if from == 0 { store.revision() } else { from };
             // A version of the future is expired as well: the client knows another store, and lists anew.
-            self.state = State::Following(store.watch(&self.range, from)?);
-            return Ok(());
+            return Ok(store.watch(&self.range, from)?);
         }
         if from > store.revision() {
-            return Err(Failure::version_too_large(from, store.revision()));
+            return Err(Failure::version_too_large(from, store.revision()).into());
         }
         let everything = ListQuery {
             limit: 0,
@@ -116,31 +126,37 @@ impl Watch {
             fields: self.list.fields.clone(),
             ..ListQuery::default()
         };
-        let selected = list::select(&self.context.inner, &self.context.target, &everything).await?;
+        let inner = self.context.inner.clone();
+        let mut selected = list::select(&inner, &self.context.target, &everything, AT_ONCE).await?;
         let stream = store.watch(&self.range, selected.revision)?;
-        for object in &selected.objects {
-            self.event("ADDED", object, object.revision, out)?;
+        loop {
+            for object in std::mem::take(&mut selected.objects) {
+                self.event("ADDED", &object, object.revision, &mut pieces.out)?;
+                pieces.tell_much().await?;
+            }
+            if !selected.go_on(&inner).await? {
+                break;
+            }
         }
         if self.list.send_initial_events == Some(true) && self.list.bookmarks {
-            self.bookmark(selected.revision, true, out);
+            self.bookmark(selected.revision, true, &mut pieces.out);
         }
-        self.state = State::Following(stream);
-        Ok(())
+        Ok(stream)
     }
 
-    /// Waits for something to say and says all that is there.
-    async fn follow(&mut self, out: &mut Vec<u8>) -> Result<()> {
+    /// Waits for something to say and says what is there. False: it is over.
+    async fn follow(&mut self, stream: &mut WatchStream, pieces: &mut Pieces) -> Result<bool, Ended> {
         enum Woken {
             Event(Result<std::sync::Arc<Event>, StoreError>),
             Bookmark,
             End,
         }
-        let shutdown = self.context.inner.shutdown.clone();
+        let stop = self.context.inner.stop.clone();
         let gone = self.context.target.served.kind.gone.clone();
-        let State::Following(stream) = &mut self.state else { return Ok(()) };
         let woken = tokio::select! {
             biased;
-            () = shutdown.cancelled() => Woken::End,
+            () = pieces.gone() => return Err(Ended::Gone),
+            () = stop.cancelled() => Woken::End,
             // Before events: a busy watch ends as well.
             () = sleep_until(self.ends) => Woken::End,
             event = stream.next() => Woken::Event(event),
@@ -152,29 +168,24 @@ impl Watch {
             Woken::Event(event) => {
                 let mut next = Some(event?);
                 while let Some(event) = next {
-                    self.change(&event, out)?;
-                    next = match &mut self.state {
-                        State::Following(stream) if out.len() < PIECE => stream.try_next()?,
-                        _ => None,
-                    };
+                    self.change(&event, pieces).await?;
+                    next = if pieces.out.len() < PIECE { stream.try_next()? } else { None };
                 }
+                Ok(true)
             }
             Woken::Bookmark | Woken::End => {
                 self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
                 if self.list.bookmarks {
                     let position = stream.position()?;
-                    self.bookmark(position, false, out);
+                    self.bookmark(position, false, &mut pieces.out);
                 }
-                if matches!(woken, Woken::End) {
-                    self.state = State::Ended;
-                }
+                Ok(!matches!(woken, Woken::End))
             }
         }
-        Ok(())
     }
 
     /// One change as this watch sees it: an object that comes to match was added, one that ceases to was deleted.
-    fn change(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<()> {
+    async fn change(&mut self, event: &Event, pieces: &mut Pieces) -> Result<(), Ended> {
         let inner = self.context.inner.clone();
         let kind = self.context.target.served.kind.clone();
         let matches = |object: &Object| inner.matches(&kind, &self.list, object);
@@ -183,16 +194,30 @@ impl Watch {
             Some(previous) => matches(previous)?,
             None => false,
         };
-        match (before, now) {
-            (false, false) => Ok(()),
-            (false, true) => self.event("ADDED", &event.object, event.revision, out),
-            (true, true) => self.event("MODIFIED", &event.object, event.revision, out),
+        let (seen, name, object) = match (before, now) {
+            (false, false) => return Ok(()),
+            (false, true) => (EventKind::Added, "ADDED", &event.object),
+            (true, true) => (EventKind::Modified, "MODIFIED", &event.object),
             // The last state that matched, under the revision of its end.
             (true, false) => {
-                let last = event.previous.as_ref().unwrap_or(&event.object);
-                self.event("DELETED", last, event.revision, out)
+                (EventKind::Deleted, "DELETED", event.previous.as_ref().unwrap_or(&event.object))
             }
+        };
+        let served = &self.context.target.served;
+        let is_plain = self.accept.shape == Shape::Whole
+            && !kind.sealed()
+            && std::ptr::eq(served.served(), kind.stored());
+        if seen != event.kind || !is_plain {
+            return Ok(self.event(name, object, event.revision, &mut pieces.out)?);
         }
+        // Most watchers see it like this, and it is made for all of them.
+        let told = event.told.get_or_make(|| {
+            let mut line = format!("{{\"type\":\"{name}\",\"object\":").into_bytes();
+            write_whole(served, &object.value, event.revision, &mut line);
+            line.extend_from_slice(b"}\n");
+            line.into()
+        });
+        Ok(pieces.tell_shared(told).await?)
     }
 
     fn event(&mut self, kind: &str, object: &Object, revision: u64, out: &mut Vec<u8>) -> Result<()> {

@@ -104,6 +104,7 @@ async fn a_page_whose_snapshot_is_gone_says_how_to_go_on() {
     let store = windlass_apiserver::store::in_memory(&windlass_apiserver::store::StoreOptions {
         snapshots: 1,
         log_events: 1,
+        log_grace: std::time::Duration::ZERO,
         ..Default::default()
     })
     .unwrap();

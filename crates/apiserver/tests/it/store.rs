@@ -240,7 +240,7 @@ async fn pages_of_a_list_come_from_one_state() {
                 limit: 4,
                 after: answer.objects.last().map(|object| object.key.clone()),
                 snapshot: Some(answer.revision),
-                filter: None,
+                ..Page::default()
             };
             // What happens meanwhile is not in the list.
             write(&store, put(key("a", "9"), "new")).await;
@@ -254,7 +254,8 @@ async fn pages_of_a_list_come_from_one_state() {
         // A page may be asked for again, also one that starts where none ended.
         let revision =
             store.list(&everything(), Page { limit: 1, ..Page::default() }).await.unwrap().revision;
-        let page = Page { limit: 2, after: Some(key("a", "40")), snapshot: Some(revision), filter: None };
+        let page =
+            Page { limit: 2, after: Some(key("a", "40")), snapshot: Some(revision), ..Page::default() };
         let answer = store.list(&everything(), page).await.unwrap();
         assert_eq!((names(&answer), answer.remaining), (vec!["5", "9"], Some(3)), "{name}");
         // A key outside of the range ends it, or starts it.
@@ -276,7 +277,7 @@ async fn a_snapshot_that_nobody_reads_expires() {
             limit: 1,
             after: Some(first.objects[0].key.clone()),
             snapshot: Some(first.revision),
-            filter: None,
+            ..Page::default()
         };
         let current = write(&store, put(key("a", "0"), "y")).await;
         for _ in 0..3 {
@@ -310,7 +311,7 @@ async fn a_snapshot_whose_lists_are_read_to_their_end_is_kept_for_a_lost_answer_
         let answer = store.list(&everything(), first.clone()).await.unwrap();
         store.list(&everything(), first).await.unwrap();
         let after = Some(answer.objects[1].key.clone());
-        let last = Page { limit: 2, after, snapshot: Some(answer.revision), filter: None };
+        let last = Page { limit: 2, after, snapshot: Some(answer.revision), ..Page::default() };
         write(&store, put(key("a", "0"), "y")).await;
         // Two lists were begun; one of them takes its time.
         store.list(&everything(), last.clone()).await.unwrap();
@@ -335,6 +336,7 @@ async fn a_filter_chooses_what_a_list_returns_and_what_its_limit_counts() {
             after,
             snapshot: None,
             filter: Some(Arc::new(|object| object.value == "yes")),
+            ..Page::default()
         };
         let all = store.list(&everything(), filtered(0, None)).await.unwrap();
         assert_eq!((names(&all), all.more, all.remaining), (vec!["0", "3", "6", "9"], false, None), "{name}");
@@ -377,7 +379,7 @@ async fn a_snapshot_expires_when_much_is_written_between_two_reads_of_it() {
             limit: 1,
             after: Some(first.objects[0].key.clone()),
             snapshot: Some(first.revision),
-            filter: None,
+            ..Page::default()
         };
         let value = "y".repeat(40_000);
         for _ in 0..4 {
@@ -457,7 +459,8 @@ async fn a_waiting_watch_is_woken_by_a_commit() {
 
 #[tokio::test]
 async fn a_watch_that_falls_behind_the_log_expires_and_a_burst_of_another_kind_does_not_matter() {
-    let options = StoreOptions { log_events: 16, ..StoreOptions::default() };
+    let options =
+        StoreOptions { log_events: 16, log_grace: std::time::Duration::ZERO, ..StoreOptions::default() };
     for Subject { name, store, .. } in subjects(&options) {
         let quiet = Range::new("example.com", "quiet", None).unwrap();
         let start = write(&store, put(Key::new("example.com", "quiet", "a", "one").unwrap(), "x")).await;
@@ -480,7 +483,8 @@ async fn a_watch_that_falls_behind_the_log_expires_and_a_burst_of_another_kind_d
 
 #[tokio::test]
 async fn the_log_is_bounded_by_bytes() {
-    let options = StoreOptions { log_bytes: 100_000, ..StoreOptions::default() };
+    let options =
+        StoreOptions { log_bytes: 100_000, log_grace: std::time::Duration::ZERO, ..StoreOptions::default() };
     for Subject { name, store, .. } in subjects(&options) {
         let start = store.revision();
         for index in 0..20 {

@@ -91,7 +91,12 @@ async fn bookmarks_come_while_nothing_happens_and_before_the_end() {
 
 #[tokio::test]
 async fn a_version_that_is_too_old_is_gone() {
-    let store = store::in_memory(&StoreOptions { log_events: 4, ..StoreOptions::default() }).unwrap();
+    let store = store::in_memory(&StoreOptions {
+        log_events: 4,
+        log_grace: std::time::Duration::ZERO,
+        ..StoreOptions::default()
+    })
+    .unwrap();
     let server = server_over(store);
     for index in 0..10 {
         post(&server, WIDGETS, &widget(&format!("w{index}"))).await.expect(201);
@@ -156,4 +161,37 @@ async fn a_kube_client_watches_in_process() {
         .expect(201);
     let event = tokio::time::timeout(Duration::from_secs(10), events.try_next()).await.unwrap().unwrap();
     assert!(matches!(event, Some(WatchEvent::Added(map)) if map.metadata.name.as_deref() == Some("a")));
+}
+
+#[tokio::test]
+async fn a_burst_of_large_writes_leaves_no_watch_behind_that_keeps_up() {
+    let options = StoreOptions { log_bytes: 1 << 20, ..StoreOptions::default() };
+    let server = server_over(store::in_memory(&options).unwrap());
+    let mut events = raw(Method::GET, &format!("{WIDGETS}?watch=true")).watch(&server).await;
+    // Without a moment for the reader in between.
+    for index in 0..30 {
+        let mut body = widget(&format!("w{index:02}"));
+        body["spec"]["free"] = json!({ "x": "y".repeat(100_000) });
+        post(&server, WIDGETS, &body).await.expect(201);
+    }
+    for index in 0..30 {
+        assert_eq!(events.brief().await, format!("ADDED w{index:02}"));
+    }
+    // There is a bound all the same.
+    let mut late = raw(Method::GET, &format!("{WIDGETS}?watch=true&resourceVersion=1")).watch(&server).await;
+    for index in 0..90 {
+        let mut body = widget(&format!("x{index:02}"));
+        body["spec"]["free"] = json!({ "x": "y".repeat(100_000) });
+        post(&server, WIDGETS, &body).await.expect(201);
+    }
+    let mut told = 0;
+    while let Some(event) = late.next().await {
+        told += 1;
+        if event["type"] == "ERROR" {
+            assert_eq!(event["object"]["code"], 410);
+            assert!(told < 90, "{told}");
+            return;
+        }
+    }
+    panic!("it was not told that it fell behind");
 }

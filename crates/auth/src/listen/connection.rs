@@ -17,6 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
+use super::activity::{Activity, BodyUnderWay, Peers};
 use super::unread_body::track;
 use super::{PeerIdentity, ServeOptions};
 
@@ -45,6 +46,7 @@ pub(super) async fn accept_loop<H, F>(
 {
     let slots = Arc::new(Semaphore::new(options.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let mut connections = JoinSet::new();
+    let peers = Arc::new(Peers::default());
     loop {
         let accepted = async {
             let slot = Arc::clone(&slots).acquire_owned().await;
@@ -59,10 +61,14 @@ pub(super) async fn accept_loop<H, F>(
                         tracing::debug!(%peer, %error, "connection ended before it began");
                         continue;
                     }
+                    let Some(admitted) = peers.admit(peer.ip(), options.max_connections_per_peer) else {
+                        tracing::debug!(%peer, "a connection is closed: its peer has too many");
+                        continue;
+                    };
                     let connection = handle(stream, peer);
                     connections.spawn(async move {
                         connection.await;
-                        drop(slot);
+                        drop((slot, admitted));
                     });
                 }
                 Err(error) => {
@@ -106,6 +112,8 @@ pub(super) async fn serve_connection<S>(
         Protocol::Http2 => builder.http2_only(),
         Protocol::Either => builder,
     };
+    let activity = Arc::new(Activity::default());
+    let requests = Arc::clone(&activity);
     let service = hyper::service::service_fn(move |mut request: http::Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
         if let Some(identity) = &identity {
@@ -113,20 +121,26 @@ pub(super) async fn serve_connection<S>(
         }
         let (request, unread) = {
             let (parts, body) = request.into_parts();
-            let (body, unread) = track(body);
+            let (body, unread) = track(body, options.body_timeout);
             (http::Request::from_parts(parts, body), unread)
         };
+        let under_way = requests.begin();
         let answer = router.clone().call(request);
         async move {
             let answer = answer.await;
             unread.drain().await;
-            answer
+            answer.map(|answer| answer.map(|body| BodyUnderWay { body, _under_way: under_way }))
         }
     });
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let served = tokio::select! {
         served = connection.as_mut() => served,
-        () = shutdown.cancelled() => {
+        () = async {
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = activity.ended_for(options.idle_timeout) => {}
+            }
+        } => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

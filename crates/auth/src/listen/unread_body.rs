@@ -11,6 +11,7 @@ use std::time::Duration;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep, sleep};
 
 /// The most that is read for nothing; a larger rest is cut off.
 const MAX_DRAINED: usize = 16 * 1024 * 1024;
@@ -20,6 +21,9 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// A request's body that gives back what was not read when it is dropped.
 pub(super) struct TrackedBody {
     inner: Option<Incoming>,
+    /// How long is waited for the next of it, and until when that is.
+    timeout: Duration,
+    until: Pin<Box<Sleep>>,
     unread: Option<oneshot::Sender<Incoming>>,
 }
 
@@ -27,9 +31,21 @@ pub(super) struct TrackedBody {
 pub(super) struct UnreadBody(oneshot::Receiver<Incoming>);
 
 /// Splits a body into what a handler reads, and what becomes of the rest.
-pub(super) fn track(body: Incoming) -> (TrackedBody, UnreadBody) {
+pub(super) fn track(body: Incoming, timeout: Duration) -> (TrackedBody, UnreadBody) {
     let (sender, receiver) = oneshot::channel();
-    (TrackedBody { inner: Some(body), unread: Some(sender) }, UnreadBody(receiver))
+    let until = Box::pin(sleep(timeout));
+    (TrackedBody { inner: Some(body), timeout, until, unread: Some(sender) }, UnreadBody(receiver))
+}
+
+/// Why a body could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BodyError {
+    /// The connection broke.
+    #[error("failed to read the body of a request")]
+    Read(#[source] hyper::Error),
+    /// It does not come.
+    #[error("nothing of the body of a request came for {0:?}")]
+    TooSlow(Duration),
 }
 
 impl UnreadBody {
@@ -53,18 +69,25 @@ impl UnreadBody {
 
 impl Body for TrackedBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Some(inner) = &mut self.inner else { return Poll::Ready(None) };
-        let frame = ready!(Pin::new(inner).poll_frame(context));
-        if !matches!(frame, Some(Ok(_))) {
-            self.inner = None;
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = &mut *self;
+        let Some(inner) = &mut this.inner else { return Poll::Ready(None) };
+        let Poll::Ready(frame) = Pin::new(inner).poll_frame(context) else {
+            ready!(this.until.as_mut().poll(context));
+            this.inner = None;
+            return Poll::Ready(Some(Err(BodyError::TooSlow(this.timeout))));
+        };
+        if matches!(frame, Some(Ok(_))) {
+            this.until.as_mut().reset(Instant::now() + this.timeout);
+        } else {
+            this.inner = None;
         }
-        Poll::Ready(frame)
+        Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Read)))
     }
 
     fn is_end_stream(&self) -> bool {

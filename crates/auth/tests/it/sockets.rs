@@ -429,3 +429,76 @@ async fn a_peer_identity_cannot_be_sent_from_outside() {
     assert!(read_to_end(&mut stream).await.ends_with("false"));
     stop.cancel();
 }
+
+#[tokio::test]
+async fn a_peer_that_has_too_many_connections_gets_no_more_until_one_ends() {
+    let options = ServeOptions { max_connections_per_peer: 2, ..ServeOptions::default() };
+    let (address, stop, _server) =
+        plain_server(Router::new().route("/", get(|| async { "served" })), options).await;
+    let request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut byte = [0];
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request).await.unwrap();
+        stream.read_exact(&mut byte).await.unwrap();
+        open.push(stream);
+    }
+    let mut third = TcpStream::connect(address).await.unwrap();
+    let _ = third.write_all(request).await;
+    assert_eq!(read_to_end(&mut third).await, "");
+    open.clear();
+    let served = async {
+        loop {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let _ = stream.write_all(request).await;
+            if stream.read_exact(&mut byte).await.is_ok() {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(DEADLINE, served).await.expect("there is room again");
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn an_http_2_connection_that_is_idle_is_closed_and_one_that_is_not_is_kept() {
+    let leave = Arc::new(Notify::new());
+    let handler = {
+        let leave = leave.clone();
+        get(move || async move {
+            leave.notified().await;
+            "finished"
+        })
+    };
+    let options = ServeOptions { idle_timeout: Duration::from_millis(50), ..ServeOptions::default() };
+    let (address, stop, _server) = plain_server(Router::new().route("/", handler), options).await;
+    let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    let mut connection = tokio::spawn(connection);
+    let request = Request::get(format!("http://{address}/")).body(Empty::<bytes::Bytes>::new()).unwrap();
+    let answer = tokio::spawn(async move { sender.send_request(request).await });
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut connection).await;
+    assert!(early.is_err(), "a connection with a request under way is kept");
+    leave.notify_one();
+    let answer = answer.await.unwrap().unwrap();
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "finished");
+    let ended = tokio::time::timeout(DEADLINE, connection).await;
+    ended.expect("the idle connection is closed").unwrap().unwrap();
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_body_that_stops_coming_breaks_its_request_off() {
+    let options = ServeOptions { body_timeout: Duration::from_millis(50), ..ServeOptions::default() };
+    let handler = axum::routing::post(|body: Result<String, _>| async move {
+        body.map_or_else(|_: axum::extract::rejection::StringRejection| "broken off", |_| "whole")
+    });
+    let (address, stop, _server) = plain_server(Router::new().route("/", handler), options).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 10\r\n\r\nhalf";
+    stream.write_all(request).await.unwrap();
+    assert!(read_to_end(&mut stream).await.ends_with("broken off"));
+    stop.cancel();
+}

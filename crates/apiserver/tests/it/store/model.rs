@@ -167,7 +167,7 @@ async fn check_page(
 ) -> Option<Key> {
     let (range, state, revision, after) = list;
     let page =
-        store.list(range, Page { limit, after: after.cloned(), snapshot, filter: None }).await.unwrap();
+        store.list(range, Page { limit, after: after.cloned(), snapshot, ..Page::default() }).await.unwrap();
     let expected = expected_page(state, range, after);
     let count = if limit == 0 { expected.len() } else { expected.len().min(limit) };
     let found: Vec<_> =
@@ -325,7 +325,12 @@ async fn play(steps: Vec<Step>, open: impl Fn() -> Arc<dyn Store>, outlives: boo
 }
 
 fn options() -> StoreOptions {
-    StoreOptions { log_events: LOG_EVENTS, snapshots: 1000, ..StoreOptions::default() }
+    StoreOptions {
+        log_events: LOG_EVENTS,
+        log_grace: std::time::Duration::ZERO,
+        snapshots: 1000,
+        ..StoreOptions::default()
+    }
 }
 
 fn block_on(future: impl Future<Output = ()>) {

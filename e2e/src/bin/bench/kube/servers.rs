@@ -90,6 +90,7 @@ async fn ready(table: &mut Table) -> Result<()> {
         let data_text = data.display().to_string();
         let arguments = [
             "serve",
+            "--well-known-token",
             "--api-address",
             &api_address,
             "--exchange-address",
