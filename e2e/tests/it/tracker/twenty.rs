@@ -98,7 +98,7 @@ async fn twenty_commits_are_counted_once_each_over_restarts_a_kill_and_two_repli
         let traced: BTreeSet<&str> = received
             .spans_of("reconcile")
             .filter_map(|span| span.attributes.get("kustomization.revision"))
-            .map(|revision| revision.as_str())
+            .map(String::as_str)
             .collect();
         // Spans that wait for the next request to the collector are lost with the killed process.
         let by_the_killed = second.process.lines("successfully processed kustomization event").len();
