@@ -59,12 +59,27 @@ pub const CONDITIONS: &[Row] = &rows(&[
     (types::INCLUDE_UNAVAILABLE, "True", "NoArtifact", "an object that is included has no artifact yet"),
     (types::INCLUDE_UNAVAILABLE, "True", "IncludeCycle", "objects include each other in a circle: break it"),
     (types::ARTIFACT_IN_STORAGE, "True", "Succeeded", "the artifact is served"),
+    (types::SOURCE_VERIFIED, "True", "Succeeded", "the artifact is of what one of the keys has signed"),
     (
         types::SOURCE_VERIFIED,
         "False",
         "VerificationError",
-        "signatures are not verified by this controller, and nothing is taken unverified where that was asked for: remove `spec.verify`",
+        "the Secret with the keys is not there, or not as it should be: correct what `spec.verify.secretRef` names",
     ),
+    (
+        types::SOURCE_VERIFIED,
+        "False",
+        "InvalidVerificationMode",
+        "the mode needs a tag, or is none: correct `spec.verify.mode` or `spec.ref`",
+    ),
+    (
+        types::SOURCE_VERIFIED,
+        "False",
+        "InvalidGitObject",
+        "the tag is not signed, is no annotated one, or is of something else than it says",
+    ),
+    (types::SOURCE_VERIFIED, "False", "InvalidCommitSignature", "none of the keys has signed the commit"),
+    (types::SOURCE_VERIFIED, "False", "InvalidTagSignature", "none of the keys has signed the tag"),
 ]);
 
 /// Whether the table has it, or has the reason where two conditions repeat those of others.

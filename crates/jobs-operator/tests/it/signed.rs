@@ -55,11 +55,15 @@ async fn healthy(world: &World) {
 
 #[tokio::test]
 async fn git_verifies_the_commit_of_a_job_and_of_a_file_over_the_api() {
-    let Some((key, allowed)) = ssh_key("ed25519") else { return };
+    let signed = "G|signer@example.com|Grafana|Signer <signer@example.com>";
+    let Some((rsa, allowed)) = ssh_key("rsa") else { return };
     let (git, world, _process) = writable(json!({})).await;
+    ask_for_signatures(&world, &rsa).await;
+    ended_well(&world.run(job("delete", json!({"paths": ["team-a/cpu.json"]}))).await);
+    assert_eq!(verify(&git, &allowed), signed);
+    let Some((key, allowed)) = ssh_key("ed25519") else { return };
     ask_for_signatures(&world, &key).await;
     ended_well(&world.run(job("delete", json!({"paths": ["overview.json"]}))).await);
-    let signed = "G|signer@example.com|Grafana|Signer <signer@example.com>";
     assert_eq!(verify(&git, &allowed), signed);
     healthy(&world).await;
     let body = crate::kit::dashboard("written", "Written");
@@ -71,9 +75,11 @@ async fn git_verifies_the_commit_of_a_job_and_of_a_file_over_the_api() {
 
 #[tokio::test]
 async fn a_key_that_does_not_fit_is_told_and_nothing_is_pushed() {
-    let Some((rsa, _)) = ssh_key("rsa") else { return };
     let (git, world, _process) = writable(json!({})).await;
-    for (key, why) in [(&*rsa, "use an Ed25519 key"), ("not a key at all", "no private SSH key")] {
+    for (key, why) in [
+        ("not a key at all", "no private SSH key"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----", "no private SSH key"),
+    ] {
         ask_for_signatures(&world, key).await;
         let record = world.run(job("delete", json!({"paths": ["overview.json"]}))).await;
         let (state, said) = end_of(&record);
