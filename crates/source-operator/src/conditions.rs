@@ -5,8 +5,7 @@ use windlass_api::conditions::{Row, is_described, rows};
 
 use crate::failure::types;
 
-/// Said of a `GitRepository`, of which [`Ready`](types::READY) being false and [`Stalled`](types::STALLED) repeat the
-/// reason of what failed.
+/// Said of a `GitRepository`, of which `Ready` being false and `Stalled` repeat the reason of what failed.
 pub const CONDITIONS: &[Row] = &rows(&[
     (types::READY, "True", "Succeeded", "the artifact is what the object asks for"),
     (
