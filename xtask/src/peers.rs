@@ -57,5 +57,6 @@ fn install_package(package: &str) -> Result<()> {
         bail!("{package} is missing and there is no apt-get to install it with");
     }
     run(Command::new("apt-get").args(["update", "-qq"]))?;
-    run(Command::new("apt-get").args(["install", "-y", "-qq", package]))
+    let install = ["install", "-y", "-qq", package];
+    run(Command::new("apt-get").args(install).env("DEBIAN_FRONTEND", "noninteractive"))
 }
