@@ -79,9 +79,9 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
     let screen = Screen::new();
     screen.title("Windlass demo");
 
-    let (teller, pushes) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, pushes) = tokio::sync::mpsc::unbounded_channel();
     // Nobody listens any more once the demo ends.
-    let on_push = move || teller.send(Instant::now()).unwrap_or_default();
+    let on_push = move || sender.send(Instant::now()).unwrap_or_default();
     let sample = match &args.url {
         Some(_) => None,
         None => Some(Sample::serve(&folder.path().join("sample"), &args.branch, on_push).await?),

@@ -59,7 +59,7 @@ impl Hook {
     ) {
         let mut last = None;
         while let Some(Some(pushed)) = stop.run_until_cancelled(pushes.recv()).await {
-            match self.tell(&context, pushed, &mut last, &screen).await {
+            match self.follow(&context, pushed, &mut last, &screen).await {
                 Ok(()) => {}
                 Err(error) => tracing::warn!("the push was not delivered: {error:#}"),
             }
@@ -68,7 +68,7 @@ impl Hook {
     }
 
     /// Delivers a push of the branch, and shows what became of it.
-    async fn tell(
+    async fn follow(
         &self,
         context: &Context,
         pushed: Instant,
