@@ -119,7 +119,10 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
     let code = match ended {
         Ok(Some(state)) => {
             if !args.once {
-                let clone = sample.as_ref().map(Sample::url_with_token).unwrap_or_default();
+                let credentials = folder.path().join("git-credentials");
+                if let Some(sample) = &sample {
+                    sample.write_credentials(&credentials)?;
+                }
                 if let (Some(sample), Some(secret), Some(authority)) = (&sample, &remote.hook, authority) {
                     hook::listen(&context, &remote).await?;
                     let hook = Hook {
@@ -135,7 +138,7 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
                         hook.run(Arc::clone(&context), pushes, Screen::new(), stop),
                     );
                 }
-                let sample = sample.as_ref().map(|sample| (sample.path(), clone.as_str()));
+                let sample = sample.as_ref().map(|sample| (sample, credentials.as_path()));
                 screen.go_on(&remote, &folder.path().join("kubeconfig"), sample, ports);
                 supervisor.run(signals, &health, GRACE).await?;
                 return Ok(exit_code(state));

@@ -118,24 +118,24 @@ pub enum EventKind {
     Deleted,
 }
 
-/// What watchers are told of an event, made once for all of them. It is no part of what events are.
+/// An event as watchers are sent it, encoded once for all of them. It is no part of what events are.
 #[derive(Clone, Debug, Default)]
-pub struct Told(OnceLock<Bytes>);
+pub struct Encoded(OnceLock<Bytes>);
 
-impl Told {
+impl Encoded {
     /// The bytes, which `make` makes the first time.
     pub fn get_or_make(&self, make: impl FnOnce() -> Bytes) -> &Bytes {
         self.0.get_or_init(make)
     }
 }
 
-impl PartialEq for Told {
+impl PartialEq for Encoded {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Told {}
+impl Eq for Encoded {}
 
 /// One change of one object; `revision` equals `object.revision`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,8 +148,8 @@ pub struct Event {
     pub object: Object,
     /// The state before the change; `None` exactly for [`EventKind::Added`].
     pub previous: Option<Object>,
-    /// What watchers are told of it.
-    pub told: Told,
+    /// As watchers are sent it.
+    pub encoded: Encoded,
 }
 
 /// The answer to a commit.

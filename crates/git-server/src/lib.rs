@@ -14,4 +14,4 @@ mod ssh_server;
 
 pub use self::http_backend::{HttpBackend, RequestLog, Running};
 pub use self::proxy::TestProxy;
-pub use self::ssh_server::{SshServer, ssh_key};
+pub use self::ssh_server::{SshServer, is_missing, ssh_key};

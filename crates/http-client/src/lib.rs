@@ -4,9 +4,8 @@
 //! each piece's of the body within the whole call's ([`Deadline`]); a body has a limit, and no more than that is read of
 //! it ([`Answer`]). Redirects are not followed, so that each client judges where one may lead and what is sent there.
 //! Addresses are judged when they are connected to ([`judging_resolver`]), since a name may resolve elsewhere the
-//! second time. Who asks to be left alone is ([`RetryAfterHosts`]), nobody
-//! is sent more requests a second than its share ([`HostRates`]), and what failed is tried again with growing pauses
-//! ([`Retries`]).
+//! second time. Who asks to be left alone is ([`RetryAfterHosts`]), nobody is sent more requests a second than its share
+//! ([`HostRates`]), and what failed is tried again with growing pauses ([`Retries`]).
 //!
 //! What it refuses to know: what is asked for, credentials, and which origins are good. An error here has no words of
 //! its own for a user ([`Failure`]): the client knows what was being done.

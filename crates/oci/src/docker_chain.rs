@@ -19,7 +19,7 @@ use crate::repository::DOCKER_HUB;
 use crate::{OciError, Repository};
 
 /// How long a helper may take.
-const HELPER_PATIENCE: Duration = Duration::from_secs(20);
+const HELPER_DEADLINE: Duration = Duration::from_secs(20);
 /// How long an answer of a helper is used; helpers keep their own for hours.
 const HELPER_FRESH: Duration = Duration::from_mins(1);
 /// Bytes of a configuration file.
@@ -112,9 +112,9 @@ impl DockerChain {
             detail,
         };
         let program = self.find(helper).ok_or_else(|| failed("there is no such program".into()))?;
-        let answer = tokio::time::timeout(HELPER_PATIENCE, run(&program, server))
+        let answer = tokio::time::timeout(HELPER_DEADLINE, run(&program, server))
             .await
-            .map_err(|_| failed(format!("it takes longer than {HELPER_PATIENCE:?}")))?
+            .map_err(|_| failed(format!("it takes longer than {HELPER_DEADLINE:?}")))?
             .map_err(|error| failed(error.to_string()))?;
         let credentials = match answer {
             HelperOutcome::Found(content) => {

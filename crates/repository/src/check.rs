@@ -8,6 +8,7 @@ use windlass_api::conditions::reasons;
 use windlass_api::repositories::{self, RepositoryRules};
 use windlass_api::{ErrorDetails, Repository, TestResults};
 use windlass_git::{GitError, Revision};
+use windlass_telemetry::ErrorChain;
 
 use crate::inspect::Writable;
 use crate::{LocalError, OpenError, Opener, ReadError};
@@ -132,10 +133,7 @@ fn url_field(repository: &Repository) -> String {
     )
 }
 
-fn details(kind: &str, field: String, error: &dyn std::error::Error) -> ErrorDetails {
-    let mut detail = error.to_string();
-    if let Some(source) = error.source() {
-        detail = format!("{detail}: {source}");
-    }
+fn details(kind: &str, field: String, error: &(dyn std::error::Error + 'static)) -> ErrorDetails {
+    let detail = ErrorChain(error).to_string();
     ErrorDetails { kind: kind.to_owned(), field, detail, ..ErrorDetails::default() }
 }

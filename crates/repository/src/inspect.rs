@@ -12,6 +12,7 @@ use windlass_api::conditions::reasons;
 use windlass_api::{ErrorDetails, Repository, RepositoryType, Workflow};
 use windlass_git::GitError;
 use windlass_github::{ErrorKind, GithubError, Protection, RepositoryInfo};
+use windlass_telemetry::ErrorChain;
 
 use crate::{GithubOpenError, GithubRepository, OpenError, Opener, ReadError, WriteError};
 
@@ -225,11 +226,11 @@ fn denied(why: &str) -> Writable {
 }
 
 fn of_open(error: &GithubOpenError) -> Writable {
-    Writable::unknown(unknown_reason(error.reason()), chain(error))
+    Writable::unknown(unknown_reason(error.reason()), ErrorChain(error).to_string())
 }
 
 fn of_opening(error: &OpenError) -> Writable {
-    Writable::unknown(unknown_reason(error.reason()), chain(error))
+    Writable::unknown(unknown_reason(error.reason()), ErrorChain(error).to_string())
 }
 
 fn of_github(error: &GithubError) -> Writable {
@@ -250,15 +251,4 @@ fn unknown_reason(reason: &'static str) -> &'static str {
     } else {
         reasons::PROTECTION_UNKNOWN
     }
-}
-
-/// An error and what it comes from, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }

@@ -32,7 +32,7 @@ pub const CONDITIONS: &[Row] = &rows(&[
         types::FETCH_FAILED,
         "True",
         "InvalidProviderConfiguration",
-        "the object asks for what this controller does not do, which is named: remove it",
+        "the provider is none that this controller knows, or the Secret does not have what it needs: the message says which",
     ),
     (
         types::STORAGE_FAILED,

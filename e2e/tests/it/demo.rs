@@ -78,6 +78,10 @@ async fn a_push_to_the_sample_changes_a_dashboard_at_once() {
         let line = said.lines().map(str::trim).find(|line| line.starts_with(beginning));
         line.unwrap_or_else(|| panic!("no {beginning} in:\n{said}")).to_owned()
     };
+    let file = said.split("store --file=").nth(1).and_then(|rest| rest.split('\'').next()).unwrap();
+    let credentials = std::fs::read_to_string(file).unwrap();
+    let token = credentials.split('@').next().and_then(|user| user.rsplit(':').next()).unwrap();
+    assert!(!token.is_empty() && !said.contains(token), "the token is on the screen:\n{said}");
     let (export, clone, push) = (typed("export KUBECONFIG="), typed("git clone "), typed("sed -i "));
     let script = format!(
         "cd {}; export HOME=$PWD GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@x GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@x; \

@@ -1,6 +1,8 @@
 //! The sample repository: dashboards of a made-up company, committed into a bare repository and served over smart HTTP.
 //! It takes pushes from whoever has its token.
 
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -74,10 +76,16 @@ impl Sample {
         &self.bare
     }
 
-    /// The URL to clone from and push to, with what opens it.
-    pub(crate) fn url_with_token(&self) -> String {
-        let token = self.token.expose_secret();
-        self.url().replacen("://", &format!("://{USER}:{token}@"), 1)
+    /// Writes what opens it into a file for Git's own `credential-store`, which this user alone can read.
+    pub(crate) fn write_credentials(&self, file: &Path) -> Result<()> {
+        let url = self.url();
+        let (scheme, rest) = url.split_once("://").unwrap_or_default();
+        let host = rest.split('/').next().unwrap_or_default();
+        let line = format!("{scheme}://{USER}:{}@{host}\n", self.token.expose_secret());
+        let mut private = std::fs::OpenOptions::new();
+        let opened = private.write(true).create_new(true).mode(0o600).open(file);
+        let written = opened.and_then(|mut opened| opened.write_all(line.as_bytes()));
+        written.with_context(|| format!("failed to write {}", file.display()))
     }
 
     /// The URL to clone from.

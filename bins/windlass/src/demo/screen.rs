@@ -12,6 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use windlass_api::{JobState, JobStatus};
 
 use super::remote::Remote;
+use super::sample::Sample;
 
 /// Whether standard output is a terminal.
 pub(crate) fn is_terminal() -> bool {
@@ -103,7 +104,7 @@ impl Screen {
         &self,
         remote: &Remote,
         kubeconfig: &Path,
-        sample: Option<(&Path, &str)>,
+        sample: Option<(&Sample, &Path)>,
         [api, exchange]: [u16; 2],
     ) {
         let Remote { name, .. } = remote;
@@ -128,14 +129,15 @@ impl Screen {
             "    -H \"Content-Type: application/json\" --insecure -H \"X-Access-Token: Bearer $ACCESS_TOKEN\" \\"
         );
         println!("    -d '{{ \"action\": \"pull\", \"pull\": {{ \"incremental\": false }} }}'\n");
-        if let Some((repository, url)) = sample {
+        if let Some((sample, credentials)) = sample {
             println!("{}\n", self.strong("Push, and see the dashboard change"));
-            println!("  git clone {url} && cd sample");
+            let (file, url) = (credentials.display(), sample.url());
+            println!("  git clone -c credential.helper='store --file={file}' {url} && cd sample");
             println!(
                 "  sed -i 's/Service overview/Is anyone hurt?/' overview.json && git commit -am Rename && git push\n"
             );
             println!("{}\n", self.strong("Write back (docs/how-to/write-back.md)"));
-            println!("  git -C {} log --stat\n", repository.display());
+            println!("  git -C {} log --stat\n", sample.path().display());
         }
         if sample.is_none() {
             println!("{}\n", self.strong("Follow the branch from now on"));

@@ -7,7 +7,7 @@ use redb::{Database, ReadableTable, Table};
 
 use super::database::{META, META_REVISION, OBJECTS, USAGE};
 use super::entry;
-use super::{Committed, Event, EventKind, Key, Object, Op, Precondition, StoreError, Told, Write};
+use super::{Committed, Encoded, Event, EventKind, Key, Object, Op, Precondition, StoreError, Write};
 
 /// What became of each commit of a batch, in its order.
 pub(super) type Outcomes = Vec<Result<Committed, StoreError>>;
@@ -92,7 +92,7 @@ fn stage(
         };
         let object = Object { key: key.clone(), revision, value };
         staged.insert(key, (kind != EventKind::Deleted).then(|| object.clone()));
-        events.push(Arc::new(Event { kind, revision, object, previous, told: Told::default() }));
+        events.push(Arc::new(Event { kind, revision, object, previous, encoded: Encoded::default() }));
     }
     Ok(Ok(events))
 }

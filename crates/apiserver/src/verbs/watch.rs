@@ -211,13 +211,13 @@ impl Watch {
             return Ok(self.event(name, object, event.revision, &mut pieces.out)?);
         }
         // Most watchers see it like this, and it is made for all of them.
-        let told = event.told.get_or_make(|| {
+        let line = event.encoded.get_or_make(|| {
             let mut line = format!("{{\"type\":\"{name}\",\"object\":").into_bytes();
             write_whole(served, &object.value, event.revision, &mut line);
             line.extend_from_slice(b"}\n");
             line.into()
         });
-        Ok(pieces.tell_shared(told).await?)
+        Ok(pieces.tell_shared(line).await?)
     }
 
     fn event(&mut self, kind: &str, object: &Object, revision: u64, out: &mut Vec<u8>) -> Result<()> {

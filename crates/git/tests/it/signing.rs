@@ -7,6 +7,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use tempfile::TempDir;
 use windlass_git::{CommitMeta, GitError, Revision, Signature, SigningKey, TreeChange};
+use windlass_git_server::is_missing;
 
 use crate::fixture::Fixture;
 
@@ -29,26 +30,14 @@ pub(crate) fn done(program: &str, home: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Says why a test does not run here. With `CI=true`, where `cargo xtask ci` installs it, a missing program is a failure.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-pub(crate) fn is_missing(program: &str) -> bool {
-    let missing = Command::new(program).arg("--help").output().is_err();
-    if missing {
-        assert!(std::env::var("CI").is_err(), "{program} is missing; `cargo xtask peers` installs it");
-        eprintln!("skipped: {program} is missing; install it with your system's packages");
-    }
-    missing
-}
-
 /// An SSH key, and what allows it to sign.
 pub(crate) fn ssh_key(home: &Path, kind: &[&str], passphrase: &str) -> SecretString {
     let file = home.join("key");
-    let path = file.to_str().unwrap();
-    done("ssh-keygen", home, &[&["-q", "-N", passphrase, "-C", "", "-f", path, "-t"], kind].concat());
-    let public = std::fs::read_to_string(home.join("key.pub")).unwrap();
+    let (text, public) = windlass_git_server::ssh_key(&file, kind, passphrase).unwrap();
     std::fs::write(home.join("allowed"), format!("windlass@example.com {public}")).unwrap();
-    let text = std::fs::read_to_string(&file).unwrap();
+    // For the next one of this home.
     std::fs::remove_file(&file).unwrap();
+    std::fs::remove_file(home.join("key.pub")).unwrap();
     SecretString::from(text)
 }
 

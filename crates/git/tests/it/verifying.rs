@@ -6,7 +6,9 @@ use windlass_git::{ObjectId, VerifyError, VerifyingKeys};
 use windlass_git_server::seed::Edit;
 
 use crate::fixture::Fixture;
-use crate::signing::{GpgHome, done, is_missing, now, ssh_key};
+use windlass_git_server::is_missing;
+
+use crate::signing::{GpgHome, done, now, ssh_key};
 
 /// Git in the fixture's repository, with a key that signs.
 fn git(fixture: &Fixture, home: &Path, key: &str, arguments: &[&str]) -> String {

@@ -1,7 +1,5 @@
 //! Whose the commits of jobs are, what they say, and that Git verifies their signatures.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 use windlass_api::{Job, JobState};
 use windlass_auth::{Audiences, Caller, Namespaces};
@@ -10,19 +8,13 @@ use crate::kit::{GitServer, World, end_of};
 use crate::write::{ended_well, job, writable};
 
 /// A new SSH key: the private part, and the line that allows it to sign. Nothing where there is no `ssh-keygen`.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn ssh_key(kind: &str) -> Option<(String, String)> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("key");
-    let made =
-        Command::new("ssh-keygen").args(["-q", "-N", "", "-C", "", "-t", kind, "-f"]).arg(&file).output();
-    let Ok(made) = made else {
-        eprintln!("skipped: there is no ssh-keygen on this machine");
+    if windlass_git_server::is_missing("ssh-keygen") {
         return None;
-    };
-    assert!(made.status.success(), "{made:?}");
-    let public = std::fs::read_to_string(file.with_extension("pub")).unwrap();
-    Some((std::fs::read_to_string(file).unwrap(), format!("signer@example.com {public}")))
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (private, public) = windlass_git_server::ssh_key(&folder.path().join("key"), &[kind], "").unwrap();
+    Some((private, format!("signer@example.com {public}")))
 }
 
 async fn ask_for_signatures(world: &World, key: &str) {

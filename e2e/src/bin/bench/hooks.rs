@@ -7,11 +7,11 @@ use aws_lc_rs::hmac;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
-use windlass_e2e::{Operator, Remote, Server, dashboard, repository};
+use windlass_e2e::{Operator, Remote, Server, dashboard, eventually};
 
 use crate::api::{Api, DASHBOARDS, JOBS, REPOSITORIES};
 use crate::samples::Samples;
-use crate::scene;
+use crate::scene::{self, Fleet};
 use crate::table::{Row, Table, Target, Unit};
 
 const SECRET: &str = "a-secret-of-the-benchmark";
@@ -26,29 +26,18 @@ const SENDERS: usize = 16;
 const PUSHES: usize = 40;
 
 pub(crate) async fn measure(table: &mut Table) -> Result<()> {
-    let names: Vec<String> = (0..REPOSITORIES_MADE).map(|number| format!("bench-{number}")).collect();
-    let files = names.iter().map(|name| (format!("{name}/a.json"), dashboard(name, name)));
-    let remote = Remote::new(files.collect()).await?;
-    let server = Server::start(&[remote.origin()]).await?;
-    let health = Operator::start(&server, "provisioning-repo", &[]).await?;
-    for name in &names {
-        let mut document = repository(name, &remote.url());
-        document["spec"]["git"]["path"] = name.as_str().into();
+    let fleet = Fleet::start(REPOSITORIES_MADE, |document| {
         document["spec"]["sync"]["enabled"] = true.into();
         document["secure"] = json!({"webhookSecret": {"create": SECRET}});
-        server.create(&document).await?;
-    }
-    for name in &names {
-        server.healthy(name).await?;
-    }
-    let api = Api::of(&server).await?;
-    let body = push_event(&remote)?;
-    answered(table, &api, &names, &body).await?;
-    let jobs = Operator::start(&server, "provisioning-jobs", &[]).await?;
-    followed(table, &api, &remote, &names[0], &body).await?;
-    drop((jobs, health));
+    });
+    let Fleet { server, api, remote, names, .. } = &fleet.await?;
+    let body = push_event(remote)?;
+    answered(table, api, names, &body).await?;
+    let jobs = Operator::start(server, "provisioning-jobs", &[]).await?;
+    followed(table, api, remote, &names[0], &body).await?;
+    drop(jobs);
     // Last: nothing is taken any more from an address that was wrong so often.
-    refused(table, &api, &server, &names, &body).await
+    refused(table, api, server, names, &body).await
 }
 
 /// What a forge says of a push.
@@ -128,9 +117,11 @@ async fn refused(table: &mut Table, api: &Api, server: &Server, names: &[String]
 async fn followed(table: &mut Table, api: &Api, remote: &Remote, name: &str, body: &str) -> Result<()> {
     let (path, signature) = (path_of(name), sign(body));
     // Those that were queued before.
-    while api.get_json(JOBS).await?["items"].as_array().is_some_and(|jobs| !jobs.is_empty()) {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    eventually("the queue is empty", || async {
+        let jobs = api.get_json(JOBS).await?;
+        Ok(jobs["items"].as_array().is_some_and(Vec::is_empty).then_some(()))
+    })
+    .await?;
     let mut dashboards = api.watch(DASHBOARDS).await?;
     let mut times = Vec::new();
     for number in 0..PUSHES {

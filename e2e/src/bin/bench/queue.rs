@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use windlass_e2e::{Operator, Remote, Server, dashboard, eventually, repository};
+use windlass_e2e::{Operator, eventually};
 
-use crate::api::{Api, HISTORY, JOBS};
+use crate::api::{HISTORY, JOBS};
 use crate::claims::{Latencies, claimed, paced, short_job};
 use crate::samples::Samples;
-use crate::scene;
+use crate::scene::{self, Fleet};
 use crate::table::{Row, Table, Target, Unit};
 
 /// Jobs of one repository run one after the other, so there are some.
@@ -34,7 +34,7 @@ const MANY_DRIVERS: [(&str, &str); 2] =
 const ONE_DRIVER: [(&str, &str); 1] = [("GF_OPERATOR_CONCURRENT_DRIVERS", "1")];
 
 pub(crate) async fn measure(table: &mut Table) -> Result<()> {
-    let scene = Scene::start().await?;
+    let scene = Fleet::start(REPOSITORIES, |_| {}).await?;
     let jobs = scene.operator(&MANY_DRIVERS).await?;
     let names = &scene.names;
     let Latencies { whole, after } = paced(&scene.api, names, PACED, EVERY).await?;
@@ -51,7 +51,7 @@ pub(crate) async fn measure(table: &mut Table) -> Result<()> {
 }
 
 /// Runs many jobs that are there when the operator starts.
-async fn at_once(table: &mut Table, scene: &Scene) -> Result<()> {
+async fn at_once(table: &mut Table, scene: &Fleet) -> Result<()> {
     let (watch, mut history) = (scene.api.watch(JOBS).await?, scene.api.watch(HISTORY).await?);
     let claims = tokio::spawn(claimed(watch, AT_ONCE));
     let started = Instant::now();
@@ -83,7 +83,7 @@ async fn at_once(table: &mut Table, scene: &Scene) -> Result<()> {
 }
 
 /// The memory of an operator whose only driver is busy while many jobs wait.
-async fn waiting(table: &mut Table, scene: &Scene) -> Result<()> {
+async fn waiting(table: &mut Table, scene: &Fleet) -> Result<()> {
     let jobs = scene.operator(&ONE_DRIVER).await?;
     let long = json!({"action": "test", "test": {"duration": "10m"}});
     let watch = scene.api.watch(JOBS).await?;
@@ -107,7 +107,7 @@ async fn waiting(table: &mut Table, scene: &Scene) -> Result<()> {
 
 /// From the death of an operator to the claim of its job by another one.
 async fn take_over(table: &mut Table) -> Result<()> {
-    let scene = Scene::start().await?;
+    let scene = Fleet::start(REPOSITORIES, |_| {}).await?;
     let expiry = format!("{}s", EXPIRY.as_secs());
     let settings = [("GF_OPERATOR_LEASE_EXPIRY", &*expiry)];
     let mut times = Vec::new();
@@ -148,33 +148,7 @@ fn claim_of(job: &Value) -> Value {
     job["metadata"]["labels"]["provisioning.grafana.app/claim-owner"].clone()
 }
 
-/// A server, and repositories that are healthy.
-struct Scene {
-    server: Server,
-    api: Api,
-    names: Vec<String>,
-    _health: Operator,
-    _remote: Remote,
-}
-
-impl Scene {
-    async fn start() -> Result<Self> {
-        let names: Vec<String> = (0..REPOSITORIES).map(|number| format!("bench-{number}")).collect();
-        let files = names.iter().map(|name| (format!("{name}/a.json"), dashboard(name, name)));
-        let remote = Remote::new(files.collect()).await?;
-        let server = Server::start(&[remote.origin()]).await?;
-        let health = Operator::start(&server, "provisioning-repo", &[]).await?;
-        for name in &names {
-            let mut document = repository(name, &remote.url());
-            document["spec"]["git"]["path"] = name.as_str().into();
-            server.create(&document).await?;
-        }
-        for name in &names {
-            server.healthy(name).await?;
-        }
-        Ok(Self { api: Api::of(&server).await?, server, names, _health: health, _remote: remote })
-    }
-
+impl Fleet {
     async fn operator(&self, settings: &[(&str, &str)]) -> Result<Operator> {
         Operator::start(&self.server, "provisioning-jobs", settings).await
     }

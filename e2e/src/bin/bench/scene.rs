@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use windlass_e2e::{Operator, Process, Programs, Remote, Server, dashboard, free_port, kubernetes_dashboard};
+use serde_json::Value;
+use windlass_e2e::{
+    Operator, Process, Programs, Remote, Server, dashboard, free_port, kubernetes_dashboard, repository,
+};
 
 use crate::api::Api;
 
@@ -53,6 +56,37 @@ impl Separate {
         server.create_repository(repository, &remote.url()).await?;
         server.healthy(repository).await?;
         Ok(Self { api: Api::of(&server).await?, jobs, server, _repository: health })
+    }
+}
+
+/// A server with many healthy repositories, each a directory of one remote, and no jobs operator.
+pub(crate) struct Fleet {
+    pub(crate) server: Server,
+    pub(crate) api: Api,
+    pub(crate) remote: Remote,
+    /// The repositories' names, which are their directories'.
+    pub(crate) names: Vec<String>,
+    _repository: Operator,
+}
+
+impl Fleet {
+    /// Starts it; `change` has a say in each repository before it is created.
+    pub(crate) async fn start(count: usize, change: impl Fn(&mut Value)) -> Result<Self> {
+        let names: Vec<String> = (0..count).map(|number| format!("bench-{number}")).collect();
+        let files = names.iter().map(|name| (format!("{name}/a.json"), dashboard(name, name)));
+        let remote = Remote::new(files.collect()).await?;
+        let server = Server::start(&[remote.origin()]).await?;
+        let health = Operator::start(&server, "provisioning-repo", &[]).await?;
+        for name in &names {
+            let mut document = repository(name, &remote.url());
+            document["spec"]["git"]["path"] = name.as_str().into();
+            change(&mut document);
+            server.create(&document).await?;
+        }
+        for name in &names {
+            server.healthy(name).await?;
+        }
+        Ok(Self { api: Api::of(&server).await?, server, remote, names, _repository: health })
     }
 }
 
