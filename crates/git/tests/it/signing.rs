@@ -37,7 +37,6 @@ pub(crate) fn ssh_key(home: &Path, kind: &[&str], passphrase: &str) -> SecretStr
     std::fs::write(home.join("allowed"), format!("windlass@example.com {public}")).unwrap();
     // For the next one of this home.
     std::fs::remove_file(&file).unwrap();
-    std::fs::remove_file(home.join("key.pub")).unwrap();
     SecretString::from(text)
 }
 
