@@ -9,12 +9,13 @@ use windlass_api::conditions::{self, messages, reasons, types};
 use windlass_api::{
     ErrorDetails, HealthErrorKind, HealthStatus, JobState, QuotaStatus, Repository, RepositoryStatus,
 };
+use windlass_provisioner::Outcome;
 use windlass_repository::check::{Checked, check, timed_out};
 use windlass_repository::inspect::{Inspected, Writable, inspect};
 use windlass_runtime::{ObjectKey, add_finalizers};
 
 use crate::controller::{CALL, Controller};
-use crate::finalize::{self, FinalizeError, Finalized};
+use crate::finalize;
 use crate::hook::{self, Tended, Wanted};
 use crate::neighbours::Block;
 use crate::observe::Observed;
@@ -329,20 +330,15 @@ impl Applied {
         key: &ObjectKey,
         now: Timestamp,
     ) -> Result<(), ReconcileError> {
-        let finalized = finalize::run(controller, &mut self.current).await;
+        let finalized = finalize::run(controller, key, &mut self.current).await;
         self.before = self.current.status.clone();
         self.wanted = self.current.status.clone();
         match finalized {
-            Ok(Finalized::Gone) => {}
-            Ok(Finalized::Waiting) => self.wait = Some(controller.memory.obstructed(key)),
-            // Somebody else wrote: nothing is in the way.
-            Err(FinalizeError::Call { source, .. }) if source.is_conflict() || source.is_not_found() => {
-                return Err(ReconcileError::Call(source));
-            }
-            Err(FinalizeError::Interrupted { .. }) => return Err(ReconcileError::Interrupted),
-            Err(_) if controller.cancel.is_cancelled() => return Err(ReconcileError::Interrupted),
+            Ok(Outcome::Ready) => {}
+            _ if controller.cancel.is_cancelled() => return Err(ReconcileError::Interrupted),
+            Ok(Outcome::Yield { .. }) => self.wait = Some(controller.memory.obstructed(key)),
             Err(error) => {
-                controller.metrics.finalized(error.finalizer(), false);
+                controller.metrics.finalized(error.finalizer, false);
                 let generation = self.current.metadata.generation.unwrap_or_default();
                 status::report_blocked(&mut self.wanted, &error, generation, now);
                 self.failure = Some(ReconcileError::Finalize(error));

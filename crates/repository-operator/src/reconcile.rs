@@ -66,7 +66,10 @@ pub(crate) async fn reconcile(controller: Arc<Controller>, key: ObjectKey) -> Re
         }
         Err(error) => {
             controller.metrics.failed(&error);
-            tracing::warn!(repository = %key, error = %ErrorChain(&error), "reconcile failed");
+            // What failed of a tear-down was told by its tree, with the same cause.
+            if !matches!(error, ReconcileError::Finalize(_)) {
+                tracing::warn!(repository = %key, error = %ErrorChain(&error), "reconcile failed");
+            }
             match error.disposition() {
                 // A change brings it sooner; without one it is not given up either.
                 Disposition::AwaitChange => Requeue::After(REFUSED),

@@ -16,7 +16,7 @@ use windlass_telemetry::ErrorChain;
 
 use crate::apply::{Applied, BeUnhealthy as _, Failing};
 use crate::controller::{CALL, Controller, name};
-use crate::finalize::FinalizeError;
+use crate::finalize::{FinalizeError, Obstacle};
 use crate::reconcile::ReconcileError;
 
 /// Most resources that a blocked deletion names.
@@ -203,10 +203,11 @@ pub(crate) fn report_blocked(
     now: Timestamp,
 ) {
     let text = ErrorChain(error).to_string();
-    let errors = error.items().iter().take(MAX_NAMED).map(|item| DeletionError {
+    let items = if let Obstacle::Items(items) = &error.obstacle { items.as_slice() } else { &[] };
+    let errors = items.iter().take(MAX_NAMED).map(|item| DeletionError {
         code: item.error.as_ref().map(|failure| failure.reason.as_str().to_owned()).unwrap_or_default(),
         detail: item.error.as_ref().map(ToString::to_string).unwrap_or_default(),
-        finalizer: error.finalizer().to_owned(),
+        finalizer: error.finalizer.to_owned(),
         target: Some(DeletionTarget {
             group: item.group().to_owned(),
             resource: item.kind.as_ref().map_or_else(String::new, |kind| kind.resource.to_string()),
@@ -215,7 +216,7 @@ pub(crate) fn report_blocked(
     });
     let deletion = DeletionStatus {
         state: DeletionStatus::BLOCKED.to_owned(),
-        finalizer: error.finalizer().to_owned(),
+        finalizer: error.finalizer.to_owned(),
         message: text.clone(),
         errors: errors.collect(),
     };
