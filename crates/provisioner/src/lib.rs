@@ -108,8 +108,7 @@
 //! `status.observedGeneration` and `status.provisioning`.
 //!
 //! **What has to be known.** The tree is a function of the object: what may be wanted or not is a [`conditional`], not a
-//! node that is sometimes left out, since nobody removes a node that is not there. Objects on other clusters are not
-//! watched; they are looked at again when a yield's time is over. Hooks of a [`Generator`] run once for each generation
+//! node that is sometimes left out, since nobody removes a node that is not there. Hooks of a [`Generator`] run once for each generation
 //! of the owner and once more after a restart of the process. An object that somebody makes between our look and our
 //! first apply of the same name is taken over.
 //!
@@ -158,7 +157,7 @@ pub use remote::{
 };
 pub use render::{Edge, NodeView, TreeView};
 pub use resource::{FIELD_MANAGER, HASH, OWNER, Readiness, Resource, readiness};
-pub use scope::{Cluster, DeletionPolicy, Memory, Owner, Scope, Watches};
+pub use scope::{Cluster, DeletionPolicy, Memory, Owner, Scope, Sight, Watches};
 pub use tree::{BuildError, NodeState, Observer, State, Tree};
 
 #[cfg(test)]

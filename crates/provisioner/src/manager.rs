@@ -124,7 +124,7 @@ impl<P: ManagerProvisioner> Manager<P> {
         config.resync = options.resync;
         let watch = Watch::<DynamicObject>::new(api, config);
         let queue = KeyedQueue::new(options.backoff);
-        let wakes = Wakes::new(client.clone(), options.namespaces.clone(), queue.clone(), shutdown.clone());
+        let wakes = Wakes::new(options.namespaces.clone(), queue.clone(), shutdown.clone());
         let workers = options.workers;
         let reconciler = Arc::new(Reconciler::new(provisioner, options, kind, client, watch.store(), wakes));
         let told = queue.clone();

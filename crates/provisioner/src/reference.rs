@@ -83,7 +83,7 @@ impl Provisioner<Scope> for Reference {
     }
 
     async fn provision(&self, scope: &Scope) -> Visited {
-        scope.memory.follow(&self.reference());
+        scope.memory.follow(&scope.local, &self.reference());
         let found = self.get(scope).await;
         let found = found.map_err(|error| scope.local.failed(&format!("get {}", self.shown()), error))?;
         let Some(found) = found.filter(|found| found.metadata.deletion_timestamp.is_none()) else {

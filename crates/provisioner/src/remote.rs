@@ -83,7 +83,7 @@ impl RemoteCluster for KubeconfigSecret {
             name: self.name.clone(),
             ..WakeOn::default()
         };
-        scope.memory.follow(&secret);
+        scope.memory.follow(&scope.local, &secret);
         let shown = format!("Secret {}/{}", self.namespace, self.name);
         let what = format!("get {shown}");
         let wait =

@@ -12,7 +12,7 @@ use kube::core::ApiResource;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use windlass_runtime::{Accept, Content, RestRequest};
+use windlass_runtime::{Accept, CallError, Content, RestRequest};
 
 pub use self::readiness::{Readiness, readiness};
 use crate::provisioner::Provisioner;
@@ -195,11 +195,19 @@ impl Resource {
         }
     }
 
-    async fn apply(&self, scope: &Scope) -> Result<Value, ProvisionError> {
+    /// Applies what is not there. Nothing if it is there after all, and somebody else holds its fields.
+    async fn make(&self, scope: &Scope) -> Result<Option<Value>, ProvisionError> {
+        match self.apply(scope, false).await {
+            Err(error) if is_conflict(&error) => Ok(None),
+            made => made.map(Some),
+        }
+    }
+
+    async fn apply(&self, scope: &Scope, force: bool) -> Result<Value, ProvisionError> {
         let mut object = self.object.clone();
         object["metadata"]["annotations"][OWNER] = json!(scope.owner.uid);
         object["metadata"]["annotations"][HASH] = json!(self.hash);
-        let path = format!("{}?fieldManager={FIELD_MANAGER}&force=true", path_of(&self.reference));
+        let path = format!("{}?fieldManager={FIELD_MANAGER}&force={force}", path_of(&self.reference));
         let body = Some((Content::Apply, Bytes::from(object.to_string())));
         self.send(scope, "apply", Method::PATCH, &path, body).await
     }
@@ -256,13 +264,18 @@ impl Provisioner<Scope> for Resource {
     async fn provision(&self, scope: &Scope) -> Visited {
         let reference = self.reference(scope);
         // Before anything is read, so that no change after it is missed.
-        scope.memory.follow(&reference);
+        scope.memory.follow(&scope.target, &reference);
         if scope.memory.is_settled(&reference, &self.hash) {
             return Ok(Outcome::Ready);
         }
         scope.memory.unsettled(&reference);
         scope.memory.set_gone(&reference, false);
-        let found = self.get(scope).await?;
+        // Where the watch has seen nothing, nothing is asked; what somebody else made meanwhile is not overwritten.
+        let made = if scope.memory.is_absent(&reference) { self.make(scope).await? } else { None };
+        let found = match made {
+            Some(made) => Some(made),
+            None => self.get(scope).await?,
+        };
         let live = match found {
             Some(live) if live["metadata"]["deletionTimestamp"].is_string() => {
                 return Ok(self.deleting(reference));
@@ -278,7 +291,7 @@ impl Provisioner<Scope> for Resource {
             {
                 live
             }
-            _ => self.apply(scope).await?,
+            _ => self.apply(scope, true).await?,
         };
         match self.readiness(&live) {
             Readiness::Ready => {
@@ -301,7 +314,7 @@ impl Provisioner<Scope> for Resource {
 
     async fn deprovision(&self, scope: &Scope) -> Visited {
         let reference = self.reference(scope);
-        scope.memory.follow(&reference);
+        scope.memory.follow(&scope.target, &reference);
         scope.memory.unsettled(&reference);
         if scope.memory.is_gone(&reference) {
             return Ok(Outcome::Ready);
@@ -334,6 +347,11 @@ impl Provisioner<Scope> for Resource {
             Err(error) => Err(error),
         }
     }
+}
+
+fn is_conflict(error: &ProvisionError) -> bool {
+    let call = error.source.as_deref().and_then(|source| source.downcast_ref::<CallError>());
+    call.is_some_and(CallError::is_conflict)
 }
 
 fn is_made_for(scope: &Scope, live: &Value) -> bool {

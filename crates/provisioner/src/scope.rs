@@ -51,6 +51,11 @@ impl Cluster {
         &self.rest
     }
 
+    /// Whether it is reached by the same client: not so once the credentials were replaced.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.refused, &other.refused)
+    }
+
     /// Whether it has ever refused our credentials.
     pub fn has_refused_us(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
@@ -156,13 +161,24 @@ impl Scope {
     }
 }
 
+/// What a watch says of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Nothing: its kind is not watched, or not listed yet.
+    Unknown,
+    /// It is not there.
+    Absent,
+    /// It is there, at this resourceVersion.
+    Version(String),
+}
+
 /// Tells of objects as a watch sees them.
 pub trait Watches: Send + Sync {
-    /// The resourceVersion of an object, if its kind is followed and the object is there.
-    fn version(&self, object: &WakeOn) -> Option<String>;
+    /// What is known of an object.
+    fn sight(&self, object: &WakeOn) -> Sight;
 
-    /// Visits the owner again when the object changes.
-    fn follow(&self, object: &WakeOn);
+    /// Visits the owner again when the object, which is on this cluster, changes.
+    fn follow(&self, cluster: &Cluster, object: &WakeOn);
 }
 
 /// What is remembered of an owner's objects between passes, so that what is settled costs no request.
@@ -187,11 +203,11 @@ impl Memory {
         Self { watches: Some(watches), ..Self::default() }
     }
 
-    /// Visits the owner again when this object changes.
-    pub fn follow(&self, object: &WakeOn) {
+    /// Visits the owner again when this object, which is on this cluster, changes.
+    pub fn follow(&self, cluster: &Cluster, object: &WakeOn) {
         let new = self.followed.lock().unwrap_or_else(PoisonError::into_inner).insert(object.clone());
         if let Some(watches) = self.watches.as_ref().filter(|_| new) {
-            watches.follow(object);
+            watches.follow(cluster, object);
         }
     }
 
@@ -202,19 +218,25 @@ impl Memory {
 
     /// Whether the object is, as a watch says, what it was when it was found ready.
     pub(crate) fn is_settled(&self, object: &WakeOn, hash: &str) -> bool {
-        let Some(watches) = &self.watches else { return false };
         let Some(applied) = self.applied.lock().unwrap_or_else(PoisonError::into_inner).get(object).cloned()
         else {
             return false;
         };
-        applied.hash == hash && watches.version(object).is_some_and(|version| version == applied.version)
+        applied.hash == hash && self.sight(object) == Sight::Version(applied.version)
+    }
+
+    /// Whether a watch says that the object is not there.
+    pub(crate) fn is_absent(&self, object: &WakeOn) -> bool {
+        self.sight(object) == Sight::Absent
+    }
+
+    fn sight(&self, object: &WakeOn) -> Sight {
+        self.watches.as_ref().map_or(Sight::Unknown, |watches| watches.sight(object))
     }
 
     /// Whether the object was found gone, was not applied since, and no watch has seen it come.
     pub(crate) fn is_gone(&self, object: &WakeOn) -> bool {
-        object.cluster.is_empty()
-            && self.watches.as_ref().is_some_and(|watches| watches.version(object).is_none())
-            && self.gone.lock().unwrap_or_else(PoisonError::into_inner).contains(object)
+        self.is_absent(object) && self.gone.lock().unwrap_or_else(PoisonError::into_inner).contains(object)
     }
 
     pub(crate) fn set_gone(&self, object: &WakeOn, gone: bool) {

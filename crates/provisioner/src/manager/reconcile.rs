@@ -124,8 +124,9 @@ impl<P: ManagerProvisioner> Reconciler<P> {
             Err(error) => (Err(error), None),
         };
         if let (Ok(Outcome::Yield { wake_on, .. }), Some(known)) = (&visited, &known) {
-            for object in wake_on {
-                known.memory.follow(object);
+            // What is on another cluster was followed by the node, which has a client of it.
+            for object in wake_on.iter().filter(|object| object.cluster.is_empty()) {
+                known.memory.follow(&self.local(), object);
             }
         }
         if let Some(known) = &known {
@@ -210,7 +211,7 @@ impl<P: ManagerProvisioner> Reconciler<P> {
         let scope = Scope {
             deletion: self.provisioner.deletion_policy(typed),
             memory: Arc::clone(&known.memory),
-            ..Scope::new(Cluster::local(self.client.clone(), self.options.calls.clone()), owner)
+            ..Scope::new(self.local(), owner)
         };
         Ok((known, scope))
     }
@@ -280,6 +281,10 @@ impl<P: ManagerProvisioner> Reconciler<P> {
         };
         let note = Note { kind, reason: reason.to_owned(), action: action.to_owned(), text };
         events.record_about(regarding, note);
+    }
+
+    fn local(&self) -> Cluster {
+        Cluster::local(self.client.clone(), self.options.calls.clone())
     }
 
     fn api(&self, namespace: &str) -> Api<DynamicObject> {

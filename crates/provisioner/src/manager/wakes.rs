@@ -3,22 +3,21 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use kube::Api;
 use kube::core::{ApiResource, DynamicObject};
-use kube::{Api, Client};
 use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use windlass_runtime::{
     Event, KeyedQueue, ObjectKey, Scope as Namespaces, Store, Watch, WatchConfig, Watched,
 };
 use windlass_telemetry::Health;
 
-use crate::WakeOn;
 use crate::scope::Watches;
+use crate::{Cluster, Sight, WakeOn};
 
-/// One watch for each kind of object that a tree of the process is about, begun when it is first of use. Objects on other
-/// clusters are not watched: they are looked at again when a yield's time is over.
+/// One watch for each kind of object that a tree of the process is about, begun when it is first of use; on other clusters
+/// one for each namespace, which ends when no tree is about it any more, and begins anew when the credentials are replaced.
 pub(super) struct Wakes {
-    client: Client,
     namespaces: Namespaces,
     queue: KeyedQueue<ObjectKey>,
     shutdown: CancellationToken,
@@ -31,11 +30,13 @@ struct Inner {
     by_owner: HashMap<ObjectKey, BTreeSet<WakeOn>>,
 }
 
-/// Group, version and plural.
-type Kind = (String, String, String);
+/// Cluster, its namespace there, group, version and plural. The local cluster's has no namespace.
+type Kind = (String, String, String, String, String);
 
 struct Followed {
+    cluster: Cluster,
     store: Store<Seen>,
+    _end: DropGuard,
     owners: HashMap<ObjectKey, HashSet<ObjectKey>>,
 }
 
@@ -70,7 +71,9 @@ impl Watched for Seen {
 }
 
 fn kind_of(object: &WakeOn) -> Kind {
-    (object.group.clone(), object.version.clone(), object.plural.clone())
+    let WakeOn { cluster, group, version, plural, namespace, .. } = object.clone();
+    let namespace = if cluster.is_empty() { String::new() } else { namespace };
+    (cluster, namespace, group, version, plural)
 }
 
 fn key_of(object: &WakeOn) -> ObjectKey {
@@ -79,27 +82,30 @@ fn key_of(object: &WakeOn) -> ObjectKey {
 
 impl Wakes {
     pub(super) fn new(
-        client: Client,
         namespaces: Namespaces,
         queue: KeyedQueue<ObjectKey>,
         shutdown: CancellationToken,
     ) -> Arc<Self> {
-        Arc::new(Self { client, namespaces, queue, shutdown, inner: Mutex::default() })
+        Arc::new(Self { namespaces, queue, shutdown, inner: Mutex::default() })
     }
 
     /// Whether the object's changes can be seen from here.
     fn is_visible(&self, object: &WakeOn) -> bool {
         let namespace = self.namespaces.namespace();
-        object.cluster.is_empty() && namespace.is_none_or(|namespace| namespace == object.namespace)
+        !object.cluster.is_empty() || namespace.is_none_or(|namespace| namespace == object.namespace)
     }
 
-    fn follow(self: &Arc<Self>, owner: &ObjectKey, object: &WakeOn) {
+    fn follow(self: &Arc<Self>, owner: &ObjectKey, cluster: &Cluster, object: &WakeOn) {
         if !self.is_visible(object) {
             return;
         }
         let mut inner = self.lock();
         let kind = kind_of(object);
-        let followed = inner.kinds.entry(kind.clone()).or_insert_with(|| self.watch(kind, object));
+        let watch = || self.watch(kind.clone(), cluster, object);
+        let followed = inner.kinds.entry(kind.clone()).or_insert_with(watch);
+        if !object.cluster.is_empty() && !followed.cluster.is_same(cluster) {
+            *followed = Followed { owners: std::mem::take(&mut followed.owners), ..watch() };
+        }
         followed.owners.entry(key_of(object)).or_default().insert(owner.clone());
         inner.by_owner.entry(owner.clone()).or_default().insert(object.clone());
     }
@@ -118,13 +124,16 @@ impl Wakes {
                     followed.owners.remove(&key_of(&object));
                 }
             }
+            if followed.owners.is_empty() && !object.cluster.is_empty() {
+                inner.kinds.remove(&kind_of(&object));
+            }
         }
         if !kept.is_empty() {
             inner.by_owner.insert(owner.clone(), kept);
         }
     }
 
-    fn watch(self: &Arc<Self>, kind: Kind, object: &WakeOn) -> Followed {
+    fn watch(self: &Arc<Self>, kind: Kind, cluster: &Cluster, object: &WakeOn) -> Followed {
         let resource = ApiResource {
             group: object.group.clone(),
             version: object.version.clone(),
@@ -135,16 +144,18 @@ impl Wakes {
             kind: object.kind.clone(),
             plural: object.plural.clone(),
         };
-        let api: Api<DynamicObject> = if object.namespace.is_empty() {
-            Api::all_with(self.client.clone(), &resource)
-        } else {
-            self.namespaces.api_of(self.client.clone(), &resource)
+        let client = cluster.client().clone();
+        let api: Api<DynamicObject> = match object.namespace.as_str() {
+            "" => Api::all_with(client, &resource),
+            namespace if !cluster.is_local() => Api::namespaced_with(client, namespace, &resource),
+            _ => self.namespaces.api_of(client, &resource),
         };
         let watch = Watch::<Seen>::reading(api, WatchConfig::new(object.plural.clone()));
         let store = watch.store();
         let wakes: Weak<Self> = Arc::downgrade(self);
         // A kind that is not served is no reason to call the process unwell: its trees say that they wait for it.
-        let watching = watch.run(Health::new(), self.shutdown.clone(), move |event| {
+        let end = self.shutdown.child_token();
+        let watching = watch.run(Health::new(), end.clone(), move |event| {
             let object = match &event {
                 Event::Applied { new, .. } => new,
                 Event::Deleted(object) => object,
@@ -155,7 +166,7 @@ impl Wakes {
             }
         });
         tokio::spawn(watching);
-        Followed { store, owners: HashMap::new() }
+        Followed { cluster: cluster.clone(), store, _end: end.drop_guard(), owners: HashMap::new() }
     }
 
     fn changed(&self, kind: &Kind, object: &ObjectKey) {
@@ -166,13 +177,17 @@ impl Wakes {
         }
     }
 
-    fn version(&self, object: &WakeOn) -> Option<String> {
+    fn sight(&self, object: &WakeOn) -> Sight {
         if !self.is_visible(object) {
-            return None;
+            return Sight::Unknown;
         }
         let inner = self.lock();
-        let found = inner.kinds.get(&kind_of(object))?.store.get(&key_of(object))?;
-        Some(found.metadata.resource_version.clone())
+        let followed = inner.kinds.get(&kind_of(object)).filter(|followed| followed.store.is_synced());
+        match followed.map(|followed| followed.store.get(&key_of(object))) {
+            None => Sight::Unknown,
+            Some(None) => Sight::Absent,
+            Some(Some(found)) => Sight::Version(found.metadata.resource_version.clone()),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -187,11 +202,11 @@ pub(super) struct OwnersWatches {
 }
 
 impl Watches for OwnersWatches {
-    fn version(&self, object: &WakeOn) -> Option<String> {
-        self.wakes.version(object)
+    fn sight(&self, object: &WakeOn) -> Sight {
+        self.wakes.sight(object)
     }
 
-    fn follow(&self, object: &WakeOn) {
-        self.wakes.follow(&self.owner, object);
+    fn follow(&self, cluster: &Cluster, object: &WakeOn) {
+        self.wakes.follow(&self.owner, cluster, object);
     }
 }

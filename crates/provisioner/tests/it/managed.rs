@@ -120,11 +120,19 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(client: Client, change: impl FnOnce(&mut ManagerOptions)) -> Self {
+        Self::of(Sites, client, change)
+    }
+
+    pub(crate) fn of<P: ManagerProvisioner>(
+        provisioner: P,
+        client: Client,
+        change: impl FnOnce(&mut ManagerOptions),
+    ) -> Self {
         let mut options = ManagerOptions::new(FINALIZER);
         let fast = Duration::from_millis(20);
         options.backoff = BackoffPolicy { first: fast, max: fast, factor: 1.0, jitter: 0.0 };
         change(&mut options);
-        let manager = Manager::new(Sites, options).unwrap();
+        let manager = Manager::new(provisioner, options).unwrap();
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(manager.run(client, Health::new(), shutdown.clone()));
         Self { shutdown, task }

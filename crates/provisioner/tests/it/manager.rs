@@ -212,3 +212,26 @@ fn a_finalizer_without_a_domain_is_refused() {
     let refused = Manager::new(Sites, ManagerOptions::new("provisioner"));
     assert!(matches!(refused.err(), Some(ManagerError::UnqualifiedFinalizer(_))));
 }
+
+#[tokio::test]
+async fn what_the_watch_says_is_not_there_is_made_without_a_question() {
+    let server = Server::new();
+    let running = Running::start(server.client.clone(), |_| {});
+    server.create_site(json!({"tree": {"serial": [{"map": "first"}]}})).await;
+    server.site_is("Provisioned", "").await;
+    let mut number = 0;
+    eventually("one request makes one object", async || {
+        number += 1;
+        server.requests();
+        let name = format!("more-{number}");
+        server.patch_site(json!({"spec": {"tree": {"serial": [{"map": "first"}, {"map": name}]}}})).await;
+        eventually("it is there", async || {
+            server.maps().get_opt(&name).await.unwrap().map(drop).ok_or_else(String::new)
+        })
+        .await;
+        let asked: Vec<_> = server.requests().into_iter().filter(|asked| asked.ends_with(&name)).collect();
+        if asked == [format!("PATCH {name}")] { Ok(()) } else { Err(format!("{asked:?}")) }
+    })
+    .await;
+    running.stop().await;
+}

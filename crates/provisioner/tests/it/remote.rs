@@ -17,12 +17,13 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use windlass_auth::Caller;
 use windlass_provisioner::{
-    Application, Driver, HelmApplicationSpec, HelmApplicationVersion, InMemory, KubeconfigSecret, Node,
-    Outcome, Reason, Registration, RemoteClusters, RemoteOptions, Scope, State, Tree, Unreachable, leaf,
-    remote_cluster, serial,
+    Application, Driver, HelmApplicationSpec, HelmApplicationVersion, InMemory, KubeconfigSecret,
+    ManagerProvisioner, Node, Outcome, ProvisionError, Reason, Registration, RemoteClusters, RemoteOptions,
+    Scope, State, Tree, Unreachable, leaf, remote_cluster, serial,
 };
 use windlass_runtime::CallOptions;
 
+use crate::managed::{Running, Site};
 use crate::server::{Server, map};
 
 /// A server that takes one token.
@@ -120,6 +121,48 @@ async fn objects_go_to_the_second_cluster_and_a_rotated_token_is_taken_up() {
     assert!(second.server.maps().get_opt("a").await.unwrap().is_none());
     write_kubeconfig(&first, "{[").await;
     assert_eq!(tree.provision(&scope).await.unwrap_err().reason, Reason::InvalidKubeconfig);
+}
+
+/// Sites whose one object is on the second cluster.
+struct Far(Arc<RemoteClusters>);
+
+impl ManagerProvisioner for Far {
+    type Object = Site;
+
+    fn tree(&self, _site: &Site) -> Result<Node<Scope>, ProvisionError> {
+        let child = leaf(map("a", "value"));
+        Ok(remote_cluster("second", secret(), Arc::clone(&self.0), RemoteOptions::default(), child))
+    }
+}
+
+#[tokio::test]
+async fn what_is_changed_by_hand_on_the_second_cluster_is_set_back_also_after_a_rotation() {
+    let (first, second) = (Server::new(), Second::start("one").await);
+    write_kubeconfig(&first, &second.kubeconfig("one")).await;
+    let running = Running::of(Far(clusters()), first.client.clone(), |_| {});
+    first.create_site(json!({})).await;
+    first.site_is("Provisioned", "").await;
+    let is_set_back = async || {
+        let drift = Patch::Merge(json!({"data": {"key": "theirs"}}));
+        second.server.maps().patch("a", &PatchParams::default(), &drift).await.unwrap();
+        crate::managed::eventually("it is set back", async || {
+            let data = second.server.maps().get("a").await.unwrap().data.unwrap();
+            if data["key"] == "value" { Ok(()) } else { Err(format!("{data:?}")) }
+        })
+        .await;
+    };
+    is_set_back().await;
+    second.server.maps().delete("a", &DeleteParams::default()).await.unwrap();
+    crate::managed::eventually("it is made again", async || {
+        second.server.maps().get_opt("a").await.unwrap().map(drop).ok_or_else(String::new)
+    })
+    .await;
+
+    "two".clone_into(&mut second.token.lock().unwrap());
+    write_kubeconfig(&first, &second.kubeconfig("two")).await;
+    first.site_is("Provisioned", "").await;
+    is_set_back().await;
+    running.stop().await;
 }
 
 #[tokio::test]

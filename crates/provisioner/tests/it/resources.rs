@@ -1,10 +1,13 @@
 //! The resource node over an API server.
 
+use std::sync::Arc;
+
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use windlass_provisioner::{
-    DeletionPolicy, Disposition, OWNER, Outcome, Provisioner as _, Reason, Tree, leaf, serial,
+    Cluster, DeletionPolicy, Disposition, Memory, OWNER, Outcome, Provisioner as _, Reason, Scope, Sight,
+    Tree, WakeOn, Watches, leaf, serial,
 };
 
 use crate::server::{Server, kind_of, map, thing};
@@ -33,6 +36,33 @@ async fn an_object_is_applied_once_and_set_back_when_somebody_changes_it() {
 
     assert!(map("a", "two").provision(&scope).await.unwrap().is_ready());
     assert_eq!(server.maps().get("a").await.unwrap().data.unwrap()["key"], "two");
+}
+
+/// A watch that has not heard of anything yet.
+struct Behind;
+
+impl Watches for Behind {
+    fn sight(&self, _object: &WakeOn) -> Sight {
+        Sight::Absent
+    }
+
+    fn follow(&self, _cluster: &Cluster, _object: &WakeOn) {}
+}
+
+#[tokio::test]
+async fn what_somebody_else_made_is_not_overwritten_although_the_watch_has_not_seen_it_yet() {
+    let server = Server::new();
+    let object =
+        serde_json::from_value(json!({"metadata": {"name": "a"}, "data": {"key": "theirs"}})).unwrap();
+    server.maps().create(&PostParams::default(), &object).await.unwrap();
+    let memory = Arc::new(Memory::with_watches(Arc::new(Behind)));
+    let scope = Scope { memory, ..server.scope("owner-1") };
+    let error = map("a", "ours").provision(&scope).await.unwrap_err();
+    assert_eq!((error.reason, error.disposition), (Reason::NotOurs, Disposition::UserAction));
+    assert_eq!(server.requests(), ["PATCH a", "GET a"]);
+    assert_eq!(server.maps().get("a").await.unwrap().data.unwrap()["key"], "theirs");
+    assert!(map("b", "ours").provision(&scope).await.unwrap().is_ready());
+    assert_eq!(server.requests(), ["PATCH b"]);
 }
 
 #[tokio::test]
