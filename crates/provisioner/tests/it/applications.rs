@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use kube::Api;
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
+use kube::{Api, CustomResourceExt as _};
 use serde_json::{Value, json};
 use windlass_provisioner::{
-    Application, ArgoCd, Disposition, Driver, Flux, Generator, HelmApplicationSpec, HelmApplicationVersion,
-    Outcome, Parameter, ProvisionError, Provisioner as _, Reason, Scope, Visited,
+    Application, ArgoCd, Disposition, Driver, Flux, Generator, HelmApplication, HelmApplicationSpec,
+    HelmApplicationVersion, Outcome, Parameter, ProvisionError, Provisioner as _, PublishedCatalogue, Reason,
+    Scope, Visited,
 };
 
 use crate::server::{Server, define};
@@ -209,4 +210,37 @@ async fn two_applications_of_one_identity_and_a_parameter_given_twice_are_named(
     let twice = Arc::new(Counted { twice: true, ..Counted::default() });
     let error = application(flux(), &twice, None).provision(&scope).await.unwrap_err();
     assert_eq!(error.message, "the parameter image.tag is given twice");
+}
+
+#[tokio::test]
+async fn applications_are_looked_up_where_they_are_published_but_not_to_remove_them() {
+    let mut definitions = vec![
+        define("source.toolkit.fluxcd.io", "v1", "HelmRepository", "helmrepositories"),
+        define("helm.toolkit.fluxcd.io", "v2", "HelmRelease", "helmreleases"),
+    ];
+    definitions.push(HelmApplication::crd());
+    let server = Server::with(definitions);
+    let scope = server.scope("owner");
+    let catalogue = Arc::new(PublishedCatalogue { namespace: "default".to_owned() });
+    let shop = Application::new("shop", "shop", "v1.0.0", catalogue, Arc::new(flux()));
+    let error = shop.provision(&scope).await.unwrap_err();
+    assert_eq!((error.reason, error.disposition), (Reason::ApplicationNotFound, Disposition::UserAction));
+    assert_eq!(error.message, "the catalogue has no application shop");
+
+    let published: Api<HelmApplication> = Api::namespaced(server.observer(), "default");
+    let version = HelmApplicationVersion {
+        version: "1.0.0".to_owned(),
+        repo: "https://example.com/repo".to_owned(),
+        chart: Some("shop".to_owned()),
+        ..HelmApplicationVersion::default()
+    };
+    let spec = HelmApplicationSpec { versions: vec![version], ..HelmApplicationSpec::default() };
+    published.create(&PostParams::default(), &HelmApplication::new("shop", spec)).await.unwrap();
+    assert_eq!(reason(&shop.provision(&scope).await.unwrap()), Some(Reason::NotReady));
+    let releases = api(&server, &resource("helm.toolkit.fluxcd.io", "v2", "HelmRelease", "helmreleases"));
+    assert_eq!(only(&releases).await.data["spec"]["chart"]["spec"]["version"], "1.0.0");
+
+    published.delete("shop", &DeleteParams::default()).await.unwrap();
+    while !shop.deprovision(&scope).await.unwrap().is_ready() {}
+    assert!(releases.list(&ListParams::default()).await.unwrap().items.is_empty());
 }
