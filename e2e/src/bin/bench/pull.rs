@@ -11,7 +11,7 @@ use crate::scene::{self, Demo, Separate};
 use crate::table::{Row, Table, Target, Unit};
 
 /// Sizes of repositories, and the most milliseconds that a full pull may take.
-const SIZES: [(usize, f64); 2] = [(1_000, 1_000.0), (10_000, 8_000.0)];
+const SIZES: [(usize, f64); 2] = [(1_000, 400.0), (10_000, 3_000.0)];
 /// How often the small pulls are measured.
 const RUNS: usize = 7;
 
@@ -86,7 +86,7 @@ async fn again(
     let (times, requests) = pulls(api, repository, remote, true, 0).await?;
     let row = Row::new(
         format!("{who}: nothing changed in {count}"),
-        limit(50.0),
+        limit(25.0),
         Unit::Millis,
         Samples::millis(times),
     );
@@ -99,7 +99,7 @@ async fn again(
     let (times, requests) = pulls(api, repository, remote, true, 1).await?;
     let row = Row::new(
         format!("{who}: one file changed in {count}"),
-        limit(150.0),
+        limit(80.0),
         Unit::Millis,
         Samples::millis(times),
     );

@@ -46,10 +46,10 @@ pub(crate) async fn measure(table: &mut Table) -> Result<()> {
     let tracker = bench.first_start(table).await?;
     let etcd = cluster.etcd()?;
     burst::all(table, &bench.fleet, &tracker, Way::Etcd(&etcd)).await?;
-    idle(table, &tracker, "tracker: processor at rest, over 30 s", Target::AtMost(0.5)).await?;
+    idle(table, &tracker, "tracker: processor at rest, over 30 s", Target::AtMost(0.2)).await?;
     let resident = Samples::one(memory(&tracker.process, "VmRSS")?);
     let figure = "tracker: resident memory after the bursts";
-    table.add(Row::new(figure, Target::AtMost(60.0), Unit::Megabytes, resident));
+    table.add(Row::new(figure, Target::AtMost(55.0), Unit::Megabytes, resident));
     drop(tracker);
     bench.restarts(table).await?;
     bench.exports(table, &etcd).await?;
@@ -96,7 +96,7 @@ impl Bench {
         let resident = Samples::one(memory(&tracker.process, "VmRSS")?);
         let most = format!("{:.0} MB at most", memory(&tracker.process, "VmHWM")?);
         let figure = "tracker: resident memory after the list has settled";
-        table.add(Row::new(figure, Target::AtMost(60.0), Unit::Megabytes, resident).note(most));
+        table.add(Row::new(figure, Target::AtMost(45.0), Unit::Megabytes, resident).note(most));
         Ok(tracker)
     }
 
@@ -114,7 +114,7 @@ impl Bench {
         let figure = "tracker: from a later start to ready";
         table.add(Row::new(figure, Target::AtMost(2000.0), Unit::Millis, Samples::millis(times)));
         let figure = "tracker: resident memory after a later start";
-        table.add(Row::new(figure, Target::AtMost(60.0), Unit::Megabytes, Samples::new(resident)));
+        table.add(Row::new(figure, Target::AtMost(45.0), Unit::Megabytes, Samples::new(resident)));
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl Bench {
         let resident = Samples::one(memory(&tracker.process, "VmRSS")?);
         let figure = "tracker: resident memory while it exports";
         let note = format!("{points} points an export");
-        table.add(Row::new(figure, Target::AtMost(60.0), Unit::Megabytes, resident).note(note));
+        table.add(Row::new(figure, Target::AtMost(55.0), Unit::Megabytes, resident).note(note));
         receiver.forget();
         let what = "tracker: while it exports, distinct revisions, written to etcd".to_owned();
         burst::distinct(table, &self.fleet, &tracker, Way::Etcd(etcd), burst::LAST, what).await?;
@@ -145,7 +145,7 @@ impl Bench {
         let spans = receiver.look(|received| received.spans.len());
         let figure = "tracker: resident memory after a burst while it exports";
         let note = format!("{spans} spans were exported");
-        table.add(Row::new(figure, Target::AtMost(60.0), Unit::Megabytes, resident).note(note));
+        table.add(Row::new(figure, Target::AtMost(55.0), Unit::Megabytes, resident).note(note));
         Ok(())
     }
 

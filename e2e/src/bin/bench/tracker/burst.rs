@@ -16,7 +16,7 @@ const BURST: usize = 1_000;
 /// Where there is room for one more burst.
 pub(super) const LAST: usize = 3 * BURST;
 /// How long it may take until the last commit is told.
-const SOON: Target = Target::AtMost(5000.0);
+const SOON: Target = Target::AtMost(1500.0);
 
 /// So many Kustomizations, beginning with this number, that apply these commits.
 struct Burst<'a> {
