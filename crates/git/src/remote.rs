@@ -1,5 +1,6 @@
 //! A repository on a server, read and written through its cache.
 
+mod refused;
 mod source;
 mod write;
 
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 use windlass_http_client::Deadlines;
 
+use self::refused::Refusals;
 use crate::cache::{Cache, Consolidation, Key};
 use crate::git::Shared;
 use crate::http::{Call, Clients, Pace};
@@ -36,6 +38,7 @@ pub(crate) struct RemoteState {
     cache: OnceCell<Arc<Cache>>,
     /// Fingerprints of the credentials that the server has answered, the last last.
     proven: Mutex<VecDeque<[u8; 32]>>,
+    refused: Refusals,
 }
 
 impl RemoteState {
@@ -47,8 +50,9 @@ impl RemoteState {
         host_slots: Arc<Semaphore>,
     ) -> Self {
         let endpoint = Endpoint::new(url.clone());
-        let (requests, proven) = (AtomicU64::new(0), Mutex::default());
-        Self { url, key, endpoint, clients, proxy, host_slots, requests, cache: OnceCell::new(), proven }
+        let (requests, cache) = (AtomicU64::new(0), OnceCell::new());
+        let (proven, refused) = (Mutex::default(), Refusals::default());
+        Self { url, key, endpoint, clients, proxy, host_slots, requests, cache, proven, refused }
     }
 }
 
@@ -173,7 +177,9 @@ impl RemoteRepository {
             drop(turn);
             return self.prove_access(cancel).await;
         }
-        self.transfer(cache, &call, &wants).await?;
+        self.state.refused.check(&wants)?;
+        let transferred = self.transfer(cache, &call, &wants).await;
+        transferred.inspect_err(|error| self.state.refused.note(&wants, error))?;
         self.set_proven();
         Ok(())
     }

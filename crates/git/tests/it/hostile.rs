@@ -154,6 +154,15 @@ async fn a_transfer_over_the_cap_stops_and_leaves_nothing() {
     fixture.commit([Edit::put("noise", content)]);
     let error = fixture.source().tree(&fixture.tip().await, "", &fixture.cancel).await.unwrap_err();
     assert_eq!(limit_of(&error), "pack_bytes");
+
+    // The commit is as large the next time, and is not fetched again to find that out.
+    let (tip, requests) = (fixture.tip().await, fixture.requests());
+    let error = fixture.source().tree(&tip, "", &fixture.cancel).await.unwrap_err();
+    assert_eq!((limit_of(&error), fixture.requests()), ("pack_bytes", requests));
+    fixture.commit([Edit::delete("noise"), Edit::put("small", "x")]);
+    let moved = fixture.tip().await;
+    let error = fixture.source().tree(&moved, "", &fixture.cancel).await.err();
+    assert!(error.is_none(), "what was too large is no part of the newer commit: {error:?}");
 }
 
 #[tokio::test]
