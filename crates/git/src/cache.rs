@@ -14,6 +14,8 @@
 //! - A cache is disposable: one that cannot be opened, is of another format, or lacks an object is removed and
 //!   fetched again, but not again and again for one tip; one that nobody used for [`MAX_IDLE`] is removed when another one is made.
 
+mod idle;
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{File, TryLockError};
@@ -28,6 +30,7 @@ use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use windlass_http_client::Tls;
 
+use self::idle::Idle;
 use crate::commit::NewCommit;
 use crate::pack::Scratch;
 use crate::tree::{self, oid};
@@ -93,6 +96,7 @@ impl Key {
 pub(crate) struct Caches {
     folder: PathBuf,
     open: Mutex<HashMap<Key, Weak<Cache>>>,
+    idle: Arc<Idle>,
 }
 
 /// One cache.
@@ -106,6 +110,7 @@ pub(crate) struct Cache {
     consolidating: Mutex<()>,
     /// One transfer at a time; the second finds what the first one brought.
     transfer: tokio::sync::Mutex<()>,
+    idle: Arc<Idle>,
 }
 
 /// Packs to replace by one, and the commits that it must hold.
@@ -132,7 +137,7 @@ impl Caches {
     pub(crate) fn new(folder: &Path) -> Result<Self, GitError> {
         private::create_dir_all(folder)
             .map_err(|error| GitError::cache("make the folder", format!("{}: {error}", folder.display())))?;
-        let caches = Self { folder: folder.to_owned(), open: Mutex::default() };
+        let caches = Self { folder: folder.to_owned(), open: Mutex::default(), idle: Arc::default() };
         caches.prune_scratches();
         Ok(caches)
     }
@@ -168,6 +173,7 @@ impl Caches {
             files: Arc::default(),
             consolidating: Mutex::default(),
             transfer: tokio::sync::Mutex::default(),
+            idle: Arc::clone(&self.idle),
         };
         if !cache.store.exists() {
             self.prune();
@@ -511,11 +517,10 @@ impl Cache {
         let reading = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             cache.touch();
-            let idle = cache.state().idle.pop();
-            let repository = idle.map_or_else(|| open(&cache.store), Ok)?;
+            let repository = cache.idle.take(&cache).map_or_else(|| open(&cache.store), Ok)?;
             let result = work(&repository, &stop);
             if result.is_ok() {
-                cache.state().idle.push(repository);
+                cache.idle.keep(&cache, repository);
             }
             result
         });
