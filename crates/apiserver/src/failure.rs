@@ -10,10 +10,11 @@ use http::{HeaderValue, StatusCode, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use windlass_api::status;
 
-pub(crate) use crate::field_error::{FieldError, quoted};
 use crate::kinds::Kind;
-use crate::request::yaml::ERRORS as YAML_ERRORS;
-use crate::store::StoreError;
+use windlass_apimachinery::bounds::{MAX_BYTES, OutOfBounds};
+pub(crate) use windlass_apimachinery::field_error::{FieldError, quoted};
+use windlass_apimachinery::yaml::ERRORS as YAML_ERRORS;
+use windlass_store::StoreError;
 
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
@@ -32,6 +33,15 @@ const PAGE_NOT_FOUND: &str = "404 page not found\n";
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
         Self(Box::new(status), Vec::new())
+    }
+}
+
+impl From<OutOfBounds> for Failure {
+    fn from(error: OutOfBounds) -> Self {
+        match error {
+            OutOfBounds::TooDeep => Self::bad_request(error.to_string()),
+            OutOfBounds::TooLarge => Self::too_large(MAX_BYTES),
+        }
     }
 }
 

@@ -18,28 +18,18 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod admission;
-mod bounds;
 mod catalog;
 mod discovery;
-mod document;
 mod failure;
-mod field_error;
-mod fields;
 mod garbage;
-mod json;
 mod kinds;
-mod metadata;
-mod names;
 mod request;
-mod schema;
 mod seal;
-mod selector;
 mod server;
-pub mod store;
-mod strategic;
-mod table;
 mod verbs;
 
 pub use admission::AdmissionRules;
 pub use kinds::KindError;
+pub use windlass_store as store;
+
 pub use server::{ApiServer, BuildError, Builder, StartError, client_of};

@@ -21,8 +21,8 @@ use crate::garbage::Namespaces;
 use crate::kinds::KindError;
 use crate::request::Accept;
 use crate::seal::{SealError, Sealer};
-use crate::store::Store;
 use crate::verbs::{self, Turns};
+use windlass_store::Store;
 
 /// An embedded Kubernetes-style API server over a [`Store`]. Clones share everything.
 #[derive(Clone)]

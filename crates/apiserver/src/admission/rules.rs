@@ -6,8 +6,8 @@ use windlass_api::{Connection, JobSpec, Repository, jobs, repositories};
 
 use super::{Object, Ruled};
 use crate::failure::FieldError;
-use crate::metadata;
 use crate::verbs::Context;
+use windlass_apimachinery::metadata;
 
 impl Context {
     /// Adds what the kind's rules refuse to what its schema has refused, as kube-apiserver does: after an error that

@@ -13,11 +13,11 @@ use super::graph::{Dependant, Meta, Node, Owner};
 use super::{FOREGROUND, ORPHAN};
 use crate::failure::Result;
 use crate::kinds::ServedKind;
-use crate::metadata;
 use crate::request::Target;
 use crate::server::Inner;
-use crate::store::{Key, Object};
 use crate::verbs::{Context, DeleteOptions};
+use windlass_apimachinery::metadata;
+use windlass_store::{Key, Object};
 
 /// How often a write that meets another one is tried again.
 const TRIES: usize = 10;

@@ -14,14 +14,14 @@ use tracing::info;
 
 use super::graph::Meta;
 use super::{delete_all, until_done};
-use crate::document;
 use crate::failure::{Failure, Result};
 use crate::kinds::{Builtin, Kind, ServedKind};
-use crate::metadata;
 use crate::request::Target;
 use crate::server::Inner;
-use crate::store::{Key, Object, Page, Range, StoreError, WatchStream, Write};
 use crate::verbs::Context;
+use windlass_apimachinery::document;
+use windlass_apimachinery::metadata;
+use windlass_store::{Key, Object, Page, Range, StoreError, WatchStream, Write};
 
 /// How often a write that meets another one is tried again.
 const TRIES: usize = 10;

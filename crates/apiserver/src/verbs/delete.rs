@@ -16,13 +16,13 @@ use super::list;
 use super::render::{Renderer, respond};
 use super::write::Written;
 use crate::admission;
-use crate::document;
 use crate::failure::{Failure, FieldError, Result};
 use crate::garbage::{self, FOREGROUND, ORPHAN};
 use crate::kinds::Builtin;
-use crate::metadata;
 use crate::request::{Accept, ListQuery, Query, dry_run_error, read_bytes, read_document};
-use crate::store::{Object, Op, Precondition};
+use windlass_apimachinery::document;
+use windlass_apimachinery::metadata;
+use windlass_store::{Object, Op, Precondition};
 
 /// `DeleteOptions`, as far as they matter here.
 #[derive(Debug, Default, Deserialize)]

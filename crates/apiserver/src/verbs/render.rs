@@ -8,13 +8,13 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
-use crate::document::{self, Document};
 use crate::failure::{Failure, Result};
 use crate::kinds::{Kind, Served, ServedKind};
 use crate::request::{Accept, Query, Shape};
 use crate::server::Inner;
-use crate::store::Object;
-use crate::table::{self, IncludeObject};
+use windlass_apimachinery::document::{self, Document};
+use windlass_apimachinery::table::{self, IncludeObject};
+use windlass_store::Object;
 
 impl Inner {
     /// The stored bytes of an object in the clear.

@@ -14,7 +14,7 @@ use super::pieces::{Gone, PIECE, Pieces};
 use super::render::{Renderer, write_whole};
 use crate::failure::{Failure, Result};
 use crate::request::{Accept, ListQuery, Shape};
-use crate::store::{Event, EventKind, Object, Range, StoreError, WatchStream};
+use windlass_store::{Event, EventKind, Object, Range, StoreError, WatchStream};
 
 /// How often a watch that asked for bookmarks gets one, while nothing else happens.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);

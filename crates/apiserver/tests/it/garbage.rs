@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 use windlass_apiserver::ApiServer;
-use windlass_apiserver::store::{
+use windlass_store::{
     Committed, Key, ListPage, Object, Op, Page, Range, Store, StoreError, WatchStream, Write,
 };
 

@@ -21,7 +21,6 @@ mod openapi;
 mod patches;
 mod restart;
 mod reviews;
-mod store;
 mod tables;
 mod validation;
 mod watches;
