@@ -94,7 +94,7 @@ async fn the_next_page_of_a_list_is_served_while_what_changed_is_known() {
 /// Flips a bit of what is stored of an object, wherever so much of its name stands in a value.
 fn damage(path: &Path, name: &str) {
     let mut bytes = std::fs::read(path).unwrap();
-    let is_key = |before: &[u8]| before.ends_with(b"default\0d");
+    let is_key = |before: &[u8]| before.ends_with(b"default\0w");
     let found: Vec<usize> = (0..bytes.len() - name.len())
         .filter(|&at| bytes[at..].starts_with(name.as_bytes()) && !is_key(&bytes[..at]))
         .collect();
@@ -110,24 +110,24 @@ async fn a_damaged_object_is_named_and_makes_the_server_not_ready() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let server = server_on(&path, 1);
-    for name in ["whole", "damaged"] {
+    for name in ["whole", "wrecked"] {
         post(&server, WIDGETS, &widget(name)).await.expect(201);
     }
     get(&server, "/readyz").await.expect(200);
     server.close().await;
     assert_eq!(check_file(&path).unwrap().damaged, [""; 0]);
-    damage(&path, "amaged");
+    damage(&path, "recked");
     let checked = check_file(&path).unwrap();
     assert!(checked.objects > 3);
     let [problem] = &checked.damaged[..] else { panic!("{checked:?}") };
-    assert!(problem.contains("widgets.example.dev default/damaged"), "{problem}");
+    assert!(problem.contains("widgets.example.dev default/wrecked"), "{problem}");
 
     let server = server_on(&path, 1);
     get(&server, "/readyz").await.expect(200);
     get(&server, &format!("{WIDGETS}/whole")).await.expect(200);
-    for path in [format!("{WIDGETS}/damaged"), WIDGETS.to_owned()] {
+    for path in [format!("{WIDGETS}/wrecked"), WIDGETS.to_owned()] {
         let answer = get(&server, &path).await;
-        assert!(answer.message().contains("widgets.example.dev default/damaged"), "{answer:?}");
+        assert!(answer.message().contains("widgets.example.dev default/wrecked"), "{answer:?}");
         answer.expect(500);
     }
     let ready = get(&server, "/readyz").await;
