@@ -175,6 +175,7 @@ async fn set_up(
         api: args.api_address.clone(),
         exchange: args.exchange_address.clone(),
         data: folder.join("server"),
+        begin_anew: false,
         kubeconfig: folder.join("kubeconfig"),
         system_tokens: Vec::new(),
         well_known_token: true,

@@ -34,6 +34,10 @@ pub(crate) struct ServeArgs {
     /// The folder for the store, the keys and the Git cache.
     #[arg(long, value_name = "DIR", default_value = "windlass-data")]
     data_dir: PathBuf,
+    /// Begin with an empty store where the keys of another are, or with a new sealing key where there is a store: what
+    /// Secrets hold is then lost. Otherwise both are refused.
+    #[arg(long)]
+    begin_anew: bool,
     /// Where to write the kubeconfig [default: kubeconfig in the data folder].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -108,6 +112,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         api: args.api_address,
         exchange: args.exchange_address,
         data: args.data_dir,
+        begin_anew: args.begin_anew,
         kubeconfig: kubeconfig.clone(),
         system_tokens,
         well_known_token: args.well_known_token,

@@ -11,14 +11,14 @@ use bytes::Bytes;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use crate::discovery::OpenApi;
 use crate::failure::{Failure, Result};
 use crate::garbage;
 use crate::kinds::{self, Builtin, Kind, KindError, Registry};
-use crate::server::Inner;
+use crate::state::Inner;
 use windlass_apimachinery::definition::names::{Used, accept};
 use windlass_apimachinery::definition::{self, is_true};
 use windlass_apimachinery::document;
@@ -173,7 +173,11 @@ impl Inner {
                 writes.push(Write::update(key, stored.revision, encode(&kind, &object)));
             }
         }
-        self.store.commit(writes).await?;
+        match self.store.commit(writes).await {
+            // A full disk is no reason not to start: what was stored before is served.
+            Err(StoreError::Commit { source }) => warn!(error = %source, "failed to store our definitions"),
+            committed => drop(committed?),
+        }
         Ok(())
     }
 

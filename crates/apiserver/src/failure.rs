@@ -196,6 +196,13 @@ impl Failure {
         failure
     }
 
+    /// A path that is no object's, for those only who may do everything.
+    pub(crate) fn forbidden_path(path: &str, caller: &str) -> Self {
+        let message =
+            format!("forbidden: User {caller:?} cannot get path {path:?}: it is for administrators");
+        Self::from(status::error(403, "Forbidden", message)).with_details(StatusDetails::default())
+    }
+
     pub(crate) fn unauthorized() -> Self {
         status::unauthorized("Unauthorized").into()
     }

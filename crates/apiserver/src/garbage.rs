@@ -26,7 +26,7 @@ use tracing::warn;
 use crate::failure::Result;
 use crate::kinds::ServedKind;
 use crate::request::Target;
-use crate::server::Inner;
+use crate::state::Inner;
 use crate::verbs::{Context, DeleteOptions};
 use windlass_store::Object;
 

@@ -18,6 +18,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod admission;
+mod backup;
 mod catalog;
 mod discovery;
 mod failure;
@@ -26,6 +27,7 @@ mod kinds;
 mod request;
 mod seal;
 mod server;
+mod state;
 mod verbs;
 
 pub use admission::AdmissionRules;

@@ -26,8 +26,8 @@ use super::{OpenError, StoreError};
 const FORMAT: u64 = 3;
 /// The format whose entries have no checksums: they are read, and written with one when they change.
 const WITHOUT_CHECKSUMS: u64 = 2;
-/// The revision of a store that was never written to. Not 0, which means "from now on" to a watch.
-const FIRST_REVISION: u64 = 1;
+/// The revision of a store that was never written to: not 0, which means "from now on" to a watch.
+pub const FIRST_REVISION: u64 = 1;
 /// A file smaller than this is never compacted.
 const SPARSE_BYTES: u64 = 8 << 20;
 /// A file this many times as large as its live data is compacted. Pages that are half empty alone explain a half of
@@ -53,7 +53,17 @@ pub(super) fn open_backend(
 
 /// Opens the database in this file.
 pub(super) fn open_database_file(path: &Path, cache_bytes: usize) -> Result<Database, DatabaseError> {
-    open_with(OpenOptions::new().read(true).write(true).open(path)?, cache_bytes)
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    if file.metadata()?.len() == 0 {
+        // The database would begin an empty one in it.
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it has 0 bytes").into());
+    }
+    open_with(file, cache_bytes)
+}
+
+/// Makes a database in a file that only its owner may read.
+pub(super) fn create_database_file(path: &Path, cache_bytes: usize) -> Result<Database, DatabaseError> {
+    open_with(open_private(path)?, cache_bytes)
 }
 
 /// Makes an empty store in this file, if there is none.
@@ -70,7 +80,7 @@ pub(super) fn create_file(path: &Path, cache_bytes: usize) -> Result<(), OpenErr
     let mut new_path = path.as_os_str().to_owned();
     new_path.push(".new");
     let new_path = Path::new(&new_path);
-    let open = || open_with(open_private(new_path)?, cache_bytes);
+    let open = || create_database_file(new_path, cache_bytes);
     let opened = match open() {
         Err(DatabaseError::DatabaseAlreadyOpen) => return Err(OpenError::Locked { path: path.to_owned() }),
         // Left by a process that died while it made the store: nothing was ever answered from it.
@@ -102,7 +112,7 @@ fn open_private(path: &Path) -> io::Result<File> {
 }
 
 /// The folder that a file lies in.
-fn folder_of(path: &Path) -> Option<&Path> {
+pub(super) fn folder_of(path: &Path) -> Option<&Path> {
     match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => Some(Path::new(".")),
         other => other,
@@ -140,7 +150,7 @@ pub(super) fn prepare(database: &Database) -> Result<u64, PrepareError> {
     revision(&reading)?.ok_or(PrepareError::Foreign("it has no revision record"))
 }
 
-fn create_tables(database: &Database) -> Result<(), redb::Error> {
+pub(super) fn create_tables(database: &Database) -> Result<(), redb::Error> {
     let mut writing = database.begin_write()?;
     writing.set_quick_repair(true);
     writing.open_table(OBJECTS)?;

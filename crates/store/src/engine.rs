@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use redb::{Database, ReadTransaction, ReadableDatabase};
 use tokio::sync::oneshot;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
+use super::backup::{self, BackupError, Copied};
 use super::commit::{self, Outcomes};
 use super::database::{self, OBJECTS, Opener, PrepareError, USAGE, read_error};
 use super::entry;
@@ -38,7 +39,12 @@ pub fn open_file(path: &Path, options: &StoreOptions) -> Result<Arc<dyn Store>, 
     let opener: Opener = Box::new(move || database::open_database_file(&file, cache_bytes));
     let mut database = opener().map_err(|error| database::open_error(path, error.into()))?;
     database::prepare(&database).map_err(|error| error.at(path))?;
-    database::compact_if_sparse(&mut database, path)?;
+    if let Err(error) = database::compact_if_sparse(&mut database, path) {
+        // A full disk is no reason not to start.
+        warn!(%error, "failed to compact the object store");
+        drop(database);
+        database = opener().map_err(|error| database::open_error(path, error.into()))?;
+    }
     let engine = Engine::start(database, Some(opener), options).map_err(|error| error.at(path))?;
     Ok(Arc::new(RedbStore { engine: Arc::new(engine) }))
 }
@@ -443,6 +449,10 @@ impl Store for RedbStore {
 
     fn revision(&self) -> u64 {
         self.engine.log.published()
+    }
+
+    fn backup(&self, out: &mut dyn std::io::Write) -> Result<Copied, BackupError> {
+        backup::copy(&self.engine.begin_read().map_err(BackupError::ReadStore)?, out)
     }
 
     fn problem(&self) -> Option<String> {

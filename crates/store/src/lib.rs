@@ -17,6 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+mod backup;
 mod check;
 mod commit;
 #[cfg(test)]
@@ -29,7 +30,9 @@ mod key;
 mod log;
 mod snapshots;
 
+pub use backup::{BackupError, Compacted, Copied, backup_file, check_copy, compact_file, restore};
 pub use check::{Checked, check_file};
+pub use database::FIRST_REVISION;
 pub use engine::{in_memory, open_file};
 pub use key::{Key, Range};
 pub use log::WatchStream;
@@ -415,6 +418,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// The revision of the last write that watchers can see; 1 in a store that was never written to.
     fn revision(&self) -> u64;
+
+    /// Writes a copy of the latest state, whatever is written to the store meanwhile. Blocks.
+    ///
+    /// A store that is only a part of another says that it is closed.
+    fn backup(&self, out: &mut dyn std::io::Write) -> Result<Copied, BackupError> {
+        let _ = out;
+        Err(BackupError::ReadStore(StoreError::Closed))
+    }
 
     /// What keeps the store from doing what it is asked for, if anything does: it is closed, its last commit failed, or an
     /// entry was found damaged.

@@ -15,7 +15,7 @@ use windlass_api::secret_use::SEALED_SECRET;
 use super::Object;
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::{Builtin, Kind};
-use crate::server::Inner;
+use crate::state::Inner;
 use windlass_apimachinery::document;
 use windlass_apimachinery::metadata::{self, LAST_APPLIED};
 use windlass_apimachinery::names;

@@ -16,7 +16,7 @@ use super::item::{self, Item, Outcome};
 use super::{PARALLEL, namespaces};
 use crate::failure::Result;
 use crate::kinds::{Builtin, Kind};
-use crate::server::Inner;
+use crate::state::Inner;
 use windlass_apimachinery::document::Document;
 use windlass_store::{Event, EventKind, Object, Page, Range, StoreError, WatchStream};
 

@@ -14,7 +14,7 @@ use tracing::info;
 use super::until_done;
 use crate::failure::{Failure, Result};
 use crate::kinds::{Builtin, Kind, ServedKind};
-use crate::server::Inner;
+use crate::state::Inner;
 use windlass_apimachinery::definition::{CLEANUP, is_true, set_condition};
 use windlass_apimachinery::document;
 use windlass_apimachinery::metadata;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::failure::Result;
-use crate::server::Inner;
+use crate::state::Inner;
 use windlass_store::{Key, Object, Page, Range, StoreError, Write};
 
 /// How long an Event is kept after its last write.

@@ -14,7 +14,7 @@ use super::{FOREGROUND, ORPHAN};
 use crate::failure::Result;
 use crate::kinds::ServedKind;
 use crate::request::Target;
-use crate::server::Inner;
+use crate::state::Inner;
 use crate::verbs::{Context, DeleteOptions};
 use windlass_apimachinery::metadata;
 use windlass_store::{Key, Object};
@@ -200,7 +200,7 @@ fn unblock(document: &mut Document) {
 
 /// Stores a change of the metadata of this state of an object.
 async fn change(context: &Context, object: &Object, change: impl FnOnce(&mut Document)) -> Result<Outcome> {
-    let mut document = context.inner.load(&context.target.served.kind, object)?;
+    let mut document = context.inner.load_unopened(&context.target.served.kind, object)?;
     change(&mut document);
     let stored = Box::pin(context.store_metadata(object, document)).await?;
     Ok(if stored { Outcome::Done } else { Outcome::Again })

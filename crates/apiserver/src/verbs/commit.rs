@@ -7,7 +7,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use super::Context;
 use crate::failure::{Failure, Result};
 use crate::kinds::{Builtin, Kind};
-use crate::server::Inner;
+use crate::state::Inner;
 use windlass_store::{Committed, EventKind, Key, Op, Precondition, StoreError, Write};
 
 impl Context {

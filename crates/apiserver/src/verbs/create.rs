@@ -135,7 +135,7 @@ impl Context {
             Failure::name_not_generated(kind, name)
         };
         let deleting = present
-            .and_then(|present| self.inner.load(kind, present).ok())
+            .and_then(|present| self.inner.load_unopened(kind, present).ok())
             .is_some_and(|object| metadata::is_deleting(&object));
         if deleting { failure.being_deleted() } else { failure }
     }

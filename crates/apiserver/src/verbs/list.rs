@@ -17,7 +17,7 @@ use super::render::{Renderer, respond};
 use crate::failure::{Failure, Result};
 use crate::kinds::Kind;
 use crate::request::{Accept, ListQuery, Shape, Target, VersionMatch, syntax_error};
-use crate::server::Inner;
+use crate::state::Inner;
 use windlass_apimachinery::document::Document;
 use windlass_store::{Filter, Key, ListPage, Object, Page, Range, StoreError};
 
@@ -388,7 +388,7 @@ impl Inner {
         let key = &object.key;
         if !list.fields.is_empty() {
             let value = if list.fields.needs_object() {
-                Value::Object(self.load(kind, object)?)
+                Value::Object(self.load_unopened(kind, object)?)
             } else {
                 Value::Null
             };

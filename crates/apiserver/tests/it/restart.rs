@@ -38,11 +38,6 @@ async fn objects_versions_and_secrets_are_there_after_a_restart() {
     for raw in [&b"hunter2"[..], b"aHVudGVyMg"] {
         assert!(!bytes.windows(raw.len()).any(|window| window == raw), "secrets are sealed in the file");
     }
-    server.close().await;
-
-    let server = server_on(&path, 2);
-    get(&server, &format!("{SECRETS}/s")).await.expect(500);
-    get(&server, &format!("{WIDGETS}/a")).await.expect(200);
 }
 
 #[tokio::test]
@@ -134,4 +129,67 @@ async fn a_damaged_object_is_named_and_makes_the_server_not_ready() {
     assert_eq!((ready.status.as_u16(), ready.body.as_str().unwrap().contains("damaged")), (500, false));
     get(&server, "/livez").await.expect(200);
     get(&server, &format!("{WIDGETS}/whole")).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_secret_that_cannot_be_opened_is_listed_and_deleted_and_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let server = server_on(&path, 1);
+    let mut held = secret();
+    held["metadata"] = json!({ "name": "held", "finalizers": ["example.com/f"] });
+    post(&server, SECRETS, &held).await.expect(201);
+    post(&server, SECRETS, &secret()).await.expect(201);
+    server.close().await;
+
+    let server = server_on(&path, 2);
+    let mut fresh = secret();
+    fresh["metadata"]["name"] = json!("fresh");
+    post(&server, SECRETS, &fresh).await.expect(201);
+    let list = get(&server, SECRETS).await.expect(200);
+    assert_eq!(names(&list), ["fresh", "held", "s"]);
+    let shown = get(&server, &format!("{SECRETS}/s")).await.expect(200);
+    assert!(shown.get("data").is_none() && shown.get("sealed").is_none(), "{shown}");
+    assert!(shown["metadata"]["annotations"]["windlass.dev/unopened"].is_string(), "{shown}");
+    assert_eq!(list["items"][0]["data"]["token"], "aHVudGVyMg==");
+    let labels = json!({ "metadata": { "labels": { "a": "b" } } });
+    let refused = patch(&server, &format!("{SECRETS}/s"), MERGE, &labels).await;
+    assert_eq!(refused.status, 500, "{refused:?}");
+    delete(&server, &format!("{SECRETS}/s")).await.expect(200);
+    delete(&server, &format!("{SECRETS}/held")).await.expect(200);
+    server.close().await;
+
+    // With its key again, what was left is whole.
+    let server = server_on(&path, 1);
+    get(&server, &format!("{SECRETS}/s")).await.expect(404);
+    let held = get(&server, &format!("{SECRETS}/held")).await.expect(200);
+    assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
+    assert_eq!(held["data"]["token"], "aHVudGVyMg==");
+}
+
+#[tokio::test]
+async fn a_copy_is_for_administrators_and_holds_no_secret_in_the_clear() {
+    use windlass_auth::Caller;
+    let folder = tempfile::tempdir().unwrap();
+    let server = server_on(&folder.path().join("store"), 1);
+    post(&server, SECRETS, &secret()).await.expect(201);
+    post(&server, WIDGETS, &widget("a")).await.expect(201);
+    let ask = async |caller: Caller| {
+        let answer = raw(Method::GET, "/store/backup").caller(caller).response(&server).await;
+        let status = answer.status().as_u16();
+        (status, axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap())
+    };
+    let mut tenant = Caller::system("tenant");
+    tenant.namespaces = windlass_auth::Namespaces::One("default".to_owned());
+    assert_eq!(ask(tenant).await.0, 403);
+    assert_eq!(ask(Caller::anonymous()).await.0, 403);
+    let (status, copy) = ask(Caller::system("admin")).await;
+    assert_eq!(status, 200);
+    let other = folder.path().join("other");
+    let copied = windlass_store::restore(&mut &copy[..], &other).unwrap();
+    assert!(copied.objects > 2);
+    assert!(!copy.windows(10).any(|part| part == b"aHVudGVyMg"), "secrets are sealed in a copy");
+    let restored = server_on(&other, 1);
+    assert_eq!(names(&get(&restored, WIDGETS).await.expect(200)), ["a"]);
+    assert_eq!(get(&restored, &format!("{SECRETS}/s")).await.expect(200)["data"]["token"], "aHVudGVyMg==");
 }
