@@ -185,6 +185,7 @@ async fn set_up(
         resource_kinds: Vec::new(),
         loki: open_loki(&settings)?,
         accept_sha1: settings.operator().webhook_accept_sha1,
+        audit: None,
     })
     .await?;
     let context =

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use windlass_api::GroupResource;
 use windlass_apiserver::store::{self, Store, StoreOptions};
-use windlass_apiserver::{AdmissionRules, ApiServer};
+use windlass_apiserver::{AdmissionRules, ApiServer, AuditLog, AuditOptions, Observer, RequestMetrics};
 use windlass_auth::kubeconfig::KubeconfigError;
 use windlass_auth::{
     ApiClients, Authenticator, Caller, CallerAccess, Issuer, IssuerOptions, Keys, SystemToken,
@@ -22,6 +22,7 @@ use windlass_repository::Opener;
 use windlass_repository_api::{RepositoryApi, WebhookMetrics};
 use windlass_resources::{Clients, FurtherKinds};
 use windlass_runtime::Supervisor;
+use windlass_telemetry::Metrics;
 
 /// Where to listen, and where things are kept.
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
@@ -52,6 +53,8 @@ pub(crate) struct ServerOptions {
     pub(crate) loki: Option<Loki>,
     /// Whether deliveries of webhooks are accepted that are signed with SHA-1 alone.
     pub(crate) accept_sha1: bool,
+    /// Where requests are written down, if anywhere.
+    pub(crate) audit: Option<AuditOptions>,
 }
 
 /// A server whose listeners are bound and whose store is open.
@@ -73,6 +76,8 @@ pub(crate) struct Server {
     resource_kinds: Vec<GroupResource>,
     loki: Option<Loki>,
     accept_sha1: bool,
+    observer: Observer,
+    metrics: Metrics,
     listeners: (TcpListener, TcpListener),
 }
 
@@ -103,6 +108,8 @@ impl Server {
             .namespaces_must_exist(options.namespaces_must_exist)
             .build()?;
         server.start().await?;
+        let audit = options.audit.map(AuditLog::open).transpose()?;
+        let metrics = Metrics::new()?;
         let clients = ApiClients::same(server.client(Caller::system("windlass")));
         let written = kubeconfig::write(
             &options.kubeconfig,
@@ -124,6 +131,8 @@ impl Server {
             exchange: exchange_address,
             well_known_token,
             ca_file: keys.ca_file(),
+            observer: Observer::new(&server, audit, Some(RequestMetrics::new(&metrics))),
+            metrics,
             router: server.router(),
             rules: options.rules,
             resource_kinds: options.resource_kinds,
@@ -161,7 +170,10 @@ impl Server {
             namespace: None,
         };
         let router = windlass_repository_api::router_over(state, self.router);
+        // For whoever is somebody, as on a real server.
+        let router = router.merge(windlass_telemetry::scrape(self.metrics));
         let router = Authenticator::new(self.issuer.verifier()).protect(router);
+        let router = self.observer.over(router);
         let config = tls::config(&self.keys)?;
         let (api, exchange) = self.listeners;
         let stop: CancellationToken = supervisor.token().clone();
@@ -245,6 +257,7 @@ mod tests {
             resource_kinds: Vec::new(),
             loki: None,
             accept_sha1: false,
+            audit: None,
         };
         Server::open(options).await.unwrap()
     }

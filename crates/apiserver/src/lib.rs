@@ -24,6 +24,7 @@ mod discovery;
 mod failure;
 mod garbage;
 mod kinds;
+mod observe;
 mod request;
 mod seal;
 mod server;
@@ -32,6 +33,7 @@ mod verbs;
 
 pub use admission::AdmissionRules;
 pub use kinds::KindError;
+pub use observe::{AuditError, AuditLog, AuditOptions, Observer, RequestMetrics};
 pub use windlass_store as store;
 
 pub use server::{ApiServer, BuildError, Builder, StartError, client_of};

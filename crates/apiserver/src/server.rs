@@ -202,6 +202,11 @@ impl ApiServer {
         while tasks.join_next().await.is_some() {}
     }
 
+    /// Whether this resource is served in this version now.
+    pub(crate) fn serves(&self, group: &str, version: &str, plural: &str) -> bool {
+        self.inner.catalog.current().find(group, version, plural).is_some()
+    }
+
     /// The store's latest revision, for whoever measures progress.
     pub fn revision(&self) -> u64 {
         self.inner.store.revision()

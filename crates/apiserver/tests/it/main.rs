@@ -17,6 +17,7 @@ mod hostile;
 mod lists;
 mod managed_fields;
 mod namespaces;
+mod observe;
 mod openapi;
 mod patches;
 mod restart;
