@@ -187,13 +187,6 @@ pub fn warnings(object: &Value, created: bool) -> Vec<String> {
         if created {
             unknown_formats(schema, &mut warnings);
         }
-        let rules = count_rules(schema);
-        if rules > 0 {
-            warnings.push(format!(
-                "x-kubernetes-validations are kept but not evaluated by this server: {rules} in version {}",
-                version["name"].as_str().unwrap_or_default()
-            ));
-        }
     }
     warnings
 }
@@ -210,14 +203,6 @@ fn unknown_formats(schema: &Value, warnings: &mut Vec<String>) {
             }
         }
     });
-}
-
-fn count_rules(schema: &Value) -> usize {
-    let mut count = 0;
-    walk(schema, &mut |node| {
-        count += node.get("x-kubernetes-validations").and_then(Value::as_array).map_or(0, Vec::len);
-    });
-    count
 }
 
 /// Visits each schema of a schema, itself included.

@@ -9,6 +9,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 pub mod bounds;
+pub mod cel;
 pub mod definition;
 pub mod document;
 pub mod field_error;

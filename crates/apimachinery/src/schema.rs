@@ -9,15 +9,19 @@ mod typed;
 mod validate;
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use regex::Regex;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use self::validate::wrong_type;
+use crate::cel::Rules;
 use crate::definition::known_format;
+use crate::field_error::FieldError;
 
 /// What a value may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,16 +63,23 @@ pub struct Schema {
     default: Option<Value>,
     /// Whether a default stands here or below: most of a schema has none and is skipped.
     has_defaults: bool,
-    rules: Rules,
+    rules: Keywords,
     /// Whether an embedded object stands here or below.
     has_embedded: bool,
-    /// Of a whole object: whether CEL rules stand anywhere in it.
-    has_rules: bool,
+    /// Of a whole object that has rules in CEL: they, once they were first looked at.
+    cel: Option<Box<Cel>>,
+}
+
+/// Rules in CEL, which most schemas have none of, and which take a while to compile.
+#[derive(Debug)]
+struct Cel {
+    document: JSONSchemaProps,
+    rules: OnceLock<Option<Rules>>,
 }
 
 /// What `validate` checks beside types.
 #[derive(Debug, Default)]
-struct Rules {
+struct Keywords {
     one_of_values: Option<Vec<Value>>,
     minimum: Option<(f64, bool)>,
     maximum: Option<(f64, bool)>,
@@ -102,14 +113,31 @@ impl Schema {
     pub fn root(document: &JSONSchemaProps) -> Result<Self, String> {
         let mut schema = Self::compile(document, "")?;
         schema.embedded = true;
-        schema.has_rules = has_rules(document);
+        schema.cel =
+            has_rules(document).then(|| Box::new(Cel { document: document.clone(), rules: OnceLock::new() }));
         schema.properties.remove("metadata");
         Ok(schema)
     }
 
     /// Whether CEL rules stand anywhere in the schema of a whole object.
     pub fn has_rules(&self) -> bool {
-        self.has_rules
+        self.cel.is_some()
+    }
+
+    /// What the rules in CEL refuse of a whole object, as [`Rules::check`] says. Blocks for as long as that.
+    pub fn check_rules(
+        &self,
+        new: &Map<String, Value>,
+        old: Option<&Map<String, Value>>,
+        within: Duration,
+    ) -> Vec<FieldError> {
+        let Some(cel) = &self.cel else { return Vec::new() };
+        // Only what an older version of this server took for a schema has rules that cannot be compiled.
+        let rules = cel.rules.get_or_init(|| Rules::compile(&cel.document, "").ok().flatten());
+        match rules {
+            Some(rules) => rules.check(new, old, within),
+            None => vec![FieldError::forbidden("<nil>", "the definition has rules that cannot be compiled")],
+        }
     }
 
     /// Whether the object has this field at its top.
@@ -175,8 +203,8 @@ impl Schema {
             required: document.required.clone().unwrap_or_default(),
             default,
             has_defaults,
-            rules: Rules::compile(document, path)?,
-            has_rules: false,
+            rules: Keywords::compile(document, path)?,
+            cel: None,
         })
     }
 }
@@ -190,7 +218,7 @@ fn has_rules(document: &JSONSchemaProps) -> bool {
         || matches!(&document.additional_properties, Some(JSONSchemaPropsOrBool::Schema(values)) if below(values))
 }
 
-impl Rules {
+impl Keywords {
     fn compile(document: &JSONSchemaProps, path: &str) -> Result<Self, String> {
         let all = |schemas: &Option<Vec<JSONSchemaProps>>| -> Result<Vec<Schema>, String> {
             schemas.iter().flatten().map(|schema| Schema::compile(schema, path)).collect()

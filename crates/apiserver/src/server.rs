@@ -25,6 +25,9 @@ use crate::state::Inner;
 use crate::verbs::{self, Turns};
 use windlass_store::Store;
 
+/// How many objects are held against the rules of their definitions at a time.
+const EVALUATED_AT_ONCE: usize = 4;
+
 /// An embedded Kubernetes-style API server over a [`Store`]. Clones share everything.
 #[derive(Clone)]
 pub struct ApiServer {
@@ -147,6 +150,7 @@ impl Builder {
                 tasks: Mutex::default(),
                 namespaces: tokio::sync::RwLock::new(Namespaces::new(self.namespaces_must_exist)),
                 large: Arc::new(tokio::sync::Semaphore::new(verbs::LARGE_AT_ONCE)),
+                evaluating: tokio::sync::Semaphore::new(EVALUATED_AT_ONCE),
                 turns: Turns::default(),
                 neighbours: Arc::default(),
             }),

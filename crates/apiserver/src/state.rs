@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) turns: Turns,
     /// A turn of a request that is too large to be worked on beside others.
     pub(crate) large: Arc<tokio::sync::Semaphore>,
+    /// A turn of evaluating the rules of a definition.
+    pub(crate) evaluating: tokio::sync::Semaphore,
     /// Held from admission to commit by writes that are judged beside other objects of their kind.
     pub(crate) neighbours: Arc<tokio::sync::Mutex<()>>,
 }

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Object, keywords};
+use crate::cel::Rules;
 use crate::field_error::FieldError;
 use crate::metadata;
 use crate::names;
@@ -220,7 +221,16 @@ fn shown(parts: &Parts<'_>, version: &Object) -> Value {
 
 fn check_schema(schema: &Value, at: &str, with_status: bool, errors: &mut Vec<FieldError>) {
     let schema = &schema["openAPIV3Schema"];
-    errors.extend(keywords::problems(schema, &format!("{at}.openAPIV3Schema"), with_status));
+    let at = format!("{at}.openAPIV3Schema");
+    let problems = keywords::problems(schema, &at, with_status);
+    // Rules are compiled for what is a schema.
+    if problems.is_empty()
+        && let Ok(schema) = serde_json::from_value(schema.clone())
+        && let Err(problems) = Rules::compile(&schema, &at)
+    {
+        errors.extend(problems);
+    }
+    errors.extend(problems);
 }
 
 fn check_names(names: &Object, at: &str, errors: &mut Vec<FieldError>) {

@@ -102,7 +102,7 @@ impl Context {
             errors.extend(kind.stored().schema.validate(&object));
             errors.extend(kind.stored().schema.validate_embedded(&object));
             errors.extend(admission::validate_core(kind, &object, None));
-            self.check_rules(None, &object, &mut errors);
+            self.check_rules(None, &object, &mut errors).await?;
             self.fail_on(errors, &name)?;
             self.validate(None, &object).await?;
             let extra = secrets.store(&self.inner, kind, &mut object, None).await?;

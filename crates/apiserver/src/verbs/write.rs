@@ -223,7 +223,7 @@ impl Context {
             Some(_) => schema.validate(&new),
         });
         errors.extend(admission::validate_core(kind, &new, Some(old)));
-        self.check_rules(Some(old), &new, &mut errors);
+        self.check_rules(Some(old), &new, &mut errors).await?;
         self.fail_on(errors, current.key.name())?;
         if !self.target.is_status() {
             self.validate(Some(old), &new).await?;
