@@ -26,7 +26,7 @@ enum Command {
     Demo(DemoArgs),
     /// Run the API server and the token exchange.
     Serve(ServeArgs),
-    /// Look at the store of a server that does not run.
+    /// Check, copy, restore and compact the store of a server.
     Store(StoreArgs),
     /// Say what a repository or a job waits for.
     Why(WhyArgs),
@@ -58,7 +58,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Demo(args) => runtime.block_on(demo::run(args)),
         Command::Why(args) => runtime.block_on(why::run(args)),
         Command::Serve(args) => runtime.block_on(serve::run(args)),
-        Command::Store(args) => store::run(&args),
+        Command::Store(args) => runtime.block_on(store::run(args)),
         Command::Server(ServerArgs { command: ServerCommand::Target(args) }) => {
             return operators::launch().run(&runtime, *args);
         }

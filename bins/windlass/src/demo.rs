@@ -175,6 +175,7 @@ async fn set_up(
         api: args.api_address.clone(),
         exchange: args.exchange_address.clone(),
         data: folder.join("server"),
+        begin_anew: false,
         kubeconfig: folder.join("kubeconfig"),
         system_tokens: Vec::new(),
         well_known_token: true,
@@ -184,6 +185,7 @@ async fn set_up(
         resource_kinds: Vec::new(),
         loki: open_loki(&settings)?,
         accept_sha1: settings.operator().webhook_accept_sha1,
+        audit: None,
     })
     .await?;
     let context =

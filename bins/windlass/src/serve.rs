@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use secrecy::SecretString;
-use windlass_apiserver::AdmissionRules;
+use windlass_apiserver::{AdmissionRules, AuditOptions};
 use windlass_launch::{
     SettingsFlags, environment, job_rules, log_format, open_git, open_loki, repository_rules,
 };
@@ -34,6 +34,10 @@ pub(crate) struct ServeArgs {
     /// The folder for the store, the keys and the Git cache.
     #[arg(long, value_name = "DIR", default_value = "windlass-data")]
     data_dir: PathBuf,
+    /// Begin with an empty store where the keys of another are, or with a new sealing key where there is a store: what
+    /// Secrets hold is then lost. Otherwise both are refused.
+    #[arg(long)]
+    begin_anew: bool,
     /// Where to write the kubeconfig [default: kubeconfig in the data folder].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -47,6 +51,15 @@ pub(crate) struct ServeArgs {
     /// Refuse to create anything in a namespace that there is not, as a real API server does.
     #[arg(long)]
     namespaces_must_exist: bool,
+    /// Write a line of JSON for each request to this file: who, what, when, and the outcome.
+    #[arg(long, value_name = "FILE")]
+    audit_log: Option<PathBuf>,
+    /// How large that file may become before it is put aside, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 100, requires = "audit_log")]
+    audit_log_max_size: u64,
+    /// How many of those files are kept beside it.
+    #[arg(long, value_name = "COUNT", default_value_t = 10, requires = "audit_log")]
+    audit_log_max_backups: u32,
     /// A name or address that the server's certificate carries, beside localhost; may be given again.
     #[arg(long, value_name = "NAME")]
     tls_name: Vec<String>,
@@ -108,6 +121,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         api: args.api_address,
         exchange: args.exchange_address,
         data: args.data_dir,
+        begin_anew: args.begin_anew,
         kubeconfig: kubeconfig.clone(),
         system_tokens,
         well_known_token: args.well_known_token,
@@ -117,6 +131,11 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         resource_kinds: settings.provisioning().resource_kinds.clone(),
         loki: open_loki(&settings)?,
         accept_sha1: settings.operator().webhook_accept_sha1,
+        audit: args.audit_log.map(|path| AuditOptions {
+            path,
+            max_bytes: args.audit_log_max_size.saturating_mul(1 << 20),
+            keep: args.audit_log_max_backups,
+        }),
     })
     .await?;
     let supervisor = Supervisor::new();

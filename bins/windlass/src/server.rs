@@ -1,16 +1,18 @@
 //! The API server with everything that belongs to it: store, keys, token exchange, sub-resources of repositories.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use windlass_api::GroupResource;
 use windlass_apiserver::store::{self, Store, StoreOptions};
-use windlass_apiserver::{AdmissionRules, ApiServer};
+use windlass_apiserver::{AdmissionRules, ApiServer, AuditLog, AuditOptions, Observer, RequestMetrics};
+use windlass_auth::kubeconfig::KubeconfigError;
 use windlass_auth::{
     ApiClients, Authenticator, Caller, CallerAccess, Issuer, IssuerOptions, Keys, SystemToken,
     exchange_router, kubeconfig, plain, tls,
@@ -20,8 +22,10 @@ use windlass_repository::Opener;
 use windlass_repository_api::{RepositoryApi, WebhookMetrics};
 use windlass_resources::{Clients, FurtherKinds};
 use windlass_runtime::Supervisor;
+use windlass_telemetry::Metrics;
 
 /// Where to listen, and where things are kept.
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct ServerOptions {
     /// Address of the API, https: `host:port`, where the host may be a name.
     pub(crate) api: String,
@@ -29,6 +33,8 @@ pub(crate) struct ServerOptions {
     pub(crate) exchange: String,
     /// The folder for the store and the keys.
     pub(crate) data: PathBuf,
+    /// Whether to begin without a store, or without a sealing key, that there was.
+    pub(crate) begin_anew: bool,
     /// Where the kubeconfig is written.
     pub(crate) kubeconfig: PathBuf,
     /// System tokens that the exchange accepts.
@@ -47,6 +53,8 @@ pub(crate) struct ServerOptions {
     pub(crate) loki: Option<Loki>,
     /// Whether deliveries of webhooks are accepted that are signed with SHA-1 alone.
     pub(crate) accept_sha1: bool,
+    /// Where requests are written down, if anywhere.
+    pub(crate) audit: Option<AuditOptions>,
 }
 
 /// A server whose listeners are bound and whose store is open.
@@ -68,6 +76,8 @@ pub(crate) struct Server {
     resource_kinds: Vec<GroupResource>,
     loki: Option<Loki>,
     accept_sha1: bool,
+    observer: Observer,
+    metrics: Metrics,
     listeners: (TcpListener, TcpListener),
 }
 
@@ -79,8 +89,7 @@ impl Server {
         let (api_address, exchange_address) = (api.local_addr()?, exchange.local_addr()?);
         std::fs::create_dir_all(&options.data)
             .with_context(|| format!("failed to make the data folder {}", options.data.display()))?;
-        let keys = Keys::load_or_create(options.data.join("keys"), &options.names)?;
-        let store = open_store(&options.data.join("store.redb"))?;
+        let (store, keys) = open_data(&options.data, &options.names, options.begin_anew)?;
 
         let mut system_tokens: Vec<SystemToken> =
             options.system_tokens.into_iter().map(|(name, token)| SystemToken::admin(name, token)).collect();
@@ -99,20 +108,31 @@ impl Server {
             .namespaces_must_exist(options.namespaces_must_exist)
             .build()?;
         server.start().await?;
+        let audit = options.audit.map(AuditLog::open).transpose()?;
+        let metrics = Metrics::new()?;
         let clients = ApiClients::same(server.client(Caller::system("windlass")));
-        kubeconfig::write(
+        let written = kubeconfig::write(
             &options.kubeconfig,
             &format!("https://localhost:{}", api_address.port()),
             keys.ca_certificate(),
             &keys.admin().certificate,
             &keys.admin().key,
-        )?;
+        );
+        match written {
+            // The file of the last start is there.
+            Err(KubeconfigError::WriteFile { path, source }) if source.kind() == ErrorKind::StorageFull => {
+                tracing::warn!(path = %path.display(), error = %source, "failed to write the kubeconfig");
+            }
+            written => written?,
+        }
         Ok(Self {
             clients,
             api: api_address,
             exchange: exchange_address,
             well_known_token,
             ca_file: keys.ca_file(),
+            observer: Observer::new(&server, audit, Some(RequestMetrics::new(&metrics))),
+            metrics,
             router: server.router(),
             rules: options.rules,
             resource_kinds: options.resource_kinds,
@@ -150,7 +170,10 @@ impl Server {
             namespace: None,
         };
         let router = windlass_repository_api::router_over(state, self.router);
+        // For whoever is somebody, as on a real server.
+        let router = router.merge(windlass_telemetry::scrape(self.metrics));
         let router = Authenticator::new(self.issuer.verifier()).protect(router);
+        let router = self.observer.over(router);
         let config = tls::config(&self.keys)?;
         let (api, exchange) = self.listeners;
         let stop: CancellationToken = supervisor.token().clone();
@@ -183,6 +206,32 @@ async fn bind(address: &str, flag: &str) -> Result<TcpListener> {
     })
 }
 
+/// The store and the keys of a data folder.
+///
+/// The store is made before the keys, and one that nothing was written to needs no key, so that a first start that is killed
+/// is no lost store and no lost key.
+fn open_data(data: &Path, names: &[String], begin_anew: bool) -> Result<(Arc<dyn Store>, Keys)> {
+    let (path, folder) = (data.join("store.redb"), data.join("keys"));
+    let had_key = Keys::has_sealing_key(&folder);
+    if had_key && !begin_anew && !path.exists() {
+        bail!(
+            "the store {} is gone, but its keys are there: restore it with `windlass store restore`, or give \
+             --begin-anew to begin without objects",
+            path.display()
+        );
+    }
+    let store = open_store(&path)?;
+    if !had_key && !begin_anew && store.revision() > store::FIRST_REVISION {
+        bail!(
+            "the key that Secrets in {} are sealed with is gone: restore {} from a copy, or give --begin-anew to go on \
+             with a new one, and without what the Secrets hold",
+            path.display(),
+            folder.join("sealing.key").display()
+        );
+    }
+    Ok((store, Keys::load_or_create(&folder, names)?))
+}
+
 fn open_store(path: &Path) -> Result<Arc<dyn Store>> {
     store::open_file(path, &StoreOptions::default())
         .with_context(|| format!("failed to open the store {}", path.display()))
@@ -198,6 +247,7 @@ mod tests {
             api: "localhost:0".to_owned(),
             exchange: exchange.to_owned(),
             data: folder.path().to_owned(),
+            begin_anew: false,
             kubeconfig: folder.path().join("kubeconfig"),
             system_tokens: Vec::new(),
             well_known_token,
@@ -207,6 +257,7 @@ mod tests {
             resource_kinds: Vec::new(),
             loki: None,
             accept_sha1: false,
+            audit: None,
         };
         Server::open(options).await.unwrap()
     }
@@ -230,5 +281,37 @@ mod tests {
         let taken = listener.local_addr().unwrap().to_string();
         let error = bind(&taken, "--api-address").await.unwrap_err().to_string();
         assert!(error.contains(&taken) && error.contains("--api-address HOST:PORT"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_lost_store_or_sealing_key_is_told_and_a_first_start_that_was_killed_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, path) = (folder.path(), folder.path().join("store.redb"));
+        let open = |begin_anew| open_data(data, &[], begin_anew);
+        let refusal = || open(false).err().map(|error| format!("{error:#}")).unwrap_or_default();
+        // Killed after the store was made, and again after some of the keys were.
+        drop(open_store(&path).unwrap());
+        drop(open(false).unwrap());
+        std::fs::remove_file(data.join("keys/sealing.key")).unwrap();
+        std::fs::remove_file(data.join("keys/signing.key")).unwrap();
+        let (store, _) = open(false).unwrap();
+        let key = store::Key::new("", "secrets", "default", "s").unwrap();
+        store.commit(vec![store::Write::create(key, "{}")]).await.unwrap();
+        drop(store);
+        drop(open(false).unwrap());
+
+        std::fs::rename(data.join("keys"), data.join("lost")).unwrap();
+        assert!(refusal().contains("sealing.key from a copy"), "{}", refusal());
+        assert!(!data.join("keys/sealing.key").exists(), "no new key is in its way");
+        std::fs::rename(data.join("lost"), data.join("keys")).unwrap();
+        drop(open(false).unwrap());
+
+        std::fs::rename(&path, data.join("lost.redb")).unwrap();
+        assert!(refusal().contains("store restore"), "{}", refusal());
+        assert!(!path.exists(), "no new store is in its way");
+        std::fs::write(&path, "").unwrap();
+        assert!(refusal().contains("0 bytes"), "{}", refusal());
+        std::fs::remove_file(&path).unwrap();
+        drop(open(true).unwrap());
     }
 }

@@ -87,10 +87,12 @@ impl Context {
         let kind = &*self.target.served.kind;
         if kind.builtin == Some(Builtin::Event) {
             let errors = events::validate(&self.target.served.served().group, old, new);
-            return self.fail_on(errors, crate::metadata::text(new, "name"));
+            return self.fail_on(errors, windlass_apimachinery::metadata::text(new, "name"));
         }
         let Some(ruled) = Ruled::of(kind) else { return Ok(()) };
-        if crate::metadata::is_deleting(new) || old.is_some_and(|old| same_but_status(old, new)) {
+        if windlass_apimachinery::metadata::is_deleting(new)
+            || old.is_some_and(|old| same_but_status(old, new))
+        {
             return Ok(());
         }
         let errors = match ruled {
@@ -99,7 +101,7 @@ impl Context {
             Ruled::Repository => repositories::validate(self, old, new).await?,
         };
         let errors = errors.into_iter().map(Into::into).collect();
-        self.fail_on(errors, crate::metadata::text(new, "name"))
+        self.fail_on(errors, windlass_apimachinery::metadata::text(new, "name"))
     }
 
     /// Repositories are judged beside one another: between judging one and storing it, no other may come.

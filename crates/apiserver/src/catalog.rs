@@ -11,19 +11,19 @@ use bytes::Bytes;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use crate::discovery::OpenApi;
-use crate::document;
 use crate::failure::{Failure, Result};
 use crate::garbage;
-use crate::kinds::definition::names::{Used, accept};
-use crate::kinds::definition::{self, is_true};
 use crate::kinds::{self, Builtin, Kind, KindError, Registry};
-use crate::metadata;
-use crate::server::Inner;
-use crate::store::{Key, Object, Page, Range, StoreError, Write};
+use crate::state::Inner;
+use windlass_apimachinery::definition::names::{Used, accept};
+use windlass_apimachinery::definition::{self, is_true};
+use windlass_apimachinery::document;
+use windlass_apimachinery::metadata;
+use windlass_store::{Key, Object, Page, Range, StoreError, Write};
 
 /// How often names are settled anew when a definition is written beside us.
 const TRIES: usize = 20;
@@ -144,7 +144,7 @@ impl Inner {
         let now = self.now_text();
         let mut writes = Vec::new();
         for crd in &self.catalog.own {
-            let wanted = definition::own(crd)?;
+            let wanted = definition::own(crd).map_err(Failure::bad_request)?;
             let name = metadata::text(&wanted, "name").to_owned();
             let key = Key::new(&kind.group, &kind.plural, "", &name)?;
             let stored = self.store.get(&key).await?;
@@ -152,7 +152,7 @@ impl Inner {
                 // There is none, or none that can be read.
                 let mut object = wanted;
                 let uid = Uuid::new_v4().to_string();
-                metadata::fill_new(&kind, None, &now, &uid, &mut object);
+                metadata::fill_new(&kind.metadata(), None, &now, &uid, &mut object);
                 accept(&mut object, &Used::default(), &now);
                 let value = encode(&kind, &object);
                 writes.push(match stored {
@@ -173,7 +173,11 @@ impl Inner {
                 writes.push(Write::update(key, stored.revision, encode(&kind, &object)));
             }
         }
-        self.store.commit(writes).await?;
+        match self.store.commit(writes).await {
+            // A full disk is no reason not to start: what was stored before is served.
+            Err(StoreError::Commit { source }) => warn!(error = %source, "failed to store our definitions"),
+            committed => drop(committed?),
+        }
         Ok(())
     }
 

@@ -10,10 +10,11 @@ use http::{HeaderValue, StatusCode, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use windlass_api::status;
 
-pub(crate) use crate::field_error::{FieldError, quoted};
 use crate::kinds::Kind;
-use crate::request::yaml::ERRORS as YAML_ERRORS;
-use crate::store::StoreError;
+use windlass_apimachinery::bounds::{MAX_BYTES, OutOfBounds};
+pub(crate) use windlass_apimachinery::field_error::{FieldError, quoted};
+use windlass_apimachinery::yaml::ERRORS as YAML_ERRORS;
+use windlass_store::StoreError;
 
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
@@ -32,6 +33,15 @@ const PAGE_NOT_FOUND: &str = "404 page not found\n";
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
         Self(Box::new(status), Vec::new())
+    }
+}
+
+impl From<OutOfBounds> for Failure {
+    fn from(error: OutOfBounds) -> Self {
+        match error {
+            OutOfBounds::TooDeep => Self::bad_request(error.to_string()),
+            OutOfBounds::TooLarge => Self::too_large(MAX_BYTES),
+        }
     }
 }
 
@@ -184,6 +194,13 @@ impl Failure {
             field: Some("metadata.namespace".to_owned()),
         }]);
         failure
+    }
+
+    /// A path that is no object's, for those only who may do everything.
+    pub(crate) fn forbidden_path(path: &str, caller: &str) -> Self {
+        let message =
+            format!("forbidden: User {caller:?} cannot get path {path:?}: it is for administrators");
+        Self::from(status::error(403, "Forbidden", message)).with_details(StatusDetails::default())
     }
 
     pub(crate) fn unauthorized() -> Self {

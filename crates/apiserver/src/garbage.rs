@@ -26,9 +26,9 @@ use tracing::warn;
 use crate::failure::Result;
 use crate::kinds::ServedKind;
 use crate::request::Target;
-use crate::server::Inner;
-use crate::store::Object;
+use crate::state::Inner;
 use crate::verbs::{Context, DeleteOptions};
+use windlass_store::Object;
 
 /// Waits for the owner's dependants to be deleted.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";

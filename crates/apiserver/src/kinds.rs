@@ -4,7 +4,6 @@
 
 mod core;
 mod crd;
-pub(crate) mod definition;
 mod reviews;
 mod scale;
 
@@ -18,10 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::reviews::Review;
 pub(crate) use self::scale::ScalePaths;
-use crate::fields::{self, Shape};
-use crate::schema::Schema;
-use crate::selector::Selectable;
-use crate::table::Column;
+use windlass_apimachinery::fields::{self, Shape};
+use windlass_apimachinery::metadata::{Names, Rules};
+use windlass_apimachinery::schema::Schema;
+use windlass_apimachinery::selector::Selectable;
+use windlass_apimachinery::table::Column;
 
 /// One kind of object: what is stored under one (group, plural).
 #[derive(Debug)]
@@ -105,6 +105,24 @@ impl Kind {
     /// were exported with. A real server refuses those; there such files are reported, not created.
     pub(crate) fn free_names(&self) -> bool {
         matches!(self.group.as_str(), windlass_api::FOLDER_GROUP | windlass_api::DASHBOARD_GROUP)
+    }
+
+    /// How the metadata of its objects is judged.
+    pub(crate) fn metadata(&self) -> Rules<'_> {
+        let names = if self.builtin == Some(Builtin::Namespace) {
+            Names::Labels
+        } else if self.free_names() {
+            Names::Free
+        } else {
+            Names::Subdomains
+        };
+        Rules {
+            kind: &self.kind,
+            is_core: self.builtin.is_some(),
+            namespaced: self.namespaced,
+            names,
+            has_generation: self.has_generation(),
+        }
     }
 
     /// Whether a PUT may leave out the resourceVersion. As on a real server: core kinds but Lease.

@@ -18,28 +18,22 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod admission;
-mod bounds;
+mod backup;
 mod catalog;
 mod discovery;
-mod document;
 mod failure;
-mod field_error;
-mod fields;
 mod garbage;
-mod json;
 mod kinds;
-mod metadata;
-mod names;
+mod observe;
 mod request;
-mod schema;
 mod seal;
-mod selector;
 mod server;
-pub mod store;
-mod strategic;
-mod table;
+mod state;
 mod verbs;
 
 pub use admission::AdmissionRules;
 pub use kinds::KindError;
+pub use observe::{AuditError, AuditLog, AuditOptions, Observer, RequestMetrics};
+pub use windlass_store as store;
+
 pub use server::{ApiServer, BuildError, Builder, StartError, client_of};

@@ -13,6 +13,8 @@ use serde_json::{Map, Value, json};
 const SEALED: &str = "sealed";
 /// What is sealed of the object.
 const FIELDS: [&str; 1] = ["data"];
+/// Says of a Secret that its content cannot be shown.
+const UNOPENED: &str = "windlass.dev/unopened";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Seals and opens Secrets.
@@ -37,8 +39,11 @@ impl Sealer {
         RandomizedNonceKey::new(&AES_256_GCM, key).map(|key| Self { key }).map_err(|_| SealError::Key)
     }
 
-    /// Moves what is secret out of the object into its sealed form.
+    /// Moves what is secret out of the object into its sealed form. What could not be opened stays as it is.
     pub(crate) fn seal(&self, object: &mut Map<String, Value>) -> Result<(), SealError> {
+        if object.contains_key(SEALED) {
+            return Ok(());
+        }
         let aad = associated(object);
         let mut secret = Map::new();
         for field in FIELDS {
@@ -60,9 +65,9 @@ impl Sealer {
         Ok(())
     }
 
-    /// Undoes [`Self::seal`].
+    /// Undoes [`Self::seal`]. An object that cannot be opened is left as it is.
     pub(crate) fn open(&self, object: &mut Map<String, Value>) -> Result<(), SealError> {
-        let Some(Value::String(sealed)) = object.remove(SEALED) else { return Ok(()) };
+        let Some(Value::String(sealed)) = object.get(SEALED) else { return Ok(()) };
         let mut bytes = STANDARD.decode(sealed).map_err(|_| SealError::Open)?;
         if bytes.len() < NONCE_LEN {
             return Err(SealError::Open);
@@ -72,6 +77,7 @@ impl Sealer {
         let aad = associated(object);
         let plain = self.key.open_in_place(nonce, Aad::from(aad), &mut text).map_err(|_| SealError::Open)?;
         let mut secret: Map<String, Value> = serde_json::from_slice(plain).map_err(|_| SealError::Open)?;
+        object.remove(SEALED);
         if let Some(applied) = secret.remove(LAST_APPLIED)
             && let Some(annotations) = annotations(object)
         {
@@ -79,6 +85,18 @@ impl Sealer {
         }
         object.extend(secret);
         Ok(())
+    }
+}
+
+/// Takes off what could not be opened, and says so in its place.
+pub(crate) fn show_unopened(object: &mut Map<String, Value>) {
+    if object.remove(SEALED).is_none() {
+        return;
+    }
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata")
+        && let Value::Object(annotations) = metadata.entry("annotations").or_insert_with(|| json!({}))
+    {
+        annotations.insert(UNOPENED.to_owned(), json!("sealed with a key that this server does not have"));
     }
 }
 

@@ -1,79 +1,37 @@
 //! The server: what it is built from, its router and its in-process client.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use http::{HeaderValue, Request, header};
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use secrecy::{ExposeSecret, SecretBox};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use windlass_auth::Caller;
 
 use crate::admission::AdmissionRules;
+use crate::backup;
 use crate::catalog::Catalog;
 use crate::garbage::Namespaces;
 use crate::kinds::KindError;
 use crate::request::Accept;
 use crate::seal::{SealError, Sealer};
-use crate::store::Store;
+use crate::state::Inner;
 use crate::verbs::{self, Turns};
+use windlass_store::Store;
+
+/// How many objects are held against the rules of their definitions at a time.
+const EVALUATED_AT_ONCE: usize = 4;
 
 /// An embedded Kubernetes-style API server over a [`Store`]. Clones share everything.
 #[derive(Clone)]
 pub struct ApiServer {
     inner: Arc<Inner>,
-}
-
-/// What all requests share.
-pub(crate) struct Inner {
-    pub(crate) store: Arc<dyn Store>,
-    /// What is served.
-    pub(crate) catalog: Catalog,
-    /// Set when the stored definitions were read.
-    pub(crate) started: tokio::sync::OnceCell<()>,
-    /// Definitions and namespaces whose objects are being removed, by UID.
-    pub(crate) cleaning: Mutex<HashSet<String>>,
-    pub(crate) sealer: Sealer,
-    pub(crate) rules: AdmissionRules,
-    pub(crate) now: Box<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Cancelled at shutdown and when the server is dropped: its own tasks end.
-    pub(crate) stop: CancellationToken,
-    /// The server's own tasks.
-    pub(crate) tasks: Mutex<JoinSet<()>>,
-    /// What is known of namespaces.
-    pub(crate) namespaces: tokio::sync::RwLock<Namespaces>,
-    /// Who writes to an object that others write to as well takes turns with them.
-    pub(crate) turns: Turns,
-    /// A turn of a request that is too large to be worked on beside others.
-    pub(crate) large: Arc<tokio::sync::Semaphore>,
-    /// Held from admission to commit by writes that are judged beside other objects of their kind.
-    pub(crate) neighbours: Arc<tokio::sync::Mutex<()>>,
-}
-
-impl Inner {
-    /// Starts a task of the server's own, which ends with it.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.tasks();
-        // Those that have ended are forgotten.
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn(task);
-    }
-
-    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
 }
 
 impl std::fmt::Debug for ApiServer {
@@ -192,6 +150,7 @@ impl Builder {
                 tasks: Mutex::default(),
                 namespaces: tokio::sync::RwLock::new(Namespaces::new(self.namespaces_must_exist)),
                 large: Arc::new(tokio::sync::Semaphore::new(verbs::LARGE_AT_ONCE)),
+                evaluating: tokio::sync::Semaphore::new(EVALUATED_AT_ONCE),
                 turns: Turns::default(),
                 neighbours: Arc::default(),
             }),
@@ -218,7 +177,7 @@ impl ApiServer {
     ///
     /// Every request must carry a [`Caller`] extension; one without is answered 401.
     pub fn router(&self) -> Router {
-        Router::new().fallback(serve).with_state(self.inner.clone())
+        Router::new().route(backup::PATH, get(backup::serve)).fallback(serve).with_state(self.inner.clone())
     }
 
     /// A client of this server in this process, without a socket, that calls as `caller`.
@@ -245,6 +204,11 @@ impl ApiServer {
         self.inner.stop.cancel();
         let mut tasks = std::mem::take(&mut *self.inner.tasks());
         while tasks.join_next().await.is_some() {}
+    }
+
+    /// Whether this resource is served in this version now.
+    pub(crate) fn serves(&self, group: &str, version: &str, plural: &str) -> bool {
+        self.inner.catalog.current().find(group, version, plural).is_some()
     }
 
     /// The store's latest revision, for whoever measures progress.

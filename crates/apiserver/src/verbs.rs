@@ -28,12 +28,12 @@ use http::{Method, Request, request::Parts};
 use tokio_util::sync::CancellationToken;
 use windlass_auth::{Caller, refuse_impersonation};
 
-use crate::bounds::MAX_BYTES;
 use crate::discovery;
 use crate::failure::{self, Failure, Result};
 use crate::kinds::Builtin;
 use crate::request::{Accept, Part, Query, Route, Target, read_bytes};
-use crate::server::Inner;
+use crate::state::Inner;
+use windlass_apimachinery::bounds::MAX_BYTES;
 
 /// A request for a resource, with all but its body read.
 pub(crate) struct Context {

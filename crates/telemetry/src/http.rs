@@ -16,7 +16,12 @@ use crate::{ErrorChain, Failing, Health, Metrics};
 ///
 /// The health paths answer 200 with `ok`, or 503 with one line for each thing that fails: `name: reason`.
 pub fn router(health: Health, metrics: Metrics) -> Router {
-    Router::new().route("/metrics", get(render)).with_state(metrics).merge(probes(health))
+    scrape(metrics).merge(probes(health))
+}
+
+/// Serves `/metrics` alone.
+pub fn scrape(metrics: Metrics) -> Router {
+    Router::new().route("/metrics", get(render)).with_state(metrics)
 }
 
 /// Serves the probes alone: `/livez` (or `/healthz`, its older name) and `/readyz`.

@@ -46,7 +46,7 @@ pub use export::cumulative::FlushError;
 pub use export::error::{CollectorError, ExportError};
 pub use export::settings::Collector;
 pub use health::{ComponentHandle, Failing, Health, ProgressHandle};
-pub use http::{probes, router};
+pub use http::{probes, router, scrape};
 pub use log::{InitLogsError, LogFormat, LogOutput, ParseLogFormatError, init, subscriber};
 pub use metrics::{Metrics, MetricsError};
 pub use mode::{ParseTelemetryModeError, TelemetryMode};

@@ -1,6 +1,7 @@
 //! The real programs, end to end.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")]
 
+mod backup;
 mod client_go;
 mod curl;
 mod demo;

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::{Object, events};
 use crate::failure::FieldError;
-use crate::json;
-use crate::kinds::{Builtin, Kind, definition};
-use crate::metadata;
-use crate::names;
+use crate::kinds::{Builtin, Kind};
 use crate::request::syntax_error;
+use windlass_apimachinery::metadata;
+use windlass_apimachinery::names;
+use windlass_apimachinery::{definition, json};
 
 /// At most this many bytes of data in a Secret or a `ConfigMap`.
 const DATA_MAX: usize = 1024 * 1024;

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::Object;
 use crate::failure::FieldError;
-use crate::metadata;
-use crate::names;
+use windlass_apimachinery::metadata;
+use windlass_apimachinery::names;
 
 /// The group whose events are judged strictly.
 const STRICT: &str = "events.k8s.io";

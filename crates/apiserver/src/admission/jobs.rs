@@ -7,9 +7,9 @@ use windlass_auth::{Caller, Namespaces};
 use super::Object;
 use crate::failure::{Failure, Result};
 use crate::kinds::Kind;
-use crate::metadata;
-use crate::store::Key;
 use crate::verbs::Context;
+use windlass_apimachinery::metadata;
+use windlass_store::Key;
 
 /// Infers a missing action from the options and settles who the job's author is.
 pub(super) fn admit(kind: &Kind, caller: &Caller, old: Option<&Object>, new: &mut Object) -> Result<()> {

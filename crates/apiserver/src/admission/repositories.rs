@@ -8,8 +8,8 @@ use windlass_api::{FieldError, Repository, secret_use};
 
 use super::{Object, secrets};
 use crate::failure::{Failure, Result};
-use crate::store::{Key, Page};
 use crate::verbs::Context;
+use windlass_store::{Key, Page};
 
 /// Fills in finalizers, the interval and trimmed URLs.
 pub(super) fn admit(rules: &RepositoryRules, old: Option<&Object>, new: &mut Object) {

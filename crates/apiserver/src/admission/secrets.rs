@@ -13,14 +13,14 @@ use windlass_api::ONE_SECRET;
 use windlass_api::secret_use::SEALED_SECRET;
 
 use super::Object;
-use crate::document;
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::{Builtin, Kind};
-use crate::metadata::{self, LAST_APPLIED};
-use crate::names;
-use crate::schema;
-use crate::server::Inner;
-use crate::store::{Key, Write};
+use crate::state::Inner;
+use windlass_apimachinery::document;
+use windlass_apimachinery::metadata::{self, LAST_APPLIED};
+use windlass_apimachinery::names;
+use windlass_apimachinery::schema;
+use windlass_store::{Key, Write};
 
 /// What stands for a raw value while the object is judged: a name, as rules have it that names are.
 pub(super) const TAKEN: &str = "raw-value-taken.windlass.dev";

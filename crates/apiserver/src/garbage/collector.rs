@@ -14,11 +14,11 @@ use tracing::{debug, warn};
 use super::graph::{Graph, Meta};
 use super::item::{self, Item, Outcome};
 use super::{PARALLEL, namespaces};
-use crate::document::Document;
 use crate::failure::Result;
 use crate::kinds::{Builtin, Kind};
-use crate::server::Inner;
-use crate::store::{Event, EventKind, Object, Page, Range, StoreError, WatchStream};
+use crate::state::Inner;
+use windlass_apimachinery::document::Document;
+use windlass_store::{Event, EventKind, Object, Page, Range, StoreError, WatchStream};
 
 /// How long after a failure an object is looked at again, the first time and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_mins(1));

@@ -12,13 +12,13 @@ use serde_json::{Map, Value, json};
 use tracing::info;
 
 use super::until_done;
-use crate::document;
 use crate::failure::{Failure, Result};
-use crate::kinds::definition::{CLEANUP, is_true, set_condition};
 use crate::kinds::{Builtin, Kind, ServedKind};
-use crate::metadata;
-use crate::server::Inner;
-use crate::store::{Key, Object, Page, Range, StoreError, Write};
+use crate::state::Inner;
+use windlass_apimachinery::definition::{CLEANUP, is_true, set_condition};
+use windlass_apimachinery::document;
+use windlass_apimachinery::metadata;
+use windlass_store::{Key, Object, Page, Range, StoreError, Write};
 
 /// How often a write that meets another one is tried again.
 const TRIES: usize = 10;

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::failure::Result;
-use crate::server::Inner;
-use crate::store::{Key, Object, Page, Range, StoreError, Write};
+use crate::state::Inner;
+use windlass_store::{Key, Object, Page, Range, StoreError, Write};
 
 /// How long an Event is kept after its last write.
 const KEPT: Duration = Duration::from_hours(1);

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use serde::Deserialize;
 
 use super::{FOREGROUND, ORPHAN};
-use crate::document::Document;
-use crate::store::{Key, Object};
+use windlass_apimachinery::document::Document;
+use windlass_store::{Key, Object};
 
 /// The part of an object's metadata that matters here.
 #[derive(Debug, Clone, Default, Deserialize)]

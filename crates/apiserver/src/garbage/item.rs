@@ -13,11 +13,11 @@ use super::graph::{Dependant, Meta, Node, Owner};
 use super::{FOREGROUND, ORPHAN};
 use crate::failure::Result;
 use crate::kinds::ServedKind;
-use crate::metadata;
 use crate::request::Target;
-use crate::server::Inner;
-use crate::store::{Key, Object};
+use crate::state::Inner;
 use crate::verbs::{Context, DeleteOptions};
+use windlass_apimachinery::metadata;
+use windlass_store::{Key, Object};
 
 /// How often a write that meets another one is tried again.
 const TRIES: usize = 10;
@@ -200,7 +200,7 @@ fn unblock(document: &mut Document) {
 
 /// Stores a change of the metadata of this state of an object.
 async fn change(context: &Context, object: &Object, change: impl FnOnce(&mut Document)) -> Result<Outcome> {
-    let mut document = context.inner.load(&context.target.served.kind, object)?;
+    let mut document = context.inner.load_unopened(&context.target.served.kind, object)?;
     change(&mut document);
     let stored = Box::pin(context.store_metadata(object, document)).await?;
     Ok(if stored { Outcome::Done } else { Outcome::Again })

@@ -10,18 +10,18 @@ use std::sync::{Arc, PoisonError, Weak};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::graph::Meta;
 use super::{delete_all, until_done};
-use crate::document;
 use crate::failure::{Failure, Result};
 use crate::kinds::{Builtin, Kind, ServedKind};
-use crate::metadata;
 use crate::request::Target;
-use crate::server::Inner;
-use crate::store::{Key, Object, Page, Range, StoreError, WatchStream, Write};
+use crate::state::Inner;
 use crate::verbs::Context;
+use windlass_apimachinery::document;
+use windlass_apimachinery::metadata;
+use windlass_store::{Key, Object, Page, Range, StoreError, WatchStream, Write};
 
 /// How often a write that meets another one is tried again.
 const TRIES: usize = 10;
@@ -91,7 +91,10 @@ impl Inner {
             let Value::Object(object) = json!({ "metadata": { "name": name } }) else { continue };
             let target = Target { name: None, ..Target::object(&served, &key) };
             match Context::internal(self, target).make(object).await {
-                Err(failure) if !failure.is_already_exists() => return Err(failure),
+                // A full disk is no reason not to start.
+                Err(failure) if !failure.is_already_exists() => {
+                    warn!(namespace = name, ?failure, "failed to make a namespace that is always there");
+                }
                 _ => {}
             }
         }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Builtin, Kind, KindError, Served, reviews};
-use crate::schema::Schema;
-use crate::table::Column;
+use windlass_apimachinery::schema::Schema;
+use windlass_apimachinery::table::Column;
 
 pub(super) fn kinds() -> Result<Vec<Kind>, KindError> {
     let mut all = vec![secret()?, config_map()?, event()?, namespace()?, lease()?, definition()?];
@@ -28,8 +28,7 @@ fn secret() -> Result<Kind, KindError> {
             "type": { "type": "string", "description": "What the Secret is for; cannot be changed." },
         }),
     )?;
-    v1.columns =
-        vec![Column::name(), Column::path("Type", ".type")?, Column::count("Data", "data"), Column::age()];
+    v1.columns = vec![Column::name(), column("Type", ".type")?, Column::count("Data", "data"), Column::age()];
     v1.selectable = vec!["type".to_owned()];
     Ok(kind(Builtin::Secret, "Secret", "secrets", "secret", &[], true, vec![v1]))
 }
@@ -67,7 +66,7 @@ fn namespace() -> Result<Kind, KindError> {
         }),
     )?;
     v1.status_subresource = true;
-    v1.columns = vec![Column::name(), Column::path("Status", ".status.phase")?, Column::age()];
+    v1.columns = vec![Column::name(), column("Status", ".status.phase")?, Column::age()];
     v1.selectable = vec!["status.phase".to_owned()];
     Ok(kind(Builtin::Namespace, "Namespace", "namespaces", "namespace", &["ns"], false, vec![v1]))
 }
@@ -88,7 +87,7 @@ fn lease() -> Result<Kind, KindError> {
                 "strategy": { "type": "string" } } },
         }),
     )?;
-    v1.columns = vec![Column::name(), Column::path("Holder", ".spec.holderIdentity")?, Column::age()];
+    v1.columns = vec![Column::name(), column("Holder", ".spec.holderIdentity")?, Column::age()];
     Ok(kind(Builtin::Lease, "Lease", "leases", "lease", &[], true, vec![v1]))
 }
 
@@ -97,7 +96,7 @@ fn definition() -> Result<Kind, KindError> {
     let properties = json!({ "spec": any, "status": any });
     let mut v1 = served("apiextensions.k8s.io", "v1", "CustomResourceDefinition", &properties)?;
     v1.status_subresource = true;
-    v1.columns = vec![Column::name(), Column::path("Created At", ".metadata.creationTimestamp")?];
+    v1.columns = vec![Column::name(), column("Created At", ".metadata.creationTimestamp")?];
     let mut definition = kind(
         Builtin::Definition,
         "CustomResourceDefinition",
@@ -145,12 +144,12 @@ fn event() -> Result<Kind, KindError> {
     let columns = || -> Result<Vec<Column>, KindError> {
         Ok(vec![
             Column::last_seen(),
-            Column::path("Type", ".type")?,
-            Column::path("Reason", ".reason")?,
+            column("Type", ".type")?,
+            column("Reason", ".reason")?,
             Column::involved_object(),
-            Column::path("Subobject", ".involvedObject.fieldPath")?.priority(1),
+            column("Subobject", ".involvedObject.fieldPath")?.priority(1),
             Column::event_source().priority(1),
-            Column::path("Message", ".message")?,
+            column("Message", ".message")?,
             Column::first_seen().priority(1),
             Column::times().priority(1),
             Column::name().priority(1),
@@ -244,4 +243,9 @@ pub(super) fn served(
         serde_json::from_value(openapi.clone()).map_err(|error| problem(error.to_string()))?;
     let schema = Schema::root(&document).map_err(problem)?;
     Ok(Served::new(group, version, kind, schema, openapi))
+}
+
+fn column(name: &str, path: &str) -> Result<Column, KindError> {
+    Column::path(name, path)
+        .map_err(|problem| KindError::ReadDefinition { crd: format!("column {name}"), problem })
 }

@@ -7,8 +7,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use tokio_util::sync::CancellationToken;
 
 use super::{Kind, KindError, ScalePaths, Served};
-use crate::schema::Schema;
-use crate::table::Column;
+use windlass_apimachinery::schema::Schema;
+use windlass_apimachinery::table::Column;
 
 pub(super) fn kind(document: &CustomResourceDefinition) -> Result<Kind, KindError> {
     let problem = |problem: String| KindError::ReadDefinition {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::core::{kind, served};
 use super::{Builtin, KindError, ServedKind};
-use crate::table::Column;
+use windlass_apimachinery::table::Column;
 
 /// Where objects of a version have what their scale says: the names of fields, one below the other.
 #[derive(Debug, Clone)]

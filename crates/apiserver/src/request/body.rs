@@ -9,12 +9,12 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
 use serde_json::{Map, Value};
 
-use super::{json_error, protobuf, yaml};
-use crate::bounds::{self, MAX_BYTES};
 use crate::failure::{Failure, FieldError, Result};
-use crate::json::{self, Parsed};
 use crate::kinds::ServedKind;
-use crate::metadata;
+use windlass_apimachinery::bounds::{self, MAX_BYTES};
+use windlass_apimachinery::json::{self, Parsed};
+use windlass_apimachinery::metadata;
+use windlass_apimachinery::{json_error, protobuf, yaml};
 
 /// How long a body may take to arrive.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
@@ -120,7 +120,7 @@ enum Unreadable {
 
 fn read(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed, Unreadable> {
     let parsed = parse(headers, bytes)?;
-    bounds::check_depth(&parsed.value).map_err(Unreadable::Refused)?;
+    bounds::check_depth(&parsed.value).map_err(|error| Unreadable::Refused(error.into()))?;
     Ok(parsed)
 }
 

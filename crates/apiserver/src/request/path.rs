@@ -4,7 +4,7 @@ use windlass_auth::path_segments;
 
 use crate::failure::{Failure, Result};
 use crate::kinds::{Builtin, Registry, ServedKind};
-use crate::store::Key;
+use windlass_store::Key;
 
 /// What a path addresses.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::ServedKind;
-use crate::selector::{FieldSelector, LabelSelector};
+use windlass_apimachinery::selector::{FieldSelector, LabelSelector};
 
 /// The parameters of a query string, in order.
 #[derive(Debug, Default)]
@@ -96,12 +96,11 @@ impl ListQuery {
         let version_match = query.get("resourceVersionMatch");
         let number = |name: &str| query.number(name).map(|number| number.filter(|number| *number > 0));
         let parsed = Self {
-            labels: LabelSelector::parse(query.get("labelSelector").unwrap_or_default())?,
-            fields: FieldSelector::parse(
-                query.get("fieldSelector").unwrap_or_default(),
-                served.selectable(),
-            )?
-            .stored(served.served().renames),
+            labels: LabelSelector::parse(query.get("labelSelector").unwrap_or_default())
+                .map_err(Failure::bad_request)?,
+            fields: FieldSelector::parse(query.get("fieldSelector").unwrap_or_default(), served.selectable())
+                .map_err(Failure::bad_request)?
+                .stored(served.served().renames),
             limit: number("limit")?.map_or(0, |limit| usize::try_from(limit).unwrap_or(usize::MAX)),
             continue_token: query.get("continue").map(str::to_owned),
             version: None,

@@ -12,12 +12,14 @@ use super::owners::{Owners, stored_owners};
 use super::update::{check_place, check_version};
 use super::write::conform;
 use crate::admission;
-use crate::bounds;
 use crate::failure::{Failure, Result};
-use crate::fields::{self, Conflict, Managers, Mismatch, Operation, Refused, Update, Versions as _};
-use crate::json::{self, Parsed};
-use crate::metadata;
-use crate::request::{FieldValidation, WriteQuery, read_bytes, yaml};
+use crate::request::{FieldValidation, WriteQuery, read_bytes};
+use windlass_apimachinery::fields::{
+    self, Conflict, Managers, Mismatch, Operation, Refused, Update, Versions as _,
+};
+use windlass_apimachinery::json::{self, Parsed};
+use windlass_apimachinery::metadata;
+use windlass_apimachinery::{bounds, yaml};
 
 type Object = Map<String, Value>;
 

@@ -7,8 +7,8 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use super::Context;
 use crate::failure::{Failure, Result};
 use crate::kinds::{Builtin, Kind};
-use crate::server::Inner;
-use crate::store::{Committed, EventKind, Key, Op, Precondition, StoreError, Write};
+use crate::state::Inner;
+use windlass_store::{Committed, EventKind, Key, Op, Precondition, StoreError, Write};
 
 impl Context {
     /// Commits the write of one object with what admission adds to it. `None`: the object is not as expected.

@@ -12,10 +12,10 @@ use super::owners::{Owners, Sent};
 use super::write::{Written, conform, strict};
 use crate::admission;
 use crate::failure::{Failure, Result};
-use crate::metadata;
-use crate::names;
 use crate::request::{WriteQuery, read_bytes, read_object};
-use crate::store::{Object, Op, Precondition};
+use windlass_apimachinery::metadata;
+use windlass_apimachinery::names;
+use windlass_store::{Object, Op, Precondition};
 
 /// How often a generated name is tried.
 const NAME_TRIES: usize = 8;
@@ -31,7 +31,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     warnings.extend(metadata::dedup_owners(&mut conformed.object, false));
     // Finalizers are warned of only when the object is written.
     let refused = warnings.clone();
-    warnings.extend(metadata::finalizer_warnings(context.kind(), None, &conformed.object));
+    warnings.extend(metadata::finalizer_warnings(&context.kind().metadata(), None, &conformed.object));
     let written = context
         .create(conformed.object, Owners::Sent(conformed.sent), &query)
         .await
@@ -75,7 +75,7 @@ impl Context {
             return Err(Failure::unknown_path());
         }
         let now = now_text(self);
-        metadata::fill_new(kind, namespace, &now, &Uuid::new_v4().to_string(), &mut object);
+        metadata::fill_new(&kind.metadata(), namespace, &now, &Uuid::new_v4().to_string(), &mut object);
         if let Some(namespace) = namespace {
             self.inner.namespaces.read().await.check(kind, metadata::text(&object, "name"), namespace)?;
         }
@@ -98,11 +98,11 @@ impl Context {
             }
             self.admit(None, &mut object)?;
             let name = metadata::text(&object, "name").to_owned();
-            let mut errors = metadata::validate(kind, &object);
+            let mut errors = metadata::validate(&kind.metadata(), &object);
             errors.extend(kind.stored().schema.validate(&object));
             errors.extend(kind.stored().schema.validate_embedded(&object));
             errors.extend(admission::validate_core(kind, &object, None));
-            self.check_rules(None, &object, &mut errors);
+            self.check_rules(None, &object, &mut errors).await?;
             self.fail_on(errors, &name)?;
             self.validate(None, &object).await?;
             let extra = secrets.store(&self.inner, kind, &mut object, None).await?;
@@ -135,13 +135,13 @@ impl Context {
             Failure::name_not_generated(kind, name)
         };
         let deleting = present
-            .and_then(|present| self.inner.load(kind, present).ok())
+            .and_then(|present| self.inner.load_unopened(kind, present).ok())
             .is_some_and(|object| metadata::is_deleting(&object));
         if deleting { failure.being_deleted() } else { failure }
     }
 }
 
-fn created(plain: Bytes, committed: &crate::store::Committed) -> Written {
+fn created(plain: Bytes, committed: &windlass_store::Committed) -> Written {
     let revision = committed.events.first().map_or(committed.revision, |event| event.revision);
     Written { plain, revision }
 }

@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use super::Context;
 use crate::failure::{Failure, Result};
-use crate::kinds::definition;
-use crate::metadata;
+use windlass_apimachinery::definition;
+use windlass_apimachinery::metadata;
 
 const OWN: &str = "it belongs to Windlass, which serves this kind itself: only its labels and annotations can be \
     changed";

@@ -16,13 +16,13 @@ use super::list;
 use super::render::{Renderer, respond};
 use super::write::Written;
 use crate::admission;
-use crate::document;
 use crate::failure::{Failure, FieldError, Result};
 use crate::garbage::{self, FOREGROUND, ORPHAN};
 use crate::kinds::Builtin;
-use crate::metadata;
 use crate::request::{Accept, ListQuery, Query, dry_run_error, read_bytes, read_document};
-use crate::store::{Object, Op, Precondition};
+use windlass_apimachinery::document;
+use windlass_apimachinery::metadata;
+use windlass_store::{Object, Op, Precondition};
 
 /// `DeleteOptions`, as far as they matter here.
 #[derive(Debug, Default, Deserialize)]
@@ -196,7 +196,7 @@ impl Context {
         options: &DeleteOptions,
     ) -> Result<Option<Deleted>> {
         let kind = self.kind();
-        let mut object = self.inner.load(kind, current)?;
+        let mut object = self.inner.load_unopened(kind, current)?;
         let uid = metadata::text(&object, "uid").to_owned();
         self.check_preconditions(current, &uid, options)?;
         let before = object.clone();
@@ -287,7 +287,7 @@ impl Context {
     /// False: it was changed meanwhile.
     pub(crate) async fn store_metadata(&self, current: &Object, new: Map<String, Value>) -> Result<bool> {
         let kind = self.kind();
-        let old = self.inner.load(kind, current)?;
+        let old = self.inner.load_unopened(kind, current)?;
         if old == new {
             return Ok(true);
         }

@@ -18,7 +18,7 @@ pub(super) async fn answer(context: Context) -> Result<Response> {
     let served = &context.target.served;
     let name = context.name()?;
     let object = context.find(name).await?.ok_or_else(|| Failure::not_found(&served.kind, name))?;
-    let plain = inner.plain(&served.kind, &object.value)?;
+    let plain = inner.shown(&served.kind, &object.value)?;
     let renderer = Renderer::new(inner, served, accept, &context.query)?;
     Ok(renderer.response(StatusCode::OK, &plain, object.revision))
 }

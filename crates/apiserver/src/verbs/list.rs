@@ -14,12 +14,12 @@ use super::Context;
 use super::past;
 use super::pieces::{Gone, Pieces};
 use super::render::{Renderer, respond};
-use crate::document::Document;
 use crate::failure::{Failure, Result};
 use crate::kinds::Kind;
 use crate::request::{Accept, ListQuery, Shape, Target, VersionMatch, syntax_error};
-use crate::server::Inner;
-use crate::store::{Filter, Key, ListPage, Object, Page, Range, StoreError};
+use crate::state::Inner;
+use windlass_apimachinery::document::Document;
+use windlass_store::{Filter, Key, ListPage, Object, Page, Range, StoreError};
 
 /// How many bytes of objects are read at once.
 pub(super) const AT_ONCE: usize = 512 << 10;
@@ -388,7 +388,7 @@ impl Inner {
         let key = &object.key;
         if !list.fields.is_empty() {
             let value = if list.fields.needs_object() {
-                Value::Object(self.load(kind, object)?)
+                Value::Object(self.load_unopened(kind, object)?)
             } else {
                 Value::Null
             };

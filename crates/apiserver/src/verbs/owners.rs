@@ -6,10 +6,12 @@ use http::header;
 use serde_json::{Map, Value, json};
 
 use super::Context;
-use crate::document;
-use crate::fields::{Ignored, Managers, Operation, Update, Versions as _, Writer, fits, is_reset};
 use crate::kinds::Builtin;
 use crate::request::{FIELD_MANAGER_MAX, WriteQuery, is_printable};
+use windlass_apimachinery::document;
+use windlass_apimachinery::fields::{
+    Ignored, Managers, Operation, Update, Versions as _, Writer, fits, is_reset,
+};
 
 /// Where the managers of an object come from.
 pub(super) enum Owners {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::{Key, ListPage, Object, Page, Range, Store, StoreError};
+use windlass_store::{Key, ListPage, Object, Page, Range, Store, StoreError};
 
 /// How long the log may lag behind what lists see.
 const LAG: Duration = Duration::from_secs(5);

@@ -14,13 +14,13 @@ use super::render::write_whole;
 use super::update::{check_place, check_version};
 use super::write::{Conformed, conform};
 use crate::admission;
-use crate::bounds::{self, Allowance};
 use crate::failure::{Failure, FieldError, Result};
-use crate::fields;
-use crate::json::{self, Parsed};
-use crate::metadata;
 use crate::request::{FieldValidation, WriteQuery, check_type, read_bytes, syntax_error};
-use crate::strategic;
+use windlass_apimachinery::bounds::{self, Allowance};
+use windlass_apimachinery::fields;
+use windlass_apimachinery::json::{self, Parsed};
+use windlass_apimachinery::metadata;
+use windlass_apimachinery::strategic;
 
 /// At most this many operations in one JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
@@ -79,7 +79,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         problems.extend(metadata::dedup_owners(&mut object, true));
         // Finalizers are warned of only when the object is written.
         let refused = problems.clone();
-        problems.extend(metadata::finalizer_warnings(context.kind(), Some(&old), &object));
+        problems.extend(metadata::finalizer_warnings(&context.kind().metadata(), Some(&old), &object));
         let warned = |failure: Failure| failure.warned(&refused);
         let version = check_version(context.kind(), &name, &object, current.revision).map_err(warned)?;
         admission::remove_missing_secrets(context.kind(), &old, &mut object);
@@ -219,7 +219,7 @@ impl PatchKind {
             Self::Merge(patch) => json_patch::merge(document, patch),
             Self::Strategic(patch) => strategic::merge(document, patch).map_err(Failure::bad_request)?,
         }
-        bounds::check_depth(document)
+        Ok(bounds::check_depth(document)?)
     }
 
     /// The patch as errors quote it: one that Go has as a map is shown as such.
@@ -249,7 +249,7 @@ impl PatchKind {
 /// A document that a patch fails on is dropped, so that nothing needs to be undone (which panics in `json_patch` after
 /// some moves).
 fn apply_operations(document: &mut Value, patch: &json_patch::Patch) -> Result<()> {
-    let mut allowance = Allowance::new();
+    let mut allowance = Allowance::default();
     for operation in &patch.0 {
         allowance.take(document, operation)?;
         // What is not there is as good as null.

@@ -9,7 +9,7 @@ use futures::stream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::server::Inner;
+use crate::state::Inner;
 
 /// A piece is told once it has so many bytes.
 pub(super) const PIECE: usize = 64 << 10;

@@ -8,13 +8,14 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
-use crate::document::{self, Document};
 use crate::failure::{Failure, Result};
 use crate::kinds::{Kind, Served, ServedKind};
 use crate::request::{Accept, Query, Shape};
-use crate::server::Inner;
-use crate::store::Object;
-use crate::table::{self, IncludeObject};
+use crate::seal::{self, SealError};
+use crate::state::Inner;
+use windlass_apimachinery::document::{self, Document};
+use windlass_apimachinery::table::{self, IncludeObject};
+use windlass_store::Object;
 
 impl Inner {
     /// The stored bytes of an object in the clear.
@@ -22,10 +23,40 @@ impl Inner {
         if !kind.sealed() {
             return Ok(Cow::Borrowed(value));
         }
+        self.opened(kind, value, |error| Err(Failure::internal(&error)))
+    }
+
+    /// As [`Self::plain`], to be read: of a Secret that cannot be opened, what is not secret.
+    pub(crate) fn shown<'a>(&self, kind: &Kind, value: &'a Bytes) -> Result<Cow<'a, [u8]>> {
+        if !kind.sealed() {
+            return Ok(Cow::Borrowed(value));
+        }
+        self.opened(kind, value, |_| Ok(()))
+    }
+
+    fn opened(
+        &self,
+        kind: &Kind,
+        value: &Bytes,
+        unopened: impl FnOnce(SealError) -> Result<()>,
+    ) -> Result<Cow<'static, [u8]>> {
         let (value, managed) = document::split(value);
         let mut object = parse(&value)?;
-        self.sealer.open(&mut object).map_err(|error| Failure::internal(&error))?;
+        if let Err(error) = self.sealer.open(&mut object) {
+            unopened(error)?;
+            seal::show_unopened(&mut object);
+        }
         Ok(Cow::Owned(document::encode(&kind.stored().head, &object, managed)))
+    }
+
+    /// As [`Self::load`]; what is secret of a Secret that cannot be opened stays sealed.
+    pub(crate) fn load_unopened(&self, kind: &Kind, object: &Object) -> Result<Map<String, Value>> {
+        let mut map = parse(&document::split(&object.value).0)?;
+        if kind.sealed() {
+            // It stays as it is stored.
+            let _ = self.sealer.open(&mut map);
+        }
+        Ok(map)
     }
 
     /// A stored object, parsed and in the clear, in its stored version and without its `managedFields`.
@@ -76,7 +107,7 @@ impl<'a> Renderer<'a> {
 
     /// Appends an object as it stands alone, in a watch event, or in a list.
     pub(super) fn object(&self, object: &Object, out: &mut Vec<u8>) -> Result<()> {
-        let plain = self.inner.plain(&self.served.kind, &object.value)?;
+        let plain = self.inner.shown(&self.served.kind, &object.value)?;
         self.plain(&plain, object.revision, out);
         Ok(())
     }
@@ -86,7 +117,7 @@ impl<'a> Renderer<'a> {
         if self.accept.shape != Shape::Whole || self.served.kind.builtin.is_none() {
             return self.object(object, out);
         }
-        let plain = self.inner.plain(&self.served.kind, &object.value)?;
+        let plain = self.inner.shown(&self.served.kind, &object.value)?;
         let version = self.served.served();
         write_under(version, ITEM_HEAD, &plain, object.revision, out);
         Ok(())

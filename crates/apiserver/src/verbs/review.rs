@@ -10,10 +10,10 @@ use windlass_auth::{Audiences, Caller, Namespaces, RequestScope};
 use super::Context;
 use super::owners::Owners;
 use super::write::{Written, conform, strict};
-use crate::document;
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::{Registry, Review};
 use crate::request::{WriteQuery, read_bytes, read_object};
+use windlass_apimachinery::document;
 
 /// The group of everybody who was recognised.
 const AUTHENTICATED: &str = "system:authenticated";

@@ -12,13 +12,13 @@ use super::render::Renderer;
 use super::update::{check_place, check_uid, check_version};
 use super::write::{conform, strict};
 use super::{Context, verb_of};
-use crate::document;
 use crate::failure::{self, Failure, FieldError, Result};
-use crate::fields::{Managers, Operation};
-use crate::json::Parsed;
 use crate::kinds::ScalePaths;
-use crate::metadata;
 use crate::request::{WriteQuery, check_type, read_bytes, read_object};
+use windlass_apimachinery::document;
+use windlass_apimachinery::fields::{Managers, Operation};
+use windlass_apimachinery::json::Parsed;
+use windlass_apimachinery::metadata;
 
 type Object = Map<String, Value>;
 
@@ -103,7 +103,7 @@ async fn patch(context: Context, paths: &ScalePaths, body: Body) -> Result<Respo
 }
 
 impl Context {
-    async fn present(&self, name: &str) -> Result<(crate::store::Object, Object)> {
+    async fn present(&self, name: &str) -> Result<(windlass_store::Object, Object)> {
         let current = self.find(name).await?.ok_or_else(|| Failure::not_found(self.kind(), name))?;
         let object = self.inner.load(self.kind(), &current)?;
         Ok((current, object))
@@ -121,7 +121,7 @@ impl Context {
     async fn scale_to(
         &self,
         paths: &ScalePaths,
-        current: &crate::store::Object,
+        current: &windlass_store::Object,
         old: &Object,
         scale: &Object,
         query: &WriteQuery,

@@ -10,8 +10,8 @@ use super::owners::Owners;
 use super::write::{Conformed, Written, conform, strict};
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::Kind;
-use crate::metadata;
 use crate::request::{WriteQuery, read_bytes, read_object};
+use windlass_apimachinery::metadata;
 
 pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     context.accept()?;
@@ -44,7 +44,11 @@ async fn put(context: Context, mut conformed: Conformed, query: WriteQuery) -> R
         let version = check_version(context.kind(), &name, &object, current.revision)?;
         let owners = Owners::Sent(conformed.sent.clone());
         if let Some(written) = context.replace(&current, &old, object.clone(), owners, &query).await? {
-            conformed.problems.extend(metadata::finalizer_warnings(context.kind(), Some(&old), &object));
+            conformed.problems.extend(metadata::finalizer_warnings(
+                &context.kind().metadata(),
+                Some(&old),
+                &object,
+            ));
             return respond(&context, &written, &conformed.problems);
         }
         if version.is_some() {

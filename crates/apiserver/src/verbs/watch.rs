@@ -14,7 +14,7 @@ use super::pieces::{Gone, PIECE, Pieces};
 use super::render::{Renderer, write_whole};
 use crate::failure::{Failure, Result};
 use crate::request::{Accept, ListQuery, Shape};
-use crate::store::{Event, EventKind, Object, Range, StoreError, WatchStream};
+use windlass_store::{Event, EventKind, Object, Range, StoreError, WatchStream};
 
 /// How often a watch that asked for bookmarks gets one, while nothing else happens.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
@@ -223,7 +223,7 @@ impl Watch {
     fn event(&mut self, kind: &str, object: &Object, revision: u64, out: &mut Vec<u8>) -> Result<()> {
         let inner = self.context.inner.clone();
         let renderer = Renderer::new(&inner, &self.context.target.served, self.accept, &self.context.query)?;
-        let plain = inner.plain(&self.context.target.served.kind, &object.value)?;
+        let plain = inner.shown(&self.context.target.served.kind, &object.value)?;
         out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
         if let Shape::Table { .. } = self.accept.shape {
             let metadata = json!({ "resourceVersion": revision.to_string() });

@@ -12,15 +12,15 @@ use super::Context;
 use super::owners::{Owners, Sent, stored_owners};
 use super::render::Renderer;
 use crate::admission;
-use crate::bounds::{self, MAX_BYTES};
-use crate::document;
 use crate::failure::{self, Failure, FieldError, Result};
-use crate::fields;
-use crate::json::Parsed;
-use crate::kinds::{Builtin, Kind, ServedKind, definition};
-use crate::metadata;
+use crate::kinds::{Builtin, Kind, ServedKind};
 use crate::request::{FieldValidation, WriteQuery};
-use crate::store::{Object, Op, Precondition};
+use windlass_apimachinery::bounds::{self, MAX_BYTES};
+use windlass_apimachinery::document;
+use windlass_apimachinery::json::Parsed;
+use windlass_apimachinery::metadata;
+use windlass_apimachinery::{definition, fields};
+use windlass_store::{Object, Op, Precondition};
 
 /// An object that was read from a body, in its stored version, and what is to be warned about.
 pub(super) struct Conformed {
@@ -39,10 +39,11 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
     };
     let mut unknown = Vec::new();
     let managers = fields::take_sent(&mut object).filter(|managers| !managers.is_null());
-    metadata::conform(version, kind, &mut object, &mut unknown)?;
+    metadata::conform(&kind.metadata(), &version.version, &mut object, &mut unknown)
+        .map_err(Failure::bad_request)?;
     version.schema.prune(&mut object, &mut unknown);
     if kind.builtin == Some(Builtin::Definition) {
-        definition::conform(&mut object, &mut unknown)?;
+        definition::conform(&mut object, &mut unknown).map_err(Failure::bad_request)?;
     }
     // Before unknown fields are reported: what a raw value of a wrong type holds would be among them.
     admission::check_secret_types(kind, &object)?;
@@ -209,7 +210,7 @@ impl Context {
         // A real server looks twice: at any object, and at one of this kind.
         let mut errors = metadata::validate_update(old, &new);
         errors.extend(errors.clone());
-        errors.extend(metadata::validate(kind, &new));
+        errors.extend(metadata::validate(&kind.metadata(), &new));
         // What was wrong before and did not change is let through; core kinds have rules of their own.
         let schema = &kind.stored().schema;
         errors.extend(match kind.builtin {
@@ -222,7 +223,7 @@ impl Context {
             Some(_) => schema.validate(&new),
         });
         errors.extend(admission::validate_core(kind, &new, Some(old)));
-        self.check_rules(Some(old), &new, &mut errors);
+        self.check_rules(Some(old), &new, &mut errors).await?;
         self.fail_on(errors, current.key.name())?;
         if !self.target.is_status() {
             self.validate(Some(old), &new).await?;

@@ -1,7 +1,7 @@
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::store::{Page, Range, Store};
 use windlass_auth::{Audiences, Caller, Namespaces};
+use windlass_store::{Page, Range, Store};
 
 use crate::common::*;
 

@@ -9,7 +9,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use windlass_apiserver::ApiServer;
-use windlass_apiserver::store::{Key, StoreOptions, Write as Change, open_file};
+use windlass_store::{Key, StoreOptions, Write as Change, open_file};
 
 use crate::common::*;
 

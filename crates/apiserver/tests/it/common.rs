@@ -10,8 +10,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use windlass_apiserver::ApiServer;
-use windlass_apiserver::store::{self, Store, StoreOptions};
 use windlass_auth::Caller;
+use windlass_store::{self as store, Store, StoreOptions};
 
 pub(crate) const WIDGETS: &str = "/apis/example.dev/v1/namespaces/default/widgets";
 pub(crate) const GADGETS: &str = "/apis/example.dev/v1/namespaces/default/gadgets";

@@ -11,7 +11,7 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use windlass_apiserver::ApiServer;
-use windlass_apiserver::store::{Store, StoreOptions, open_file};
+use windlass_store::{Store, StoreOptions, open_file};
 
 use crate::common::*;
 

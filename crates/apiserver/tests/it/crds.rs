@@ -193,29 +193,73 @@ async fn what_no_real_server_takes_is_refused_with_its_words() {
 }
 
 #[tokio::test]
-async fn unknown_fields_formats_and_rules_are_warned_about() {
+async fn unknown_fields_and_formats_are_warned_about() {
     let server = server();
     let mut document = crd();
     document["spec"]["nope"] = json!(1);
     let properties = &mut document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
-    properties["at"] = json!({ "type": "string", "format": "hello",
-        "x-kubernetes-validations": [{ "rule": "self != 'x'" }] });
+    properties["at"] = json!({ "type": "string", "format": "hello" });
     let answer = post(&server, CRDS, &document).await;
     let warnings: Vec<&str> =
         answer.headers.get_all("warning").iter().map(|value| value.to_str().unwrap()).collect();
     assert_eq!(
         warnings,
-        [
-            "299 - \"unknown field \\\"spec.nope\\\"\"",
-            "299 - \"unrecognized format \\\"hello\\\"\"",
-            "299 - \"x-kubernetes-validations are kept but not evaluated by this server: 1 in version v1\"",
-        ]
+        ["299 - \"unknown field \\\"spec.nope\\\"\"", "299 - \"unrecognized format \\\"hello\\\"\"",]
     );
     let created = answer.expect(201);
     assert_eq!(created["spec"].get("nope"), None);
     let strict = post(&server, &format!("{CRDS}?fieldValidation=Strict"), &document).await;
     assert!(strict.message().contains("unknown field \"spec.nope\""), "{}", strict.message());
     strict.expect(400);
+}
+
+#[tokio::test]
+async fn rules_of_a_definition_are_held_against_its_objects() {
+    let server = server();
+    let mut document = crd();
+    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    let rules = json!([
+        { "rule": "!has(self.color) || self.color != 'black'", "message": "no black", "fieldPath": ".color" },
+        { "rule": "!has(oldSelf.color) || self.size >= oldSelf.size", "messageExpression": "'was ' + string(oldSelf.size)",
+          "reason": "FieldValueForbidden" },
+    ]);
+    document.pointer_mut(schema).unwrap()["x-kubernetes-validations"] = json!([{ "rule": "self.sise > 1" }]);
+    let refused = post(&server, CRDS, &document).await;
+    let cause = &refused.body["details"]["causes"][0];
+    assert!(cause["message"].as_str().unwrap().contains("undefined field 'sise'"), "{refused:?}");
+    let field = cause["field"].as_str().unwrap();
+    assert!(field.ends_with("properties[spec].x-kubernetes-validations[0].rule"), "{field}");
+    refused.expect(422);
+    document.pointer_mut(schema).unwrap()["x-kubernetes-validations"] = rules;
+    post(&server, CRDS, &document).await.expect(201);
+
+    let mut black = foo("black");
+    black["spec"]["color"] = json!("black");
+    let refused = post(&server, FOOS, &black).await;
+    assert_eq!(
+        refused.body["details"]["causes"],
+        json!([{ "field": "spec.color", "reason": "FieldValueInvalid",
+        "message": "Invalid value: \"object\": no black" }])
+    );
+    refused.expect(422);
+    post(&server, FOOS, &foo("a")).await.expect(201);
+    let path = format!("{FOOS}/a");
+    patch(&server, &path, MERGE, &json!({ "spec": { "size": 7 } })).await.expect(200);
+    for (kind, force) in [(MERGE, ""), ("application/apply-patch+yaml", "&force=true")] {
+        let mut smaller =
+            json!({ "apiVersion": "example.org/v1", "kind": "Foo", "metadata": { "name": "a" } });
+        smaller["spec"] = json!({ "size": 5 });
+        let refused = patch(&server, &format!("{path}?fieldManager=x{force}"), kind, &smaller).await;
+        assert!(refused.message().ends_with("spec: Forbidden: was 7"), "{refused:?}");
+        refused.expect(422);
+    }
+    // What was there before a rule is let through until it changes.
+    let mut stricter = get(&server, FOO).await.expect(200);
+    stricter.pointer_mut(schema).unwrap()["properties"]["size"]["x-kubernetes-validations"] =
+        json!([{ "rule": "self < 5" }]);
+    put(&server, FOO, &stricter).await.expect(200);
+    patch(&server, &path, MERGE, &json!({ "spec": { "color": "blue" } })).await.expect(200);
+    patch(&server, &path, MERGE, &json!({ "spec": { "size": 8 } })).await.expect(422);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 use windlass_apiserver::ApiServer;
-use windlass_apiserver::store::{
+use windlass_store::{
     Committed, Key, ListPage, Object, Op, Page, Range, Store, StoreError, WatchStream, Write,
 };
 
@@ -318,10 +318,12 @@ async fn many_dependants_all_go() {
     }
 }
 
-/// A store whose deletions fail a few times.
+/// A store whose deletions, or writes, fail a few times.
 struct Flaky {
     store: std::sync::Arc<dyn Store>,
     failures: std::sync::atomic::AtomicUsize,
+    /// Whether the disk is full: nothing can be written.
+    is_full: bool,
 }
 
 #[async_trait::async_trait]
@@ -336,6 +338,10 @@ impl Store for Flaky {
 
     async fn commit(&self, writes: Vec<Write>) -> Result<Committed, StoreError> {
         use std::sync::atomic::Ordering::SeqCst;
+        if self.is_full && !writes.is_empty() {
+            let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            return Err(StoreError::Commit { source: std::sync::Arc::new(full.into()) });
+        }
         if writes.iter().any(|write| write.op == Op::Delete)
             && self.failures.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok()
         {
@@ -356,7 +362,7 @@ impl Store for Flaky {
 #[tokio::test(start_paused = true)]
 async fn clean_ups_that_fail_are_tried_again() {
     let failures = std::sync::atomic::AtomicUsize::new(5);
-    let store = std::sync::Arc::new(Flaky { store: memory(), failures });
+    let store = std::sync::Arc::new(Flaky { store: memory(), failures, is_full: false });
     let server = server_over(store.clone());
     post(&server, NAMESPACES, &json!({ "metadata": { "name": "team" } })).await.expect(201);
     post(&server, &WIDGETS.replace("default", "team"), &widget("a")).await.expect(201);
@@ -367,4 +373,23 @@ async fn clean_ups_that_fail_are_tried_again() {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     }
     assert_eq!(store.failures.load(std::sync::atomic::Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_server_starts_on_a_full_disk_and_shows_what_there_is() {
+    let store = memory();
+    let server = server_over(store.clone());
+    create(&server, WIDGETS, &widget("a")).await;
+    drop(server);
+    // A newer program has other definitions, which cannot be stored.
+    let mut definitions = crds();
+    definitions[0].spec.names.short_names = Some(vec!["wdgt".to_owned()]);
+    let full = std::sync::Arc::new(Flaky { store, failures: 0.into(), is_full: true });
+    let server = ApiServer::builder(full).crds(definitions).build().unwrap();
+    server.start().await.unwrap();
+    assert_eq!(names(&get(&server, WIDGETS).await.expect(200)), ["a"]);
+    post(&server, WIDGETS, &widget("b")).await.expect(500);
+
+    let empty = std::sync::Arc::new(Flaky { store: memory(), failures: 0.into(), is_full: true });
+    server_over(empty).start().await.unwrap();
 }

@@ -101,7 +101,7 @@ async fn a_continue_token_is_judged() {
 
 #[tokio::test]
 async fn a_page_whose_snapshot_is_gone_says_how_to_go_on() {
-    let store = windlass_apiserver::store::in_memory(&windlass_apiserver::store::StoreOptions {
+    let store = windlass_store::in_memory(&windlass_store::StoreOptions {
         snapshots: 1,
         log_events: 1,
         log_grace: std::time::Duration::ZERO,

@@ -6,7 +6,7 @@ use http::Method;
 use secrecy::SecretBox;
 use serde_json::{Value, json};
 use windlass_apiserver::ApiServer;
-use windlass_apiserver::store::{StoreOptions, check_file, open_file};
+use windlass_store::{StoreOptions, check_file, open_file};
 
 use crate::common::*;
 
@@ -38,11 +38,6 @@ async fn objects_versions_and_secrets_are_there_after_a_restart() {
     for raw in [&b"hunter2"[..], b"aHVudGVyMg"] {
         assert!(!bytes.windows(raw.len()).any(|window| window == raw), "secrets are sealed in the file");
     }
-    server.close().await;
-
-    let server = server_on(&path, 2);
-    get(&server, &format!("{SECRETS}/s")).await.expect(500);
-    get(&server, &format!("{WIDGETS}/a")).await.expect(200);
 }
 
 #[tokio::test]
@@ -91,24 +86,18 @@ async fn the_next_page_of_a_list_is_served_while_what_changed_is_known() {
     assert_eq!(names(&get(&server, &rest).await.expect(200)), ["b", "c", "d"]);
 }
 
-/// Flips a bit of what is stored of an object.
+/// Flips a bit of what is stored of an object, wherever so much of its name stands in a value.
 fn damage(path: &Path, name: &str) {
-    let table = redb::TableDefinition::<&str, &[u8]>::new("objects");
-    let database = redb::Database::open(path).unwrap();
-    let writing = database.begin_write().unwrap();
-    {
-        let mut objects = writing.open_table(table).unwrap();
-        let entries = redb::ReadableTable::iter(&objects).unwrap().map(|entry| {
-            let (key, value) = entry.unwrap();
-            (key.value().to_owned(), value.value().to_vec())
-        });
-        let found = entries.into_iter().find(|(key, _)| key.ends_with(&format!("\0{name}")));
-        let (key, mut value) = found.unwrap();
-        let middle = value.len() / 2;
-        value[middle] ^= 4;
-        objects.insert(key.as_str(), value.as_slice()).unwrap();
+    let mut bytes = std::fs::read(path).unwrap();
+    let is_key = |before: &[u8]| before.ends_with(b"default\0w");
+    let found: Vec<usize> = (0..bytes.len() - name.len())
+        .filter(|&at| bytes[at..].starts_with(name.as_bytes()) && !is_key(&bytes[..at]))
+        .collect();
+    assert!(!found.is_empty());
+    for at in found {
+        bytes[at] ^= 4;
     }
-    writing.commit().unwrap();
+    std::fs::write(path, bytes).unwrap();
 }
 
 #[tokio::test]
@@ -116,24 +105,24 @@ async fn a_damaged_object_is_named_and_makes_the_server_not_ready() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let server = server_on(&path, 1);
-    for name in ["whole", "damaged"] {
+    for name in ["whole", "wrecked"] {
         post(&server, WIDGETS, &widget(name)).await.expect(201);
     }
     get(&server, "/readyz").await.expect(200);
     server.close().await;
     assert_eq!(check_file(&path).unwrap().damaged, [""; 0]);
-    damage(&path, "damaged");
+    damage(&path, "recked");
     let checked = check_file(&path).unwrap();
     assert!(checked.objects > 3);
     let [problem] = &checked.damaged[..] else { panic!("{checked:?}") };
-    assert!(problem.contains("widgets.example.dev default/damaged"), "{problem}");
+    assert!(problem.contains("widgets.example.dev default/wrecked"), "{problem}");
 
     let server = server_on(&path, 1);
     get(&server, "/readyz").await.expect(200);
     get(&server, &format!("{WIDGETS}/whole")).await.expect(200);
-    for path in [format!("{WIDGETS}/damaged"), WIDGETS.to_owned()] {
+    for path in [format!("{WIDGETS}/wrecked"), WIDGETS.to_owned()] {
         let answer = get(&server, &path).await;
-        assert!(answer.message().contains("widgets.example.dev default/damaged"), "{answer:?}");
+        assert!(answer.message().contains("widgets.example.dev default/wrecked"), "{answer:?}");
         answer.expect(500);
     }
     let ready = get(&server, "/readyz").await;
@@ -143,23 +132,64 @@ async fn a_damaged_object_is_named_and_makes_the_server_not_ready() {
 }
 
 #[tokio::test]
-async fn a_store_of_before_checksums_is_read_on() {
+async fn a_secret_that_cannot_be_opened_is_listed_and_deleted_and_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let server = server_on(&path, 1);
-    server.start().await.unwrap();
+    let mut held = secret();
+    held["metadata"] = json!({ "name": "held", "finalizers": ["example.com/f"] });
+    post(&server, SECRETS, &held).await.expect(201);
+    post(&server, SECRETS, &secret()).await.expect(201);
     server.close().await;
-    let database = redb::Database::open(&path).unwrap();
-    let writing = database.begin_write().unwrap();
-    {
-        let meta = redb::TableDefinition::<&str, u64>::new("meta");
-        writing.open_table(meta).unwrap().insert("format", 2).unwrap();
-    }
-    writing.commit().unwrap();
-    drop(database);
-    for _ in 0..2 {
-        let server = server_on(&path, 1);
-        get(&server, WIDGETS).await.expect(200);
-        server.close().await;
-    }
+
+    let server = server_on(&path, 2);
+    let mut fresh = secret();
+    fresh["metadata"]["name"] = json!("fresh");
+    post(&server, SECRETS, &fresh).await.expect(201);
+    let list = get(&server, SECRETS).await.expect(200);
+    assert_eq!(names(&list), ["fresh", "held", "s"]);
+    let shown = get(&server, &format!("{SECRETS}/s")).await.expect(200);
+    assert!(shown.get("data").is_none() && shown.get("sealed").is_none(), "{shown}");
+    assert!(shown["metadata"]["annotations"]["windlass.dev/unopened"].is_string(), "{shown}");
+    assert_eq!(list["items"][0]["data"]["token"], "aHVudGVyMg==");
+    let labels = json!({ "metadata": { "labels": { "a": "b" } } });
+    let refused = patch(&server, &format!("{SECRETS}/s"), MERGE, &labels).await;
+    assert_eq!(refused.status, 500, "{refused:?}");
+    delete(&server, &format!("{SECRETS}/s")).await.expect(200);
+    delete(&server, &format!("{SECRETS}/held")).await.expect(200);
+    server.close().await;
+
+    // With its key again, what was left is whole.
+    let server = server_on(&path, 1);
+    get(&server, &format!("{SECRETS}/s")).await.expect(404);
+    let held = get(&server, &format!("{SECRETS}/held")).await.expect(200);
+    assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
+    assert_eq!(held["data"]["token"], "aHVudGVyMg==");
+}
+
+#[tokio::test]
+async fn a_copy_is_for_administrators_and_holds_no_secret_in_the_clear() {
+    use windlass_auth::Caller;
+    let folder = tempfile::tempdir().unwrap();
+    let server = server_on(&folder.path().join("store"), 1);
+    post(&server, SECRETS, &secret()).await.expect(201);
+    post(&server, WIDGETS, &widget("a")).await.expect(201);
+    let ask = async |caller: Caller| {
+        let answer = raw(Method::GET, "/store/backup").caller(caller).response(&server).await;
+        let status = answer.status().as_u16();
+        (status, axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap())
+    };
+    let mut tenant = Caller::system("tenant");
+    tenant.namespaces = windlass_auth::Namespaces::One("default".to_owned());
+    assert_eq!(ask(tenant).await.0, 403);
+    assert_eq!(ask(Caller::anonymous()).await.0, 403);
+    let (status, copy) = ask(Caller::system("admin")).await;
+    assert_eq!(status, 200);
+    let other = folder.path().join("other");
+    let copied = windlass_store::restore(&mut &copy[..], &other).unwrap();
+    assert!(copied.objects > 2);
+    assert!(!copy.windows(10).any(|part| part == b"aHVudGVyMg"), "secrets are sealed in a copy");
+    let restored = server_on(&other, 1);
+    assert_eq!(names(&get(&restored, WIDGETS).await.expect(200)), ["a"]);
+    assert_eq!(get(&restored, &format!("{SECRETS}/s")).await.expect(200)["data"]["token"], "aHVudGVyMg==");
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{WatchEvent, WatchParams};
 use serde_json::json;
-use windlass_apiserver::store::{self, StoreOptions};
+use windlass_store::{self as store, StoreOptions};
 
 use crate::common::*;
 

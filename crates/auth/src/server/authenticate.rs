@@ -22,7 +22,8 @@ use crate::{
 /// Carries an access token, before `Authorization` and before a client certificate.
 const ACCESS_TOKEN: &str = "x-access-token";
 
-/// Lets authenticated requests through with their [`Caller`] as an extension; answers 401 and 403 itself.
+/// Lets authenticated requests through with their [`Caller`] as an extension, which their answers have too; answers 401
+/// and 403 itself.
 ///
 /// `X-Access-Token` wins over `Authorization`, which wins over the connection's [`PeerIdentity`]. A token that is
 /// presented must be valid, whatever else is presented. Health and version are open to anybody.
@@ -83,10 +84,14 @@ async fn authenticate(
         && let Err(denied) = caller.may_use(group, namespace)
     {
         tracing::debug!(path = request.uri().path(), error = %denied, "request refused");
-        return respond(&status::error(403, "Forbidden", denied.to_string()));
+        let mut answer = respond(&status::error(403, "Forbidden", denied.to_string()));
+        answer.extensions_mut().insert(caller);
+        return answer;
     }
-    request.extensions_mut().insert(caller);
-    next.run(request).await
+    request.extensions_mut().insert(caller.clone());
+    let mut answer = next.run(request).await;
+    answer.extensions_mut().insert(caller);
+    answer
 }
 
 /// Refuses a request that asks to be answered as if somebody else had sent it, as `kubectl --as` does: answered with the

@@ -136,7 +136,13 @@ impl Keys {
             .open(directory.join(".lock"))
             .map_err(prepare)?;
         lock.lock().map_err(prepare)?;
+        remove_half_written(directory);
         Self::assemble(Some(directory), extra_names, Timestamp::now())
+    }
+
+    /// Whether `directory` has the key that seals secrets at rest.
+    pub fn has_sealing_key(directory: impl AsRef<Path>) -> bool {
+        directory.as_ref().join(SEALING).exists()
     }
 
     /// Keys that live in memory only: for tests and throw-away servers.
@@ -168,14 +174,14 @@ impl Keys {
             server
         } else {
             let leaf = certificates::new_leaf(&ca, &Leaf::Server(&names), now);
-            store_pair(directory, SERVER, generate("a server certificate", leaf)?)?
+            store_leaf(directory, SERVER, generate("a server certificate", leaf)?)?
         };
         let admin_is_good = |pair: &CertificatePair| fresh(pair).is_some() && signed_by(&ca, pair);
         let admin = if let Some(admin) = load_pair(directory, ADMIN)?.filter(admin_is_good) {
             admin
         } else {
             let leaf = certificates::new_leaf(&ca, &Leaf::Client("windlass-admin", &["system:masters"]), now);
-            store_pair(directory, ADMIN, generate("an admin certificate", leaf)?)?
+            store_leaf(directory, ADMIN, generate("an admin certificate", leaf)?)?
         };
         let (signing, signing_point) = signing_key(directory)?;
         let sealing = sealing_key(directory)?;
@@ -326,6 +332,36 @@ fn store_pair(
     store(directory, names.1, pair.key.expose_secret())?;
     store(directory, names.0, &pair.certificate)?;
     Ok(pair)
+}
+
+/// As [`store_pair`], of a certificate that the next start can make again: a full disk is no reason not to start.
+fn store_leaf(
+    directory: Option<&Path>,
+    names: (&str, &str),
+    pair: CertificatePair,
+) -> Result<CertificatePair, KeysError> {
+    match store_pair(directory, names, pair.clone()) {
+        Err(KeysError::WriteFile { path, source }) if source.kind() == io::ErrorKind::StorageFull => {
+            tracing::warn!(path = %path.display(), error = %source, "failed to keep a new certificate");
+            Ok(pair)
+        }
+        stored => stored,
+    }
+}
+
+/// Removes what processes left that were killed while they wrote a file. Nobody else writes while the lock is held.
+fn remove_half_written(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_half = name.to_str().and_then(|name| name.strip_prefix('.')?.rsplit_once('.')).is_some_and(
+            |(file, process)| {
+                matches!(file.rsplit_once('.'), Some((_, "key" | "crt"))) && process.parse::<u32>().is_ok()
+            },
+        );
+        if is_half {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn load(directory: Option<&Path>, name: &str) -> Result<Option<SecretString>, KeysError> {

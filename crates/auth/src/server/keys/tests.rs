@@ -124,6 +124,16 @@ fn a_crash_leaves_whole_files_or_none() {
     fs::write(directory.path().join(format!(".ca.key.{}", std::process::id())), "half").unwrap();
     // A key whose certificate was never written.
     fs::write(directory.path().join("admin.key"), "half").unwrap();
+    // Of another process, that was killed as well.
+    fs::write(directory.path().join(".sealing.key.4000000000"), "half").unwrap();
+    assert!(!Keys::has_sealing_key(directory.path()));
     let keys = Keys::load_or_create(directory.path(), &[]).unwrap();
     assert!(signed_by(&keys.ca, keys.admin()));
+    assert!(Keys::has_sealing_key(directory.path()));
+    let mut left: Vec<_> =
+        fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    let mut expected: Vec<_> = FILES.iter().copied().chain([".lock"]).map(std::ffi::OsString::from).collect();
+    expected.sort();
+    assert_eq!(left, expected);
 }

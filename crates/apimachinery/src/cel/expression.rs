@@ -1,0 +1,340 @@
+//! One expression: compiled, looked through, and evaluated until a time.
+
+use std::time::Instant;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+use kube_cel::KubeCelExt as _;
+use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
+use kube_cel::cel::objects::OptionalValue;
+use kube_cel::cel::parser::Parser;
+use kube_cel::cel::{Context, ExecutionError, Value as Cel};
+use serde_json::Value;
+
+use super::{Node, value};
+
+/// How many expressions may be within each other.
+const MAX_DEPTH: usize = 200;
+/// What every turn of a loop calls.
+const TIME_LEFT: &str = "__time_left__";
+/// Names that stand for types.
+const TYPES: [&str; 11] =
+    ["bool", "bytes", "double", "duration", "int", "list", "map", "null_type", "string", "timestamp", "uint"];
+
+/// An expression whose loops end when the time is over.
+#[derive(Debug)]
+pub(super) struct Expression {
+    tree: IdedExpr,
+    /// Whether it looks at the value from before.
+    pub(super) uses_old: bool,
+}
+
+/// Why an expression has no value.
+pub(super) struct Failed(pub(super) String);
+
+/// What an expression sees.
+pub(super) struct Scope {
+    this: Cel,
+    old: Option<Cel>,
+}
+
+/// Compiles and evaluates expressions.
+pub(super) struct Runner {
+    functions: Context<'static>,
+    ends: Option<Instant>,
+}
+
+impl Runner {
+    pub(super) fn new() -> Self {
+        let mut functions = Context::default().with_all();
+        // Types are compared with one another and nothing else.
+        for name in TYPES {
+            functions.add_variable_from_value(name, type_named(name));
+        }
+        functions.add_function("type", |value: Cel| type_named(type_of(&value)));
+        Self { functions, ends: None }
+    }
+
+    /// One that evaluates until then.
+    pub(super) fn until(ends: Instant) -> Self {
+        let mut runner = Self { ends: Some(ends), ..Self::new() };
+        runner.functions.add_function(TIME_LEFT, move || -> Result<bool, ExecutionError> {
+            if Instant::now() < ends {
+                return Ok(true);
+            }
+            Err(ExecutionError::function_error(TIME_LEFT, "the time is over"))
+        });
+        runner
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.ends.is_some_and(|ends| Instant::now() >= ends)
+    }
+
+    /// Compiles an expression about values of this schema.
+    pub(super) fn compile(
+        &self,
+        text: &str,
+        document: &JSONSchemaProps,
+        embedded: bool,
+    ) -> Result<Expression, String> {
+        let parser = Parser::new().enable_optional_syntax(true);
+        let mut tree = parser.parse(text.trim()).map_err(|error| error.to_string())?;
+        let mut look = Look { runner: self, uses_old: false, variables: Vec::new() };
+        let this = if embedded { Place::Whole(document) } else { Place::Of(document) };
+        look.through(&mut tree, this, 0)?;
+        Ok(Expression { tree, uses_old: look.uses_old })
+    }
+
+    pub(super) fn value(&self, node: &Node, value: &Value) -> Cel {
+        value::of(node, value, &self.functions)
+    }
+
+    #[expect(clippy::unused_self, reason = "scopes are a runner's")]
+    pub(super) fn scope(&self, this: Cel, old: Option<Cel>, is_optional: bool) -> Scope {
+        let optional = |old: Option<Cel>| {
+            let old = old.map_or_else(OptionalValue::none, OptionalValue::of);
+            Some(Cel::Opaque(std::sync::Arc::new(old)))
+        };
+        Scope { this, old: if is_optional { optional(old) } else { old } }
+    }
+
+    /// Whether a rule holds.
+    pub(super) fn holds(&self, expression: &Expression, scope: &Scope) -> Result<bool, Failed> {
+        match self.evaluate(expression, scope)? {
+            Cel::Bool(holds) => Ok(holds),
+            _ => Err(Failed("it is neither true nor false".to_owned())),
+        }
+    }
+
+    /// The text that an expression makes, if it makes one.
+    pub(super) fn text(&self, expression: &Expression, scope: &Scope) -> Option<String> {
+        match self.evaluate(expression, scope) {
+            Ok(Cel::String(text)) => Some((*text).clone()),
+            _ => None,
+        }
+    }
+
+    fn evaluate(&self, expression: &Expression, scope: &Scope) -> Result<Cel, Failed> {
+        let mut context = self.functions.new_inner_scope();
+        context.add_variable_from_value("self", scope.this.clone());
+        if let Some(old) = &scope.old {
+            context.add_variable_from_value("oldSelf", old.clone());
+        }
+        context.resolve(&expression.tree).map_err(|error| {
+            Failed(match error {
+                // Others print values, which may be secret.
+                ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+                ExecutionError::UndeclaredReference(name) => format!("undeclared reference to '{name}'"),
+                ExecutionError::NoSuchOverload => "no such overload".to_owned(),
+                ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
+                ExecutionError::IndexOutOfBounds(_) => "index out of bounds".to_owned(),
+                _ => "evaluation failed".to_owned(),
+            })
+        })
+    }
+
+    /// Whether there is a function of this name: one that there is says what it lacks.
+    fn has_function(&self, name: &str) -> bool {
+        let call = Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args: Vec::new() });
+        let called = self.functions.resolve(&IdedExpr { id: 0, expr: call });
+        !matches!(called, Err(ExecutionError::UndeclaredReference(_)))
+    }
+}
+
+fn type_named(name: &str) -> String {
+    format!("type({name})")
+}
+
+fn type_of(value: &Cel) -> &'static str {
+    match value {
+        Cel::Bool(_) => "bool",
+        Cel::Bytes(_) => "bytes",
+        Cel::Float(_) => "double",
+        Cel::Duration(_) => "duration",
+        Cel::Int(_) => "int",
+        Cel::List(_) => "list",
+        Cel::Map(_) => "map",
+        Cel::String(_) => "string",
+        Cel::Timestamp(_) => "timestamp",
+        Cel::UInt(_) => "uint",
+        _ => "null_type",
+    }
+}
+
+/// A call with one text.
+pub(super) fn call(function: &str, text: &str) -> IdedExpr {
+    let text = Expr::Literal(LiteralValue::String(text.to_owned().into()));
+    let call =
+        CallExpr { func_name: function.to_owned(), target: None, args: vec![IdedExpr { id: 0, expr: text }] };
+    IdedExpr { id: 0, expr: Expr::Call(call) }
+}
+
+/// What is known of where a value stands.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    /// A value of this schema.
+    Of(&'a JSONSchemaProps),
+    /// A whole object of this schema.
+    Whole(&'a JSONSchemaProps),
+    /// Nothing.
+    Unknown,
+}
+
+impl Place<'_> {
+    /// The place of a field; an error if there is none.
+    fn field(self, name: &str) -> Result<Self, String> {
+        let (document, is_whole) = match self {
+            Self::Unknown => return Ok(Self::Unknown),
+            Self::Of(document) => (document, document.x_kubernetes_embedded_resource == Some(true)),
+            Self::Whole(document) => (document, true),
+        };
+        if is_whole && matches!(name, "apiVersion" | "kind" | "metadata") {
+            return Ok(Self::Unknown);
+        }
+        let property =
+            document.properties.iter().flatten().find(|(property, _)| value::escaped(property) == name);
+        match (property, &document.additional_properties) {
+            (Some((_, property)), _) => Ok(Self::Of(property)),
+            (None, Some(JSONSchemaPropsOrBool::Schema(values))) => Ok(Self::Of(values)),
+            (None, Some(JSONSchemaPropsOrBool::Bool(true))) => Ok(Self::Unknown),
+            (None, _) if document.x_kubernetes_int_or_string == Some(true) => Ok(Self::Unknown),
+            (None, _) => Err(format!("undefined field '{name}'")),
+        }
+    }
+
+    /// The place of an item of a list, or of a key's value.
+    fn item(self) -> Self {
+        let (Self::Of(document) | Self::Whole(document)) = self else { return Self::Unknown };
+        match (&document.items, &document.additional_properties) {
+            (Some(JSONSchemaPropsOrArray::Schema(items)), _) => Self::Of(items),
+            (_, Some(JSONSchemaPropsOrBool::Schema(values))) => Self::Of(values),
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The place of what a loop goes through: items of a list, and keys of what else there is.
+    fn turn(self) -> Self {
+        match self {
+            Self::Of(document) if document.items.is_some() => self.item(),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// A look through an expression: are there such names, and is there an end to it.
+struct Look<'a> {
+    runner: &'a Runner,
+    uses_old: bool,
+    /// Names of loops, with what they stand for.
+    variables: Vec<(String, Place<'a>)>,
+}
+
+impl<'a> Look<'a> {
+    fn through(&mut self, tree: &mut IdedExpr, this: Place<'a>, depth: usize) -> Result<Place<'a>, String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("expressions are nested deeper than {MAX_DEPTH} levels"));
+        }
+        let depth = depth + 1;
+        match &mut tree.expr {
+            Expr::Unspecified => Err("it is empty".to_owned()),
+            Expr::Struct(_) => Err("messages cannot be made".to_owned()),
+            Expr::Literal(_) => Ok(Place::Unknown),
+            Expr::Ident(name) => self.name(name, this),
+            Expr::Select(select) => self.through(&mut select.operand, this, depth)?.field(&select.field),
+            Expr::List(list) => {
+                for element in &mut list.elements {
+                    self.through(element, this, depth)?;
+                }
+                Ok(Place::Unknown)
+            }
+            Expr::Map(map) => {
+                for entry in &mut map.entries {
+                    match &mut entry.expr {
+                        EntryExpr::MapEntry(entry) => {
+                            self.through(&mut entry.key, this, depth)?;
+                            self.through(&mut entry.value, this, depth)?;
+                        }
+                        EntryExpr::StructField(field) => {
+                            self.through(&mut field.value, this, depth)?;
+                        }
+                    }
+                }
+                Ok(Place::Unknown)
+            }
+            Expr::Call(call) => self.call(call, this, depth),
+            Expr::Comprehension(turns) => {
+                let range = self.through(&mut turns.iter_range, this, depth)?;
+                self.through(&mut turns.accu_init, this, depth)?;
+                let known = self.variables.len();
+                self.variables.push((turns.accu_var.clone(), Place::Unknown));
+                self.variables.push((turns.iter_var.clone(), range.turn()));
+                self.variables.extend(turns.iter_var2.clone().map(|name| (name, Place::Unknown)));
+                for part in [&mut turns.loop_cond, &mut turns.loop_step, &mut turns.result] {
+                    self.through(part, this, depth)?;
+                }
+                self.variables.truncate(known);
+                let goes_on = std::mem::take(&mut turns.loop_cond);
+                turns.loop_cond = while_there_is_time(goes_on);
+                Ok(Place::Unknown)
+            }
+        }
+    }
+
+    fn name(&mut self, name: &str, this: Place<'a>) -> Result<Place<'a>, String> {
+        if let Some((_, place)) = self.variables.iter().rev().find(|(known, _)| known == name) {
+            return Ok(*place);
+        }
+        match name {
+            "self" => Ok(this),
+            "oldSelf" => {
+                self.uses_old = true;
+                // It may be an optional one.
+                Ok(Place::Unknown)
+            }
+            name if TYPES.contains(&name) => Ok(Place::Unknown),
+            name => Err(format!("undeclared reference to '{name}'")),
+        }
+    }
+
+    fn call(&mut self, call: &mut CallExpr, this: Place<'a>, depth: usize) -> Result<Place<'a>, String> {
+        let mut qualified = None;
+        if let Some(target) = &mut call.target {
+            qualified = path_of(target).map(|path| format!("{path}.{}", call.func_name));
+            if qualified.as_ref().is_some_and(|name| self.runner.has_function(name)) {
+                // It is a library, and no value.
+            } else {
+                qualified = None;
+                self.through(target, this, depth)?;
+            }
+        }
+        let mut places = Vec::with_capacity(call.args.len());
+        for argument in &mut call.args {
+            places.push(self.through(argument, this, depth)?);
+        }
+        let is_operator = !call.func_name.starts_with(|c: char| c.is_ascii_alphabetic());
+        if !is_operator && qualified.is_none() && !self.runner.has_function(&call.func_name) {
+            return Err(format!("undeclared reference to '{}'", call.func_name));
+        }
+        let place = places.first().copied().unwrap_or(Place::Unknown);
+        Ok(if call.func_name == operators::INDEX { place.item() } else { Place::Unknown })
+    }
+}
+
+/// `a.b` as it stands there, if it is nothing but names.
+fn path_of(tree: &IdedExpr) -> Option<String> {
+    match &tree.expr {
+        Expr::Ident(name) => Some(name.clone()),
+        Expr::Select(select) => Some(format!("{}.{}", path_of(&select.operand)?, select.field)),
+        _ => None,
+    }
+}
+
+fn while_there_is_time(goes_on: IdedExpr) -> IdedExpr {
+    let left = CallExpr { func_name: TIME_LEFT.to_owned(), target: None, args: Vec::new() };
+    let left = IdedExpr { id: 0, expr: Expr::Call(left) };
+    let both =
+        CallExpr { func_name: operators::LOGICAL_AND.to_owned(), target: None, args: vec![left, goes_on] };
+    IdedExpr { id: 0, expr: Expr::Call(both) }
+}

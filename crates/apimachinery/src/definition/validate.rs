@@ -1,0 +1,461 @@
+//! Everything that is wrong with a definition beside its metadata, in kube-apiserver's words and order.
+//!
+//! kube-apiserver judges the form that it keeps in memory, where what all versions say alike stands once, under
+//! `spec.validation`, `spec.subresources` and so on; its errors name those places, and so do these.
+
+use serde_json::{Map, Value, json};
+
+use super::{Object, keywords};
+use crate::cel::Rules;
+use crate::field_error::FieldError;
+use crate::metadata;
+use crate::names;
+
+const APPROVAL: &str = "api-approved.kubernetes.io";
+const MOST_SELECTABLE: usize = 8;
+
+/// What is wrong with a new definition, or with the change of one.
+pub fn validate(old: Option<&Object>, new: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let empty = Map::new();
+    let spec = new.get("spec").and_then(Value::as_object).unwrap_or(&empty);
+    let names = spec.get("names").and_then(Value::as_object).unwrap_or(&empty);
+    let name = metadata::text(new, "name");
+    if old.is_none() && name != format!("{}.{}", text(names, "plural"), text(spec, "group")) {
+        let detail = "must be spec.names.plural+\".\"+spec.group";
+        errors.push(FieldError::invalid("metadata.name", &json!(name), detail));
+    }
+    check_spec(spec, names, &mut errors);
+    if let Some(old) = old {
+        immutable(old, spec, &mut errors);
+    }
+    let accepted = new.get("status").map_or(&Value::Null, |status| &status["acceptedNames"]);
+    check_names(accepted.as_object().unwrap_or(&empty), "status.acceptedNames", &mut errors);
+    check_stored(new, spec, &mut errors);
+    if old.is_none() && is_protected(text(spec, "group")) {
+        check_approval(new, &mut errors);
+    }
+    if spec.get("preserveUnknownFields") == Some(&json!(true)) {
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
+                      spec.versions[*].schema instead";
+        errors.push(FieldError::invalid("spec.preserveUnknownFields", &json!(true), detail));
+    }
+    errors
+}
+
+fn text<'a>(object: &'a Object, name: &str) -> &'a str {
+    object.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn label(field: &str, text: &str, what: &str, errors: &mut Vec<FieldError>) {
+    let problems = if what.is_empty() {
+        names::dns1035_problems(text)
+    } else {
+        names::dns1035_problems(&text.to_lowercase())
+    };
+    if !text.is_empty() && !problems.is_empty() {
+        errors.push(FieldError::invalid(field, &json!(text), &format!("{what}{}", problems.join(","))));
+    }
+}
+
+/// A part of a version that stands once where all versions say it alike.
+struct Parts<'a> {
+    versions: Vec<&'a Object>,
+}
+
+impl<'a> Parts<'a> {
+    /// The part that all versions have.
+    fn common(&self, part: &str) -> Option<&'a Value> {
+        let mut parts =
+            self.versions.iter().map(|version| version.get(part).filter(|value| !value.is_null()));
+        let first = parts.next()??;
+        parts.all(|other| other == Some(first)).then_some(first)
+    }
+
+    /// The part of one version that the others do not have alike.
+    fn own(&self, version: &'a Object, part: &str) -> Option<&'a Value> {
+        if self.common(part).is_some() { None } else { version.get(part).filter(|value| !value.is_null()) }
+    }
+}
+
+fn check_spec(spec: &Object, names: &Object, errors: &mut Vec<FieldError>) {
+    check_group(text(spec, "group"), errors);
+    match text(spec, "scope") {
+        "" => errors.push(FieldError::required("spec.scope", "")),
+        "Cluster" | "Namespaced" => {}
+        other => {
+            let allowed = ["Cluster", "Namespaced"].map(str::to_owned);
+            errors.push(FieldError::not_supported("spec.scope", &json!(other), &allowed));
+        }
+    }
+    let no_versions = Vec::new();
+    let versions = spec.get("versions").and_then(Value::as_array).unwrap_or(&no_versions);
+    let parts = Parts { versions: versions.iter().filter_map(Value::as_object).collect() };
+    if parts.common("schema").is_none() {
+        for (index, version) in versions.iter().enumerate() {
+            if version["schema"]["openAPIV3Schema"].is_null() {
+                let at = format!("spec.versions[{index}].schema.openAPIV3Schema");
+                errors.push(FieldError::required(at, ""));
+            }
+        }
+    }
+    if spec.get("preserveUnknownFields") == Some(&json!(true)) && has_defaults(versions) {
+        let detail = "must be false in order to use defaults in the schema";
+        errors.push(FieldError::invalid("spec.preserveUnknownFields", &json!(true), detail));
+    }
+    for (index, version) in parts.versions.iter().enumerate() {
+        check_version(&parts, version, &format!("spec.versions[{index}]"), errors);
+    }
+    let shown = || json!(parts.versions.iter().map(|version| shown(&parts, version)).collect::<Vec<_>>());
+    let labels: Vec<&str> = parts.versions.iter().map(|version| text(version, "name")).collect();
+    if (1..labels.len()).any(|index| labels[..index].contains(&labels[index])) {
+        errors.push(FieldError::invalid("spec.versions", &shown(), "must contain unique version names"));
+    }
+    if parts.versions.iter().filter(|version| version.get("storage") == Some(&json!(true))).count() != 1 {
+        let detail = "must have exactly one version marked as storage version";
+        let found = if versions.is_empty() { Value::Null } else { shown() };
+        errors.push(FieldError::invalid("spec.versions", &found, detail));
+    }
+    if let Some(first) = labels.first() {
+        label("spec.version", first, "", errors);
+    }
+    for field in ["plural", "singular", "kind", "listKind"] {
+        if text(names, field).is_empty() {
+            errors.push(FieldError::required(format!("spec.names.{field}"), ""));
+        }
+    }
+    check_names(names, "spec.names", errors);
+    if let Some(schema) = parts.common("schema") {
+        let with_status = parts.versions.iter().any(|version| has_status(version));
+        check_schema(schema, "spec.validation", with_status, errors);
+    }
+    check_subresources(parts.common("subresources"), "spec.subresources", errors);
+    check_columns(parts.common("additionalPrinterColumns"), "spec.additionalPrinterColumns", errors);
+    if let Some(fields) = parts.common("selectableFields") {
+        match parts.common("schema") {
+            Some(schema) => check_selectable(fields, schema, "spec.selectableFields", errors),
+            None => {
+                let detail = "may only be set when validations.schema is included";
+                errors.push(FieldError::invalid("spec.selectableFields", &json!(""), detail));
+            }
+        }
+    }
+    check_conversion(spec, errors);
+}
+
+fn check_group(group: &str, errors: &mut Vec<FieldError>) {
+    let problems = names::subdomain_problems(group);
+    if group.is_empty() {
+        errors.push(FieldError::required("spec.group", ""));
+    } else if !problems.is_empty() {
+        errors.push(FieldError::invalid("spec.group", &json!(group), &problems.join(",")));
+    } else if !group.contains('.') {
+        let detail = "should be a domain with at least one dot";
+        errors.push(FieldError::invalid("spec.group", &json!(group), detail));
+    }
+}
+
+fn has_status(version: &Object) -> bool {
+    version.get("subresources").is_some_and(|subresources| subresources["status"].is_object())
+}
+
+fn has_defaults(versions: &[Value]) -> bool {
+    let mut found = false;
+    for version in versions {
+        super::walk(&version["schema"]["openAPIV3Schema"], &mut |node| found |= node.contains_key("default"));
+    }
+    found
+}
+
+fn check_version(parts: &Parts<'_>, version: &Object, at: &str, errors: &mut Vec<FieldError>) {
+    label(&format!("{at}.name"), text(version, "name"), "", errors);
+    if text(version, "name").is_empty() {
+        let detail = names::dns1035_problems("").join(",");
+        errors.push(FieldError::invalid(format!("{at}.name"), &json!(""), &detail));
+    }
+    if let Some(warning) = version.get("deprecationWarning").filter(|warning| !warning.is_null()) {
+        let text = warning.as_str().unwrap_or_default();
+        let mut refuse = |detail: &str| {
+            errors.push(FieldError::invalid(format!("{at}.deprecationWarning"), warning, detail));
+        };
+        if version.get("deprecated") != Some(&json!(true)) {
+            refuse("can only be set for deprecated versions");
+        } else if text.len() > 256 {
+            refuse("must be <= 256 characters long");
+        } else if text.is_empty() {
+            refuse("must not be an empty string");
+        } else if let Some(at) = text.char_indices().find(|(_, c)| c.is_control()).map(|(at, _)| at) {
+            refuse(&format!(
+                "must only contain printable UTF-8 characters; non-printable character found at index {at}"
+            ));
+        }
+    }
+    if let Some(schema) = parts.own(version, "schema") {
+        check_schema(schema, &format!("{at}.schema"), has_status(version), errors);
+    }
+    check_subresources(parts.own(version, "subresources"), &format!("{at}.subresources"), errors);
+    let columns = parts.own(version, "additionalPrinterColumns");
+    check_columns(columns, &format!("{at}.additionalPrinterColumns"), errors);
+    if let Some(fields) = parts.own(version, "selectableFields") {
+        let at = format!("{at}.selectableFields");
+        match parts.own(version, "schema") {
+            Some(schema) => check_selectable(fields, schema, &at, errors),
+            None => {
+                let detail = "may only be set when `version.schema.openAPIV3Schema` is not included";
+                errors.push(FieldError::invalid(at, &json!(""), detail));
+            }
+        }
+    }
+}
+
+/// A version as a real server prints it.
+fn shown(parts: &Parts<'_>, version: &Object) -> Value {
+    let field = |name: &str| version.get(name).cloned().unwrap_or_default();
+    let own = |name: &str| parts.own(version, name).cloned().unwrap_or_default();
+    json!({ "Name": text(version, "name"), "Served": field("served") == json!(true),
+        "Storage": field("storage") == json!(true), "Deprecated": field("deprecated") == json!(true),
+        "DeprecationWarning": field("deprecationWarning"), "Schema": own("schema"),
+        "Subresources": own("subresources"), "AdditionalPrinterColumns": own("additionalPrinterColumns"),
+        "SelectableFields": own("selectableFields") })
+}
+
+fn check_schema(schema: &Value, at: &str, with_status: bool, errors: &mut Vec<FieldError>) {
+    let schema = &schema["openAPIV3Schema"];
+    let at = format!("{at}.openAPIV3Schema");
+    let problems = keywords::problems(schema, &at, with_status);
+    // Rules are compiled for what is a schema.
+    if problems.is_empty()
+        && let Ok(schema) = serde_json::from_value(schema.clone())
+        && let Err(problems) = Rules::compile(&schema, &at)
+    {
+        errors.extend(problems);
+    }
+    errors.extend(problems);
+}
+
+fn check_names(names: &Object, at: &str, errors: &mut Vec<FieldError>) {
+    const MIXED: &str = "may have mixed case, but should otherwise match: ";
+    label(&format!("{at}.plural"), text(names, "plural"), "", errors);
+    label(&format!("{at}.singular"), text(names, "singular"), "", errors);
+    label(&format!("{at}.kind"), text(names, "kind"), MIXED, errors);
+    label(&format!("{at}.listKind"), text(names, "listKind"), MIXED, errors);
+    let mut each = |field: &str| {
+        for (index, name) in names.get(field).and_then(Value::as_array).into_iter().flatten().enumerate() {
+            let problems = names::dns1035_problems(name.as_str().unwrap_or_default());
+            if !problems.is_empty() {
+                errors.push(FieldError::invalid(format!("{at}.{field}[{index}]"), name, &problems.join(",")));
+            }
+        }
+        if field == "shortNames"
+            && !text(names, "kind").is_empty()
+            && names.get("kind") == names.get("listKind")
+        {
+            let detail = "kind and listKind may not be the same";
+            let found = json!(text(names, "listKind"));
+            errors.push(FieldError::invalid(format!("{at}.listKind"), &found, detail));
+        }
+    };
+    each("shortNames");
+    each("categories");
+}
+
+fn check_simple_path(path: &str, at: &str, errors: &mut Vec<FieldError>) -> bool {
+    if path.starts_with('.') {
+        return true;
+    }
+    errors.push(FieldError::invalid(at, &json!(path), "must be a simple json path starting with ."));
+    false
+}
+
+fn check_subresources(subresources: Option<&Value>, at: &str, errors: &mut Vec<FieldError>) {
+    let Some(scale) = subresources.and_then(|subresources| subresources["scale"].as_object()) else { return };
+    for (field, prefixes, required) in [
+        ("specReplicasPath", &[".spec."][..], true),
+        ("statusReplicasPath", &[".status."][..], true),
+        ("labelSelectorPath", &[".spec.", ".status."][..], false),
+    ] {
+        let (path, at) = (text(scale, field), format!("{at}.scale.{field}"));
+        if path.is_empty() {
+            if required {
+                errors.push(FieldError::required(at, ""));
+            }
+            continue;
+        }
+        if check_simple_path(path, &at, errors) && !prefixes.iter().any(|prefix| path.starts_with(prefix)) {
+            let where_ = match prefixes {
+                [one] => format!("under {}", one.trim_end_matches('.')),
+                _ => "under either .spec or .status".to_owned(),
+            };
+            let detail = format!("should be a json path {where_}");
+            errors.push(FieldError::invalid(at, &json!(path), &detail));
+        }
+    }
+}
+
+fn check_columns(columns: Option<&Value>, at: &str, errors: &mut Vec<FieldError>) {
+    const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+    const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+    for (index, column) in columns.and_then(Value::as_array).into_iter().flatten().enumerate() {
+        let at = |field: &str| format!("{at}[{index}].{field}");
+        let field = |name: &str| column[name].as_str().unwrap_or_default();
+        if field("name").is_empty() {
+            errors.push(FieldError::required(at("name"), ""));
+        }
+        let detail = format!("must be one of {}", TYPES.join(","));
+        if field("type").is_empty() {
+            errors.push(FieldError::required(at("type"), &detail));
+        } else if !TYPES.contains(&field("type")) {
+            errors.push(FieldError::invalid(at("type"), &column["type"], &detail));
+        }
+        if !field("format").is_empty() && !FORMATS.contains(&field("format")) {
+            let detail = format!("must be one of {}", FORMATS.join(","));
+            errors.push(FieldError::invalid(at("format"), &column["format"], &detail));
+        }
+        if field("jsonPath").is_empty() {
+            errors.push(FieldError::required(at("JSONPath"), ""));
+        } else {
+            check_simple_path(field("jsonPath"), &at("JSONPath"), errors);
+        }
+    }
+}
+
+fn check_selectable(fields: &Value, schema: &Value, at: &str, errors: &mut Vec<FieldError>) {
+    let mut seen = Vec::new();
+    for (index, field) in fields.as_array().into_iter().flatten().enumerate() {
+        let at = format!("{at}[{index}].jsonPath");
+        let path = field["jsonPath"].as_str().unwrap_or_default();
+        if path.is_empty() {
+            errors.push(FieldError::required(at, ""));
+            continue;
+        }
+        let mut node = Some(&schema["openAPIV3Schema"]);
+        for part in path.trim_start_matches('.').split('.') {
+            node = node.and_then(|node| node["properties"].get(part));
+        }
+        let refuse = |detail: &str| FieldError::invalid(at.clone(), &json!(path), detail);
+        match node {
+            _ if !path.starts_with('.') => {
+                errors.push(refuse("is an invalid path: expected [ or . but got: end of input"));
+                continue;
+            }
+            None => {
+                errors.push(refuse("is an invalid path: does not refer to a valid field"));
+                continue;
+            }
+            Some(_) if path.split('.').nth(1) == Some("metadata") => {
+                errors.push(refuse("must not point to fields in metadata"));
+            }
+            Some(node) if !matches!(node["type"].as_str(), Some("string" | "boolean" | "integer")) => {
+                errors.push(refuse(
+                    "must point to a field of type string, boolean or integer. Enum string fields and strings with \
+                     formats are allowed.",
+                ));
+            }
+            Some(_) => {}
+        }
+        if seen.contains(&path) {
+            errors.push(FieldError::duplicate(at, &json!(path)));
+        } else {
+            seen.push(path);
+        }
+    }
+    if seen.len() > MOST_SELECTABLE {
+        errors.push(FieldError::too_many(at, seen.len(), MOST_SELECTABLE as u64));
+    }
+}
+
+/// Versions differ in their names only: nothing here calls a webhook.
+fn check_conversion(spec: &Object, errors: &mut Vec<FieldError>) {
+    let conversion = spec.get("conversion").unwrap_or(&Value::Null);
+    match conversion["strategy"].as_str().unwrap_or_default() {
+        "" => errors.push(FieldError::required("spec.conversion.strategy", "")),
+        "None" if !conversion["webhook"].is_null() => {
+            let detail = "should not be set when strategy is not set to Webhook";
+            errors.push(FieldError::forbidden("spec.conversion.webhookClientConfig", detail));
+        }
+        "None" => {}
+        "Webhook" => {
+            let detail = "this server does not convert by webhook; with strategy None the versions differ in their \
+                          apiVersion only";
+            errors.push(FieldError::forbidden("spec.conversion.strategy", detail));
+        }
+        other => {
+            let allowed = ["None", "Webhook"].map(str::to_owned);
+            errors.push(FieldError::not_supported("spec.conversion.strategy", &json!(other), &allowed));
+        }
+    }
+}
+
+fn immutable(old: &Object, spec: &Object, errors: &mut Vec<FieldError>) {
+    let empty = Map::new();
+    let before = old.get("spec").and_then(Value::as_object).unwrap_or(&empty);
+    let mut fixed = |path: &[&str]| {
+        let get = |object: &Object| {
+            let first = object.get(path[0]).cloned().unwrap_or_default();
+            path[1..].iter().fold(first, |value, name| value[*name].clone())
+        };
+        if get(before) != get(spec) {
+            let at = format!("spec.{}", path.join("."));
+            errors.push(FieldError::invalid(at, &get(spec), "field is immutable"));
+        }
+    };
+    if super::is_true(old, "Established") {
+        fixed(&["scope"]);
+        fixed(&["names", "kind"]);
+    }
+    fixed(&["group"]);
+    fixed(&["names", "plural"]);
+}
+
+fn check_stored(new: &Object, spec: &Object, errors: &mut Vec<FieldError>) {
+    const AT: &str = "status.storedVersions";
+    let stored = new.get("status").map_or(Value::Null, |status| status["storedVersions"].clone());
+    let Some(names) = stored.as_array().filter(|names| !names.is_empty()) else {
+        errors.push(FieldError::invalid(AT, &Value::Null, "must have at least one stored version"));
+        return;
+    };
+    let versions = spec.get("versions").and_then(Value::as_array);
+    let exists = |name: &Value| versions.into_iter().flatten().any(|version| version["name"] == *name);
+    for version in versions.into_iter().flatten() {
+        if version["storage"] == true && !names.contains(&version["name"]) {
+            let name = version["name"].as_str().unwrap_or_default();
+            errors.push(FieldError::invalid(AT, &stored, &format!("must have the storage version {name}")));
+        }
+    }
+    for (index, name) in names.iter().enumerate().filter(|(_, name)| !exists(name)) {
+        let shown = name.as_str().unwrap_or_default();
+        let detail = format!(
+            "missing from spec.versions; {shown} was previously a storage version, and must remain in spec.versions \
+             until a storage migration ensures no data remains persisted in {shown} and removes {shown} from \
+             status.storedVersions"
+        );
+        errors.push(FieldError::invalid(format!("{AT}[{index}]"), name, &detail));
+    }
+}
+
+/// `k8s.io`, `kubernetes.io` and what is below them.
+fn is_protected(group: &str) -> bool {
+    ["k8s.io", "kubernetes.io"].iter().any(|owner| {
+        group.strip_suffix(owner).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    })
+}
+
+fn check_approval(new: &Object, errors: &mut Vec<FieldError>) {
+    let annotations = new.get("metadata").map_or(&Value::Null, |metadata| &metadata["annotations"]);
+    let found = annotations[APPROVAL].as_str().unwrap_or_default();
+    let at = format!("metadata.annotations[{APPROVAL}]");
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    let is_url = found.split_once("://").is_some_and(|(scheme, rest)| {
+        !scheme.is_empty() && !rest.split('/').next().unwrap_or_default().is_empty()
+    });
+    if found.is_empty() {
+        let detail = format!("protected groups must have approval annotation {APPROVAL:?}, {see}");
+        errors.push(FieldError::required(at, &detail));
+    } else if !found.starts_with("unapproved") && !is_url {
+        let detail = format!(
+            "protected groups must have approval annotation {APPROVAL:?} with either a URL or a reason starting with \
+             \"unapproved\", {see}"
+        );
+        errors.push(FieldError::invalid(at, &json!(found), &detail));
+    }
+}

@@ -1,0 +1,519 @@
+//! `metadata`: which of its fields clients set, which the server sets, and what each may hold.
+
+use std::collections::{HashSet, VecDeque};
+
+use serde_json::{Map, Value, json};
+
+use crate::bounds::may_be_told;
+use crate::field_error::FieldError;
+use crate::json;
+use crate::names;
+
+/// The fields of `ObjectMeta` with the JSON type of each.
+const FIELDS: [(&str, &str); 15] = [
+    ("annotations", "map"),
+    ("creationTimestamp", "time"),
+    ("deletionGracePeriodSeconds", "integer"),
+    ("deletionTimestamp", "time"),
+    ("finalizers", "strings"),
+    ("generateName", "string"),
+    ("generation", "integer"),
+    ("labels", "map"),
+    ("managedFields", "array"),
+    ("name", "string"),
+    ("namespace", "string"),
+    ("ownerReferences", "objects"),
+    ("resourceVersion", "string"),
+    ("selfLink", "string"),
+    ("uid", "string"),
+];
+
+const FINALIZERS: &str = "metadata.finalizers";
+
+/// Finalizers that need no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
+
+/// Where `kubectl apply` records what it applied.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// What names a kind's objects may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// Those of labels, as namespaces have.
+    Labels,
+    /// Capitals and underscores too.
+    Free,
+    /// Those of subdomains, as nearly all kinds have.
+    Subdomains,
+}
+
+/// How the metadata of a kind's objects is judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules<'a> {
+    /// The kind's name.
+    pub kind: &'a str,
+    /// Whether it is a Go type on a real server.
+    pub is_core: bool,
+    /// Whether its objects are in namespaces.
+    pub namespaced: bool,
+    /// What they may be called.
+    pub names: Names,
+    /// Whether changes of the desired state are counted.
+    pub has_generation: bool,
+}
+
+/// The metadata of an object; an object without any gets an empty one.
+pub fn of(object: &mut Map<String, Value>) -> &mut Map<String, Value> {
+    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+    if !metadata.is_object() {
+        *metadata = json!({});
+    }
+    match metadata {
+        Value::Object(metadata) => metadata,
+        _ => unreachable!("it was just made an object"),
+    }
+}
+
+/// A text field of an object's metadata; empty when absent.
+pub fn text<'a>(object: &'a Map<String, Value>, field: &str) -> &'a str {
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get(field))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// Whether the object is being deleted.
+pub fn is_deleting(object: &Map<String, Value>) -> bool {
+    !text(object, "deletionTimestamp").is_empty()
+}
+
+/// The finalizers of an object.
+pub fn finalizers(object: &Map<String, Value>) -> Vec<&str> {
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("finalizers"))
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+/// Brings the metadata into the form that is stored: known fields of the right type, nothing empty.
+/// The paths of unknown fields are appended.
+pub fn conform(
+    rules: &Rules<'_>,
+    version: &str,
+    object: &mut Map<String, Value>,
+    unknown: &mut Vec<String>,
+) -> Result<(), String> {
+    let wrong = |problem: &str| {
+        format!("{0} in version {version:?} cannot be handled as a {0}: {problem}", rules.kind)
+    };
+    let is_core = rules.is_core;
+    match object.get("metadata") {
+        None | Some(Value::Null | Value::Object(_)) => {}
+        Some(other) => {
+            let place =
+                if is_core { format!("struct field {}.metadata", rules.kind) } else { "value".to_owned() };
+            return Err(wrong(&unfit(other, &place, "v1.ObjectMeta")));
+        }
+    }
+    let metadata = of(object);
+    metadata.remove("selfLink");
+    // A core kind's metadata is decoded within its object, a custom kind's alone.
+    let within = if is_core { "metadata." } else { "" };
+    keep_known(metadata, within, "metadata", unknown).map_err(|problem| wrong(&problem))
+}
+
+/// As [`conform`], of the metadata of an embedded resource, which stands at `path`. The error is in Go's words.
+pub fn conform_embedded(value: &mut Value, path: &str, unknown: &mut Vec<String>) -> Result<(), String> {
+    if value.is_null() {
+        *value = json!({});
+    }
+    match value {
+        Value::Object(metadata) => keep_known(metadata, "", path, unknown),
+        other => Err(unfit(other, "value", "v1.ObjectMeta")),
+    }
+}
+
+/// Leaves known fields, nothing empty. `within` is what Go says before a field's name, `path` where the metadata stands.
+fn keep_known(
+    metadata: &mut Map<String, Value>,
+    within: &str,
+    path: &str,
+    unknown: &mut Vec<String>,
+) -> Result<(), String> {
+    let mut failure = None;
+    metadata.retain(|name, value| {
+        let Some((_, expected)) = FIELDS.iter().find(|(field, _)| field == name) else {
+            if may_be_told(unknown) {
+                unknown.push(format!("{path}.{name}"));
+            }
+            return false;
+        };
+        if value.is_null() {
+            return false;
+        }
+        if failure.is_none() {
+            failure = misfit(value, expected, &format!("{within}{name}"));
+        }
+        match value {
+            Value::Object(map) => !map.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::String(text) => !text.is_empty(),
+            _ => true,
+        }
+    });
+    failure.map_or(Ok(()), Err)
+}
+
+/// As Go says that a value does not fit where it stands.
+fn unfit(found: &Value, place: &str, expected: &str) -> String {
+    format!("json: cannot unmarshal {} into Go {place} of type {expected}", json::go_type(found))
+}
+
+/// Why a field of metadata is not of its type, in Go's words; null in a map of strings becomes an empty string.
+fn misfit(value: &mut Value, expected: &str, path: &str) -> Option<String> {
+    let place = format!("struct field ObjectMeta.{path}");
+    let plain = |value: &Value, fits: bool, expected: &str| (!fits).then(|| unfit(value, &place, expected));
+    match (expected, value) {
+        ("string", value) => plain(value, value.is_string(), "string"),
+        ("integer", value) => plain(value, value.is_i64(), "int64"),
+        ("time", Value::String(text)) => {
+            let is_time = text.is_empty() || text.parse::<jiff::Timestamp>().is_ok();
+            (!is_time).then(|| {
+                format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\"")
+            })
+        }
+        ("time", other) => {
+            Some(format!("json: cannot unmarshal {} into Go value of type string", json::go_type(other)))
+        }
+        ("map", Value::Object(map)) => {
+            map.values_mut().filter(|value| value.is_null()).for_each(|value| *value = json!(""));
+            map.values().find(|value| !value.is_string()).and_then(|value| plain(value, false, "string"))
+        }
+        ("map", other) => plain(other, false, "map[string]string"),
+        ("strings", Value::Array(items)) => {
+            items.iter().find(|item| !item.is_string()).and_then(|item| plain(item, false, "string"))
+        }
+        ("strings", other) => plain(other, false, "[]string"),
+        ("objects", Value::Array(items)) => items.iter().find_map(|item| match item {
+            Value::Object(owner) => owner.iter().find_map(|(name, value)| {
+                let (fits, expected) = match name.as_str() {
+                    "uid" => (value.is_string(), "types.UID"),
+                    "apiVersion" | "kind" | "name" => (value.is_string(), "string"),
+                    "controller" | "blockOwnerDeletion" => (value.is_boolean(), "bool"),
+                    _ => (true, ""),
+                };
+                let place = format!("struct field OwnerReference.{path}.{name}");
+                (!fits && !value.is_null()).then(|| unfit(value, &place, expected))
+            }),
+            other => plain(other, false, "v1.OwnerReference"),
+        }),
+        ("objects", other) => plain(other, false, "[]v1.OwnerReference"),
+        _ => None,
+    }
+}
+
+/// Everything that is wrong with the metadata of a new or changed object.
+pub fn validate(rules: &Rules<'_>, object: &Map<String, Value>) -> Vec<FieldError> {
+    let problems = match rules.names {
+        Names::Labels => names::label_name_problems,
+        Names::Free => names::free_problems,
+        Names::Subdomains => names::name_problems,
+    };
+    let mut errors = judge(object, problems, rules.namespaced);
+    if text(object, "name").is_empty() {
+        errors.insert(0, FieldError::required("metadata.name", "name or generateName is required"));
+    }
+    if rules.is_core {
+        check_core_finalizers(&finalizers(object), &mut errors);
+    }
+    errors
+}
+
+/// Everything that is wrong with the metadata of an embedded resource, which needs no name.
+pub fn validate_embedded(object: &Map<String, Value>) -> Vec<FieldError> {
+    judge(object, names::path_segment_problems, !text(object, "namespace").is_empty())
+}
+
+fn judge(
+    object: &Map<String, Value>,
+    problems: fn(&str) -> Vec<String>,
+    namespaced: bool,
+) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let value = |text: &str| Value::String(text.to_owned());
+    let name = text(object, "name");
+    let generate = text(object, "generateName");
+    if !generate.is_empty() {
+        // The suffix makes up for a trailing dash. A real server cuts one character more.
+        let base = match generate.strip_suffix('-') {
+            Some(base) if !base.is_empty() => {
+                let last = base.char_indices().next_back().map_or(0, |(at, _)| at);
+                format!("{}a", &base[..last])
+            }
+            _ => generate.to_owned(),
+        };
+        for problem in problems(&base) {
+            errors.push(FieldError::invalid("metadata.generateName", &value(generate), &problem));
+        }
+    }
+    if !name.is_empty() {
+        for problem in problems(name) {
+            errors.push(FieldError::invalid("metadata.name", &value(name), &problem));
+        }
+    }
+    if namespaced {
+        let namespace = text(object, "namespace");
+        for problem in names::label_problems(namespace) {
+            errors.push(FieldError::invalid("metadata.namespace", &value(namespace), &problem));
+        }
+    }
+    let Some(Value::Object(metadata)) = object.get("metadata") else { return errors };
+    if let Some(Value::Object(labels)) = metadata.get("labels") {
+        names::check_labels(labels, &mut errors);
+    }
+    if let Some(Value::Object(annotations)) = metadata.get("annotations") {
+        names::check_annotations(annotations, &mut errors);
+    }
+    check_owners(metadata.get("ownerReferences"), &mut errors);
+    check_finalizers(&finalizers(object), &mut errors);
+    errors
+}
+
+fn check_finalizers(finalizers: &[&str], errors: &mut Vec<FieldError>) {
+    for finalizer in finalizers {
+        for problem in names::qualified_problems(finalizer) {
+            errors.push(FieldError::invalid(FINALIZERS, &json!(finalizer), &problem));
+        }
+    }
+    if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.push(FieldError::invalid(FINALIZERS, &json!(finalizers), detail));
+    }
+}
+
+/// What is wrong with the finalizers in the spec of a Namespace.
+pub fn check_namespace_finalizers(namespace: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+    let finalizers = namespace.get("spec").and_then(|spec| spec["finalizers"].as_array());
+    for (index, finalizer) in finalizers.into_iter().flatten().enumerate() {
+        let (place, name) = (format!("spec.finalizers[{index}]"), finalizer.as_str().unwrap_or_default());
+        let mut problems = names::qualified_problems(name);
+        if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+            problems.push("name is neither a standard finalizer name nor is it fully qualified".to_owned());
+        }
+        errors.extend(problems.iter().map(|problem| FieldError::invalid(&*place, finalizer, problem)));
+    }
+}
+
+fn check_core_finalizers(finalizers: &[&str], errors: &mut Vec<FieldError>) {
+    for (index, finalizer) in finalizers.iter().enumerate() {
+        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(format!("{FINALIZERS}[{index}]"), &json!(finalizer), detail));
+        }
+    }
+}
+
+/// Removes owners that stand there twice. Returns the warning about it.
+pub fn dedup_owners(object: &mut Map<String, Value>, patched: bool) -> Option<String> {
+    let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
+    let mut seen = HashSet::with_capacity(owners.len());
+    let mut first: VecDeque<bool> = owners.iter().map(|owner| seen.insert(owner)).collect();
+    let (mut twice, mut told) = (Vec::new(), HashSet::new());
+    for (owner, _) in owners.iter().zip(&first).filter(|(_, first)| !**first) {
+        let uid = owner["uid"].as_str().unwrap_or_default();
+        if told.insert(uid) {
+            twice.push(uid.to_owned());
+        }
+    }
+    owners.retain(|_| first.pop_front().unwrap_or_default());
+    let when = if patched { " after mutating admission happens" } else { "" };
+    (!twice.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in \
+             1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) \
+             observed: {}",
+            twice.join(", ")
+        )
+    })
+}
+
+/// What is said of the finalizers of a custom object that are new and not qualified.
+pub fn finalizer_warnings(
+    rules: &Rules<'_>,
+    old: Option<&Map<String, Value>>,
+    new: &Map<String, Value>,
+) -> Vec<String> {
+    if rules.is_core {
+        return Vec::new();
+    }
+    let before: HashSet<&str> = old.map(finalizers).unwrap_or_default().into_iter().collect();
+    let plain =
+        |one: &&str| !before.contains(one) && !one.contains('/') && !STANDARD_FINALIZERS.contains(one);
+    finalizers(new)
+        .into_iter()
+        .filter(plain)
+        .map(|finalizer| {
+            let path = if finalizer.contains('.') { " including a path (/)" } else { "" };
+            format!(
+                "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name{path} to avoid \
+                 accidental conflicts with other finalizer writers"
+            )
+        })
+        .collect()
+}
+
+fn check_owners(owners: Option<&Value>, errors: &mut Vec<FieldError>) {
+    const FIELD: &str = "metadata.ownerReferences";
+    /// Each is told with the whole list.
+    const MOST_CONTROLLERS: usize = 3;
+    let mut controller: Option<String> = None;
+    let mut told = 0;
+    for owner in owners.and_then(Value::as_array).into_iter().flatten() {
+        let field = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
+        let api_version = field("apiVersion");
+        // More than one slash is no version.
+        if api_version.is_empty() || api_version.matches('/').count() > 1 {
+            let detail = "version must not be empty";
+            errors.push(FieldError::invalid(format!("{FIELD}.apiVersion"), &json!(api_version), detail));
+        }
+        for name in ["kind", "name", "uid"] {
+            if field(name).is_empty() {
+                errors.push(FieldError::invalid(format!("{FIELD}.{name}"), &json!(""), "must not be empty"));
+            }
+        }
+        if (api_version, field("kind")) == ("v1", "Event") {
+            errors.push(FieldError::invalid(
+                FIELD,
+                owner,
+                "/v1, Kind=Event is disallowed from being an owner",
+            ));
+        }
+        if told < MOST_CONTROLLERS && owner.get("controller") == Some(&Value::Bool(true)) {
+            let name = format!("{}/{}", field("kind"), field("name"));
+            match &controller {
+                None => controller = Some(name),
+                Some(first) => {
+                    let detail = format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in references for \
+                         {first} and {name}"
+                    );
+                    errors.push(FieldError::invalid(FIELD, owners.unwrap_or(owner), &detail));
+                    told += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Sets what the server sets on a new object.
+pub fn fill_new(
+    rules: &Rules<'_>,
+    namespace: Option<&str>,
+    now: &str,
+    uid: &str,
+    object: &mut Map<String, Value>,
+) {
+    let metadata = of(object);
+    // Kinds that do not count generations keep what they are given.
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"] {
+        metadata.remove(field);
+    }
+    if let Some(namespace) = namespace {
+        metadata.insert("namespace".to_owned(), json!(namespace));
+    }
+    if rules.has_generation {
+        metadata.insert("generation".to_owned(), json!(1));
+    }
+    metadata.insert("creationTimestamp".to_owned(), json!(now));
+    metadata.insert("uid".to_owned(), json!(uid));
+}
+
+/// Carries over what an update cannot change.
+pub fn carry_over(old: &Map<String, Value>, new: &mut Map<String, Value>) {
+    let Some(Value::Object(old)) = old.get("metadata") else { return };
+    let metadata = of(new);
+    for field in ["creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        match old.get(field) {
+            Some(value) => {
+                metadata.insert(field.to_owned(), value.clone());
+            }
+            // Setting a deletion time is refused by `validate_update`.
+            None if field == "deletionTimestamp" => {}
+            None => {
+                metadata.remove(field);
+            }
+        }
+    }
+    if !metadata.contains_key("uid")
+        && let Some(uid) = old.get("uid")
+    {
+        metadata.insert("uid".to_owned(), uid.clone());
+    }
+    for field in ["name", "namespace"] {
+        if !metadata.contains_key(field)
+            && let Some(value) = old.get(field)
+        {
+            metadata.insert(field.to_owned(), value.clone());
+        }
+    }
+    metadata.remove("resourceVersion");
+}
+
+/// What an update may not change of the metadata.
+pub fn validate_update(old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for field in ["name", "namespace", "uid", "deletionTimestamp"] {
+        let (before, after) = (text(old, field), text(new, field));
+        if before != after {
+            errors.push(FieldError::invalid(
+                format!("metadata.{field}"),
+                &json!(after),
+                "field is immutable",
+            ));
+        }
+    }
+    if is_deleting(old) {
+        let before: HashSet<&str> = finalizers(old).into_iter().collect();
+        let added: Vec<String> = finalizers(new)
+            .into_iter()
+            .filter(|finalizer| !before.contains(finalizer))
+            .map(|finalizer| format!("{finalizer:?}"))
+            .collect();
+        if !added.is_empty() {
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                added.join(", ")
+            );
+            errors.push(FieldError::forbidden("metadata.finalizers", &detail));
+        }
+    }
+    errors
+}
+
+/// The generation of an object; 0 when it has none.
+pub fn generation(object: &Map<String, Value>) -> i64 {
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("generation"))
+        .and_then(Value::as_i64)
+        .unwrap_or_default()
+}
+
+/// Counts the generation up by one.
+pub fn bump_generation(object: &mut Map<String, Value>) {
+    let next = generation(object) + 1;
+    of(object).insert("generation".to_owned(), json!(next));
+}
+
+/// Whether anything but metadata (and status, if it has a sub-resource of its own) differs.
+pub fn desired_state_differs(old: &Map<String, Value>, new: &Map<String, Value>, with_status: bool) -> bool {
+    let counts =
+        |name: &str| !matches!(name, "metadata" | "apiVersion" | "kind") && (with_status || name != "status");
+    let count = |object: &Map<String, Value>| object.keys().filter(|name| counts(name)).count();
+    count(old) != count(new) || new.iter().any(|(name, value)| counts(name) && old.get(name) != Some(value))
+}

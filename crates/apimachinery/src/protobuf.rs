@@ -1,0 +1,364 @@
+//! Reading core kinds from Kubernetes' protobuf.
+//!
+//! Typed Go clients (`kubectl create secret` among them) send it and do not fall back to JSON. Only bodies are
+//! read; answers are JSON, which those clients accept. The tables hold the field numbers of
+//! `k8s.io/api/*/generated.proto` for what is served; other fields are skipped.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+/// What every document starts with.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// One message: field number, JSON name, kind of value.
+type Message = [(u64, &'static str, Kind)];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Bool,
+    Int,
+    /// As an [`Int`], of a field that Go writes also when it is not set.
+    Number,
+    Bytes,
+    Time,
+    /// As a time, with microseconds.
+    MicroTime,
+    One(&'static Message),
+    Many(&'static Kind),
+    /// A map from text.
+    Map(&'static Kind),
+}
+
+use Kind::{Bool, Bytes, Int, Many, MicroTime, Number, One, Text, Time};
+
+const OBJECT_META: &Message = &[
+    (1, "name", Text),
+    (2, "generateName", Text),
+    (3, "namespace", Text),
+    (5, "uid", Text),
+    (6, "resourceVersion", Text),
+    (7, "generation", Number),
+    (8, "creationTimestamp", Time),
+    (9, "deletionTimestamp", Time),
+    (10, "deletionGracePeriodSeconds", Int),
+    (11, "labels", Kind::Map(&Text)),
+    (12, "annotations", Kind::Map(&Text)),
+    (13, "ownerReferences", Many(&One(OWNER))),
+    (14, "finalizers", Many(&Text)),
+];
+const OWNER: &Message = &[
+    (1, "kind", Text),
+    (3, "name", Text),
+    (4, "uid", Text),
+    (5, "apiVersion", Text),
+    (6, "controller", Bool),
+    (7, "blockOwnerDeletion", Bool),
+];
+const SECRET: &Message = &[
+    (1, "metadata", One(OBJECT_META)),
+    (2, "data", Kind::Map(&Bytes)),
+    (3, "type", Text),
+    (4, "stringData", Kind::Map(&Text)),
+    (5, "immutable", Bool),
+];
+const CONFIG_MAP: &Message = &[
+    (1, "metadata", One(OBJECT_META)),
+    (2, "data", Kind::Map(&Text)),
+    (3, "binaryData", Kind::Map(&Bytes)),
+    (4, "immutable", Bool),
+];
+const NAMESPACE: &Message = &[
+    (1, "metadata", One(OBJECT_META)),
+    (2, "spec", One(&[(1, "finalizers", Many(&Text))])),
+    (3, "status", One(&[(1, "phase", Text)])),
+];
+const LEASE: &Message = &[
+    (1, "metadata", One(OBJECT_META)),
+    (
+        2,
+        "spec",
+        One(&[
+            (1, "holderIdentity", Text),
+            (2, "leaseDurationSeconds", Int),
+            (3, "acquireTime", MicroTime),
+            (4, "renewTime", MicroTime),
+            (5, "leaseTransitions", Int),
+            (6, "strategy", Text),
+            (7, "preferredHolder", Text),
+        ]),
+    ),
+];
+const REFERENCE: &Message = &[
+    (1, "kind", Text),
+    (2, "namespace", Text),
+    (3, "name", Text),
+    (4, "uid", Text),
+    (5, "apiVersion", Text),
+    (6, "resourceVersion", Text),
+    (7, "fieldPath", Text),
+];
+const SOURCE: &Message = &[(1, "component", Text), (2, "host", Text)];
+const SERIES: &Message = &[(1, "count", Int), (2, "lastObservedTime", MicroTime)];
+const CORE_EVENT: &Message = &[
+    (1, "metadata", One(OBJECT_META)),
+    (2, "involvedObject", One(REFERENCE)),
+    (3, "reason", Text),
+    (4, "message", Text),
+    (5, "source", One(SOURCE)),
+    (6, "firstTimestamp", Time),
+    (7, "lastTimestamp", Time),
+    (8, "count", Int),
+    (9, "type", Text),
+    (10, "eventTime", MicroTime),
+    (11, "series", One(SERIES)),
+    (12, "action", Text),
+    (13, "related", One(REFERENCE)),
+    (14, "reportingComponent", Text),
+    (15, "reportingInstance", Text),
+];
+const EVENT: &Message = &[
+    (1, "metadata", One(OBJECT_META)),
+    (2, "eventTime", MicroTime),
+    (3, "series", One(SERIES)),
+    (4, "reportingController", Text),
+    (5, "reportingInstance", Text),
+    (6, "action", Text),
+    (7, "reason", Text),
+    (8, "regarding", One(REFERENCE)),
+    (9, "related", One(REFERENCE)),
+    (10, "note", Text),
+    (11, "type", Text),
+    (12, "deprecatedSource", One(SOURCE)),
+    (13, "deprecatedFirstTimestamp", Time),
+    (14, "deprecatedLastTimestamp", Time),
+    (15, "deprecatedCount", Int),
+];
+const SUBJECT_REVIEW: &Message = &[(1, "metadata", One(OBJECT_META))];
+const ACCESS_REVIEW: &Message = &[
+    (1, "metadata", One(OBJECT_META)),
+    (
+        2,
+        "spec",
+        One(&[
+            (
+                1,
+                "resourceAttributes",
+                One(&[
+                    (1, "namespace", Text),
+                    (2, "verb", Text),
+                    (3, "group", Text),
+                    (4, "version", Text),
+                    (5, "resource", Text),
+                    (6, "subresource", Text),
+                    (7, "name", Text),
+                ]),
+            ),
+            (2, "nonResourceAttributes", One(&[(1, "path", Text), (2, "verb", Text)])),
+        ]),
+    ),
+];
+const RULES_REVIEW: &Message =
+    &[(1, "metadata", One(OBJECT_META)), (2, "spec", One(&[(1, "namespace", Text)]))];
+const DELETE_OPTIONS: &Message = &[
+    (1, "gracePeriodSeconds", Int),
+    (2, "preconditions", One(&[(1, "uid", Text), (2, "resourceVersion", Text)])),
+    (3, "orphanDependents", Bool),
+    (4, "propagationPolicy", Text),
+    (5, "dryRun", Many(&Text)),
+];
+const ENVELOPE: &Message =
+    &[(1, "typeMeta", One(&[(1, "apiVersion", Text), (2, "kind", Text)])), (2, "raw", Bytes)];
+
+/// The document in `bytes` as JSON; `None` when it is malformed or of a kind that is not read this way.
+pub fn decode(bytes: &[u8]) -> Option<Value> {
+    let envelope = message(bytes.strip_prefix(MAGIC)?, ENVELOPE)?;
+    let of = |field: &str| envelope.get("typeMeta")?.get(field)?.as_str();
+    let (api_version, kind) = (of("apiVersion").unwrap_or_default(), of("kind").unwrap_or_default());
+    let fields = match (api_version, kind) {
+        (_, "DeleteOptions") => DELETE_OPTIONS,
+        ("v1", "Secret") => SECRET,
+        ("v1", "ConfigMap") => CONFIG_MAP,
+        ("v1", "Namespace") => NAMESPACE,
+        ("v1", "Event") => CORE_EVENT,
+        ("events.k8s.io/v1", "Event") => EVENT,
+        ("coordination.k8s.io/v1", "Lease") => LEASE,
+        ("authentication.k8s.io/v1", "SelfSubjectReview") => SUBJECT_REVIEW,
+        ("authorization.k8s.io/v1", "SelfSubjectAccessReview") => ACCESS_REVIEW,
+        ("authorization.k8s.io/v1", "SelfSubjectRulesReview") => RULES_REVIEW,
+        _ => return None,
+    };
+    let raw = envelope.get("raw").and_then(Value::as_str).unwrap_or_default();
+    let mut object = message(&STANDARD.decode(raw).ok()?, fields)?;
+    object.insert("apiVersion".to_owned(), json!(api_version));
+    object.insert("kind".to_owned(), json!(kind));
+    Some(Value::Object(object))
+}
+
+/// A field as it stands in the bytes.
+enum Wire<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+fn message(mut bytes: &[u8], fields: &Message) -> Option<Map<String, Value>> {
+    let mut object = Map::new();
+    while !bytes.is_empty() {
+        let (number, value) = field(&mut bytes)?;
+        let Some((_, name, kind)) = fields.iter().find(|(known, ..)| *known == number) else { continue };
+        match kind {
+            Many(kind) => {
+                let items = object.entry(*name).or_insert_with(|| json!([])).as_array_mut()?;
+                items.push(single(**kind, &value)?);
+            }
+            Kind::Map(kind) => {
+                let Wire::Bytes(entry) = value else { return None };
+                let (key, value) = map_entry(entry, **kind)?;
+                let entries = object.entry(*name).or_insert_with(|| json!({})).as_object_mut()?;
+                entries.insert(key, value);
+            }
+            kind => {
+                let value = single(*kind, &value)?;
+                // Go writes every field of a message; what is empty there is absent here.
+                let is_unset = match &value {
+                    Value::String(text) => text.is_empty(),
+                    value => matches!(kind, Number) && *value == 0,
+                };
+                if !is_unset {
+                    object.insert((*name).to_owned(), value);
+                }
+            }
+        }
+    }
+    Some(object)
+}
+
+fn map_entry(mut bytes: &[u8], kind: Kind) -> Option<(String, Value)> {
+    let mut key = String::new();
+    let mut value = json!("");
+    while !bytes.is_empty() {
+        match field(&mut bytes)? {
+            (1, Wire::Bytes(text)) => std::str::from_utf8(text).ok()?.clone_into(&mut key),
+            (2, wire) => value = single(kind, &wire)?,
+            _ => {}
+        }
+    }
+    Some((key, value))
+}
+
+fn single(kind: Kind, wire: &Wire<'_>) -> Option<Value> {
+    match (kind, wire) {
+        (Text, Wire::Bytes(text)) => Some(json!(std::str::from_utf8(text).ok()?)),
+        (Bytes, Wire::Bytes(bytes)) => Some(json!(STANDARD.encode(bytes))),
+        (Bool, Wire::Number(number)) => Some(json!(*number != 0)),
+        (Int | Number, Wire::Number(number)) => Some(json!(number.cast_signed())),
+        (One(fields), Wire::Bytes(bytes)) => message(bytes, fields).map(Value::Object),
+        (Time | MicroTime, Wire::Bytes(bytes)) => time(bytes, matches!(kind, MicroTime)),
+        _ => None,
+    }
+}
+
+/// Seconds and nanoseconds since 1970; an empty one is Go's zero time, which is absent.
+fn time(mut bytes: &[u8], micro: bool) -> Option<Value> {
+    let (mut seconds, mut nanos) = (None, 0);
+    while !bytes.is_empty() {
+        match field(&mut bytes)? {
+            (1, Wire::Number(number)) => seconds = Some(number.cast_signed()),
+            (2, Wire::Number(number)) => nanos = i32::try_from(number.cast_signed()).ok()?,
+            _ => {}
+        }
+    }
+    let Some(seconds) = seconds else { return Some(json!("")) };
+    let time = jiff::Timestamp::new(seconds, nanos).ok()?;
+    let format = if micro { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" };
+    Some(json!(time.strftime(format).to_string()))
+}
+
+/// Takes one field off the bytes.
+fn field<'a>(bytes: &mut &'a [u8]) -> Option<(u64, Wire<'a>)> {
+    let tag = varint(bytes)?;
+    let wire = match tag & 7 {
+        0 => Wire::Number(varint(bytes)?),
+        1 => Wire::Bytes(take(bytes, 8)?),
+        2 => {
+            let length = usize::try_from(varint(bytes)?).ok()?;
+            Wire::Bytes(take(bytes, length)?)
+        }
+        5 => Wire::Bytes(take(bytes, 4)?),
+        _ => return None,
+    };
+    Some((tag >> 3, wire))
+}
+
+fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_field(number: u8, value: &[u8]) -> Vec<u8> {
+        let mut out = vec![number << 3 | 2, u8::try_from(value.len()).unwrap()];
+        out.extend_from_slice(value);
+        out
+    }
+
+    fn document() -> Vec<u8> {
+        let type_meta = [bytes_field(1, b"v1"), bytes_field(2, b"Secret")].concat();
+        let label = [bytes_field(1, b"k"), bytes_field(2, b"v")].concat();
+        let metadata = [
+            bytes_field(1, b"s"),
+            bytes_field(2, b""),
+            bytes_field(8, b""),
+            bytes_field(11, &label),
+            bytes_field(14, b"example.dev/f"),
+        ];
+        let entry = [bytes_field(1, b"token"), bytes_field(2, b"\x00\xff")].concat();
+        let raw = [
+            bytes_field(1, &metadata.concat()),
+            bytes_field(2, &entry),
+            bytes_field(3, b"Opaque"),
+            vec![5 << 3, 1],
+        ];
+        [MAGIC.to_vec(), bytes_field(1, &type_meta), bytes_field(2, &raw.concat())].concat()
+    }
+
+    #[test]
+    fn a_secret_of_a_typed_client_is_read() {
+        assert_eq!(
+            decode(&document()).unwrap(),
+            json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "immutable": true,
+                "data": { "token": "AP8=" },
+                "metadata": { "name": "s", "labels": { "k": "v" }, "finalizers": ["example.dev/f"] } })
+        );
+    }
+
+    #[test]
+    fn a_document_that_is_cut_off_is_no_document() {
+        let whole = document();
+        for end in 0..whole.len() - 1 {
+            // Where a field ends, a shorter document may be whole as well; none may panic.
+            let _ = decode(&whole[..end]);
+        }
+        assert!(decode(&whole[..whole.len() - 1]).is_none());
+        assert!(decode(b"{}").is_none());
+        assert!(decode(&[MAGIC, &[0xff; 40]].concat()).is_none());
+    }
+}

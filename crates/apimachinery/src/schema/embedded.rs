@@ -1,0 +1,223 @@
+//! Resources that stand inside of others (`x-kubernetes-embedded-resource`): their type and metadata are judged as those
+//! of any object.
+
+use serde_json::{Map, Value};
+
+use super::{Additional, Schema, push_index};
+use crate::field_error::FieldError;
+use crate::metadata;
+use crate::names;
+
+impl Schema {
+    /// Brings the metadata of embedded resources into its form. The paths of fields that no metadata has are appended.
+    pub fn coerce_embedded(
+        &self,
+        object: &mut Map<String, Value>,
+        unknown: &mut Vec<String>,
+    ) -> Result<(), FieldError> {
+        self.coerce_fields(object, &mut String::new(), unknown)
+    }
+
+    /// What is wrong with the type and the metadata of embedded resources.
+    pub fn validate_embedded(&self, object: &Map<String, Value>) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        self.judge_fields(object, &mut String::new(), &mut errors);
+        errors
+    }
+
+    /// The schema of a field, and how its path goes on from that of the object.
+    fn field<'a>(&self, name: &'a str, is_root: bool) -> Option<(&Self, [&'a str; 3])> {
+        match (self.properties.get(name), &self.additional) {
+            (Some(schema), _) => Some((schema, [if is_root { "" } else { "." }, name, ""])),
+            (None, Additional::Of(schema)) => Some((&**schema, ["[", name, "]"])),
+            (None, _) => None,
+        }
+        .filter(|(schema, _)| schema.has_embedded)
+    }
+
+    fn coerce_fields(
+        &self,
+        object: &mut Map<String, Value>,
+        path: &mut String,
+        unknown: &mut Vec<String>,
+    ) -> Result<(), FieldError> {
+        if !self.has_embedded {
+            return Ok(());
+        }
+        let length = path.len();
+        for (name, value) in object {
+            let Some((schema, step)) = self.field(name, length == 0) else { continue };
+            path.extend(step);
+            schema.coerce(value, path, unknown)?;
+            path.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn coerce(
+        &self,
+        value: &mut Value,
+        path: &mut String,
+        unknown: &mut Vec<String>,
+    ) -> Result<(), FieldError> {
+        match value {
+            Value::Object(object) => {
+                if self.embedded {
+                    for name in ["apiVersion", "kind"] {
+                        if let Some(value) = object.get(name).filter(|value| !value.is_string()) {
+                            return Err(FieldError::invalid(
+                                format!("{path}.{name}"),
+                                value,
+                                "must be a string",
+                            ));
+                        }
+                    }
+                    if let Some(value) = object.get_mut("metadata") {
+                        let at = format!("{path}.metadata");
+                        let sent = value.clone();
+                        metadata::conform_embedded(value, &at, unknown)
+                            .map_err(|problem| FieldError::invalid(at, &sent, &problem))?;
+                    }
+                }
+                self.coerce_fields(object, path, unknown)
+            }
+            Value::Array(items) => {
+                let Some(schema) = self.items.as_ref().filter(|schema| schema.has_embedded) else {
+                    return Ok(());
+                };
+                let length = path.len();
+                for (index, item) in items.iter_mut().enumerate() {
+                    push_index(path, index);
+                    schema.coerce(item, path, unknown)?;
+                    path.truncate(length);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn judge_fields(&self, object: &Map<String, Value>, path: &mut String, errors: &mut Vec<FieldError>) {
+        if !self.has_embedded {
+            return;
+        }
+        let length = path.len();
+        for (name, value) in object {
+            let Some((schema, step)) = self.field(name, length == 0) else { continue };
+            path.extend(step);
+            schema.judge_value(value, path, errors);
+            path.truncate(length);
+        }
+    }
+
+    fn judge_value(&self, value: &Value, path: &mut String, errors: &mut Vec<FieldError>) {
+        match value {
+            Value::Object(object) => {
+                if self.embedded {
+                    errors.extend(resource_problems(object).into_iter().map(|error| error.under(path)));
+                }
+                self.judge_fields(object, path, errors);
+            }
+            Value::Array(items) => {
+                let Some(schema) = self.items.as_ref().filter(|schema| schema.has_embedded) else { return };
+                let length = path.len();
+                for (index, item) in items.iter().enumerate() {
+                    push_index(path, index);
+                    schema.judge_value(item, path, errors);
+                    path.truncate(length);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What is wrong with one resource; paths start at it.
+fn resource_problems(object: &Map<String, Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for name in ["apiVersion", "kind"] {
+        let Some(value) = object.get(name) else {
+            errors.push(FieldError::required(name, ""));
+            continue;
+        };
+        let text = value.as_str().unwrap_or_default();
+        let detail = match name {
+            _ if text.is_empty() => Some("must not be empty".to_owned()),
+            "apiVersion" => {
+                (text.matches('/').count() > 1).then(|| format!("unexpected GroupVersion string: {text}"))
+            }
+            _ => {
+                let problems = names::dns1035_problems(&text.to_lowercase());
+                let but = "may have mixed case, but should otherwise match: ";
+                (!problems.is_empty()).then(|| format!("{but}{}", problems.join(",")))
+            }
+        };
+        errors.extend(detail.map(|detail| FieldError::invalid(name, value, &detail)));
+    }
+    if object.contains_key("metadata") {
+        errors.extend(metadata::validate_embedded(object));
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Schema {
+        let document = json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": {
+            "list": { "type": "array", "items": { "type": "object", "x-kubernetes-embedded-resource": true,
+                "x-kubernetes-preserve-unknown-fields": true } } } } } });
+        Schema::root(&serde_json::from_value(document).unwrap()).unwrap()
+    }
+
+    fn of(item: &Value) -> Map<String, Value> {
+        Map::from_iter([("spec".to_owned(), json!({ "list": [item] }))])
+    }
+
+    #[test]
+    fn metadata_keeps_the_fields_that_it_has() {
+        let mut object = of(&json!({ "metadata": { "name": "x", "unknown": 1, "labels": null } }));
+        let mut unknown = Vec::new();
+        schema().coerce_embedded(&mut object, &mut unknown).unwrap();
+        assert_eq!(unknown, ["spec.list[0].metadata.unknown"]);
+        assert_eq!(object, of(&json!({ "metadata": { "name": "x" } })));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_with_its_path() {
+        for (item, problem) in [
+            (json!({ "kind": 5 }), "spec.list[0].kind: Invalid value: 5: must be a string"),
+            (
+                json!({ "metadata": 5 }),
+                "spec.list[0].metadata: Invalid value: 5: json: cannot unmarshal number into Go value of type \
+                 v1.ObjectMeta",
+            ),
+        ] {
+            let error = schema().coerce_embedded(&mut of(&item), &mut Vec::new()).unwrap_err();
+            assert_eq!(error.to_string(), problem);
+        }
+    }
+
+    #[test]
+    fn a_resource_has_a_version_a_kind_and_good_metadata() {
+        for (item, expected) in [
+            (json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "Bad_Name" } }), ""),
+            (json!({ "kind": "Pod" }), "spec.list[0].apiVersion: Required value"),
+            (
+                json!({ "apiVersion": "a/b/c", "kind": "Pod" }),
+                "spec.list[0].apiVersion: Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c",
+            ),
+            (
+                json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a/b" } }),
+                "spec.list[0].metadata.name: Invalid value: \"a/b\": may not contain '/'",
+            ),
+        ] {
+            let found: Vec<String> =
+                schema().validate_embedded(&of(&item)).iter().map(ToString::to_string).collect();
+            assert_eq!(found.join("; "), expected, "{item}");
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! The store over redb: reads, and the one writer.
+
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use redb::{Database, ReadTransaction, ReadableDatabase};
+use tokio::sync::oneshot;
+use tracing::{error, info, warn};
+
+use super::backup::{self, BackupError, Copied};
+use super::commit::{self, Outcomes};
+use super::database::{self, OBJECTS, Opener, PrepareError, USAGE, read_error};
+use super::entry;
+use super::log::Log;
+use super::snapshots::{Snapshot, Snapshots};
+use super::{
+    Committed, Key, ListPage, Object, OpenError, Page, Range, State, Store, StoreError, StoreOptions,
+    WatchStream, Write,
+};
+
+/// The database of an in-memory store is memory itself: a cache in front of it would only double it.
+const MEMORY_CACHE_BYTES: usize = 1 << 20;
+/// How many commits share a transaction at most.
+const MAX_BATCH: usize = 1024;
+/// How long a transaction waits at most for those whose last commit was just answered.
+const MAX_GATHERING: Duration = Duration::from_millis(1);
+/// The part of the last transaction's time that is spent on waiting for them.
+const GATHERING: u32 = 3;
+
+/// Opens the store in this file; makes the file, and its folder, if there is none.
+///
+/// One process at a time may have it open. A process that was killed leaves nothing to repair.
+pub fn open_file(path: &Path, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
+    database::create_file(path, options.cache_bytes)?;
+    let file = path.to_owned();
+    let cache_bytes = options.cache_bytes;
+    let opener: Opener = Box::new(move || database::open_database_file(&file, cache_bytes));
+    let mut database = opener().map_err(|error| database::open_error(path, error.into()))?;
+    database::prepare(&database).map_err(|error| error.at(path))?;
+    if let Err(error) = database::compact_if_sparse(&mut database, path) {
+        // A full disk is no reason not to start.
+        warn!(%error, "failed to compact the object store");
+        drop(database);
+        database = opener().map_err(|error| database::open_error(path, error.into()))?;
+    }
+    let engine = Engine::start(database, Some(opener), options).map_err(|error| error.at(path))?;
+    Ok(Arc::new(RedbStore { engine: Arc::new(engine) }))
+}
+
+/// A store that is gone with the process. Commits happen inline, so that tests may pause time.
+pub fn in_memory(options: &StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
+    let path = Path::new(":memory:");
+    let database = database::open_backend(redb::backends::InMemoryBackend::new(), MEMORY_CACHE_BYTES)
+        .map_err(|error| database::open_error(path, error.into()))?;
+    let engine = Engine::start(database, None, options).map_err(|error| error.at(path))?;
+    Ok(Arc::new(RedbStore { engine: Arc::new(engine) }))
+}
+
+/// A store in redb.
+pub(super) struct RedbStore {
+    pub(super) engine: Arc<Engine>,
+}
+
+impl Drop for RedbStore {
+    /// Writes what waits, then closes the file: who drops a store may open it again at once.
+    fn drop(&mut self) {
+        let mut queue = lock(&self.engine.queue);
+        while queue.has_writer {
+            queue = self.engine.idle.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(queue);
+        *self.engine.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+pub(super) struct Engine {
+    /// `None` while a database that failed could not be opened again.
+    database: RwLock<Option<Database>>,
+    /// Opens the database on its disk again; `None` for one in memory.
+    opener: Option<Opener>,
+    log: Arc<Log>,
+    snapshots: Snapshots,
+    queue: Mutex<Queue>,
+    /// What went wrong with the last commit, if anything did.
+    failing: Mutex<Option<String>>,
+    /// What was found damaged last.
+    damaged: Mutex<Option<String>>,
+    /// Told when no task writes any more.
+    idle: Condvar,
+    /// Told when a commit has come to wait.
+    arrived: Condvar,
+    /// Held from the transaction until its events are published, so that events are in the order of revisions.
+    writer: Mutex<()>,
+}
+
+/// Commits that wait for the writer.
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Request>,
+    /// Whether a task is on its way to take them.
+    has_writer: bool,
+}
+
+struct Request {
+    writes: Vec<Write>,
+    answer: oneshot::Sender<Result<Committed, StoreError>>,
+}
+
+impl Engine {
+    pub(super) fn start(
+        database: Database,
+        opener: Option<Opener>,
+        options: &StoreOptions,
+    ) -> Result<Self, PrepareError> {
+        let revision = database::prepare(&database)?;
+        Ok(Self {
+            database: RwLock::new(Some(database)),
+            opener,
+            log: Arc::new(Log::new(revision, options)),
+            snapshots: Snapshots::new(options.snapshots, options.snapshot_idle, options.snapshot_bytes),
+            queue: Mutex::default(),
+            failing: Mutex::default(),
+            damaged: Mutex::default(),
+            idle: Condvar::new(),
+            arrived: Condvar::new(),
+            writer: Mutex::default(),
+        })
+    }
+
+    fn begin_read(&self) -> Result<ReadTransaction, StoreError> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        database.as_ref().ok_or(StoreError::Closed)?.begin_read().map_err(read_error)
+    }
+
+    /// The latest state, as a snapshot.
+    fn latest(&self) -> Result<Snapshot, StoreError> {
+        let reading = self.begin_read()?;
+        let revision = database::revision(&reading)
+            .map_err(read_error)?
+            .ok_or_else(|| StoreError::Corrupt { entry: "revision".to_owned(), problem: "it is gone" })?;
+        Ok(Snapshot::new(revision, reading))
+    }
+
+    fn get(&self, key: &Key) -> Result<Option<Object>, StoreError> {
+        let reading = self.begin_read()?;
+        let objects = reading.open_table(OBJECTS).map_err(read_error)?;
+        let entry = objects.get(key.as_str()).map_err(read_error)?;
+        entry.map(|entry| entry::decode(key.clone(), entry.value())).transpose()
+    }
+
+    fn list(&self, range: &Range, page: &Page) -> Result<ListPage, StoreError> {
+        self.snapshots.expire();
+        let kept = || page.snapshot.and_then(|requested| self.snapshots.find(requested));
+        let snapshot = if let Some(State(state)) = &page.state {
+            state.clone()
+        } else if let Some(kept) = kept() {
+            kept
+        } else {
+            let latest = Arc::new(self.latest()?);
+            match page.snapshot {
+                Some(requested) if requested != latest.revision => {
+                    return Err(StoreError::Expired { requested, current: latest.revision });
+                }
+                _ => latest,
+            }
+        };
+        let mut answer = read_page(&snapshot, range, page)?;
+        answer.state = answer.more.then(|| State(snapshot.clone()));
+        if page.state.is_some() {
+            return Ok(answer);
+        }
+        if let (Some(last), Some(remaining)) = (answer.objects.last(), answer.remaining)
+            && answer.more
+        {
+            snapshot.remember(range, &last.key, remaining);
+        }
+        match (answer.more, page.after.is_some()) {
+            (true, true) if self.snapshots.find(answer.revision).is_some() => {}
+            (true, _) if page.limit > 0 => self.snapshots.begin(snapshot),
+            (false, true) => self.snapshots.end(answer.revision),
+            (true, _) | (false, false) => {}
+        }
+        Ok(answer)
+    }
+
+    fn watch(&self, range: &Range, from: u64) -> Result<WatchStream, StoreError> {
+        // Readers see a commit just before watchers do.
+        if from > self.log.published() {
+            let current = self.latest()?.revision;
+            if from > current {
+                return Err(StoreError::Expired { requested: from, current });
+            }
+        }
+        self.log.watch(range, from)
+    }
+
+    /// Writes a batch and tells the watchers. Blocks until the batch is durable.
+    fn write(&self, batch: Vec<Vec<Write>>) -> Outcomes {
+        let count = batch.len();
+        let _writer = lock(&self.writer);
+        self.snapshots.expire();
+        match self.try_write(batch) {
+            Ok(outcomes) => {
+                *lock(&self.failing) = None;
+                for outcome in &outcomes {
+                    self.look_for_damage(outcome);
+                }
+                for event in outcomes.iter().flatten().flat_map(|committed| &committed.events) {
+                    self.snapshots.wrote(event.object.value.len());
+                }
+                self.log.publish(outcomes.iter().flatten().flat_map(|committed| &committed.events));
+                outcomes
+            }
+            Err(source) => {
+                error!(error = %source, commits = count, "failed to commit to the object store");
+                *lock(&self.failing) = Some(format!("the last commit failed: {source}"));
+                self.reopen();
+                let source = Arc::new(source);
+                (0..count).map(|_| Err(StoreError::Commit { source: source.clone() })).collect()
+            }
+        }
+    }
+
+    fn try_write(&self, batch: Vec<Vec<Write>>) -> Result<Outcomes, redb::Error> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(database) = database.as_ref() {
+            return commit::apply(database, batch);
+        }
+        drop(database);
+        // The last attempt to open it again failed.
+        self.reopen();
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        commit::apply(database.as_ref().ok_or(redb::Error::DatabaseClosed)?, batch)
+    }
+
+    /// Remembers, and says once, what is damaged.
+    fn look_for_damage<T>(&self, result: &Result<T, StoreError>) {
+        let Err(error @ (StoreError::Corrupt { .. } | StoreError::Read { .. })) = result else { return };
+        let problem = error.to_string();
+        let mut damaged = lock(&self.damaged);
+        if damaged.as_ref() != Some(&problem) {
+            error!(%error, "the object store is damaged: restore it from a copy");
+            *damaged = Some(problem);
+        }
+    }
+
+    fn problem(&self) -> Option<String> {
+        let is_closed = self.database.read().unwrap_or_else(PoisonError::into_inner).is_none();
+        let closed = is_closed.then(|| "it is closed".to_owned());
+        closed.or_else(|| lock(&self.failing).clone()).or_else(|| lock(&self.damaged).clone())
+    }
+
+    /// Opens the database anew after a failed commit, since it then refuses all further ones: a full disk that
+    /// was made room on needs no restart. What the failed commit left, all of it or nothing, is found out.
+    fn reopen(&self) {
+        let Some(opener) = &self.opener else { return };
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        self.snapshots.clear();
+        // Closed before it is opened: the file is locked while it is open.
+        *database = None;
+        let result = opener().map_err(PrepareError::from);
+        match result.and_then(|fresh| Ok((database::prepare(&fresh)?, fresh))) {
+            Ok((revision, fresh)) => {
+                if revision != self.log.published() {
+                    self.log.reset(revision);
+                }
+                *database = Some(fresh);
+                info!(revision, "opened the object store again");
+            }
+            Err(error) => error!(?error, "failed to open the object store again"),
+        }
+    }
+}
+
+/// The objects of a page, and whether and how many come after them.
+fn read_page(snapshot: &Snapshot, range: &Range, page: &Page) -> Result<ListPage, StoreError> {
+    use std::ops::Bound;
+
+    let revision = snapshot.revision;
+    let end = range.end();
+    let start = match &page.after {
+        Some(after) if after.as_str() >= end.as_str() => {
+            let objects = Vec::new();
+            return Ok(ListPage { objects, revision, more: false, remaining: Some(0), state: None });
+        }
+        Some(after) if after.as_str() >= range.prefix() => Bound::Excluded(after.as_str()),
+        _ => Bound::Included(range.prefix()),
+    };
+    let table = snapshot.reading.open_table(OBJECTS).map_err(read_error)?;
+    let mut entries = table.range::<&str>((start, Bound::Excluded(end.as_str()))).map_err(read_error)?;
+    let limit = if page.limit == 0 { usize::MAX } else { page.limit };
+    let most_bytes = if page.bytes == 0 { usize::MAX } else { page.bytes };
+    let (mut objects, mut bytes) = (Vec::new(), 0);
+    while objects.len() < limit && bytes < most_bytes {
+        let Some(entry) = entries.next() else { break };
+        let (key, value) = entry.map_err(read_error)?;
+        let key = Key::from_stored(key.value()).ok_or_else(|| StoreError::Corrupt {
+            entry: key.value().replace('\0', "/"),
+            problem: "its key does not have four parts",
+        })?;
+        let object = entry::decode(key, value.value())?;
+        if page.filter.as_ref().is_none_or(|filter| filter(&object)) {
+            bytes += object.value.len();
+            objects.push(object);
+        }
+    }
+    let is_full = objects.len() == limit || bytes >= most_bytes;
+    if page.filter.is_some() || (page.limit == 0 && is_full) {
+        let more = is_full && entries.next().is_some();
+        return Ok(ListPage { objects, revision, more, remaining: None, state: None });
+    }
+    let remaining = if is_full {
+        let known = match &page.after {
+            None => Some(count(snapshot, range)?),
+            Some(after) => snapshot.remaining_after(range, after),
+        };
+        known.map_or_else(|| entries.count(), |known| known.saturating_sub(objects.len()))
+    } else {
+        0
+    };
+    Ok(ListPage { objects, revision, more: remaining > 0, remaining: Some(remaining), state: None })
+}
+
+/// How many objects a range has.
+fn count(snapshot: &Snapshot, range: &Range) -> Result<usize, StoreError> {
+    let usage = snapshot.reading.open_table(USAGE).map_err(read_error)?;
+    let mut count = 0;
+    for entry in usage.range::<&str>(range.prefix()..range.end().as_str()).map_err(read_error)? {
+        let (_, usage) = entry.map_err(read_error)?;
+        count += usage.value().0;
+    }
+    Ok(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+/// Writes what waits until nothing does.
+///
+/// Those who were answered are soon back when they write one object after the other, as the workers of a pull do. A
+/// transaction costs two syncs of the file whatever its size, so a turn waits a little for as many as there were last
+/// time; who writes alone never waits.
+///
+/// Dropped without having run (the runtime shuts down) it lets the waiting commits fail.
+struct WriterTurn {
+    engine: Arc<Engine>,
+    /// How many callers the last transaction had, with those who came while it was written.
+    callers: usize,
+    /// How long to wait for so many.
+    gather_for: Duration,
+    is_over: bool,
+}
+
+impl WriterTurn {
+    fn new(engine: Arc<Engine>) -> Self {
+        Self { engine, callers: 0, gather_for: Duration::ZERO, is_over: false }
+    }
+
+    fn run(mut self) {
+        while let Some(requests) = self.take() {
+            let (batch, answers): (Vec<_>, Vec<_>) =
+                requests.into_iter().map(|request| (request.writes, request.answer)).unzip();
+            let started = Instant::now();
+            let outcomes = self.engine.write(batch);
+            self.gather_for = (started.elapsed() / GATHERING).min(MAX_GATHERING);
+            self.callers = outcomes.len() + lock(&self.engine.queue).waiting.len();
+            for (outcome, answer) in outcomes.into_iter().zip(answers) {
+                // A caller that has gone away does not take its commit back.
+                let _ = answer.send(outcome);
+            }
+        }
+    }
+
+    /// The next batch; `None` hands the turn back.
+    fn take(&mut self) -> Option<Vec<Request>> {
+        let mut queue = lock(&self.engine.queue);
+        if self.callers > 1 {
+            let gathered = self.callers.min(MAX_BATCH);
+            let too_few = |queue: &mut Queue| queue.waiting.len() < gathered;
+            let waited = self.engine.arrived.wait_timeout_while(queue, self.gather_for, too_few);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if queue.waiting.is_empty() {
+            queue.has_writer = false;
+            self.engine.idle.notify_all();
+            // From here on another task may have the turn.
+            self.is_over = true;
+            return None;
+        }
+        let count = queue.waiting.len().min(MAX_BATCH);
+        Some(queue.waiting.drain(..count).collect())
+    }
+}
+
+impl Drop for WriterTurn {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut queue = lock(&self.engine.queue);
+            queue.waiting.clear();
+            queue.has_writer = false;
+            self.engine.idle.notify_all();
+        }
+    }
+}
+
+#[async_trait]
+impl Store for RedbStore {
+    async fn get(&self, key: &Key) -> Result<Option<Object>, StoreError> {
+        let found = self.engine.get(key);
+        self.engine.look_for_damage(&found);
+        found
+    }
+
+    async fn list(&self, range: &Range, page: Page) -> Result<ListPage, StoreError> {
+        let found = if self.engine.opener.is_none() {
+            self.engine.list(range, &page)
+        } else {
+            let (engine, range) = (self.engine.clone(), range.clone());
+            let listing = tokio::task::spawn_blocking(move || engine.list(&range, &page));
+            listing.await.map_err(|_| StoreError::Closed)?
+        };
+        self.engine.look_for_damage(&found);
+        found
+    }
+
+    async fn commit(&self, writes: Vec<Write>) -> Result<Committed, StoreError> {
+        if writes.is_empty() {
+            return Ok(Committed { revision: self.revision(), events: Vec::new() });
+        }
+        if self.engine.opener.is_none() {
+            return self.engine.write(vec![writes]).pop().unwrap_or(Err(StoreError::Closed));
+        }
+        let (answer, answered) = oneshot::channel();
+        let needs_writer = {
+            let mut queue = lock(&self.engine.queue);
+            queue.waiting.push(Request { writes, answer });
+            !std::mem::replace(&mut queue.has_writer, true)
+        };
+        self.engine.arrived.notify_one();
+        if needs_writer {
+            let turn = WriterTurn::new(self.engine.clone());
+            tokio::task::spawn_blocking(move || turn.run());
+        }
+        answered.await.map_err(|_| StoreError::Closed)?
+    }
+
+    fn watch(&self, range: &Range, from: u64) -> Result<WatchStream, StoreError> {
+        self.engine.watch(range, from)
+    }
+
+    fn revision(&self) -> u64 {
+        self.engine.log.published()
+    }
+
+    fn backup(&self, out: &mut dyn std::io::Write) -> Result<Copied, BackupError> {
+        backup::copy(&self.engine.begin_read().map_err(BackupError::ReadStore)?, out)
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.engine.problem()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each critical section leaves its data whole, also when it panics.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
