@@ -102,7 +102,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         None => Vec::new(),
         Some(file) => vec![("system".to_owned(), read_secret(file)?)],
     };
-    let git = open_git(&settings, &args.data_dir.join("git")).context("failed to set up Git access")?;
+    let git = open_git(&settings, &args.data_dir.join("git"), None).context("failed to set up Git access")?;
     let opener = Opener::new(git, operator.home_path.clone(), operator.local_permitted_prefixes.clone());
     let server = Server::open(ServerOptions {
         api: args.api_address,

@@ -19,6 +19,7 @@ use windlass_http_client::{
     printable, retry_after,
 };
 
+use crate::metrics::Figures;
 use crate::policy::{self, Origin, UrlPolicy};
 use crate::protocol::Service;
 use crate::redact::redact;
@@ -89,6 +90,8 @@ pub(crate) struct Call<'a> {
     pub(crate) cancel: &'a CancellationToken,
     /// Requests sent to this remote.
     pub(crate) counter: &'a AtomicU64,
+    /// Where it is told what they cost.
+    pub(crate) figures: &'a Figures,
     /// How far the body of the request is that is under way, if it has a large one.
     pub(crate) upload: Option<Arc<Progress>>,
 }
@@ -128,6 +131,18 @@ pub(crate) struct Request {
     pub(crate) expect: &'static str,
     /// Bytes that the answer may have, and the limit that says so.
     pub(crate) cap: (&'static str, u64),
+}
+
+impl Request {
+    /// What it is called in figures.
+    fn operation(&self) -> &'static str {
+        match (self.service, &self.payload) {
+            (_, Payload::Nothing) => "discover",
+            (Service::ReceivePack, _) => "push",
+            (Service::UploadPack, _) if self.cap.0 == "refs_bytes" => "ls-refs",
+            (Service::UploadPack, _) => "fetch",
+        }
+    }
 }
 
 /// What came back.
@@ -202,12 +217,15 @@ impl HttpClient {
         }
         let turn = call.unless_cancelled(self.rates.turn(&host, call.deadline.until())).await?;
         turn.map_err(|_wait| GitError::HostBusy { host: call.host() })?;
+        let (operation, began) = (request.operation(), Instant::now());
         if request.url.scheme() == "ssh" {
             self.count(call);
             let cap = request.cap;
             // Within the deadline, but what was sent whole is not given up by whoever asked for it.
             let sent = call.deadline.by_the_end(Box::pin(self.ssh.send(call, request, lifted)));
-            let answer = sent.await.map_err(|failure| call.failed(failure))??;
+            let sent = sent.await;
+            call.figures.requested(operation, "ssh".to_owned(), began.elapsed());
+            let answer = sent.map_err(|failure| call.failed(failure))??;
             return Ok(Reply::Answer(Answer::new(call, Inner::Ssh(Box::new(answer)), cap)));
         }
         let client = if lifted { &call.clients.lifted } else { &call.clients.public };
@@ -229,6 +247,8 @@ impl HttpClient {
         }
         self.count(call);
         let sent = call.waiting(windlass_http_client::send(builder, &call.deadline)).await?;
+        let status = sent.as_ref().map_or("none".to_owned(), |answer| answer.status().as_u16().to_string());
+        call.figures.requested(operation, status, began.elapsed());
         let answer = sent.map_err(|failure| call.failed(failure))?;
         tracing::debug!(url = %call.url, status = answer.status().as_u16(), "git request");
         if answer.status().is_redirection() {

@@ -30,7 +30,7 @@ use windlass_repository::{TokenError, WebhookSecrets};
 use self::decide::{Decision, decide};
 pub(crate) use self::limits::Reception;
 use self::limits::Reserved;
-pub use self::metrics::WebhookMetrics;
+pub use self::metrics::{METRICS, WebhookMetrics};
 use crate::answer::Refusal;
 use crate::request::Target;
 use crate::state::RepositoryApi;

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use windlass_api::conditions::{self, messages, reasons, types};
 use windlass_api::{
     ErrorDetails, HealthErrorKind, HealthStatus, JobState, QuotaStatus, Repository, RepositoryStatus,
+    finalizers,
 };
 use windlass_repository::check::{Checked, check, timed_out};
 use windlass_repository::inspect::{Inspected, Writable, inspect};
@@ -71,6 +72,7 @@ pub(crate) async fn apply(
         again: None,
         failure: None,
     };
+    controller.metrics.begun(&observed.stored);
     let generation = observed.stored.metadata.generation.unwrap_or_default();
     let mut tip = None;
     for step in steps {
@@ -95,9 +97,13 @@ pub(crate) async fn apply(
                 applied.wanted.be_unhealthy(&Failing::rejected(errors), generation, observed.now);
             }
             Step::RenewToken { why } => {
-                tracing::debug!(repository = %key, why, "getting a token");
+                tracing::debug!(repository = %key, %why, "getting a token");
+                controller.metrics.token_wanted(*why);
+                let began = Instant::now();
                 let renewed = token::renew(controller, &applied.current).await;
                 let renewed = renewed.map_err(ReconcileError::Call)?;
+                let failed = renewed.as_ref().err().map(|failed| failed.failure.reason);
+                controller.metrics.token(failed, began.elapsed());
                 if applied.record_token(controller, key, renewed) {
                     return Ok(applied);
                 }
@@ -163,7 +169,8 @@ async fn check_in_time(controller: &Controller, repository: &Repository) -> Resu
     if !checked.results.success && controller.cancel.is_cancelled() {
         return Err(ReconcileError::Interrupted);
     }
-    controller.metrics.checked(checked.results.success, began.elapsed());
+    let failed = (!checked.results.success).then_some(checked.reason);
+    controller.metrics.checked(failed, began.elapsed());
     Ok(checked)
 }
 
@@ -244,7 +251,6 @@ impl Applied {
         renewed: Result<Renewed, NoToken>,
     ) -> bool {
         let now = controller.clock.now();
-        controller.metrics.token(renewed.is_ok());
         let status = &mut self.wanted;
         let say = |holds, reason: &str, message: String, generation| {
             conditions::new(types::TOKEN, holds, reason, message, generation, now)
@@ -329,20 +335,25 @@ impl Applied {
         key: &ObjectKey,
         now: Timestamp,
     ) -> Result<(), ReconcileError> {
+        let held = self.current.metadata.finalizers.clone().unwrap_or_default();
+        let is_held = held.iter().any(|held| finalizers::ALL.contains(&held.as_str()));
         let finalized = finalize::run(controller, &mut self.current).await;
         self.before = self.current.status.clone();
         self.wanted = self.current.status.clone();
         match finalized {
+            Ok(Finalized::Gone) if is_held => controller.metrics.deleted(),
             Ok(Finalized::Gone) => {}
             Ok(Finalized::Waiting) => self.wait = Some(controller.memory.obstructed(key)),
             // Somebody else wrote: nothing is in the way.
-            Err(FinalizeError::Call { source, .. }) if source.is_conflict() || source.is_not_found() => {
+            Err(FinalizeError::Call { source, .. } | FinalizeError::TakeOff { source, .. })
+                if source.is_conflict() || source.is_not_found() =>
+            {
                 return Err(ReconcileError::Call(source));
             }
             Err(FinalizeError::Interrupted { .. }) => return Err(ReconcileError::Interrupted),
             Err(_) if controller.cancel.is_cancelled() => return Err(ReconcileError::Interrupted),
             Err(error) => {
-                controller.metrics.finalized(error.finalizer(), false);
+                controller.metrics.deletion_failed(&error);
                 let generation = self.current.metadata.generation.unwrap_or_default();
                 status::report_blocked(&mut self.wanted, &error, generation, now);
                 self.failure = Some(ReconcileError::Finalize(error));

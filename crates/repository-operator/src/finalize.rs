@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use kube::api::{DeleteParams, Preconditions};
+use tokio::time::Instant;
 use windlass_api::{Job, Repository, finalizers, labels};
 use windlass_resources::finalize::{Finalize, release, remove};
 use windlass_resources::{ItemResult, ListError};
@@ -34,6 +35,15 @@ pub(crate) enum FinalizeError {
     /// A call to the API failed.
     #[error("failed to run the finalizer {finalizer}")]
     Call {
+        /// The finalizer.
+        finalizer: &'static str,
+        /// What the API said.
+        #[source]
+        source: CallError,
+    },
+    /// The finalizer could not be taken off.
+    #[error("failed to take off the finalizer {finalizer}, which is done")]
+    TakeOff {
         /// The finalizer.
         finalizer: &'static str,
         /// What the API said.
@@ -79,6 +89,7 @@ impl FinalizeError {
     pub(crate) fn finalizer(&self) -> &'static str {
         match self {
             Self::Call { finalizer, .. }
+            | Self::TakeOff { finalizer, .. }
             | Self::List { finalizer, .. }
             | Self::CleanUp { finalizer, .. }
             | Self::Items { finalizer, .. }
@@ -112,10 +123,12 @@ pub(crate) async fn run(
         if !current.metadata.finalizers.iter().flatten().any(|held| held == finalizer) {
             continue;
         }
+        let (began, mut resources) = (Instant::now(), 0);
         let done = match finalizer {
             finalizers::REMOVE_PENDING_JOBS => remove_pending_jobs(controller, current).await?,
-            finalizers::RELEASE_ORPHAN_RESOURCES => delete_or_release(controller, current, finalizer).await?,
-            finalizers::REMOVE_ORPHAN_RESOURCES => delete_or_release(controller, current, finalizer).await?,
+            finalizers::RELEASE_ORPHAN_RESOURCES | finalizers::REMOVE_ORPHAN_RESOURCES => {
+                delete_or_release(controller, current, finalizer, &mut resources).await?
+            }
             finalizers::CLEANUP => {
                 let removed = hook::remove(controller, current).await;
                 removed.map_err(|source| FinalizeError::CleanUp { finalizer, source })?;
@@ -129,8 +142,8 @@ pub(crate) async fn run(
         let api = controller.repositories(current);
         *current = remove_finalizer(&api, current, finalizer, CALL)
             .await
-            .map_err(|source| FinalizeError::Call { finalizer, source })?;
-        controller.metrics.finalized(finalizer, true);
+            .map_err(|source| FinalizeError::TakeOff { finalizer, source })?;
+        controller.metrics.finalized(finalizer, resources, began.elapsed());
         tracing::info!(
             namespace = current.metadata.namespace,
             repository = current.metadata.name,
@@ -183,11 +196,12 @@ async fn remove_pending_jobs(
 }
 
 /// Removes or releases everything that the repository manages, and looks again whether there is something left: a worker
-/// may still have been writing.
+/// may still have been writing. `resources` becomes how many there were.
 async fn delete_or_release(
     controller: &Controller,
     repository: &Repository,
     finalizer: &'static str,
+    resources: &mut usize,
 ) -> Result<Finalized, FinalizeError> {
     let work = Finalize {
         clients: controller.resources.clone(),
@@ -217,6 +231,7 @@ async fn delete_or_release(
         if outcome.cancelled {
             return Err(FinalizeError::Interrupted { finalizer });
         }
+        *resources += outcome.found;
         if outcome.found == 0 {
             return Ok(Finalized::Gone);
         }
