@@ -37,6 +37,7 @@ mod table;
 mod telemetry;
 mod text;
 mod traced;
+mod traceparent;
 mod variables;
 
 pub use cumulative::{
@@ -64,3 +65,4 @@ pub use stages::{STAGE_BOUNDS, STAGES, Stage, Stages};
 pub use table::{MetricKind, MetricRow, metrics_buckets, metrics_table};
 pub use telemetry::{Telemetry, TelemetryError, TelemetryOptions};
 pub use traced::traced;
+pub use traceparent::{parse_traceparent, traceparent};

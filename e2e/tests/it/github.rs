@@ -115,6 +115,14 @@ async fn a_push_to_github_changes_the_embedded_server_over_tls_and_its_hook_heal
     assert_eq!(hub.push("B").await, [202]);
     title(&server, "B").await;
     timed(&[&repositories, &jobs], &["claimed", "fetched", "applied", "healthy"]).await;
+    assert_eq!(server.ask("/readyz").await.unwrap().0, 200);
+    let (_, told) = server.ask("/metrics").await.unwrap();
+    for line in [
+        "grafana_provisioning_webhook_events_processed_total{job=\"pull\"} 1",
+        "grafana_provisioning_sync_stage_seconds_count{stage=\"queued\"} 1",
+    ] {
+        assert!(told.contains(line), "no {line} in\n{told}");
+    }
 
     hub.upstream.remove_hook(hub.upstream.hooks()[0].id);
     eventually("the hook is back", || async { Ok((!hub.upstream.hooks().is_empty()).then_some(())) })
