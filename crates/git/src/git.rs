@@ -166,7 +166,7 @@ impl Git {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(free) => {
                 let clients = self.shared.http.clients(&tls, proxy.as_ref())?;
-                let host_slots = self.shared.http.host_slots(&url, self.shared.config.requests_per_host);
+                let host_slots = self.shared.http.hosts.slots(&url, self.shared.config.requests_per_host);
                 free.insert(Arc::new(RemoteState::new(url, key, clients, proxy, host_slots)))
             }
         };

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Counter, Histogram};
+use opentelemetry::metrics::{Counter, Histogram, Meter};
 use windlass_telemetry::{MetricKind as Kind, Metrics, metric_rows};
+
+use crate::hosts::Hosts;
 
 /// Grafana's: ten that grow by the same factor, from 1 ms to 30 s.
 const REQUEST: &[f64] =
@@ -25,6 +27,12 @@ metric_rows! {
         "Reads of revisions: `hit` if all was in the object cache, `miss` if the server had to be asked.";
 }
 
+metric_rows! {
+    pub OWN_METRICS, "windlass_git_";
+    HOST_REQUESTS = "host_requests", Kind::Gauge, ["host", "state"],
+        "Requests of this process to a Git host: `under_way`, of which there are `git_max_requests_per_host` at most, and `waiting` for that.";
+}
+
 /// The instruments of a process.
 #[derive(Debug)]
 pub struct GitMetrics {
@@ -33,6 +41,7 @@ pub struct GitMetrics {
     objects: Counter<u64>,
     bytes: Counter<u64>,
     cache: Counter<u64>,
+    meter: Meter,
 }
 
 impl GitMetrics {
@@ -40,12 +49,28 @@ impl GitMetrics {
     pub fn new(metrics: &Metrics) -> Self {
         let meter = &metrics.meter("git");
         Self {
+            meter: meter.clone(),
             requests: REQUESTS.counter(meter),
             duration: DURATION.seconds(meter),
             objects: OBJECTS.counter(meter),
             bytes: BYTES.counter(meter),
             cache: CACHE.counter(meter),
         }
+    }
+
+    /// Looks at the hosts whenever metrics are rendered, while there are any.
+    pub(crate) fn observe(&self, hosts: &Arc<Hosts>) {
+        let hosts = Arc::downgrade(hosts);
+        let gauge = self.meter.u64_observable_gauge(HOST_REQUESTS.name);
+        let looked_at = gauge.with_description(HOST_REQUESTS.meaning).with_callback(move |gauge| {
+            for (host, under_way, waiting) in hosts.upgrade().iter().flat_map(|hosts| hosts.requests()) {
+                for (state, count) in [("under_way", under_way), ("waiting", waiting)] {
+                    let labels = [KeyValue::new("host", host.clone()), KeyValue::new("state", state)];
+                    gauge.observe(count as u64, &labels);
+                }
+            }
+        });
+        looked_at.build();
     }
 }
 

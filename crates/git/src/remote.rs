@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use git2::ObjectType;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 use windlass_http_client::Deadlines;
 
 use crate::cache::{Cache, Consolidation, Key};
 use crate::git::Shared;
+use crate::hosts::HostSlots;
 use crate::http::{Call, Clients, Pace};
 use crate::metrics::Figures;
 use crate::pack::{PackSink, Target};
@@ -32,7 +33,7 @@ pub(crate) struct RemoteState {
     pub(crate) endpoint: Endpoint,
     clients: Arc<Clients>,
     proxy: Option<Proxy>,
-    pub(crate) host_slots: Arc<Semaphore>,
+    pub(crate) host_slots: Arc<HostSlots>,
     pub(crate) requests: AtomicU64,
     cache: OnceCell<Arc<Cache>>,
     /// Fingerprints of the credentials that the server has answered, the last last.
@@ -45,7 +46,7 @@ impl RemoteState {
         key: Key,
         clients: Arc<Clients>,
         proxy: Option<Proxy>,
-        host_slots: Arc<Semaphore>,
+        host_slots: Arc<HostSlots>,
     ) -> Self {
         let endpoint = Endpoint::new(url.clone());
         let (requests, proven) = (AtomicU64::new(0), Mutex::default());

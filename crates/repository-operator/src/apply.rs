@@ -302,6 +302,8 @@ impl Applied {
             conditions::set(&mut status.conditions, ready);
         } else {
             status.be_unhealthy(&Failing::checked(checked), generation, now);
+            let wait = checked.retry_after.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(0));
+            status.health.retry_at = if wait == 0 { 0 } else { now.as_millisecond().saturating_add(wait) };
         }
         status.quota = Some(QuotaStatus { updated_at: now.as_millisecond(), ..controller.limits.clone() });
     }
@@ -409,6 +411,7 @@ impl BeUnhealthy for RepositoryStatus {
             error: Some(HealthErrorKind::Health),
             checked: now.as_millisecond(),
             message: details,
+            retry_at: 0,
         };
         self.field_errors.clone_from(&failing.errors);
         let ready = conditions::new(types::READY, false, failing.reason, message, Some(generation), now);

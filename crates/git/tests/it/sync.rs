@@ -350,4 +350,10 @@ async fn what_a_sync_costs_is_told() {
         assert!(told.iter().any(|other| other == line), "no {line} in {told:#?}");
     }
     assert!(told.iter().any(|line| line.starts_with("fetched_bytes_total{")), "{told:#?}");
+    let text = metrics.render().unwrap();
+    let host = fixture.server.origin().replace("http://", "");
+    for state in ["under_way", "waiting"] {
+        let line = format!(r#"windlass_git_host_requests{{host="{host}",state="{state}"}} 0"#);
+        assert!(text.contains(&line), "no {line} in {text}");
+    }
 }

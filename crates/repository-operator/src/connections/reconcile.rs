@@ -130,6 +130,7 @@ fn status(connection: &Connection, checked: &Result<(), Failure>, now: jiff::Tim
                 error: Some(HealthErrorKind::Health),
                 checked: now.as_millisecond(),
                 message: failure.errors.iter().map(|error| error.detail.clone()).collect(),
+                retry_at: 0,
             };
         }
     }

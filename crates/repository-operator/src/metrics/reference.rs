@@ -43,8 +43,8 @@ const MISSING: &str = "
 
 /// `docs/reference/repository-operator-metrics.md`.
 pub fn reference_markdown() -> String {
-    let tables: [&[&MetricRow]; 3] =
-        [&[TABLE, OWN].concat(), windlass_repository_api::METRICS, windlass_git::METRICS];
+    let git = [windlass_git::METRICS, windlass_git::OWN_METRICS].concat();
+    let tables: [&[&MetricRow]; 3] = [&[TABLE, OWN].concat(), windlass_repository_api::METRICS, &git];
     let [own, webhooks, git] = tables.map(metrics_table);
     let buckets = metrics_buckets([TABLE, windlass_git::METRICS].into_iter().flatten());
     format!("{HEAD}{own}{WEBHOOKS}{webhooks}{GIT}{git}{MISSING}{buckets}")
