@@ -367,6 +367,7 @@ fn pull_due(observed: &Observed, timing: Timing, checks: bool) -> Due<Pull> {
         None => Duration::ZERO,
     };
     let left = timing.interval(repository).saturating_sub(age);
+    let left = left.max(quiet_for(observed, timing).min(full_left));
     let folder_changed = observed.folder_change.is_some();
     let left = if folder_changed { left.min(FOLDER_PACE.saturating_sub(age)) } else { left };
     let pushed = observed.ages.pushed && sync.state != JobState::Working;
@@ -395,6 +396,19 @@ fn pull_due(observed: &Observed, timing: Timing, checks: bool) -> Due<Pull> {
         now(Scope::IfChanged(sync.last_ref.clone()), why)
     } else {
         now(Scope::Incremental, "its interval elapsed, and the last pull left something undone")
+    }
+}
+
+/// How long its source need not be asked, since a hook that works told of something within the interval: its log, which
+/// is read too, names what it did not tell. What is left undone is tried again all the same.
+fn quiet_for(observed: &Observed, timing: Timing) -> Duration {
+    let repository = &*observed.stored;
+    let works = conditions::is_true(&repository.status.conditions, types::WEBHOOK);
+    match observed.ages.told {
+        Some(told) if works && repository.status.sync.state == JobState::Success => {
+            timing.interval(repository).saturating_sub(told)
+        }
+        _ => Duration::ZERO,
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use windlass_api::conditions::{reasons, types};
+use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{HistoricJob, Job, JobState, Repository, labels};
 
 /// How long until a repository that is not healthy is looked at again, in milliseconds.
@@ -142,7 +142,10 @@ pub(super) fn of_repository(repository: &Repository, queue: &[Job], now: Timesta
         findings.push(finding(Weight::Note, text).since(status.sync.finished));
     }
     if repository.spec.sync.enabled {
-        let looked = status.sync.finished.max(status.sync.checked);
+        // While a hook that works tells of it, its source need not be asked.
+        let works = conditions::is_true(&status.conditions, types::WEBHOOK);
+        let told = status.webhook.as_ref().filter(|_| works).map_or(0, |webhook| webhook.last_event);
+        let looked = status.sync.finished.max(status.sync.checked).max(told);
         if own.is_empty() && looked > 0 {
             let next = looked + repository.spec.sync.interval_seconds * 1_000;
             let late = next < now.as_millisecond();
