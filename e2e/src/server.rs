@@ -25,6 +25,8 @@ pub struct Server {
     pub api: u16,
     /// Port of the token exchange.
     pub exchange: u16,
+    /// Port of `/metrics` and the probes.
+    pub metrics: u16,
     pub(crate) origins: Vec<String>,
     kubectl: Kubectl,
 }
@@ -41,20 +43,22 @@ impl Server {
     /// Starts a server; repositories may use `origins` although they are local.
     pub async fn start(origins: &[String]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let (api, exchange) = (free_port()?, free_port()?);
-        let process = spawn(folder.path(), api, exchange, origins).await?;
+        let ports = [free_port()?, free_port()?, free_port()?];
+        let process = spawn(folder.path(), ports, origins).await?;
+        let [api, exchange, metrics] = ports;
         let kubectl = Kubectl {
             program: "kubectl".into(),
             kubeconfig: folder.path().join("data/kubeconfig"),
             namespace: "default".to_owned(),
             home: folder.path().to_owned(),
         };
-        Ok(Self { process, folder, api, exchange, origins: origins.to_vec(), kubectl })
+        Ok(Self { process, folder, api, exchange, metrics, origins: origins.to_vec(), kubectl })
     }
 
     /// Starts it again on the same folder and ports, after it was killed.
     pub async fn restart(&mut self) -> Result<()> {
-        self.process = spawn(self.folder.path(), self.api, self.exchange, &self.origins).await?;
+        self.process =
+            spawn(self.folder.path(), [self.api, self.exchange, self.metrics], &self.origins).await?;
         Ok(())
     }
 
@@ -95,6 +99,12 @@ impl Server {
         Ok(String::from_utf8(output.stdout)?)
     }
 
+    /// Asks `/metrics`, `/livez` or `/readyz`; answers the status code and the body.
+    pub async fn ask(&self, path: &str) -> Result<(u16, String)> {
+        let answer = reqwest::get(format!("http://127.0.0.1:{}{path}", self.metrics)).await?;
+        Ok((answer.status().as_u16(), answer.text().await?))
+    }
+
     /// Posts a job with curl, as a user does, and answers the Job.
     pub async fn post_job(&self, repository: &str, spec: &Value) -> Result<Value> {
         let line = format!(
@@ -117,9 +127,9 @@ impl Server {
     }
 }
 
-async fn spawn(folder: &Path, api: u16, exchange: u16, origins: &[String]) -> Result<Process> {
+async fn spawn(folder: &Path, ports: [u16; 3], origins: &[String]) -> Result<Process> {
     let data = folder.join("data").display().to_string();
-    let (api, exchange) = (format!("127.0.0.1:{api}"), format!("127.0.0.1:{exchange}"));
+    let [api, exchange, metrics] = ports.map(|port| format!("127.0.0.1:{port}"));
     let mut arguments = vec![
         "serve",
         "--well-known-token",
@@ -127,6 +137,8 @@ async fn spawn(folder: &Path, api: u16, exchange: u16, origins: &[String]) -> Re
         &api,
         "--exchange-address",
         &exchange,
+        "--metrics-address",
+        &metrics,
         "--data-dir",
         &data,
     ];

@@ -17,6 +17,7 @@ mod answers;
 mod apps;
 mod description;
 mod faults;
+mod git;
 mod hooks;
 mod objects;
 mod operations;

@@ -15,7 +15,6 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tower::ServiceExt as _;
 
 use crate::answers;
 use crate::apps::InstalledApp;
@@ -38,7 +37,7 @@ pub struct StandIn {
     _stop: DropGuard,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     state: Mutex<State>,
     description: Description,
     api: String,
@@ -178,7 +177,7 @@ impl StandIn {
         self.state().used
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state()
     }
 }
@@ -197,7 +196,7 @@ async fn serve(Extract(shared): Extract<Arc<Shared>>, mut request: Request<Body>
         ["/info/refs", "/git-upload-pack", "/git-receive-pack"].iter().any(|it| path.ends_with(it))
     };
     if let Some(git) = shared.git.clone().filter(|_| is_git(request.uri().path())) {
-        return git.oneshot(request).await.unwrap_or_default();
+        return crate::git::serve(&shared, git, request).await;
     }
     let below = request.uri().path_and_query().and_then(|it| it.as_str().strip_prefix("/api/v3"));
     if let Some(Ok(below)) = below.map(str::parse) {
@@ -215,7 +214,7 @@ async fn serve(Extract(shared): Extract<Arc<Shared>>, mut request: Request<Body>
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::apps::Apps;
 use crate::faults::{Fault, Planned};
+use crate::git::Door;
 use crate::repository::Repository;
 
 /// Requests an hour, as GitHub gives to a user.
@@ -25,6 +26,8 @@ pub(crate) struct State {
     pub(crate) reset: Timestamp,
     pub(crate) requests: Vec<String>,
     pub(crate) violations: Vec<String>,
+    /// What stands before Git.
+    pub(crate) door: Door,
 }
 
 /// The rate limit as headers say it.
@@ -50,6 +53,7 @@ impl State {
             reset: Timestamp::now() + Duration::from_hours(1),
             requests: Vec::new(),
             violations: Vec::new(),
+            door: Door::default(),
         }
     }
 

@@ -29,6 +29,10 @@ fn files() -> Result<Vec<(PathBuf, String)>> {
     ));
     files.push(("docs/reference/conditions.md".into(), conditions()));
     files.push(("docs/reference/metrics.md".into(), windlass_jobs_operator::metrics_reference()));
+    files.push((
+        "docs/reference/repository-operator-metrics.md".into(),
+        windlass_repository_operator::metrics_reference(),
+    ));
     files.push(("docs/reference/telemetry.md".into(), windlass_telemetry::reference_markdown()));
     Ok(files)
 }

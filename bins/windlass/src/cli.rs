@@ -29,6 +29,10 @@ enum Command {
     /// Check, copy, restore and compact the store of a server.
     Store(StoreArgs),
     /// Say what a repository or a job waits for.
+    ///
+    /// It tells what the API's objects say: conditions, the queue, who holds a job, the last delivery of the webhook, and
+    /// until when a Git server that asked for it is left alone. How many requests to a Git host are under way or wait for
+    /// that (`git_max_requests_per_host`) each process knows of itself alone: `windlass_git_host_requests` on its `/metrics`.
     Why(WhyArgs),
     /// Run an operator, as Grafana's `server target` does.
     Server(ServerArgs),

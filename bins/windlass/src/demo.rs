@@ -194,7 +194,7 @@ async fn set_up(
     screen.done("API server", &format!("https://localhost:{}", ports[0]));
     screen.done("token exchange", &format!("http://localhost:{}/sign/access-token", ports[1]));
     let metrics = WebhookMetrics::new(&context.metrics);
-    server.start(context.opener.clone(), Some(metrics), &context.supervisor)?;
+    server.start(context.opener.clone(), metrics, context.spans.clone(), &context.supervisor)?;
     Ok((context, ports, authority))
 }
 

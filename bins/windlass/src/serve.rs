@@ -1,7 +1,6 @@
 //! `windlass serve`: the API server and the token exchange alone.
 #![expect(clippy::print_stdout, reason = "it says where it listens")]
 
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,9 +9,11 @@ use anyhow::{Context as _, Result};
 use secrecy::SecretString;
 use windlass_apiserver::{AdmissionRules, AuditOptions};
 use windlass_launch::{
-    SettingsFlags, environment, job_rules, log_format, open_git, open_loki, repository_rules,
+    FLUSH, Listener, SettingsFlags, environment, job_rules, open_git, open_loki, repository_rules,
+    start_telemetry,
 };
 use windlass_repository::Opener;
+use windlass_repository_api::WebhookMetrics;
 use windlass_runtime::{Supervisor, signals};
 use windlass_settings::listen_address;
 use windlass_telemetry::{Health, LogOutput};
@@ -31,6 +32,9 @@ pub(crate) struct ServeArgs {
     /// Where the token exchange listens: http on loopback addresses, https on others.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6481", value_parser = listen_address)]
     exchange_address: String,
+    /// Where `/metrics`, `/livez` and `/readyz` are served (http): `serve_metrics_address` of the settings; nowhere unless set.
+    #[arg(long, value_name = "HOST:PORT", value_parser = listen_address)]
+    metrics_address: Option<String>,
     /// The folder for the store, the keys and the Git cache.
     #[arg(long, value_name = "DIR", default_value = "windlass-data")]
     data_dir: PathBuf,
@@ -95,6 +99,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     let start = args.settings.start([
         ("operator", "allowed_git_origins", list(args.allow_git_origin)),
         ("operator", "git_ca_file", args.git_ca_file),
+        ("operator", "serve_metrics_address", args.metrics_address),
         ("operator", "local_permitted_prefixes", list(args.local_permitted_prefix)),
         ("provisioning", "resource_kinds", list(args.resource_kind)),
         ("operator", "log_level", args.log_level),
@@ -105,8 +110,8 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         Err(code) => return Ok(code),
     };
     let operator = settings.operator();
-    let format = log_format(&settings, std::io::stderr().is_terminal());
-    windlass_telemetry::init(format, &operator.log_level, LogOutput::Stderr)?;
+    let telemetry = start_telemetry(&settings, "windlass", LogOutput::Stderr)?;
+    let (metrics, spans) = (telemetry.metrics(), telemetry.spans());
     for notice in settings.notices() {
         tracing::info!(notice, "settings");
     }
@@ -115,7 +120,8 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         None => Vec::new(),
         Some(file) => vec![("system".to_owned(), read_secret(file)?)],
     };
-    let git = open_git(&settings, &args.data_dir.join("git")).context("failed to set up Git access")?;
+    let git = open_git(&settings, &args.data_dir.join("git"), Some(&metrics))
+        .context("failed to set up Git access")?;
     let opener = Opener::new(git, operator.home_path.clone(), operator.local_permitted_prefixes.clone());
     let server = Server::open(ServerOptions {
         api: args.api_address,
@@ -149,8 +155,20 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     if !server.well_known_token && args.system_token_file.is_none() {
         println!("no system token is accepted: name one with --system-token-file");
     }
-    server.start(opener, None, &supervisor)?;
-    supervisor.run(signals()?, &Health::new(), GRACE).await?;
+    server.start(opener, WebhookMetrics::new(&metrics), spans, &supervisor)?;
+    let health = Health::new();
+    let scraped = Listener {
+        address: operator.serve_metrics_address.clone(),
+        setting: "[operator] serve_metrics_address, or --metrics-address,",
+    };
+    let answers = windlass_telemetry::router(health.clone(), metrics);
+    scraped
+        .serve(&supervisor, "metrics and health", answers)
+        .await
+        .map_err(|error| anyhow::anyhow!(error))?;
+    let ended = supervisor.run(signals()?, &health, GRACE).await;
+    telemetry.shutdown(FLUSH).await;
+    ended?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -22,7 +22,7 @@ use windlass_repository::Opener;
 use windlass_repository_api::{RepositoryApi, WebhookMetrics};
 use windlass_resources::{Clients, FurtherKinds};
 use windlass_runtime::Supervisor;
-use windlass_telemetry::Metrics;
+use windlass_telemetry::{Metrics, Spans};
 
 /// Where to listen, and where things are kept.
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
@@ -145,11 +145,12 @@ impl Server {
     }
 
     /// Serves until the supervisor shuts down. `opener` is how the sub-resources of repositories read them; `metrics` counts
-    /// deliveries.
+    /// deliveries, `spans` tells of them.
     pub(crate) fn start(
         self,
         opener: Opener,
-        metrics: Option<WebhookMetrics>,
+        metrics: WebhookMetrics,
+        spans: Spans,
         supervisor: &Supervisor,
     ) -> Result<()> {
         let state = RepositoryApi {
@@ -166,7 +167,8 @@ impl Server {
             job_rules: self.rules.jobs,
             access: Arc::new(CallerAccess),
             accept_sha1: self.accept_sha1,
-            webhook_metrics: metrics,
+            webhook_metrics: Some(metrics),
+            spans,
             namespace: None,
         };
         let router = windlass_repository_api::router_over(state, self.router);

@@ -84,6 +84,8 @@ pub mod annotations {
     pub const BYTES: &str = "windlass.dev/bytes";
     /// On a job: the provider's number of the webhook delivery that asked for it.
     pub const DELIVERY: &str = "windlass.dev/delivery";
+    /// On a job: the span that it is a part of, as a W3C `traceparent`; the delivery's that asked for it.
+    pub const TRACEPARENT: &str = "windlass.dev/traceparent";
     /// On a repository: the commit and the time of a push that came while a pull was under way, which may not have seen it.
     pub const PUSHED: &str = "windlass.dev/pushed";
     /// `"true"` on a repository: deletion goes on although the repository cannot be opened.

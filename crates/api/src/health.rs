@@ -19,6 +19,9 @@ pub struct HealthStatus {
     /// When the last check ended, in Unix milliseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub checked: i64,
+    /// Until when its server is not asked, since it wants to be left alone, in Unix milliseconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retry_at: i64,
     /// What was wrong, for a reader.
     #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "crate::wire::null_as_zero")]
     pub message: Vec<String>,

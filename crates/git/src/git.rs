@@ -15,6 +15,7 @@ use windlass_http_client::{AddressPolicy, Rate, Tls};
 use crate::cache::{self, Caches};
 use crate::history::Histories;
 use crate::http::HttpClient;
+use crate::metrics::{Figures, GitMetrics};
 use crate::remote::{RemoteRepository, RemoteState};
 use crate::{Deadlines, GitError, Limits, Origin, Proxy, SshAlgorithms, SshIdentity, UrlPolicy};
 
@@ -42,6 +43,8 @@ pub struct GitConfig {
     pub ca_bundle: Option<PathBuf>,
     /// What SSH servers are offered.
     pub ssh: SshAlgorithms,
+    /// Where it is told what remotes cost, if that is wanted.
+    pub metrics: Option<Arc<GitMetrics>>,
 }
 
 impl GitConfig {
@@ -57,6 +60,7 @@ impl GitConfig {
             rate_per_host: Rate::UNLIMITED,
             ca_bundle: None,
             ssh: SshAlgorithms::default(),
+            metrics: None,
         }
     }
 }
@@ -109,6 +113,8 @@ pub struct Remote {
     pub tls: Tls,
     /// What it is asked through.
     pub proxy: Option<Proxy>,
+    /// The type of repository that it is told of as in figures; `git` for an empty one.
+    pub kind: &'static str,
 }
 
 /// Access to Git repositories. Cheap to clone; clones share connections, object caches and the bound on
@@ -145,7 +151,7 @@ impl Git {
     pub fn remote(&self, remote: Remote) -> Result<Arc<RemoteRepository>, GitError> {
         let over_ssh = matches!(remote.credentials, Some(Credentials::Ssh(_)));
         let url = self.normalise(&remote.url, over_ssh)?;
-        let Remote { credentials, cache_identity, tls, proxy, .. } = remote;
+        let Remote { credentials, cache_identity, tls, proxy, kind, .. } = remote;
         if let Some(proxy) = &proxy {
             self.shared.config.policy.check_proxy(proxy.url())?;
         }
@@ -160,13 +166,14 @@ impl Git {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(free) => {
                 let clients = self.shared.http.clients(&tls, proxy.as_ref())?;
-                let host_slots = self.shared.http.host_slots(&url, self.shared.config.requests_per_host);
+                let host_slots = self.shared.http.hosts.slots(&url, self.shared.config.requests_per_host);
                 free.insert(Arc::new(RemoteState::new(url, key, clients, proxy, host_slots)))
             }
         };
         let (shared, state) = (Arc::clone(&self.shared), Arc::clone(state));
         let has_identity = cache_identity.is_some();
-        Ok(Arc::new(RemoteRepository::new(shared, state, credentials, has_identity)))
+        let figures = Figures::new(shared.config.metrics.clone(), kind);
+        Ok(Arc::new(RemoteRepository::new(shared, state, credentials, has_identity, figures)))
     }
 
     /// How much is accepted of every remote.

@@ -1,8 +1,7 @@
 //! The client under the protocol: policy, credentials and cancellation of every request. `ssh:` URLs go to `ssh.rs`.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -10,7 +9,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use secrecy::ExposeSecret as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -19,6 +18,8 @@ use windlass_http_client::{
     printable, retry_after,
 };
 
+use crate::hosts::{HostSlots, Hosts};
+use crate::metrics::Figures;
 use crate::policy::{self, Origin, UrlPolicy};
 use crate::protocol::Service;
 use crate::redact::redact;
@@ -38,7 +39,8 @@ pub(crate) struct HttpClient {
     ssh: SshClient,
     policy: UrlPolicy,
     sent: AtomicU64,
-    hosts: Mutex<HashMap<Option<Origin>, Weak<Semaphore>>>,
+    /// Who may have how many requests under way.
+    pub(crate) hosts: Arc<Hosts>,
     /// How many requests a second each host is sent.
     rates: HostRates,
     /// Nothing is sent while a host asks for it: with the same credentials where it is their limit, else with any.
@@ -89,6 +91,8 @@ pub(crate) struct Call<'a> {
     pub(crate) cancel: &'a CancellationToken,
     /// Requests sent to this remote.
     pub(crate) counter: &'a AtomicU64,
+    /// Where it is told what they cost.
+    pub(crate) figures: &'a Figures,
     /// How far the body of the request is that is under way, if it has a large one.
     pub(crate) upload: Option<Arc<Progress>>,
 }
@@ -130,6 +134,18 @@ pub(crate) struct Request {
     pub(crate) cap: (&'static str, u64),
 }
 
+impl Request {
+    /// What it is called in figures.
+    fn operation(&self) -> &'static str {
+        match (self.service, &self.payload) {
+            (_, Payload::Nothing) => "discover",
+            (Service::ReceivePack, _) => "push",
+            (Service::UploadPack, _) if self.cap.0 == "refs_bytes" => "ls-refs",
+            (Service::UploadPack, _) => "fetch",
+        }
+    }
+}
+
 /// What came back.
 pub(crate) enum Reply<'a> {
     /// 200 with the right content type.
@@ -148,7 +164,10 @@ impl HttpClient {
         let ssh = SshClient::new(&config.ssh, connect)?;
         let rates = HostRates::new(config.rate_per_host);
         let (policy, held) = (config.policy.clone(), RetryAfterHosts::default());
-        let (sent, hosts) = (AtomicU64::new(0), Mutex::default());
+        let (sent, hosts) = (AtomicU64::new(0), Arc::new(Hosts::default()));
+        if let Some(metrics) = &config.metrics {
+            metrics.observe(&hosts);
+        }
         Ok(Self { clients, tls, connect, ssh, policy, sent, hosts, rates, held })
     }
 
@@ -160,19 +179,6 @@ impl HttpClient {
         let connect = self.connect;
         let clients = PerTls::new(self.tls.clone(), move |tls| Clients::new(tls, connect, Some(&proxy)));
         clients.and_then(|clients| clients.of(tls)).map_err(|error| set_up(CLIENT, &error))
-    }
-
-    /// The places for requests to the origin of `url`, of which there are `max`, shared by everybody who asks.
-    pub(crate) fn host_slots(&self, url: &Url, max: usize) -> Arc<Semaphore> {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let origin = Origin::of(url);
-        if let Some(slots) = hosts.get(&origin).and_then(Weak::upgrade) {
-            return slots;
-        }
-        hosts.retain(|_, slots| slots.strong_count() > 0);
-        let slots = Arc::new(Semaphore::new(max.max(1)));
-        hosts.insert(origin, Arc::downgrade(&slots));
-        slots
     }
 
     /// Requests sent, to every remote.
@@ -202,12 +208,15 @@ impl HttpClient {
         }
         let turn = call.unless_cancelled(self.rates.turn(&host, call.deadline.until())).await?;
         turn.map_err(|_wait| GitError::HostBusy { host: call.host() })?;
+        let (operation, began) = (request.operation(), Instant::now());
         if request.url.scheme() == "ssh" {
             self.count(call);
             let cap = request.cap;
             // Within the deadline, but what was sent whole is not given up by whoever asked for it.
             let sent = call.deadline.by_the_end(Box::pin(self.ssh.send(call, request, lifted)));
-            let answer = sent.await.map_err(|failure| call.failed(failure))??;
+            let sent = sent.await;
+            call.figures.requested(operation, "ssh".to_owned(), began.elapsed());
+            let answer = sent.map_err(|failure| call.failed(failure))??;
             return Ok(Reply::Answer(Answer::new(call, Inner::Ssh(Box::new(answer)), cap)));
         }
         let client = if lifted { &call.clients.lifted } else { &call.clients.public };
@@ -229,6 +238,8 @@ impl HttpClient {
         }
         self.count(call);
         let sent = call.waiting(windlass_http_client::send(builder, &call.deadline)).await?;
+        let status = sent.as_ref().map_or("none".to_owned(), |answer| answer.status().as_u16().to_string());
+        call.figures.requested(operation, status, began.elapsed());
         let answer = sent.map_err(|failure| call.failed(failure))?;
         tracing::debug!(url = %call.url, status = answer.status().as_u16(), "git request");
         if answer.status().is_redirection() {
@@ -285,10 +296,10 @@ impl Call<'_> {
     /// `limit`.
     pub(crate) async fn host_slot(
         &self,
-        slots: &Arc<Semaphore>,
+        slots: &HostSlots,
         limit: Duration,
     ) -> Result<OwnedSemaphorePermit, GitError> {
-        let turn = timeout(limit, Arc::clone(slots).acquire_owned());
+        let turn = timeout(limit, slots.acquire());
         match self.unless_cancelled(turn).await? {
             Ok(permit) => permit.map_err(|_closed| GitError::Cancelled),
             Err(_elapsed) => Err(GitError::HostBusy { host: self.host() }),

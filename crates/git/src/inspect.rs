@@ -71,9 +71,9 @@ impl Inspector {
         matches!(self.state, State::Trailer(0))
     }
 
-    /// Whether it has no objects.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.objects == 0
+    /// How many objects it has.
+    pub(crate) fn objects(&self) -> u32 {
+        self.objects
     }
 
     /// Looks at the next piece.

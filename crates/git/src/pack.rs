@@ -12,7 +12,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use windlass_http_client::printable;
 
+use crate::http::Call;
 use crate::inspect::{Inspector, Refused};
+use crate::metrics::Figures;
 use crate::{GitError, Limits, private};
 
 /// Pieces on their way at a time; each is at most one side-band frame.
@@ -71,7 +73,10 @@ impl Drop for Scratch {
 /// Takes a packfile in pieces. Dropped before [`finish`](PackSink::finish), it leaves nothing behind.
 pub(crate) struct PackSink {
     pieces: mpsc::Sender<Piece>,
-    task: Option<JoinHandle<Result<(), GitError>>>,
+    task: Option<JoinHandle<Result<u32, GitError>>>,
+    /// Bytes that came.
+    bytes: u64,
+    figures: Figures,
     _stop: DropGuard,
 }
 
@@ -79,7 +84,7 @@ impl PackSink {
     /// Starts the indexer over `target`. The permit is held until it ends.
     pub(crate) fn open(
         target: Target,
-        host: String,
+        call: &Call<'_>,
         limits: &Limits,
         permit: Arc<OwnedSemaphorePermit>,
     ) -> Self {
@@ -87,15 +92,17 @@ impl PackSink {
         let inspector = Inspector::new(limits);
         let stop = CancellationToken::new();
         let guard = stop.clone().drop_guard();
+        let host = call.host();
         let task = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             index(&target, &host, inspector, receiver, &stop)
         });
-        Self { pieces, task: Some(task), _stop: guard }
+        Self { pieces, task: Some(task), bytes: 0, figures: call.figures.clone(), _stop: guard }
     }
 
     /// Hands over the next piece, waiting while the indexer is behind.
     pub(crate) async fn write(&mut self, piece: Bytes) -> Result<(), GitError> {
+        self.bytes += piece.len() as u64;
         if self.pieces.send(Piece::Data(piece)).await.is_ok() {
             return Ok(());
         }
@@ -107,13 +114,16 @@ impl PackSink {
     /// Resolves deltas, checks the checksum, and makes the objects visible.
     pub(crate) async fn finish(mut self) -> Result<(), GitError> {
         let _ = self.pieces.send(Piece::End).await;
-        self.outcome().await
+        let objects = self.outcome().await?;
+        self.figures.fetched(objects, self.bytes);
+        Ok(())
     }
 
-    async fn outcome(&mut self) -> Result<(), GitError> {
+    /// How many objects came.
+    async fn outcome(&mut self) -> Result<u32, GitError> {
         match self.task.take() {
             Some(task) => task.await.map_err(|error| GitError::cache("index a pack", error))?,
-            None => Ok(()),
+            None => Ok(0),
         }
     }
 }
@@ -124,7 +134,7 @@ fn index(
     mut inspector: Inspector,
     mut pieces: mpsc::Receiver<Piece>,
     stop: &CancellationToken,
-) -> Result<(), GitError> {
+) -> Result<u32, GitError> {
     let refused = |error: &dyn std::fmt::Display| GitError::Protocol {
         host: host.to_owned(),
         detail: printable(&format!("its packfile is damaged: {error}"), 300),
@@ -153,10 +163,10 @@ fn index(
             }
             Some(Piece::End) if !inspector.is_complete() => return Err(refused(&"it ends early")),
             // libgit2 makes no index of nothing.
-            Some(Piece::End) if inspector.is_empty() => return Ok(()),
+            Some(Piece::End) if inspector.objects() == 0 => return Ok(0),
             Some(Piece::End) => break,
             None => return Err(GitError::Cancelled),
         }
     }
-    indexer.commit().map(drop).map_err(|error| refused(&error))
+    indexer.commit().map(|_| inspector.objects()).map_err(|error| refused(&error))
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use git2::ObjectType;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 use windlass_http_client::Deadlines;
@@ -18,7 +18,9 @@ use windlass_http_client::Deadlines;
 use self::refused::Refusals;
 use crate::cache::{Cache, Consolidation, Key};
 use crate::git::Shared;
+use crate::hosts::HostSlots;
 use crate::http::{Call, Clients, Pace};
+use crate::metrics::Figures;
 use crate::pack::{PackSink, Target};
 use crate::protocol::{Endpoint, FetchRequest, FetchScope};
 use crate::{Credentials, GitError, ObjectId, Proxy, Ref, Revision, Source as _, tree};
@@ -33,7 +35,7 @@ pub(crate) struct RemoteState {
     pub(crate) endpoint: Endpoint,
     clients: Arc<Clients>,
     proxy: Option<Proxy>,
-    pub(crate) host_slots: Arc<Semaphore>,
+    pub(crate) host_slots: Arc<HostSlots>,
     pub(crate) requests: AtomicU64,
     cache: OnceCell<Arc<Cache>>,
     /// Fingerprints of the credentials that the server has answered, the last last.
@@ -47,7 +49,7 @@ impl RemoteState {
         key: Key,
         clients: Arc<Clients>,
         proxy: Option<Proxy>,
-        host_slots: Arc<Semaphore>,
+        host_slots: Arc<HostSlots>,
     ) -> Self {
         let endpoint = Endpoint::new(url.clone());
         let (requests, cache) = (AtomicU64::new(0), OnceCell::new());
@@ -65,6 +67,7 @@ pub struct RemoteRepository {
     fingerprint: Option<[u8; 32]>,
     /// The commit that was listed last: contents are asked for by id, and must stay at hand while others fetch.
     listed: Mutex<Option<ObjectId>>,
+    figures: Figures,
 }
 
 impl RemoteRepository {
@@ -74,10 +77,11 @@ impl RemoteRepository {
         state: Arc<RemoteState>,
         credentials: Option<Credentials>,
         has_identity: bool,
+        figures: Figures,
     ) -> Self {
         let fingerprint =
             has_identity.then(|| credentials.as_ref().map_or([0; 32], Credentials::fingerprint));
-        Self { shared, state, credentials, fingerprint, listed: Mutex::default() }
+        Self { shared, state, credentials, fingerprint, listed: Mutex::default(), figures }
     }
 
     pub(crate) fn call<'a>(
@@ -97,6 +101,7 @@ impl RemoteRepository {
             pace: Pace { least: min_throughput, window, silence: read },
             cancel,
             counter: &self.state.requests,
+            figures: &self.figures,
             upload: None,
         }
     }
@@ -166,7 +171,11 @@ impl RemoteRepository {
         let missing = |cache: &Cache| -> Vec<ObjectId> {
             wanted.iter().copied().filter(|id| !cache.has(*id)).collect()
         };
-        if missing(cache).is_empty() {
+        let hit = missing(cache).is_empty();
+        if !wanted.is_empty() {
+            self.figures.accessed(hit);
+        }
+        if hit {
             return self.prove_access(cancel).await;
         }
         let call = self.call("fetch from", self.shared.config.deadlines.fetch, cancel);
@@ -204,7 +213,7 @@ impl RemoteRepository {
             .await?
             .map_err(|_| GitError::Cancelled)?;
         let target = Target::Store(cache.store.clone());
-        let mut sink = PackSink::open(target, call.host(), self.limits(), Arc::new(permit));
+        let mut sink = PackSink::open(target, call, self.limits(), Arc::new(permit));
         let request = FetchRequest { wants, haves: &haves, scope: FetchScope::Tips };
         let endpoint = &self.state.endpoint;
         let exact = endpoint.fetch(&self.shared.http, call, &request, self.limits(), &mut sink).await?;

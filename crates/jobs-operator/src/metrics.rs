@@ -14,7 +14,6 @@ use windlass_loki::DropReason;
 use windlass_telemetry::{Metrics, Stage, Stages};
 
 pub use self::reference::reference_markdown;
-use self::table::{Kind, Row};
 
 /// What the operator counts. Cheap to clone.
 #[derive(Clone)]
@@ -48,41 +47,31 @@ pub(crate) struct JobMetrics {
 impl JobMetrics {
     pub(crate) fn new(metrics: &Metrics) -> Self {
         let meter = &metrics.meter("jobs");
-        let counter = |row: &Row| meter.u64_counter(row.name).with_description(row.meaning).build();
-        let gauge = |row: &Row| meter.u64_gauge(row.name).with_description(row.meaning).build();
-        let seconds = |row: &Row| {
-            let bounds = match row.kind {
-                Kind::Histogram(bounds) => bounds.to_vec(),
-                Kind::Counter | Kind::Gauge => Vec::new(),
-            };
-            let histogram = meter.f64_histogram(row.name).with_description(row.meaning);
-            histogram.with_unit("s").with_boundaries(bounds).build()
-        };
         let (in_flight, busy) = (&table::IN_FLIGHT, &table::BUSY);
         Self {
-            queue_size: gauge(&table::QUEUE_SIZE),
-            queue_wait: seconds(&table::QUEUE_WAIT),
-            claimed: counter(&table::CLAIMED),
-            claim_conflicts: counter(&table::CLAIM_CONFLICTS),
-            contended: counter(&table::CONTENDED),
-            yields: counter(&table::YIELDS),
-            claim_errors: counter(&table::CLAIM_ERRORS),
-            processed: counter(&table::PROCESSED),
-            duration: seconds(&table::JOB_DURATION),
-            incremental_phase: seconds(&table::INCREMENTAL_PHASE),
-            full_phase: seconds(&table::FULL_PHASE),
-            sync: seconds(&table::SYNC_DURATION),
-            operations: counter(&table::OPERATIONS),
+            queue_size: table::QUEUE_SIZE.gauge(meter),
+            queue_wait: table::QUEUE_WAIT.seconds(meter),
+            claimed: table::CLAIMED.counter(meter),
+            claim_conflicts: table::CLAIM_CONFLICTS.counter(meter),
+            contended: table::CONTENDED.counter(meter),
+            yields: table::YIELDS.counter(meter),
+            claim_errors: table::CLAIM_ERRORS.counter(meter),
+            processed: table::PROCESSED.counter(meter),
+            duration: table::JOB_DURATION.seconds(meter),
+            incremental_phase: table::INCREMENTAL_PHASE.seconds(meter),
+            full_phase: table::FULL_PHASE.seconds(meter),
+            sync: table::SYNC_DURATION.seconds(meter),
+            operations: table::OPERATIONS.counter(meter),
             in_flight: meter.i64_up_down_counter(in_flight.name).with_description(in_flight.meaning).build(),
             busy: meter.f64_counter(busy.name).with_description(busy.meaning).with_unit("s").build(),
-            reaped: counter(&table::REAPED),
-            pruned: counter(&table::PRUNED),
-            loki_waiting: gauge(&table::LOKI_WAITING),
-            loki_pushed: counter(&table::LOKI_PUSHED),
-            loki_dropped: counter(&table::LOKI_DROPPED),
-            drivers: gauge(&table::DRIVERS),
-            events: counter(&table::EVENTS),
-            event_latency: seconds(&table::EVENT_LATENCY),
+            reaped: table::REAPED.counter(meter),
+            pruned: table::PRUNED.counter(meter),
+            loki_waiting: table::LOKI_WAITING.gauge(meter),
+            loki_pushed: table::LOKI_PUSHED.counter(meter),
+            loki_dropped: table::LOKI_DROPPED.counter(meter),
+            drivers: table::DRIVERS.gauge(meter),
+            events: table::EVENTS.counter(meter),
+            event_latency: table::EVENT_LATENCY.seconds(meter),
             stages: Stages::new(metrics),
         }
     }

@@ -166,6 +166,19 @@ impl Pull {
 
     /// Brings the API in line. `repository` is the request's with what this pull has written to its status.
     async fn sync(&self, request: &PullRequest<'_>, repository: &Repository) -> Result<Pulled, JobError> {
+        match Box::pin(self.try_sync(request, repository)).await {
+            // The token of a connection is replaced while it is in use, so that another one is there when it ends.
+            Err(error) if error.is_unauthorized() && !repository.spec.connection_name().is_empty() => {
+                tracing::info!(
+                    "the repository's token is not good any more; the pull begins again with the one that is there now"
+                );
+                Box::pin(self.try_sync(request, repository)).await
+            }
+            ended => ended,
+        }
+    }
+
+    async fn try_sync(&self, request: &PullRequest<'_>, repository: &Repository) -> Result<Pulled, JobError> {
         request.progress.message("execute sync job");
         let opened = self.opener.open(&self.core, repository).await.map_err(JobError::OpenRepository)?;
         let previous = Unsynced::of_status(repository);

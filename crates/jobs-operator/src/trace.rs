@@ -1,14 +1,15 @@
 //! The trace of a job: created, claimed, started, its phases, finished.
 //!
-//! Its ids are made from the job's uid, so that every attempt is in the one trace of its job, whichever process made it.
+//! It goes on with the trace of whoever asked for the job, where the job names it. Else its ids are made from the job's
+//! uid; so every attempt is in the one trace of its job, whichever process made it.
 
 use jiff::Timestamp;
 use opentelemetry::KeyValue;
-use opentelemetry::trace::{Event, SpanId, Status, TraceId};
-use windlass_api::{JobState, JobStatus};
+use opentelemetry::trace::{Event, SpanContext, SpanId, Status, TraceId};
+use windlass_api::{JobState, JobStatus, annotations};
 use windlass_lease_queue::Record;
 use windlass_lease_queue::progress::{Phase, Work};
-use windlass_telemetry::FinishedSpan;
+use windlass_telemetry::{FinishedSpan, parse_traceparent};
 
 const SCOPE: &str = "windlass-jobs-operator";
 
@@ -21,13 +22,21 @@ pub(crate) struct JobTrace<'a> {
 }
 
 impl JobTrace<'_> {
-    /// The trace's id: the job's uid is as long.
+    /// The trace's id: that of the span that the job is a part of, or else the job's uid, which is as long.
     pub(crate) fn id(&self) -> TraceId {
+        if let Some(parent) = self.parent() {
+            return parent.trace_id();
+        }
         let hex: String = self.record.uid.chars().filter(char::is_ascii_hexdigit).collect();
         match TraceId::from_hex(&hex) {
             Ok(id) if hex.len() == 32 => id,
             _ => TraceId::from_bytes(hash(&self.record.uid).to_be_bytes()),
         }
+    }
+
+    /// The span that the job is a part of, where it says so.
+    fn parent(&self) -> Option<SpanContext> {
+        parse_traceparent(self.record.annotations.get(annotations::TRACEPARENT)?)
     }
 
     /// The span of this attempt, which the process's own spans and log lines are a part of.
@@ -52,6 +61,7 @@ impl JobTrace<'_> {
             self.record.status["started"].as_i64().filter(|time| *time > 0).map_or(self.started, at);
         let claimed = claimed.clamp(created, self.started);
         let (root, attempt) = (self.span("job"), self.attempt_span());
+        let above = self.parent().map(|parent| parent.span_id());
         let ended = match status.state {
             JobState::Error => Status::error(status.message.clone()),
             _ => Status::Ok,
@@ -71,7 +81,7 @@ impl JobTrace<'_> {
                     event("finished", finished),
                 ],
                 status: ended.clone(),
-                ..span("provisioning.jobs.job".to_owned(), root, None, (created, filed))
+                ..span("provisioning.jobs.job".to_owned(), root, above, (created, filed))
             },
             span("provisioning.jobs.wait".to_owned(), self.span("wait"), Some(root), (created, claimed)),
             FinishedSpan {
@@ -185,5 +195,19 @@ mod tests {
         assert_eq!(spans[0].status, Status::error("no"));
         let events: Vec<_> = spans[0].events.iter().map(|event| &*event.name).collect();
         assert_eq!(events, ["created", "claimed", "started", "finished"]);
+    }
+
+    #[test]
+    fn a_job_that_names_a_span_is_a_part_of_it() {
+        let mut record = record("6f1c2f5e-9a52-4f0e-a8ad-1d1f8e0c9b11");
+        let named = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        record.annotations.insert(annotations::TRACEPARENT.to_owned(), named.to_owned());
+        let trace = JobTrace { record: &record, attempt: 1, started: Timestamp::from_second(102).unwrap() };
+        let spans = trace.spans(&JobStatus::default(), &[], Timestamp::from_second(111).unwrap());
+        assert_eq!(spans[0].parent.unwrap().to_string(), "b7ad6b7169203331");
+        assert!(spans.iter().all(|span| span.trace_id.to_string() == "0af7651916cd43dd8448eb211c80319c"));
+        record.annotations.insert(annotations::TRACEPARENT.to_owned(), "00-x".to_owned());
+        let trace = JobTrace { record: &record, attempt: 1, started: Timestamp::from_second(102).unwrap() };
+        assert_eq!(trace.id().to_string(), "6f1c2f5e9a524f0ea8ad1d1f8e0c9b11");
     }
 }

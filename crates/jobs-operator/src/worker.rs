@@ -135,6 +135,14 @@ impl JobError {
         if source.is_fenced() { Self::LeaseLost } else { Self::Api { what, source } }
     }
 
+    /// Whether the repository's server lets in nobody with these credentials.
+    pub(crate) fn is_unauthorized(&self) -> bool {
+        let Self::Repository { source: windlass_repository::ReadError::Git(error), .. } = self else {
+            return false;
+        };
+        matches!(error, windlass_git::GitError::Unauthorized { .. })
+    }
+
     /// The same, told as a failure of a part of the job. That the worker was stopped stays what it is.
     pub(crate) fn within(self, part: &'static str) -> Self {
         match self {

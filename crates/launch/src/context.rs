@@ -9,7 +9,7 @@ use windlass_api::repositories::RepositoryRules;
 use windlass_auth::{
     ApiClients, ConnectError, ConnectOptions, ExchangeError, TlsOptions, TokenExchange, TokenExchangeConfig,
 };
-use windlass_git::{Git, GitConfig, GitError, Rate, UrlPolicy};
+use windlass_git::{Git, GitConfig, GitError, GitMetrics, Rate, UrlPolicy};
 use windlass_loki::Loki;
 use windlass_repository::Opener;
 use windlass_resources::{Clients, FurtherKinds};
@@ -86,7 +86,7 @@ impl Context {
     ) -> Result<Self, ContextError> {
         let operator = settings.operator();
         let provisioning = settings.provisioning();
-        let git = open_git(&settings, default_cache).map_err(ContextError::Git)?;
+        let git = open_git(&settings, default_cache, Some(&metrics)).map_err(ContextError::Git)?;
         let loki = crate::history::open_loki(&settings).map_err(ContextError::Loki)?;
         let opener =
             Opener::new(git.clone(), operator.home_path.clone(), operator.local_permitted_prefixes.clone());
@@ -206,11 +206,16 @@ pub fn job_rules(settings: &Settings) -> JobRules {
     JobRules { test_jobs: settings.operator().enable_test_jobs, ..JobRules::default() }
 }
 
-/// Access to Git servers as the settings have it: by public https and ssh, and to the origins that are allowed.
+/// Access to Git servers as the settings have it: by public https and ssh, and to the origins that are allowed. What it
+/// costs is told in `metrics`.
 ///
 /// # Errors
 /// An origin is none, an SSH algorithm is unknown, `git_ca_file` cannot be used, or the cache cannot be made.
-pub fn open_git(settings: &Settings, default_cache: &Path) -> Result<Git, GitError> {
+pub fn open_git(
+    settings: &Settings,
+    default_cache: &Path,
+    metrics: Option<&Metrics>,
+) -> Result<Git, GitError> {
     let operator = settings.operator();
     let cache_dir = operator.git_cache_dir.clone().unwrap_or_else(|| default_cache.to_path_buf());
     let mut policy = UrlPolicy::default();
@@ -233,5 +238,6 @@ pub fn open_git(settings: &Settings, default_cache: &Path) -> Result<Git, GitErr
     config.deadlines.read = operator.git_read_timeout;
     config.deadlines.refs = operator.git_timeout;
     config.deadlines.fetch = operator.git_fetch_timeout;
+    config.metrics = metrics.map(|metrics| Arc::new(GitMetrics::new(metrics)));
     Git::new(config)
 }

@@ -25,7 +25,7 @@ use crate::needs::Needs;
 /// How long tasks may take to end beyond the longest job.
 const GRACE: Duration = Duration::from_secs(30);
 /// How long telemetry that is still waiting may take to reach its collector at the end.
-const FLUSH: Duration = Duration::from_secs(5);
+pub const FLUSH: Duration = Duration::from_secs(5);
 
 /// What has to be set for a whole process before its first thread: libgit2's options, the TLS provider; then the
 /// threads.
@@ -101,7 +101,7 @@ impl Launch {
         }
         // Connections to a collector live on the runtime.
         let entered = runtime.enter();
-        let telemetry = match start_telemetry(&settings, &name) {
+        let telemetry = match start_telemetry(&settings, &name, LogOutput::Stdout) {
             Ok(telemetry) => telemetry,
             Err(error) => return refused(&ErrorChain(&error).to_string()),
         };
@@ -188,14 +188,27 @@ fn refused(why: &str) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-fn start_telemetry(settings: &Settings, service: &str) -> Result<Telemetry, TelemetryError> {
+/// Telemetry as the settings have it, of a process of this name whose log lines go there; within a runtime, on which
+/// connections to a collector live.
+///
+/// # Errors
+/// A setting makes no sense, or the collector's address or certificates do not.
+pub fn start_telemetry(
+    settings: &Settings,
+    service: &str,
+    output: LogOutput,
+) -> Result<Telemetry, TelemetryError> {
     let operator = settings.operator();
+    let terminal = match output {
+        LogOutput::Stdout => std::io::stdout().is_terminal(),
+        LogOutput::Stderr => std::io::stderr().is_terminal(),
+    };
     Telemetry::start(&TelemetryOptions {
         // Settings take the names of the modes only; a test holds that they are the same.
         mode: operator.telemetry_mode.parse().unwrap_or_default(),
-        format: log_format(settings, std::io::stdout().is_terminal()),
+        format: log_format(settings, terminal),
         filter: operator.log_level.clone(),
-        output: LogOutput::Stdout,
+        output,
         collector: Collector {
             endpoint: operator.telemetry_endpoint.clone(),
             insecure: operator.telemetry_insecure,

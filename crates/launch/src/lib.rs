@@ -20,5 +20,5 @@ pub use self::args::{CommonFlags, LegacyFlags, OperatorArgs, SettingsFlags, Star
 pub use self::context::{Context, ContextError, job_rules, open_git, repository_rules};
 pub use self::election::observe_leadership;
 pub use self::history::{LokiSettingsError, open_loki};
-pub use self::launch::{Launch, log_format, process_setup};
+pub use self::launch::{FLUSH, Launch, log_format, process_setup, start_telemetry};
 pub use self::needs::{Listener, Listeners, Needs, bind};

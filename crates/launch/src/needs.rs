@@ -4,7 +4,7 @@ use std::io;
 
 use axum::Router;
 use tokio::net::TcpListener;
-use windlass_runtime::BoxError;
+use windlass_runtime::{BoxError, Supervisor};
 use windlass_settings::Settings;
 
 use crate::Context;
@@ -56,9 +56,9 @@ impl Listeners {
     pub(crate) async fn serve(self, context: &Context) -> Result<(), BoxError> {
         let (health, metrics) = (context.health.clone(), context.metrics.clone());
         let all = windlass_telemetry::router(health.clone(), metrics);
-        self.metrics.serve(context, "metrics and health", all).await?;
+        self.metrics.serve(&context.supervisor, "metrics and health", all).await?;
         if let Some(listener) = self.health {
-            listener.serve(context, "health", windlass_telemetry::probes(health)).await?;
+            listener.serve(&context.supervisor, "health", windlass_telemetry::probes(health)).await?;
         }
         Ok(())
     }
@@ -78,7 +78,16 @@ pub async fn bind(address: &str) -> io::Result<TcpListener> {
 }
 
 impl Listener {
-    async fn serve(self, context: &Context, name: &'static str, router: Router) -> Result<(), BoxError> {
+    /// Answers at it, where it is not off, until the supervisor shuts down.
+    ///
+    /// # Errors
+    /// It cannot be listened on.
+    pub async fn serve(
+        self,
+        supervisor: &Supervisor,
+        name: &'static str,
+        router: Router,
+    ) -> Result<(), BoxError> {
         let Self { address, setting } = self;
         if address.is_empty() {
             return Ok(());
@@ -87,8 +96,8 @@ impl Listener {
             format!("failed to listen on {address} for {name}: {error}; set {setting} to another address")
         })?;
         tracing::info!(address = %listener.local_addr()?, "serving {name}");
-        let stop = context.supervisor.token().clone();
-        context.supervisor.spawn(name, windlass_auth::plain::serve(listener, router, stop));
+        let stop = supervisor.token().clone();
+        supervisor.spawn(name, windlass_auth::plain::serve(listener, router, stop));
         Ok(())
     }
 }

@@ -48,6 +48,11 @@ impl From<LokiError> for Refusal {
 }
 
 impl Refusal {
+    /// The code that it is answered under.
+    pub(crate) fn code(&self) -> u16 {
+        self.0.code.and_then(|code| u16::try_from(code).ok()).unwrap_or(500)
+    }
+
     /// A refusal under this code, with the reason that Kubernetes has for it.
     pub(crate) fn new(code: u16, message: impl Into<String>) -> Self {
         let message = message.into();

@@ -42,7 +42,7 @@ use tower::ServiceExt as _;
 
 pub use self::state::{BODY_LIMIT, FILE_LIMIT, RepositoryApi};
 use self::turns::Turns;
-pub use self::webhook::WebhookMetrics;
+pub use self::webhook::{METRICS, WebhookMetrics};
 
 /// Where a repository is.
 const REPOSITORY: &str =

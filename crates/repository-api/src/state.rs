@@ -9,6 +9,7 @@ use windlass_auth::Authorizer;
 use windlass_loki::Loki;
 use windlass_repository::Opener;
 use windlass_resources::Clients;
+use windlass_telemetry::Spans;
 
 use crate::webhook::WebhookMetrics;
 
@@ -41,6 +42,8 @@ pub struct RepositoryApi {
     pub accept_sha1: bool,
     /// What is counted of deliveries, where that is wanted.
     pub webhook_metrics: Option<WebhookMetrics>,
+    /// Where the spans of deliveries are told.
+    pub spans: Spans,
     /// The one namespace that is answered for; all of them when there is none.
     pub namespace: Option<String>,
 }

@@ -12,6 +12,7 @@ mod act;
 mod decide;
 mod limits;
 mod metrics;
+mod trace;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use axum::body::Body;
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::{IntoResponse as _, Response};
 use http_body_util::BodyExt as _;
+use jiff::Timestamp;
 use tokio::time::Instant;
 use windlass_api::{JobAction, Repository, RepositoryType, status};
 use windlass_repository::webhook::{Announced, Event};
@@ -30,7 +32,8 @@ use windlass_repository::{TokenError, WebhookSecrets};
 use self::decide::{Decision, decide};
 pub(crate) use self::limits::Reception;
 use self::limits::Reserved;
-pub use self::metrics::WebhookMetrics;
+pub use self::metrics::{METRICS, WebhookMetrics};
+use self::trace::DeliveryTrace;
 use crate::answer::Refusal;
 use crate::request::Target;
 use crate::state::RepositoryApi;
@@ -69,7 +72,7 @@ async fn answer(
         return Err(busy(1).into());
     }
     let unsigned = || status::unauthorized("invalid signature");
-    let began = Instant::now();
+    let (began, at) = (Instant::now(), Timestamp::now());
     let legacy = || state.accept_sha1.then(|| Announced::with_sha1(request.headers())).flatten();
     let announced = Announced::of(request.headers()).or_else(legacy).ok_or_else(unsigned)?;
     let (body, _reserved) = read(reception, request.into_body()).await?;
@@ -103,8 +106,21 @@ async fn answer(
     if let Some(metrics) = &state.webhook_metrics {
         metrics.processed(&event, job.clone());
     }
-    let answered =
-        act::on(state, target, &repository, &announced, decision, pushed(&repository, &event)).await?;
+    // It is recorded of those alone that are signed, so that nobody else fills a collector.
+    let trace = state.spans.is_enabled().then(|| DeliveryTrace::new(at));
+    let marks = act::marks(&announced, trace.as_ref().map(DeliveryTrace::traceparent));
+    // In a box, so that a body that is waited for holds no room for what may follow.
+    let acting = Box::pin(act::on(state, target, &repository, marks, decision, pushed(&repository, &event)));
+    let answered = match &trace {
+        None => acting.await,
+        Some(trace) => {
+            let (trace_id, span_id) = trace.ids();
+            let answered = state.spans.around(trace_id, span_id, acting).await;
+            let code = answered.as_ref().map_or_else(Refusal::code, |response| response.status().as_u16());
+            state.spans.record(trace.span(target, &announced, code));
+            answered
+        }
+    }?;
     if let Some(metrics) = state.webhook_metrics.as_ref().filter(|_| job == Some(JobAction::Pull)) {
         metrics.queued(began.elapsed());
     }

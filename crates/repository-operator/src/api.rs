@@ -85,6 +85,7 @@ fn routes(process: &Context) -> Router {
         access: Arc::new(AccessReviews::new(core.clone())),
         accept_sha1: process.settings.operator().webhook_accept_sha1,
         webhook_metrics: Some(WebhookMetrics::new(&process.metrics)),
+        spans: process.spans.clone(),
         namespace: process.settings.operator().namespace.clone(),
     };
     let audiences = process.settings.operator().repository_api_audiences.clone();

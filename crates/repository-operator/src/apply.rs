@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use windlass_api::conditions::{self, messages, reasons, types};
 use windlass_api::{
     ErrorDetails, HealthErrorKind, HealthStatus, JobState, QuotaStatus, Repository, RepositoryStatus,
+    finalizers,
 };
 use windlass_provisioner::Outcome;
 use windlass_repository::check::{Checked, check, timed_out};
@@ -72,6 +73,7 @@ pub(crate) async fn apply(
         again: None,
         failure: None,
     };
+    controller.metrics.begun(&observed.stored);
     let generation = observed.stored.metadata.generation.unwrap_or_default();
     let mut tip = None;
     for step in steps {
@@ -96,9 +98,13 @@ pub(crate) async fn apply(
                 applied.wanted.be_unhealthy(&Failing::rejected(errors), generation, observed.now);
             }
             Step::RenewToken { why } => {
-                tracing::debug!(repository = %key, why, "getting a token");
+                tracing::debug!(repository = %key, %why, "getting a token");
+                controller.metrics.token_wanted(*why);
+                let began = Instant::now();
                 let renewed = token::renew(controller, &applied.current).await;
                 let renewed = renewed.map_err(ReconcileError::Call)?;
+                let failed = renewed.as_ref().err().map(|failed| failed.failure.reason);
+                controller.metrics.token(failed, began.elapsed());
                 if applied.record_token(controller, key, renewed) {
                     return Ok(applied);
                 }
@@ -164,7 +170,8 @@ async fn check_in_time(controller: &Controller, repository: &Repository) -> Resu
     if !checked.results.success && controller.cancel.is_cancelled() {
         return Err(ReconcileError::Interrupted);
     }
-    controller.metrics.checked(checked.results.success, began.elapsed());
+    let failed = (!checked.results.success).then_some(checked.reason);
+    controller.metrics.checked(failed, began.elapsed());
     Ok(checked)
 }
 
@@ -245,7 +252,6 @@ impl Applied {
         renewed: Result<Renewed, NoToken>,
     ) -> bool {
         let now = controller.clock.now();
-        controller.metrics.token(renewed.is_ok());
         let status = &mut self.wanted;
         let say = |holds, reason: &str, message: String, generation| {
             conditions::new(types::TOKEN, holds, reason, message, generation, now)
@@ -297,6 +303,8 @@ impl Applied {
             conditions::set(&mut status.conditions, ready);
         } else {
             status.be_unhealthy(&Failing::checked(checked), generation, now);
+            let wait = checked.retry_after.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(0));
+            status.health.retry_at = if wait == 0 { 0 } else { now.as_millisecond().saturating_add(wait) };
         }
         status.quota = Some(QuotaStatus { updated_at: now.as_millisecond(), ..controller.limits.clone() });
     }
@@ -330,15 +338,18 @@ impl Applied {
         key: &ObjectKey,
         now: Timestamp,
     ) -> Result<(), ReconcileError> {
+        let held = self.current.metadata.finalizers.clone().unwrap_or_default();
+        let is_held = held.iter().any(|held| finalizers::ALL.contains(&held.as_str()));
         let finalized = finalize::run(controller, key, &mut self.current).await;
         self.before = self.current.status.clone();
         self.wanted = self.current.status.clone();
         match finalized {
+            Ok(Outcome::Ready) if is_held => controller.metrics.deleted(),
             Ok(Outcome::Ready) => {}
             _ if controller.cancel.is_cancelled() => return Err(ReconcileError::Interrupted),
             Ok(Outcome::Yield { .. }) => self.wait = Some(controller.memory.obstructed(key)),
             Err(error) => {
-                controller.metrics.finalized(error.finalizer, false);
+                controller.metrics.deletion_failed(&error);
                 let generation = self.current.metadata.generation.unwrap_or_default();
                 status::report_blocked(&mut self.wanted, &error, generation, now);
                 self.failure = Some(ReconcileError::Finalize(error));
@@ -394,6 +405,7 @@ impl BeUnhealthy for RepositoryStatus {
             error: Some(HealthErrorKind::Health),
             checked: now.as_millisecond(),
             message: details,
+            retry_at: 0,
         };
         self.field_errors.clone_from(&failing.errors);
         let ready = conditions::new(types::READY, false, failing.reason, message, Some(generation), now);

@@ -19,6 +19,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use kube::api::{DeleteParams, Preconditions};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tracing::Instrument as _;
 use windlass_api::{Job, Repository, finalizers, labels};
 use windlass_provisioner::{Outcome, ProvisionError, Provisioner, Reason, Tree, Visited, leaf, serial};
@@ -40,6 +41,9 @@ pub(crate) enum Obstacle {
     /// A call to the API failed.
     #[error(transparent)]
     Call(#[from] CallError),
+    /// The finalizer is done, and could not be taken off.
+    #[error("it is done, and could not be taken off")]
+    TakeOff(#[source] CallError),
     /// The managed resources could not be listed.
     #[error(transparent)]
     List(#[from] ListError),
@@ -127,15 +131,19 @@ impl<'a> Provisioner<Teardown<'a>> for Finalizer {
         if !is_held(&current, self.0) {
             return Ok(Outcome::Ready);
         }
+        let (began, mut resources) = (Instant::now(), 0);
         let done = match self.0 {
             finalizers::REMOVE_PENDING_JOBS => remove_pending_jobs(controller, &current).await,
             finalizers::CLEANUP => clean_up(controller, &current).await,
-            _ => delete_or_release(controller, &current, self.0).await,
+            _ => delete_or_release(controller, &current, self.0, &mut resources).await,
         };
         let done = match done {
             Ok(Outcome::Ready) => take_off(controller, &mut current, self.0).await,
             done => done,
         };
+        if let Ok(Outcome::Ready) = done {
+            controller.metrics.finalized(self.0, resources, began.elapsed());
+        }
         done.map_err(|obstacle| {
             let message = format!("failed to run the finalizer {}", self.0);
             ProvisionError::retry(Reason::Failed, message).caused_by(obstacle)
@@ -158,9 +166,8 @@ async fn take_off(
         Err(error) if error.is_conflict() || error.is_not_found() => {
             return Ok(Outcome::wait(Reason::Deleting, "the repository was changed meanwhile"));
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(Obstacle::TakeOff(error)),
     }
-    controller.metrics.finalized(finalizer, true);
     let (namespace, repository) = (namespace(current), name(current));
     tracing::info!(namespace, repository, finalizer, "finalizer done");
     Ok(Outcome::Ready)
@@ -211,11 +218,12 @@ async fn remove_pending_jobs(controller: &Controller, repository: &Repository) -
 }
 
 /// Removes or releases everything that the repository manages, and looks again whether there is something left: a worker
-/// may still have been writing.
+/// may still have been writing. `resources` becomes how many there were.
 async fn delete_or_release(
     controller: &Controller,
     repository: &Repository,
     finalizer: &str,
+    resources: &mut usize,
 ) -> Result<Outcome, Obstacle> {
     let work = Finalize {
         clients: controller.resources.clone(),
@@ -244,6 +252,7 @@ async fn delete_or_release(
         if outcome.cancelled {
             return Ok(Outcome::wait(Reason::Deleting, "it was cut short"));
         }
+        *resources += outcome.found;
         if outcome.found == 0 {
             return Ok(Outcome::Ready);
         }

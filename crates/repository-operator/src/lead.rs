@@ -15,7 +15,7 @@ use crate::metrics::RepositoryMetrics;
 use crate::neighbours::affected;
 use crate::reconcile::reconcile;
 
-/// The queue of the term that goes on, if one does.
+/// Where the queue is of the term that goes on, if one does.
 pub(crate) type Current = Arc<Mutex<Option<KeyedQueue<ObjectKey>>>>;
 
 /// The operator's work, term by term.
@@ -35,6 +35,11 @@ pub(crate) struct Forwarder {
     memory: Arc<Memory>,
     store: Store<Repository>,
     metrics: RepositoryMetrics,
+}
+
+/// The queue of the term that goes on, if one does.
+pub(crate) fn queue(current: &Current) -> Option<KeyedQueue<ObjectKey>> {
+    current.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 impl Work {
@@ -73,12 +78,15 @@ impl Work {
         for repository in self.controller.store.list() {
             queue.add(ObjectKey::of(&*repository));
         }
-        let metrics = self.controller.metrics.clone();
+        let (metrics, taken) = (self.controller.metrics.clone(), queue.clone());
         let work = run_keyed(
             queue,
             self.workers,
             shutdown.clone(),
-            move |key| reconcile(Arc::clone(&controller), key),
+            move |key| {
+                controller.metrics.taken(taken.waited(&key));
+                reconcile(Arc::clone(&controller), key)
+            },
             move |_key| metrics.panicked(),
         );
         tokio::select! {

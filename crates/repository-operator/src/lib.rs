@@ -34,4 +34,5 @@ mod token;
 mod validate;
 
 pub use self::connections::{ConnectionsOperator, PROVISIONING_CONNECTION};
+pub use self::metrics::reference_markdown as metrics_reference;
 pub use self::operator::{PROVISIONING_REPO, Repositories, register};

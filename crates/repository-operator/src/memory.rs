@@ -35,6 +35,8 @@ pub(crate) struct Ages {
     pub(crate) synced: Option<Duration>,
     /// A pull that compared everything ended.
     pub(crate) full: Option<Duration>,
+    /// A delivery of its webhook came.
+    pub(crate) told: Option<Duration>,
     /// How long until its hook is looked at; nothing left where that was not done yet.
     pub(crate) hook_left: Duration,
     /// How long until its server is asked whether it can be written to.
@@ -60,6 +62,7 @@ struct Entry {
     checked: Option<Seen<i64>>,
     synced: Option<Seen<SyncStatus>>,
     full: Option<Seen<i64>>,
+    told: Option<Seen<i64>>,
     queued: Option<Queued>,
     /// How often the folder of a local repository has changed, and up to which of these times it was looked at.
     folder: (u64, u64),
@@ -187,6 +190,8 @@ impl Memory {
             Seen::observe(&mut entry.checked, status.health.checked, first(status.health.checked, health));
         let synced = Seen::observe(&mut entry.synced, sync.clone(), first(last, interval));
         let full = Seen::observe(&mut entry.full, sync.last_full, first(sync.last_full, timing.full_sync));
+        let event = status.webhook.as_ref().map_or(0, |webhook| webhook.last_event);
+        let told = Seen::observe(&mut entry.told, event, first(event, interval));
         let marks = repository.metadata.annotations.as_ref();
         let pushed = marks.and_then(|marks| marks.get(annotations::PUSHED)).cloned().unwrap_or_default();
         let commit = pushed.split('@').next().unwrap_or_default().to_owned();
@@ -218,6 +223,7 @@ impl Memory {
             checked: (status.health.checked != 0).then_some(checked),
             synced: (last != 0 || sync.state.is_finished()).then_some(synced),
             full: (sync.last_full != 0).then_some(full),
+            told: (event != 0).then_some(told),
         }
     }
 

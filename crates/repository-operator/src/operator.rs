@@ -57,6 +57,7 @@ impl Operator<windlass_launch::Context> for Repositories {
         let (events, event_writer) =
             EventRecorder::new(REPORTER, process.replica.as_str(), Arc::clone(&process.clock));
         let provisioning = process.settings.provisioning();
+        let current = Current::default();
         let controller = Controller {
             clients: process.clients.clone(),
             resources: process.resources.clone(),
@@ -77,6 +78,7 @@ impl Operator<windlass_launch::Context> for Repositories {
             metrics: RepositoryMetrics::new(
                 &process.metrics,
                 &watch.store(),
+                &current,
                 &events,
                 Arc::clone(&process.clock),
             ),
@@ -95,7 +97,7 @@ impl Operator<windlass_launch::Context> for Repositories {
             controller,
             leadership,
             workers: settings.worker_count,
-            current: Current::default(),
+            current,
             watch_folders: settings.local_watch,
         };
         let (forwarder, of_connections) = (work.forwarder(), work.forwarder());

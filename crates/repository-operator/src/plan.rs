@@ -72,8 +72,8 @@ pub(crate) enum Step {
     Reject(Vec<ErrorDetails>),
     /// Get a token by way of the connection.
     RenewToken {
-        /// Why, for the log.
-        why: &'static str,
+        /// Why.
+        why: TokenWanted,
     },
     /// Ask the server whether the repository can be written to, and for what the specification leaves out.
     Inspect {
@@ -92,6 +92,17 @@ pub(crate) enum Step {
     },
     /// Queue a pull, if the repository is healthy by then.
     Pull(Pull),
+}
+
+/// Why a token is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenWanted {
+    /// There is none.
+    Missing,
+    /// Its server refused it.
+    Refused,
+    /// It ends soon, or the connection is another one.
+    Ending,
 }
 
 /// A pull that is due.
@@ -241,7 +252,7 @@ fn check_and_pull(
 }
 
 /// Whether a token is to be had by way of the connection.
-fn token_due(observed: &Observed) -> Due<&'static str> {
+fn token_due(observed: &Observed) -> Due<TokenWanted> {
     let repository = &*observed.stored;
     if repository.spec.connection_name().is_empty() {
         return Due::Never;
@@ -258,13 +269,13 @@ fn token_due(observed: &Observed) -> Due<&'static str> {
         (None, Some(token)) if holds && said && repository.secure.token.is_set() => {
             renewed_in(token, observed.now)
         }
-        (None, _) => return Due::Now("there is none"),
+        (None, _) => return Due::Now(TokenWanted::Missing),
     };
     let age = status.token.as_ref().map_or(0, |token| observed.now.as_millisecond() - token.last_updated);
     if refused && holds && age >= TOKEN_TRIED {
-        return Due::Now("the one that there is was refused");
+        return Due::Now(TokenWanted::Refused);
     }
-    if left.is_zero() { Due::Now("it ends soon, or the connection is another one") } else { Due::In(left) }
+    if left.is_zero() { Due::Now(TokenWanted::Ending) } else { Due::In(left) }
 }
 
 /// Whether the hook is to be looked at. It comes before the check: a repository that is given a Secret is another one.
@@ -356,6 +367,7 @@ fn pull_due(observed: &Observed, timing: Timing, checks: bool) -> Due<Pull> {
         None => Duration::ZERO,
     };
     let left = timing.interval(repository).saturating_sub(age);
+    let left = left.max(quiet_for(observed, timing).min(full_left));
     let folder_changed = observed.folder_change.is_some();
     let left = if folder_changed { left.min(FOLDER_PACE.saturating_sub(age)) } else { left };
     let pushed = observed.ages.pushed && sync.state != JobState::Working;
@@ -387,6 +399,19 @@ fn pull_due(observed: &Observed, timing: Timing, checks: bool) -> Due<Pull> {
     }
 }
 
+/// How long its source need not be asked, since a hook that works told of something within the interval: its log, which
+/// is read too, names what it did not tell. What is left undone is tried again all the same.
+fn quiet_for(observed: &Observed, timing: Timing) -> Duration {
+    let repository = &*observed.stored;
+    let works = conditions::is_true(&repository.status.conditions, types::WEBHOOK);
+    match observed.ages.told {
+        Some(told) if works && repository.status.sync.state == JobState::Success => {
+            timing.interval(repository).saturating_sub(told)
+        }
+        _ => Duration::ZERO,
+    }
+}
+
 /// Whether the status says it already.
 fn is_blocked(repository: &Repository, block: &Block) -> bool {
     says(repository, block.reason) && repository.status.health.message == [block.message.as_str()]
@@ -403,6 +428,16 @@ fn says(repository: &Repository, reason: &str) -> bool {
         && ready.is_some_and(|ready| {
             ready.reason == reason && ready.observed_generation == repository.metadata.generation
         })
+}
+
+impl fmt::Display for TokenWanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "there is none",
+            Self::Refused => "the one that there is was refused",
+            Self::Ending => "it ends soon, or the connection is another one",
+        })
+    }
 }
 
 impl fmt::Display for Plan {

@@ -54,7 +54,7 @@ impl Opener {
         }
         let url = spec.url().filter(|url| !url.is_empty()).ok_or(OpenError::NoUrl)?;
         let token = SecretToken::new(core, repository).token().await?;
-        let mut remote = Remote { url: url.to_owned(), ..Remote::default() };
+        let mut remote = Remote { url: url.to_owned(), kind: spec.kind.as_str(), ..Remote::default() };
         if let Some(token) = token {
             let user = spec.token_user().to_owned();
             remote.credentials = Some(Credentials::Basic { user, token: token.value });

@@ -1,6 +1,7 @@
 //! Reconciling key by key: a queue without duplicates, and the loop that works it off.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
@@ -46,14 +47,23 @@ struct Shared<T> {
 
 struct State<T> {
     ready: VecDeque<T>,
-    queued: HashSet<T>,
+    /// The keys in it, and since when each is due.
+    queued: HashMap<T, Instant>,
     /// Ordered by when they are due; the number keeps keys of one instant apart.
     delayed: BTreeMap<(Instant, u64), T>,
     due: HashMap<T, (Instant, u64)>,
-    /// The keys being worked on, and whether each was added meanwhile.
-    running: HashMap<T, bool>,
+    running: HashMap<T, Running>,
     failures: HashMap<T, Backoff>,
     next_number: u64,
+}
+
+/// A key that is worked on.
+struct Running {
+    /// Since when it was due, and how long it then waited.
+    due: Instant,
+    waited: Duration,
+    /// When it was added meanwhile, if it was.
+    again: Option<Instant>,
 }
 
 impl<T> Clone for KeyedQueue<T> {
@@ -67,7 +77,7 @@ impl<T: Clone + Eq + Hash> KeyedQueue<T> {
     pub fn new(policy: BackoffPolicy) -> Self {
         let state = State {
             ready: VecDeque::new(),
-            queued: HashSet::new(),
+            queued: HashMap::new(),
             delayed: BTreeMap::new(),
             due: HashMap::new(),
             running: HashMap::new(),
@@ -94,7 +104,7 @@ impl<T: Clone + Eq + Hash> KeyedQueue<T> {
         let mut state = self.lock();
         state.failures.remove(key);
         state.undelay(key);
-        if state.queued.remove(key) {
+        if state.queued.remove(key).is_some() {
             state.ready.retain(|queued| queued != key);
         }
     }
@@ -104,6 +114,20 @@ impl<T: Clone + Eq + Hash> KeyedQueue<T> {
         let mut state = self.lock();
         state.promote(Instant::now());
         state.ready.len()
+    }
+
+    /// How long ago the key became due that is not done with for the longest time: it waits, or is worked on.
+    pub fn lag(&self) -> Duration {
+        let mut state = self.lock();
+        state.promote(Instant::now());
+        let waiting = state.ready.front().and_then(|key| state.queued.get(key).copied());
+        let running = state.running.values().map(|running| running.due);
+        running.chain(waiting).min().map_or(Duration::ZERO, |due| due.elapsed())
+    }
+
+    /// How long a key that is worked on was due before.
+    pub fn waited(&self, key: &T) -> Duration {
+        self.lock().running.get(key).map_or(Duration::ZERO, |running| running.waited)
     }
 
     /// The next due key; it belongs to the caller until [`KeyedQueue::finish`].
@@ -133,7 +157,7 @@ impl<T: Clone + Eq + Hash> KeyedQueue<T> {
 
     fn finish(&self, key: T, requeue: Requeue) {
         let mut state = self.lock();
-        let added_meanwhile = state.running.remove(&key).unwrap_or(false);
+        let added_meanwhile = state.running.remove(&key).and_then(|running| running.again);
         let delay = match requeue {
             Requeue::No => None,
             Requeue::After(delay) => Some(delay),
@@ -145,8 +169,8 @@ impl<T: Clone + Eq + Hash> KeyedQueue<T> {
         if requeue != Requeue::Backoff {
             state.failures.remove(&key);
         }
-        if added_meanwhile {
-            state.add(key);
+        if let Some(since) = added_meanwhile {
+            state.add_since(key, since);
         } else if let Some(delay) = delay {
             state.add_after(key, delay);
         }
@@ -172,10 +196,15 @@ impl<T> fmt::Debug for KeyedQueue<T> {
 
 impl<T: Clone + Eq + Hash> State<T> {
     fn add(&mut self, key: T) {
+        self.add_since(key, Instant::now());
+    }
+
+    fn add_since(&mut self, key: T, due: Instant) {
         self.undelay(&key);
-        if let Some(added_meanwhile) = self.running.get_mut(&key) {
-            *added_meanwhile = true;
-        } else if self.queued.insert(key.clone()) {
+        if let Some(running) = self.running.get_mut(&key) {
+            running.again.get_or_insert(due);
+        } else if let Entry::Vacant(free) = self.queued.entry(key.clone()) {
+            free.insert(due);
             self.ready.push_back(key);
         }
     }
@@ -184,7 +213,7 @@ impl<T: Clone + Eq + Hash> State<T> {
         // Beyond what an instant can hold is never.
         let Some(due) = Instant::now().checked_add(delay) else { return };
         let sooner = self.due.get(&key).is_some_and(|(other, _)| *other <= due);
-        if sooner || self.queued.contains(&key) {
+        if sooner || self.queued.contains_key(&key) {
             return;
         }
         self.undelay(&key);
@@ -206,20 +235,20 @@ impl<T: Clone + Eq + Hash> State<T> {
             if entry.key().0 > now {
                 break;
             }
-            let key = entry.remove();
-            self.add(key);
+            let ((due, _), key) = entry.remove_entry();
+            self.add_since(key, due);
         }
     }
 
     fn take(&mut self) -> Option<T> {
         let key = self.ready.pop_front()?;
-        self.queued.remove(&key);
+        let due = self.queued.remove(&key).unwrap_or_else(Instant::now);
         if self.ready.is_empty() {
             // After a first list there was room for every object there is.
             self.ready.shrink_to(ROOM);
             self.queued.shrink_to(ROOM);
         }
-        self.running.insert(key.clone(), false);
+        self.running.insert(key.clone(), Running { due, waited: due.elapsed(), again: None });
         Some(key)
     }
 }

@@ -223,6 +223,8 @@ section! {
         // The process.
         /// Address that `/metrics`, `/livez` and `/readyz` are served on; off when empty.
         metrics_address: String = Address, "127.0.0.1:3000";
+        /// Address that `windlass serve` serves `/metrics`, `/livez` and `/readyz` on; off when empty.
+        serve_metrics_address: String = Address, "";
         /// Address that the repository operator answers `repositories/{name}/jobs`, `/test` and `/resources` on, beside a
         /// Kubernetes API server; off when empty.
         repository_api_address: String = Address, "";

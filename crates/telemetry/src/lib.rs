@@ -3,6 +3,7 @@
 //! - [`Telemetry`] sets a process's logs, traces and metrics up as a [`TelemetryMode`] says, and ends them in order;
 //!   [`init`] sets up logs alone.
 //! - [`Metrics`] makes OpenTelemetry meters whose instruments are read as Prometheus text.
+//! - [`MetricRow`] is a metric of a table, from which instruments and references are made.
 //! - [`CumulativeSource`] has series that outlive this process; [`Metrics::add_source`] has them exported.
 //! - [`traced`] does work within a span that records how it ended.
 //! - [`Spans`] records spans of what happened elsewhere, with times and ids of their own.
@@ -32,9 +33,11 @@ mod resource;
 mod sources;
 mod spans;
 mod stages;
+mod table;
 mod telemetry;
 mod text;
 mod traced;
+mod traceparent;
 mod variables;
 
 pub use cumulative::{
@@ -59,5 +62,7 @@ pub use secrecy::ExposeSecret;
 pub use secrecy::SecretString as Secret;
 pub use spans::{FinishedSpan, Spans, carried};
 pub use stages::{STAGE_BOUNDS, STAGES, Stage, Stages};
+pub use table::{MetricKind, MetricRow, metrics_buckets, metrics_table};
 pub use telemetry::{Telemetry, TelemetryError, TelemetryOptions};
 pub use traced::traced;
+pub use traceparent::{parse_traceparent, traceparent};

@@ -12,15 +12,15 @@ use windlass_github_stand_in::{Repository, StandIn};
 const TOKEN: &str = "ghp_e2e_t0ken";
 
 /// A GitHub Enterprise Server with one repository.
-struct Hub {
-    github: StandIn,
-    upstream: Repository,
-    files: PathBuf,
+pub(crate) struct Hub {
+    pub(crate) github: StandIn,
+    pub(crate) upstream: Repository,
+    pub(crate) files: PathBuf,
     _folder: tempfile::TempDir,
 }
 
 impl Hub {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let files = folder.path().join("grafana/dash.git");
         seed::commit(&files, "main", [Edit::put("a.json", dashboard("a", "A"))], "first").unwrap();
@@ -31,7 +31,7 @@ impl Hub {
     }
 
     /// The repository as an object; it is polled once an hour. `token` is what `secure.token` says.
-    fn object(&self, token: &serde_json::Value) -> String {
+    pub(crate) fn object(&self, token: &serde_json::Value) -> String {
         let url = self.github.url_of(&self.upstream);
         let enterprise = json!({"serverUrl": self.github.api(), "url": url, "branch": "main"});
         let object = json!({
@@ -45,20 +45,20 @@ impl Hub {
     }
 
     /// Pushes, and tells whoever wants to be told; answers what they said.
-    async fn push(&self, title: &str) -> Vec<u16> {
+    pub(crate) async fn push(&self, title: &str) -> Vec<u16> {
         let edit = Edit::put("a.json", dashboard("a", title));
         let commit = seed::commit(&self.files, "main", [edit], "next").unwrap();
         self.upstream.tell_of_push("main", &commit).await
     }
 
-    async fn hooked(&self, kubectl: &Kubectl) {
+    pub(crate) async fn hooked(&self, kubectl: &Kubectl) {
         let path = "{.status.conditions[?(@.type==\"Webhook\")].reason}";
         says(kubectl, &["get", "repository", "dash"], path, "WebhookConfigured").await;
         assert_eq!(self.upstream.hooks().len(), 1);
     }
 }
 
-async fn says(kubectl: &Kubectl, what: &[&str], path: &str, expected: &str) {
+pub(crate) async fn says(kubectl: &Kubectl, what: &[&str], path: &str, expected: &str) {
     let output = format!("--output=jsonpath={path}");
     let arguments = [what, &[output.as_str()]].concat();
     eventually(&format!("{path} is {expected}"), || async {
@@ -74,7 +74,7 @@ async fn says(kubectl: &Kubectl, what: &[&str], path: &str, expected: &str) {
     .unwrap();
 }
 
-async fn title(kubectl: &Kubectl, expected: &str) {
+pub(crate) async fn title(kubectl: &Kubectl, expected: &str) {
     says(kubectl, &["get", "dashboards.dashboard.grafana.app", "a"], "{.spec.title}", expected).await;
 }
 
@@ -115,6 +115,14 @@ async fn a_push_to_github_changes_the_embedded_server_over_tls_and_its_hook_heal
     assert_eq!(hub.push("B").await, [202]);
     title(&server, "B").await;
     timed(&[&repositories, &jobs], &["claimed", "fetched", "applied", "healthy"]).await;
+    assert_eq!(server.ask("/readyz").await.unwrap().0, 200);
+    let (_, told) = server.ask("/metrics").await.unwrap();
+    for line in [
+        "grafana_provisioning_webhook_events_processed_total{job=\"pull\"} 1",
+        "grafana_provisioning_sync_stage_seconds_count{stage=\"queued\"} 1",
+    ] {
+        assert!(told.contains(line), "no {line} in\n{told}");
+    }
 
     hub.upstream.remove_hook(hub.upstream.hooks()[0].id);
     eventually("the hook is back", || async { Ok((!hub.upstream.hooks().is_empty()).then_some(())) })

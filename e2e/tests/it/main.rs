@@ -8,6 +8,8 @@ mod demo;
 mod documents;
 mod faults;
 mod github;
+mod github_apps;
+mod github_pulls;
 mod hostile;
 mod kubectl;
 mod kubectl_work;

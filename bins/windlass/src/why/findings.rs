@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use windlass_api::conditions::{reasons, types};
+use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{HistoricJob, Job, JobState, Repository, labels};
 
 /// How long until a repository that is not healthy is looked at again, in milliseconds.
@@ -124,7 +124,10 @@ pub(super) fn of_repository(repository: &Repository, queue: &[Job], now: Timesta
         found.since = Some(condition.last_transition_time.0).and_then(|time| moment(time.as_millisecond()));
         // A server that wants to be left alone says until when.
         let is_told = condition.reason == reasons::RATE_LIMITED;
-        if condition.type_ == types::READY && status.health.checked != 0 && !is_told {
+        if condition.type_ == types::READY && is_told && status.health.retry_at != 0 {
+            found = found.until(status.health.retry_at);
+            found.text.push_str("; its server is left alone");
+        } else if condition.type_ == types::READY && status.health.checked != 0 && !is_told {
             found = found.until(status.health.checked + UNHEALTHY_FOR);
             found.text.push_str("; it is checked again");
         }
@@ -139,7 +142,10 @@ pub(super) fn of_repository(repository: &Repository, queue: &[Job], now: Timesta
         findings.push(finding(Weight::Note, text).since(status.sync.finished));
     }
     if repository.spec.sync.enabled {
-        let looked = status.sync.finished.max(status.sync.checked);
+        // While a hook that works tells of it, its source need not be asked.
+        let works = conditions::is_true(&status.conditions, types::WEBHOOK);
+        let told = status.webhook.as_ref().filter(|_| works).map_or(0, |webhook| webhook.last_event);
+        let looked = status.sync.finished.max(status.sync.checked).max(told);
         if own.is_empty() && looked > 0 {
             let next = looked + repository.spec.sync.interval_seconds * 1_000;
             let late = next < now.as_millisecond();
@@ -175,7 +181,7 @@ pub(super) fn of_job(job: &Job, repository: Option<&Repository>, queue: &[Job]) 
             let health = &repository.status.health;
             if !health.healthy {
                 let text = format!("its repository is not healthy: {}", health.message.join("; "));
-                findings.push(finding(Weight::Note, text).since(health.checked));
+                findings.push(finding(Weight::Note, text).since(health.checked).until(health.retry_at));
             }
         }
     }
@@ -292,6 +298,24 @@ mod tests {
         assert!(lines[1].contains("Ready is False (ServiceUnavailable): no answer"), "{text}");
         assert!(lines[1].ends_with("since 1970-01-01T00:10:00Z, until 1970-01-01T00:17:40Z"), "{text}");
         assert!(text.contains("note     Webhook is False (NoPublicURL)"), "{text}");
+    }
+
+    #[test]
+    fn a_server_that_wants_to_be_left_alone_is_named_with_until_when() {
+        let limited = repository(|document| {
+            document["status"]["health"] = json!({"healthy": false, "checked": 1_000_000, "retryAt": 2_200_000,
+                "message": ["git.example.com asks to slow down"]});
+            document["status"]["conditions"] = json!([{"type": "Ready", "status": "False", "reason": "RateLimited",
+                "message": "git.example.com asks to slow down", "lastTransitionTime": "1970-01-01T00:16:40Z"}]);
+        });
+        let text = of_repository(&limited, &[], now()).to_string();
+        let line = "asks to slow down; its server is left alone, since 1970-01-01T00:16:40Z, until 1970-01-01T00:36:40Z";
+        assert!(text.contains(line), "{text}");
+        let queue = [job("dash-sync", "dash", "1970-01-01T00:16:00Z", &json!({}))];
+        let report = serde_json::to_value(of_job(&queue[0], Some(&limited), &queue)).unwrap();
+        let of_host =
+            report["findings"].as_array().unwrap().iter().find(|found| found["weight"] == "note").unwrap();
+        assert_eq!(of_host["until"], "1970-01-01T00:36:40Z", "{report}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use opentelemetry::trace::{Link, SpanContext, SpanId, TraceFlags, TraceId, TraceState};
 use sha2::{Digest as _, Sha256};
+use windlass_telemetry::parse_traceparent;
 
 use crate::Revision;
 
@@ -37,30 +38,15 @@ impl Ids {
 
     /// A link to its span of this name.
     pub(super) fn link(self, name: &str) -> Link {
-        Link::new(context(self.trace, self.span(name), TraceFlags::SAMPLED, false), Vec::new(), 0)
+        let (flags, state) = (TraceFlags::SAMPLED, TraceState::default());
+        let context = SpanContext::new(self.trace, self.span(name), flags, false, state);
+        Link::new(context, Vec::new(), 0)
     }
 }
 
 /// The span that a W3C `traceparent` names.
 pub(super) fn linked(traceparent: &str) -> Option<Link> {
-    let mut parts = traceparent.trim().split('-');
-    let [version, trace, span, flags] = [parts.next()?, parts.next()?, parts.next()?, parts.next()?];
-    let is_hex = |text: &str, digits: usize| {
-        text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    let is_well =
-        is_hex(version, 2) && version != "ff" && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2);
-    // The first version has no more than these.
-    if !is_well || (version == "00" && parts.next().is_some()) {
-        return None;
-    }
-    let flags = TraceFlags::new(u8::from_str_radix(flags, 16).ok()?);
-    let context = context(TraceId::from_hex(trace).ok()?, SpanId::from_hex(span).ok()?, flags, true);
-    context.is_valid().then(|| Link::new(context, Vec::new(), 0))
-}
-
-fn context(trace: TraceId, span: SpanId, flags: TraceFlags, is_remote: bool) -> SpanContext {
-    SpanContext::new(trace, span, flags, is_remote, TraceState::default())
+    parse_traceparent(traceparent).map(|context| Link::new(context, Vec::new(), 0))
 }
 
 /// The first bytes of a digest over these texts. All zeros are no id, and as likely as a collision.
@@ -75,30 +61,4 @@ fn first<const N: usize>(texts: &[&str]) -> [u8; N] {
     let mut id = [0; N];
     id.iter_mut().zip(digest.finalize()).for_each(|(to, from)| *to = from);
     id
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_traceparent_is_read_and_a_malformed_one_is_not() {
-        let whole = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        let link = linked(whole).unwrap();
-        assert_eq!(link.span_context.trace_id().to_string(), "0af7651916cd43dd8448eb211c80319c");
-        assert_eq!(link.span_context.span_id().to_string(), "b7ad6b7169203331");
-        assert!(linked(&format!("cc{}-more", &whole[2..])).is_some());
-        for malformed in [
-            "",
-            "00",
-            &whole[..54],
-            &format!("{whole}-more"),
-            &format!("ff{}", &whole[2..]),
-            &whole.to_uppercase(),
-            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
-            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
-        ] {
-            assert!(linked(malformed).is_none(), "{malformed}");
-        }
-    }
 }

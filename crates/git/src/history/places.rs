@@ -41,7 +41,7 @@ impl RemoteRepository {
         let (permit, scratch) = (Arc::new(permit), Arc::new(shared.caches.scratch()));
         let open = |filtered: bool| {
             let limits = if filtered { &bare } else { limits };
-            PackSink::open(Target::Scratch(Arc::clone(&scratch)), call.host(), limits, Arc::clone(&permit))
+            PackSink::open(Target::Scratch(Arc::clone(&scratch)), &call, limits, Arc::clone(&permit))
         };
         let endpoint = &self.state.endpoint;
         let asked = (commits, &[][..], 1);

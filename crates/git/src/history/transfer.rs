@@ -49,7 +49,7 @@ pub(super) async fn transfer(
     let (permit, scratch) = (Arc::new(permit), Arc::new(shared.caches.scratch()));
     let open = |filtered: bool| {
         let limits = if filtered { &bare } else { limits };
-        PackSink::open(Target::Scratch(Arc::clone(&scratch)), call.host(), limits, Arc::clone(&permit))
+        PackSink::open(Target::Scratch(Arc::clone(&scratch)), call, limits, Arc::clone(&permit))
     };
     let asked = (wants, haves, depth);
     let endpoint = &source.state.endpoint;

@@ -1,9 +1,15 @@
 //! What a sync does, and how many requests it takes.
 
+use std::sync::Arc;
+
 use secrecy::SecretString;
-use windlass_git::{ChangeKind, Credentials, EntryKind, GitError, Limits, Remote, Revision, Source as _};
+use windlass_git::{
+    ChangeKind, Credentials, EntryKind, Git, GitConfig, GitError, GitMetrics, Limits, Remote, Revision,
+    Source as _, UrlPolicy,
+};
 use windlass_git_server::HttpBackend;
 use windlass_git_server::seed::{self, Edit};
+use windlass_telemetry::Metrics;
 
 use crate::fixture::{Fixture, generous, git, git_blob, paths};
 
@@ -303,5 +309,51 @@ async fn a_commit_and_a_tag_are_read_by_their_ids() {
             let other = other.remote(Remote { url: fixture.url(), ..Remote::default() }).unwrap();
             assert_eq!(paths(&other.tree(&first, "", cancel).await.unwrap()), ["a"]);
         }
+    }
+}
+
+/// The samples of every metric of this crate but the buckets, by name and labels.
+fn figures(metrics: &Metrics) -> Vec<String> {
+    let text = metrics.render().unwrap();
+    let own = text.lines().filter_map(|line| line.strip_prefix("grafana_provisioning_git_client_"));
+    own.filter(|line| !line.contains("_bucket{") && !line.contains("_sum{")).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn what_a_sync_costs_is_told() {
+    let mut fixture = Fixture::new().await;
+    let metrics = Metrics::new().unwrap();
+    let mut config = GitConfig::new(fixture.folder.path().join("told"));
+    config.policy = UrlPolicy::default().allow_origin(&fixture.server.origin()).unwrap();
+    config.metrics = Some(Arc::new(GitMetrics::new(&metrics)));
+    fixture.git = Git::new(config).unwrap();
+    let remote = |url| Remote { url, kind: "github", ..Remote::default() };
+    let source = fixture.git.remote(remote(fixture.url())).unwrap();
+    let tip = fixture.commit(many(10));
+    source.resolve("main", &fixture.cancel).await.unwrap();
+    for _ in 0..3 {
+        source.tree(&tip, "", &fixture.cancel).await.unwrap();
+    }
+    let missing = fixture.git.remote(remote(format!("{}x", fixture.url()))).unwrap();
+    missing.resolve("main", &fixture.cancel).await.unwrap_err();
+    let told = figures(&metrics);
+    for line in [
+        r#"http_requests_total{operation="ls-refs",repository_type="github",status_code="200"} 1"#,
+        r#"http_requests_total{operation="fetch",repository_type="github",status_code="200"} 1"#,
+        r#"http_requests_total{operation="discover",repository_type="github",status_code="404"} 1"#,
+        r#"http_request_duration_seconds_count{operation="fetch",repository_type="github"} 1"#,
+        // A commit, a tree with ten in it, and a file in each.
+        r#"objects_fetched_total{repository_type="github"} 22"#,
+        r#"cache_accesses_total{repository_type="github",result="miss"} 1"#,
+        r#"cache_accesses_total{repository_type="github",result="hit"} 2"#,
+    ] {
+        assert!(told.iter().any(|other| other == line), "no {line} in {told:#?}");
+    }
+    assert!(told.iter().any(|line| line.starts_with("fetched_bytes_total{")), "{told:#?}");
+    let text = metrics.render().unwrap();
+    let host = fixture.server.origin().replace("http://", "");
+    for state in ["under_way", "waiting"] {
+        let line = format!(r#"windlass_git_host_requests{{host="{host}",state="{state}"}} 0"#);
+        assert!(text.contains(&line), "no {line} in {text}");
     }
 }

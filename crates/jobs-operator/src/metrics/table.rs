@@ -1,53 +1,6 @@
 //! The table: one row a metric, from which its instrument and the reference are made.
 
-use windlass_telemetry::STAGE_BOUNDS;
-
-/// What kind of number a metric is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
-    /// Only ever grows, while the process lives.
-    Counter,
-    /// As it is now.
-    Gauge,
-    /// How values are spread; with the upper bounds of its buckets.
-    Histogram(&'static [f64]),
-}
-
-impl Kind {
-    /// The word in the reference.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram(_) => "histogram",
-        }
-    }
-}
-
-/// A row.
-#[derive(Debug)]
-pub(crate) struct Row {
-    /// The whole name, the same in OTLP and in Prometheus.
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) labels: &'static [&'static str],
-    /// What it means; the description that is exported with it.
-    pub(crate) meaning: &'static str,
-}
-
-macro_rules! rows {
-    ($($row:ident = $name:literal, $kind:expr, [$($label:literal),*], $meaning:literal;)+) => {
-        $(pub(crate) static $row: Row = Row {
-            name: concat!("grafana_provisioning_", $name),
-            kind: $kind,
-            labels: &[$($label),*],
-            meaning: $meaning,
-        };)+
-
-        /// Every metric, in the order of the reference.
-        pub(crate) static TABLE: &[&Row] = &[$(&$row),+];
-    };
-}
+use windlass_telemetry::{MetricKind as Kind, STAGE_BOUNDS, metric_rows};
 
 /// Bounds in seconds: Grafana's, with finer ones below, since a claim here is a matter of milliseconds.
 const WAIT: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
@@ -56,7 +9,8 @@ const DURATION: &[f64] = &[0.05, 0.25, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0,
 const SYNC: &[f64] = &[0.01, 0.048_15, 0.231_8, 1.116, 5.375, 25.88, 124.6, 600.0];
 const DELIVERY: &[f64] = &[0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0];
 
-rows! {
+metric_rows! {
+    pub(crate) TABLE, "grafana_provisioning_";
     QUEUE_SIZE = "jobs_queue_size", Kind::Gauge, ["action"],
         "Jobs that wait; 0 for an action without any.";
     QUEUE_WAIT = "jobs_queue_wait_seconds", Kind::Histogram(WAIT), ["action"],

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use windlass_lease_queue::progress::{Failure, Phase, ResourceAction, ResourceResult};
-use windlass_telemetry::Metrics;
+use windlass_telemetry::{MetricKind as Kind, Metrics};
 
 use super::table::TABLE;
 use super::*;

@@ -6,15 +6,19 @@ mod kit;
 
 use std::time::Duration;
 
+use aws_lc_rs::hmac;
+use serde_json::json;
 use windlass_api::annotations;
 use windlass_jobs_operator::{PROVISIONING_JOBS, register};
 use windlass_otlp_receiver::Receiver;
 use windlass_telemetry::{Collector, LogFormat, LogOutput, Telemetry, TelemetryMode, TelemetryOptions};
 
-use crate::kit::{Death, World};
+use crate::kit::{Death, GitServer, World};
+
+const DELIVERY: &str = "f3a5-of-gitea";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_is_one_trace_whose_id_its_record_carries() {
+async fn a_job_is_one_trace_that_begins_at_its_delivery_and_whose_id_its_record_carries() {
     let collector = Receiver::start().unwrap();
     let telemetry = Telemetry::start(&TelemetryOptions {
         mode: TelemetryMode::StdoutLogsOtlp,
@@ -27,7 +31,9 @@ async fn a_job_is_one_trace_whose_id_its_record_carries() {
         exponential: &[],
     })
     .unwrap();
-    let world = World::new();
+    let git = GitServer::new().await;
+    git.put(&[("b.json", "b", "B")]);
+    let world = World::traced(&[git.origin()], telemetry.spans());
     let files = world.create_local("traced").await;
     std::fs::write(files.join("a.json"), crate::kit::dashboard("a", "A")).unwrap();
     let spans = telemetry.spans();
@@ -41,6 +47,7 @@ async fn a_job_is_one_trace_whose_id_its_record_carries() {
         if told { Ok(()) } else { Err("not yet") }
     })
     .await;
+    let delivered = delivered(&world, &git).await;
     telemetry.shutdown(Duration::from_secs(30)).await;
     collector.look(|received| {
         for name in [
@@ -54,5 +61,43 @@ async fn a_job_is_one_trace_whose_id_its_record_carries() {
             let found = received.spans_of(name).filter(|span| span.trace_id == id).count();
             assert_eq!(found, 1, "{name}");
         }
+        let trace = |name| {
+            let mut spans = received.spans_of(name).filter(|span| span.trace_id == delivered);
+            spans.next().unwrap_or_else(|| panic!("no {name} in the trace of the delivery"))
+        };
+        let delivery = trace("provisioning.webhook.delivery");
+        assert_eq!((delivery.kind, &*delivery.parent_span_id), ("server", ""));
+        assert_eq!(delivery.attributes["delivery"], DELIVERY);
+        assert_eq!(trace("provisioning.jobs.job").parent_span_id, delivery.span_id);
+        assert_eq!(trace("provisioning.sync.full").trace_id, delivered);
     });
+}
+
+/// Has a repository pulled by a push that its server tells of, and answers the trace that the job's record names.
+async fn delivered(world: &World, git: &GitServer) -> String {
+    let document = json!({
+        "spec": {"sync": {"enabled": true}, "git": {"url": git.url(), "branch": "main"}},
+        "secure": {"webhookSecret": {"create": "s3cret"}},
+    });
+    world.create_repository("told", document).await;
+    world.patch_status("told", json!({"status": {"health": {"healthy": true, "checked": 1}}})).await;
+    let body = json!({"ref": "refs/heads/main", "repository": {"full_name": "sample"}}).to_string();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, b"s3cret");
+    let path = "/apis/provisioning.grafana.app/v0alpha1/namespaces/default/repositories/told/webhook";
+    let request = http::Request::post(path)
+        .header("x-gitea-event", "push")
+        .header("x-gitea-delivery", DELIVERY)
+        .header("x-gitea-signature", hex::encode(hmac::sign(&key, body.as_bytes())))
+        .body(axum::body::Body::from(body))
+        .unwrap();
+    let response = tower::ServiceExt::oneshot(world.router.clone(), request).await.unwrap();
+    assert_eq!(response.status(), 202);
+    let record = crate::kit::eventually("the pull ends", || async {
+        let all = world.history().await;
+        all.into_iter().find(|record| record.spec.repository == "told").ok_or("not yet")
+    })
+    .await;
+    let marks = record.metadata.annotations.unwrap();
+    assert_eq!(marks[annotations::DELIVERY], DELIVERY);
+    marks[annotations::TRACE_ID].clone()
 }

@@ -26,12 +26,19 @@ const NOTED_EVERY: i64 = 60_000;
 /// How often a note that meets a newer version is tried.
 const TRIES: usize = 5;
 
+/// What the job of a delivery says of it: its number, and the span that it is.
+pub(super) fn marks(announced: &Announced, traceparent: Option<String>) -> BTreeMap<String, String> {
+    let delivery = announced.delivery().map(|id| (annotations::DELIVERY, id.to_owned()));
+    let span = traceparent.map(|span| (annotations::TRACEPARENT, span));
+    delivery.into_iter().chain(span).map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 /// Answers a delivery, having done what it asks for. `pushed` is the commit that the branch was moved to.
 pub(super) async fn on(
     state: &RepositoryApi,
     target: &Target,
     repository: &Repository,
-    announced: &Announced,
+    marks: BTreeMap<String, String>,
     decision: Decision,
     pushed: Option<String>,
 ) -> Result<Response, Refusal> {
@@ -41,7 +48,7 @@ pub(super) async fn on(
                 WebhookResponse { code: if code == 200 { 0 } else { code.into() }, message, job: None };
             answer_json(code, &response)
         }
-        Decision::Queue { job } => queue(state, target, repository, announced, *job, pushed).await?,
+        Decision::Queue { job } => queue(state, target, repository, marks, *job, pushed).await?,
     };
     if let Err(error) = note(state, target, repository).await {
         tracing::debug!(repository = target.name, %error, "it was not noted that a delivery came");
@@ -55,21 +62,19 @@ async fn queue(
     state: &RepositoryApi,
     target: &Target,
     repository: &Repository,
-    announced: &Announced,
+    marks: BTreeMap<String, String>,
     job: JobSpec,
     pushed: Option<String>,
 ) -> Result<Response, Refusal> {
-    let delivery = announced.delivery().map(|id| (annotations::DELIVERY.to_owned(), id.to_owned()));
-    let marks: BTreeMap<String, String> = delivery.into_iter().collect();
     let (pulls, name) = (job.action == JobAction::Pull, jobs::job_name(&target.name, &job));
-    let client = &state.provisioning;
+    let (client, delivery) = (&state.provisioning, marks.get(annotations::DELIVERY).cloned());
     match insert(client, &target.namespace, &target.name, job, marks).await {
         Ok(job) => {
             tracing::info!(
                 namespace = target.namespace,
                 repository = target.name,
                 job = job.metadata.name,
-                delivery = announced.delivery(),
+                delivery,
                 "job queued by a webhook"
             );
             Ok(target.typed(202, "Job", &job))

@@ -7,7 +7,13 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use windlass_api::JobAction;
 use windlass_repository::webhook::Event;
-use windlass_telemetry::{Metrics, Stage, Stages};
+use windlass_telemetry::{MetricKind, Metrics, Stage, Stages, metric_rows};
+
+metric_rows! {
+    pub METRICS, "grafana_provisioning_webhook_";
+    EVENTS = "events_processed_total", MetricKind::Counter, ["job"],
+        "Deliveries of webhooks, by the job that was queued: `pull`, `pr` or `none`.";
+}
 
 /// What is counted of deliveries. Cheap to clone.
 #[derive(Clone)]
@@ -19,11 +25,7 @@ pub struct WebhookMetrics {
 impl WebhookMetrics {
     /// The instruments of a process.
     pub fn new(metrics: &Metrics) -> Self {
-        let meter = metrics.meter("webhooks");
-        let events = meter.u64_counter("grafana_provisioning_webhook_events_processed_total");
-        let events = events
-            .with_description("Deliveries of webhooks, by the job that was queued: `pull`, `pr` or `none`.");
-        Self { events: events.build(), stages: Stages::new(metrics) }
+        Self { events: EVENTS.counter(&metrics.meter("webhooks")), stages: Stages::new(metrics) }
     }
 
     /// A delivery was understood, of which comes this job.

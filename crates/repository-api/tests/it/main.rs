@@ -14,3 +14,4 @@ mod others;
 mod resources;
 mod test;
 mod webhook;
+mod webhook_fuzz;

@@ -11,6 +11,7 @@ use windlass_runtime::{BackoffPolicy, Clock, Event, KeyedQueue, ObjectKey, Store
 
 use super::reconcile::reconcile;
 use super::referred_to;
+use crate::metrics::HealthMetrics;
 
 /// The work on connections. It is done by whoever leads.
 pub(crate) struct Connections {
@@ -20,6 +21,7 @@ pub(crate) struct Connections {
     pub(super) clock: Arc<dyn Clock>,
     /// The most time that a check may take.
     pub(super) deadline: Duration,
+    pub(super) metrics: HealthMetrics,
     workers: usize,
     /// The queue of the term that goes on, if one does.
     current: Mutex<Option<KeyedQueue<ObjectKey>>>,
@@ -37,6 +39,7 @@ impl Connections {
             opener: process.opener.clone(),
             clock: Arc::clone(&process.clock),
             deadline: process.check_deadline,
+            metrics: HealthMetrics::new(&process.metrics),
             workers: process.settings.operator().worker_count,
             current: Mutex::default(),
         }

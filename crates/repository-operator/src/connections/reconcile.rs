@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::Api;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use windlass_api::conditions::{self, messages, reasons, types};
 use windlass_api::{Connection, ConnectionStatus, HealthErrorKind, HealthStatus, finalizers};
 use windlass_auth::ApiClients;
@@ -58,6 +59,7 @@ async fn pass(of: &Connections, clients: &ApiClients, key: &ObjectKey) -> Result
     if !left.is_zero() {
         return Ok(Requeue::After(left));
     }
+    let began = Instant::now();
     let checked = match of.opener.app(&clients.core, &current).await {
         Err(error) => Err(Failure::of_open(&error, &current)),
         Ok(github) => match github.apps() {
@@ -70,6 +72,7 @@ async fn pass(of: &Connections, clients: &ApiClients, key: &ObjectKey) -> Result
             None => Ok(()),
         },
     };
+    of.metrics.checked("connection", checked.is_ok(), began.elapsed());
     let wanted = status(&current, &checked, of.clock.now());
     if let Err(failure) = &checked {
         tracing::info!(connection = %key, reason = failure.reason, error = failure.message(), "the connection is not healthy");
@@ -127,6 +130,7 @@ fn status(connection: &Connection, checked: &Result<(), Failure>, now: jiff::Tim
                 error: Some(HealthErrorKind::Health),
                 checked: now.as_millisecond(),
                 message: failure.errors.iter().map(|error| error.detail.clone()).collect(),
+                retry_at: 0,
             };
         }
     }

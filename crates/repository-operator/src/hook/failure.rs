@@ -29,11 +29,6 @@ impl Failure {
         Self { reason, message: message.into(), again: AGAIN }
     }
 
-    /// Whether somebody has to do something about it.
-    pub(super) fn is_theirs(&self) -> bool {
-        !matches!(self.reason, reasons::RATE_LIMITED | reasons::SERVICE_UNAVAILABLE)
-    }
-
     /// The hook's own trouble: `url` is where it should post to.
     pub(super) fn of_github(error: &GithubError, url: &str) -> Self {
         let (reason, advice) = match error.kind() {

@@ -88,7 +88,7 @@ pub(crate) async fn tend(
         Ok(None) => {}
         Ok(Some(completed)) => return Ok(Tended::Completed(Box::new(completed))),
         Err(error) if error.is_conflict() || error.is_not_found() || error.is_fenced() => return Err(error),
-        Err(error) => return Ok(failed(Failure::of_call(&error), known, &say)),
+        Err(error) => return Ok(failed(controller, Failure::of_call(&error), known, &say)),
     }
     let kept = match tokio::time::timeout(deadline, keep(controller, repository, url, now)).await {
         Ok(kept) => kept,
@@ -102,18 +102,20 @@ pub(crate) async fn tend(
         }
         Err(failure) => {
             if known.as_ref().is_some_and(|webhook| webhook.id != 0 && is_old(webhook, now)) {
-                controller.metrics.rotation_overdue(failure.is_theirs());
+                controller.metrics.rotation_overdue(failure.reason);
             }
-            failed(failure, known, &say)
+            failed(controller, failure, known, &say)
         }
     })
 }
 
 fn failed(
+    controller: &Controller,
     failure: Failure,
     known: Option<WebhookStatus>,
     say: &impl Fn(bool, &str, String) -> Box<Condition>,
 ) -> Tended {
+    controller.metrics.hook_failed(failure.reason);
     let message = format!("{}; until then the repository is polled", failure.message);
     let condition = say(false, failure.reason, message);
     Tended::Known { condition, webhook: known, missed: None, again: failure.again }

@@ -104,6 +104,30 @@ fn nothing_is_done_before_it_is_due() {
 }
 
 #[test]
+fn a_source_is_not_asked_while_a_hook_that_works_tells_of_it() {
+    let hooked = |holds: bool| {
+        changed(|repository| {
+            let reason = if holds { reasons::WEBHOOK_CONFIGURED } else { reasons::PERMISSION_DENIED };
+            let said = condition(types::WEBHOOK, holds, reason, "");
+            repository.status.conditions.push(said);
+        })
+    };
+    let told = |synced: u64, told: u64| Ages { told: Some(Duration::from_secs(told)), ..after(synced) };
+    check(hooked(true), told(70, 20), "again in 40s");
+    let asks = "check: its interval elapsed\npull if not at abc: its interval elapsed\nagain in 60s";
+    check(hooked(true), told(70, 60), asks);
+    check(hooked(false), told(70, 20), asks);
+    check(hooked(true), after(70), asks);
+    let everything = "check: the last check is old\npull everything: everything is compared from time to time\nagain in 60s";
+    check(hooked(true), told(3_600, 20), everything);
+    let undone = changed(|repository| {
+        repository.status.conditions.push(condition(types::WEBHOOK, true, reasons::WEBHOOK_CONFIGURED, ""));
+        repository.status.sync.state = JobState::Error;
+    });
+    assert!(printed(&observed(undone, told(70, 20)), timing()).contains("left something undone"));
+}
+
+#[test]
 fn a_source_that_may_have_changed_is_asked_before_a_job_is_queued() {
     check(
         healthy(),

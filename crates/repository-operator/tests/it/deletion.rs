@@ -110,7 +110,7 @@ async fn what_cannot_be_deleted_is_named_until_it_can_be() {
         (method == "DELETE" && path.ends_with("/dashboards/b")).then_some(StatusCode::INTERNAL_SERVER_ERROR)
     });
     world.delete_repository("test6").await;
-    let _process = world.start(register, PROVISIONING_REPO);
+    let process = world.start(register, PROVISIONING_REPO);
     let blocked = world
         .repository_when("it says what is in the way", "test6", |found| found.status.deletion.is_some())
         .await;
@@ -150,6 +150,24 @@ async fn what_cannot_be_deleted_is_named_until_it_can_be() {
     world.fault.heal();
     gone(&world).await;
     assert!(world.managed().await.is_empty());
+    let text = eventually("the deletion is counted", || async {
+        let text = process.context.metrics.render().unwrap();
+        let counted = text.contains("grafana_provisioning_repository_deletions_total 1");
+        if counted { Ok(text) } else { Err(text) }
+    })
+    .await;
+    for (series, least) in [
+        ("repository_deletion_failures_total{stage=\"process_finalizers\"}", 2),
+        ("repository_deletion_pending_seconds_count", 3),
+        (
+            "finalizers_duration_seconds_count{finalizer_type=\"remove-orphan-resources\",resource_count_bucket=\"1-10\"}",
+            1,
+        ),
+    ] {
+        let start = format!("grafana_provisioning_{series} ");
+        let found = text.lines().find_map(|line| line.strip_prefix(&*start)?.parse::<u64>().ok());
+        assert!(found >= Some(least), "{series}: {found:?} in\n{text}");
+    }
 }
 
 #[tokio::test]

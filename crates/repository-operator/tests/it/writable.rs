@@ -165,6 +165,9 @@ async fn a_server_that_asks_to_be_left_alone_is_rate_limited_and_left_alone_by_a
         let is_limited = |found: &Repository| ready(found).1 == reasons::RATE_LIMITED;
         let repository = world.repository_when("it is told", name, is_limited).await;
         assert!(ready(&repository).2.contains("slow down"), "{repository:#?}");
+        let health = &repository.status.health;
+        let until = health.retry_at - health.checked;
+        assert!((1_100_000..=1_200_000).contains(&until), "{repository:#?}");
         assert_eq!(asked.load(Ordering::SeqCst), 1, "{name}");
     }
 }

@@ -204,3 +204,34 @@ async fn a_panic_in_the_work_on_one_key_backs_off_and_ends_nothing_else() {
     run.await.unwrap();
     assert_eq!(panics.load(std::sync::atomic::Ordering::SeqCst), 4);
 }
+
+#[tokio::test(start_paused = true)]
+async fn how_long_keys_wait_and_the_oldest_of_them_are_known() {
+    let mut bench = Bench::new(1);
+    assert_eq!(bench.queue.lag(), Duration::ZERO);
+    bench.queue.add("a");
+    let (_, _, finish) = bench.next().await;
+    bench.queue.add("b");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    bench.queue.add("a");
+    assert_eq!((bench.queue.lag().as_secs(), bench.queue.waiting()), (3, 1), "the one that is worked on");
+    finish.send(Requeue::No).unwrap();
+    let (key, _, finish) = bench.next().await;
+    assert_eq!((key, bench.queue.waited(&"b").as_secs()), ("b", 3));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    finish.send(Requeue::After(Duration::from_secs(10))).unwrap();
+    let (key, _, finish) = bench.next().await;
+    assert_eq!((key, bench.queue.waited(&"a").as_secs()), ("a", 2), "since it was added meanwhile");
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!((bench.queue.lag().as_secs(), bench.queue.waiting()), (17, 1), "`b` is due again, and waits");
+    finish.send(Requeue::No).unwrap();
+    let (key, _, finish) = bench.next().await;
+    assert_eq!(
+        (key, bench.queue.waited(&"b").as_secs()),
+        ("b", 5),
+        "since it was due, not since it was looked for"
+    );
+    finish.send(Requeue::No).unwrap();
+    bench.expect_quiet().await;
+    assert_eq!(bench.queue.lag(), Duration::ZERO);
+}

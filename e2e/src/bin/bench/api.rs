@@ -92,6 +92,13 @@ impl Api {
         Self::success(path, request.body(body).send().await?).await
     }
 
+    /// PATCH with a JSON merge patch.
+    pub(crate) async fn merge(&self, path: &str, body: &Value) -> Result<()> {
+        let request = self.request(reqwest::Method::PATCH, path);
+        let request = request.header("Content-Type", "application/merge-patch+json");
+        Self::success(path, request.body(body.to_string()).send().await?).await.map(drop)
+    }
+
     /// POST of a forge's event with its signature and no identity; the status that answers it.
     pub(crate) async fn deliver(&self, path: &str, body: String, signature: &str) -> Result<u16> {
         let request =

@@ -7,6 +7,7 @@
 mod api;
 mod claims;
 mod hooks;
+mod idle;
 mod jobs;
 mod kube;
 mod kubectl;
@@ -48,6 +49,8 @@ enum Part {
     Queue,
     /// Webhooks: deliveries that are answered and refused, and from a push to the changed dashboard.
     Hooks,
+    /// A thousand repositories that nothing happens to.
+    Idle,
     /// Jobs that write to a repository, and files over the API.
     Jobs,
     /// Durable writes a second.
@@ -125,6 +128,7 @@ async fn measure(part: Part, large: bool, table: &mut Table) -> Result<()> {
         Part::Claims => claims::measure(table).await,
         Part::Queue => Box::pin(queue::measure(table)).await,
         Part::Hooks => Box::pin(hooks::measure(table)).await,
+        Part::Idle => Box::pin(idle::measure(table)).await,
         Part::Jobs => Box::pin(jobs::measure(table)).await,
         Part::Writes => writes::measure(table).await,
         Part::Store => store::measure(table).await,

@@ -9,7 +9,10 @@ use windlass_e2e::{
     Operator, Process, Programs, Remote, Server, dashboard, free_port, kubernetes_dashboard, repository,
 };
 
-use crate::api::Api;
+use crate::api::{Api, REPOSITORIES};
+
+/// How long many repositories may take.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// `USER_HZ`, the same on every Linux.
 const TICKS_A_SECOND: f64 = 100.0;
@@ -66,7 +69,8 @@ pub(crate) struct Fleet {
     pub(crate) remote: Remote,
     /// The repositories' names, which are their directories'.
     pub(crate) names: Vec<String>,
-    _repository: Operator,
+    /// Who looks after them.
+    pub(crate) operator: Operator,
 }
 
 impl Fleet {
@@ -76,17 +80,34 @@ impl Fleet {
         let files = names.iter().map(|name| (format!("{name}/a.json"), dashboard(name, name)));
         let remote = Remote::new(files.collect()).await?;
         let server = Server::start(&[remote.origin()]).await?;
-        let health = Operator::start(&server, "provisioning-repo", &[]).await?;
+        let operator = Operator::start(&server, "provisioning-repo", &[]).await?;
+        let api = Api::of(&server).await?;
         for name in &names {
             let mut document = repository(name, &remote.url());
             document["spec"]["git"]["path"] = name.as_str().into();
             change(&mut document);
-            server.create(&document).await?;
+            api.post(REPOSITORIES, document.to_string()).await?;
         }
-        for name in &names {
-            server.healthy(name).await?;
+        let fleet = Self { server, api, remote, names, operator };
+        fleet.all("/status/health/healthy", &Value::Bool(true)).await?;
+        Ok(fleet)
+    }
+
+    /// Waits until every repository says this at a place.
+    pub(crate) async fn all(&self, pointer: &str, wished: &Value) -> Result<()> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let list = self.api.get_json(REPOSITORIES).await?;
+            let items = list["items"].as_array().context("no list of repositories")?;
+            let others = items.iter().filter(|item| item.pointer(pointer) != Some(wished)).count();
+            if others == 0 && items.len() == self.names.len() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                bail!("{others} of {} repositories do not have {wished} at {pointer}", items.len());
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        Ok(Self { api: Api::of(&server).await?, server, remote, names, _repository: health })
     }
 }
 

@@ -26,6 +26,7 @@ use windlass_git::{Git, GitConfig, init_process};
 use windlass_repository::Opener;
 use windlass_repository_api::RepositoryApi;
 use windlass_resources::Clients;
+use windlass_telemetry::Spans;
 
 pub(crate) use self::fault::Fault;
 pub(crate) use self::git::{GitServer, dashboard};
@@ -64,14 +65,20 @@ impl World {
         let sources: windlass_settings::Sources =
             windlass_settings::Sources { flags: vec![flag], ..Default::default() };
         let settings = windlass_settings::Settings::load(sources).unwrap();
-        Self::build(&[], windlass_launch::open_loki(&settings).unwrap()).set("provisioning.loki_url", url)
+        let loki = windlass_launch::open_loki(&settings).unwrap();
+        Self::build(&[], loki, Spans::disabled()).set("provisioning.loki_url", url)
     }
 
     pub(crate) fn with_origins(origins: &[String]) -> Self {
-        Self::build(origins, None)
+        Self::build(origins, None, Spans::disabled())
     }
 
-    fn build(origins: &[String], loki: Option<windlass_loki::Loki>) -> Self {
+    /// The same, which tells the spans of deliveries.
+    pub(crate) fn traced(origins: &[String], spans: Spans) -> Self {
+        Self::build(origins, None, spans)
+    }
+
+    fn build(origins: &[String], loki: Option<windlass_loki::Loki>, spans: Spans) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = in_memory(&StoreOptions::default()).unwrap();
         let server = ApiServer::builder(store)
@@ -98,6 +105,7 @@ impl World {
             access: std::sync::Arc::new(windlass_auth::CallerAccess),
             accept_sha1: false,
             webhook_metrics: None,
+            spans,
             namespace: None,
         };
         let router = windlass_repository_api::router_over(state, watched);
