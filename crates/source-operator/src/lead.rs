@@ -12,6 +12,7 @@ use crate::build::Builder;
 use crate::controller::Controller;
 use crate::observe::{requested_at, semver_filter};
 use crate::reconcile::reconcile;
+use crate::secrets::{self, SecretVersion};
 use crate::upstream::Upstreams;
 use crate::verify::Verifications;
 
@@ -96,6 +97,14 @@ impl Work {
 }
 
 impl Forwarder {
+    /// Has those looked at that name a Secret that changed.
+    pub(crate) fn forward_secret(&self, event: &Event<SecretVersion>, secrets: &Store<SecretVersion>) {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = &*current {
+            secrets::forward(event, secrets, &self.objects, queue);
+        }
+    }
+
     pub(crate) fn forward(&self, event: Event<GitRepository>) {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         match event {

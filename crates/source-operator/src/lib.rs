@@ -29,6 +29,7 @@ mod plan;
 mod reconcile;
 mod reference;
 mod replica;
+mod secrets;
 mod status;
 mod upstream;
 mod validate;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use tokio_util::sync::CancellationToken;
 use windlass_api::flux::GitRepository;
@@ -18,11 +19,12 @@ use windlass_settings::{DigestAlgorithm, SourceSettings};
 use crate::app::Apps;
 use crate::build::Builder;
 use crate::controller::{Controller, origin};
-use crate::lead::{Current, Work};
+use crate::lead::{Current, Forwarder, Work};
 use crate::metrics::SourceMetrics;
 use crate::notify::{Notifier, REPORTER};
 use crate::options::needs;
 use crate::replica::Replica;
+use crate::secrets::SecretVersion;
 use crate::upstream::Upstreams;
 
 /// Git repositories as artifacts.
@@ -99,6 +101,7 @@ impl Operator<Context> for Sources {
         let forwarder = work.forwarder();
         let follow =
             watch.run(process.health.clone(), shutdown.clone(), move |event| forwarder.forward(event));
+        let follow_secrets = secrets(&process, &settings, work.forwarder());
         tracing::info!(
             artifacts = controller.origin,
             workers = settings.concurrent,
@@ -125,9 +128,24 @@ impl Operator<Context> for Sources {
             }
         };
         let sweep = finished.run_until_cancelled(sweep(&controller));
-        tokio::join!(follow, serve, lead, stand, write_events, post, sweep);
+        tokio::join!(follow, follow_secrets, serve, lead, stand, write_events, post, sweep);
         Ok(())
     }
+}
+
+/// Follows the Secrets that sources name, where the settings want that.
+async fn secrets(process: &Context, settings: &SourceSettings, forwarder: Forwarder) {
+    if !settings.watch_secrets {
+        return;
+    }
+    let api: Api<Secret> = process.scope.api(process.clients.core.clone());
+    let labels = settings.watch_configs_label_selector.clone();
+    let remedy = "set [source] watch_secrets = false";
+    let config = WatchConfig { labels, metadata_only: true, remedy, ..WatchConfig::new("secrets") };
+    let watch: Watch<SecretVersion> = Watch::reading(api, config);
+    let known = watch.store();
+    let shutdown = process.supervisor.token().clone();
+    watch.run(process.health.clone(), shutdown, move |event| forwarder.forward_secret(&event, &known)).await;
 }
 
 fn election(process: &Context, settings: &SourceSettings) -> Result<Option<LeaderElection>, BoxError> {

@@ -59,6 +59,12 @@ pub struct SourceArgs {
     /// Only sources with these labels are worked on.
     #[arg(long, value_name = "LABELS")]
     pub watch_label_selector: Option<String>,
+    /// Only of Secrets with these labels changes are noticed at once.
+    #[arg(long, value_name = "LABELS")]
+    pub watch_configs_label_selector: Option<String>,
+    /// Whether a source is looked at as soon as a Secret changed that it names. [default: true]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub watch_secrets: Option<String>,
     /// Whether sources of all namespaces are worked on, or those of `RUNTIME_NAMESPACE`. [default: true]
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub watch_all_namespaces: Option<String>,
@@ -110,6 +116,8 @@ impl From<SourceArgs> for Start {
             own("max_retry_delay", args.max_retry_delay),
             own("leader_election", args.enable_leader_election),
             own("watch_label_selector", args.watch_label_selector),
+            own("watch_configs_label_selector", args.watch_configs_label_selector),
+            own("watch_secrets", args.watch_secrets),
         ])
     }
 }
