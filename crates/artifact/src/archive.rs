@@ -22,6 +22,10 @@ use crate::{Rules, tar};
 /// Contents that are read at a time, and their bytes: so much is in memory twice.
 const BATCH: (usize, u64) = (512, 4 << 20);
 
+/// How hard it is compressed. Another level up, the default, takes twice the time (19 MB of documents: 340 ms for 175 ms)
+/// and saves 2.5 % of the size.
+const LEVEL: u32 = 5;
+
 /// One entry of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -191,7 +195,7 @@ fn blob(member: &Member) -> Option<ObjectId> {
 
 /// Packs batches until an empty one, which ends the archive.
 fn pack<W: Write>(mut batches: mpsc::Receiver<Vec<(Member, Bytes)>>, sink: W) -> io::Result<W> {
-    let mut out = GzEncoder::new(io::BufWriter::with_capacity(256 << 10, sink), Compression::default());
+    let mut out = GzEncoder::new(io::BufWriter::with_capacity(256 << 10, sink), Compression::new(LEVEL));
     while let Some(batch) = batches.blocking_recv() {
         if batch.is_empty() {
             tar::end(&mut out)?;

@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use tokio_util::sync::CancellationToken;
 use windlass_api::flux::GitRepository;
-use windlass_artifact::{Algorithm, Store, router};
+use windlass_artifact::{Algorithm, Server, Store};
+use windlass_auth::ServeOptions;
 use windlass_launch::{Context, Launch, observe_leadership};
 use windlass_runtime::{
     BackoffPolicy, BoxError, EventRecorder, KeyedQueue, LeaderElection, Leadership, Operator, Registry,
@@ -96,7 +97,7 @@ impl Operator<Context> for Sources {
             queue: KeyedQueue::new(BackoffPolicy::OBJECT),
             cancel: shutdown.clone(),
         };
-        let artifacts = router(Arc::clone(&store), Some(Arc::new(Replica(controller.clone()))));
+        let artifacts = Server::new(Arc::clone(&store), Some(Arc::new(Replica(controller.clone()))));
         let work = Work { controller: controller.clone(), leadership, current: Current::default() };
         let forwarder = work.forwarder();
         let follow =
@@ -111,7 +112,9 @@ impl Operator<Context> for Sources {
         );
         // The Lease is kept until the last pass has ended, and artifacts are served as long.
         let finished = CancellationToken::new();
-        let serve = windlass_auth::plain::serve(listener, artifacts, finished.clone());
+        let stop = finished.clone();
+        let answer = move |stream| artifacts.clone().serve(stream, stop.clone());
+        let serve = windlass_auth::plain::accept(listener, ServeOptions::default(), finished.clone(), answer);
         let stand = async {
             if let Some(election) = election {
                 election.run(process.health.clone(), finished.clone()).await;
