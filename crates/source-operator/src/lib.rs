@@ -26,15 +26,17 @@ mod observe;
 mod operator;
 pub mod options;
 mod plan;
+mod receivers;
 mod reconcile;
 mod reference;
 mod replica;
 mod secrets;
 mod status;
+mod terms;
 mod upstream;
 mod validate;
 mod verify;
 mod version_range;
 
-pub use self::conditions::CONDITIONS;
+pub use self::conditions::{CONDITIONS, RECEIVER_CONDITIONS};
 pub use self::operator::{SOURCE_CONTROLLER, Sources, configure, register};

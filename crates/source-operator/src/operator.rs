@@ -24,6 +24,7 @@ use crate::lead::{Current, Forwarder, Work};
 use crate::metrics::SourceMetrics;
 use crate::notify::{Notifier, REPORTER};
 use crate::options::needs;
+use crate::receivers::Receivers;
 use crate::replica::Replica;
 use crate::secrets::SecretVersion;
 use crate::upstream::Upstreams;
@@ -102,7 +103,25 @@ impl Operator<Context> for Sources {
         let forwarder = work.forwarder();
         let follow =
             watch.run(process.health.clone(), shutdown.clone(), move |event| forwarder.forward(event));
-        let follow_secrets = secrets(&process, &settings, work.forwarder());
+        let receivers = match settings.receiver_address.as_str() {
+            "" => None,
+            address => {
+                let listener = windlass_launch::bind(address).await.map_err(|error| {
+                    format!(
+                        "failed to listen on {address} for webhooks: {error}; set [source] receiver_address"
+                    )
+                })?;
+                Some(Receivers::over(&process, listener))
+            }
+        };
+        let of_receivers = receivers.as_ref().map(|it| it.receivers.clone());
+        let follow_secrets = secrets(&process, &settings, work.forwarder(), of_receivers);
+        let leadership = work.leadership.clone();
+        let receive = async {
+            if let Some(receivers) = receivers {
+                receivers.run(&leadership, &shutdown).await;
+            }
+        };
         tracing::info!(
             artifacts = controller.origin,
             workers = settings.concurrent,
@@ -131,13 +150,18 @@ impl Operator<Context> for Sources {
             }
         };
         let sweep = finished.run_until_cancelled(sweep(&controller));
-        tokio::join!(follow, follow_secrets, serve, lead, stand, write_events, post, sweep);
+        tokio::join!(follow, follow_secrets, receive, serve, lead, stand, write_events, post, sweep);
         Ok(())
     }
 }
 
 /// Follows the Secrets that sources name, where the settings want that.
-async fn secrets(process: &Context, settings: &SourceSettings, forwarder: Forwarder) {
+async fn secrets(
+    process: &Context,
+    settings: &SourceSettings,
+    forwarder: Forwarder,
+    receivers: Option<Receivers>,
+) {
     if !settings.watch_secrets {
         return;
     }
@@ -148,7 +172,14 @@ async fn secrets(process: &Context, settings: &SourceSettings, forwarder: Forwar
     let watch: Watch<SecretVersion> = Watch::reading(api, config);
     let known = watch.store();
     let shutdown = process.supervisor.token().clone();
-    watch.run(process.health.clone(), shutdown, move |event| forwarder.forward_secret(&event, &known)).await;
+    watch
+        .run(process.health.clone(), shutdown, move |event| {
+            forwarder.forward_secret(&event, &known);
+            if let Some(receivers) = &receivers {
+                receivers.forward_secret(&event);
+            }
+        })
+        .await;
 }
 
 fn election(process: &Context, settings: &SourceSettings) -> Result<Option<LeaderElection>, BoxError> {

@@ -14,6 +14,9 @@ pub struct SourceArgs {
     /// Where /healthz, /livez and /readyz are served. [default: :9440]
     #[arg(long, value_name = "HOST:PORT")]
     pub health_addr: Option<String>,
+    /// Where webhooks of `Receiver` objects are taken in, such as :9292. [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub receiver_addr: Option<String>,
     /// Where events are posted to.
     #[arg(long, value_name = "URL")]
     pub events_addr: Option<String>,
@@ -101,6 +104,7 @@ impl From<SourceArgs> for Start {
             ("operator", "git_ssh_host_key_algorithms", args.ssh_hostkey_algos),
             own("metrics_address", args.metrics_addr),
             own("health_address", args.health_addr),
+            own("receiver_address", args.receiver_addr),
             own("events_address", args.events_addr),
             own("storage_path", args.storage_path),
             own("storage_address", args.storage_addr),

@@ -72,6 +72,8 @@ section! {
         watch_configs_label_selector: Option<String> = Text, "";
         /// Whether one of several replicas is elected to write; the others serve. Without, there may be one.
         leader_election: bool = Bool, "true";
+        /// Address that webhooks of `Receiver` objects are taken in at; when empty none are, and no receiver is looked at.
+        receiver_address: String = Address, "";
         /// Name of the Lease; a label selector makes it another one.
         leader_election_name: String = Text, "windlass-source-controller";
         /// Address that `/metrics` is served on; off when empty.

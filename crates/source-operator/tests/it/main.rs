@@ -7,6 +7,7 @@ mod hostile;
 mod over_ssh;
 mod providers;
 mod proxied;
+mod receivers;
 mod secrets;
 mod sharing;
 mod submodules;
