@@ -65,10 +65,10 @@ pub enum Content {
 
 /// Why there is no archive.
 #[derive(Debug, thiserror::Error)]
-pub enum ArchiveError {
+pub enum ArchiveError<E: std::error::Error + 'static = GitError> {
     /// The repository's objects could not be read.
     #[error("failed to read the files of the repository")]
-    Read(#[source] GitError),
+    Read(#[source] E),
     /// The archive could not be written.
     #[error("failed to write the archive")]
     Write(#[source] io::Error),
@@ -131,12 +131,18 @@ pub fn members(entries: &[Entry], more: Vec<Member>, rules: &Rules) -> Vec<Membe
 /// Where the contents of files are read.
 #[async_trait]
 pub trait Blobs: Send + Sync {
+    /// Why they cannot be read.
+    type Error: std::error::Error + Send + Sync + 'static;
+
     /// Contents by id, in this order.
-    async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError>;
+    async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken)
+    -> Result<Vec<Bytes>, Self::Error>;
 }
 
 #[async_trait]
 impl<S: Source + ?Sized> Blobs for S {
+    type Error = GitError;
+
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {
         self.blobs(ids, cancel).await
     }
@@ -149,7 +155,7 @@ pub async fn write_archive<B: Blobs + ?Sized, W: Write + Send + 'static>(
     members: Vec<Member>,
     sink: W,
     cancel: &CancellationToken,
-) -> Result<W, ArchiveError> {
+) -> Result<W, ArchiveError<B::Error>> {
     let (sender, receiver) = mpsc::channel(1);
     let packing = tokio::task::spawn_blocking(move || pack(receiver, sink));
     let read = async {

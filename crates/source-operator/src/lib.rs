@@ -17,6 +17,7 @@ mod build;
 mod conditions;
 mod content_config;
 mod controller;
+mod externals;
 mod failure;
 mod files;
 mod lead;

@@ -20,11 +20,12 @@ use windlass_settings::{DigestAlgorithm, SourceSettings};
 use crate::app::Apps;
 use crate::build::Builder;
 use crate::controller::{Controller, origin};
+use crate::externals::Externals;
 use crate::lead::{Current, Forwarder, Work};
 use crate::metrics::SourceMetrics;
 use crate::notify::{Notifier, REPORTER};
 use crate::options::needs;
-use crate::receivers::Receivers;
+use crate::receivers::{self, Receivers};
 use crate::replica::Replica;
 use crate::secrets::SecretVersion;
 use crate::upstream::Upstreams;
@@ -98,25 +99,25 @@ impl Operator<Context> for Sources {
             queue: KeyedQueue::new(BackoffPolicy::OBJECT),
             cancel: shutdown.clone(),
         };
-        let artifacts = Server::new(Arc::clone(&store), Some(Arc::new(Replica(controller.clone()))));
+        let externals = settings.external_artifacts.then(|| Externals::over(&process, controller.clone()));
+        let replica = Replica {
+            controller: controller.clone(),
+            externals: externals.as_ref().map(|it| it.externals.clone()),
+        };
+        let artifacts = Server::new(Arc::clone(&store), Some(Arc::new(replica)));
         let work = Work { controller: controller.clone(), leadership, current: Current::default() };
         let forwarder = work.forwarder();
         let follow =
             watch.run(process.health.clone(), shutdown.clone(), move |event| forwarder.forward(event));
-        let receivers = match settings.receiver_address.as_str() {
-            "" => None,
-            address => {
-                let listener = windlass_launch::bind(address).await.map_err(|error| {
-                    format!(
-                        "failed to listen on {address} for webhooks: {error}; set [source] receiver_address"
-                    )
-                })?;
-                Some(Receivers::over(&process, listener))
-            }
-        };
+        let receivers = receivers(&process, &settings).await?;
         let of_receivers = receivers.as_ref().map(|it| it.receivers.clone());
         let follow_secrets = secrets(&process, &settings, work.forwarder(), of_receivers);
         let leadership = work.leadership.clone();
+        let publish = async {
+            if let Some(externals) = externals {
+                externals.run(&leadership, &shutdown).await;
+            }
+        };
         let receive = async {
             if let Some(receivers) = receivers {
                 receivers.run(&leadership, &shutdown).await;
@@ -150,9 +151,24 @@ impl Operator<Context> for Sources {
             }
         };
         let sweep = finished.run_until_cancelled(sweep(&controller));
-        tokio::join!(follow, follow_secrets, receive, serve, lead, stand, write_events, post, sweep);
+        tokio::join!(follow, follow_secrets, receive, publish, serve, lead, stand, write_events, post, sweep);
         Ok(())
     }
+}
+
+/// The receivers, where the settings say where webhooks are taken in.
+async fn receivers(
+    process: &Context,
+    settings: &SourceSettings,
+) -> Result<Option<receivers::Unfollowed>, BoxError> {
+    let address = &settings.receiver_address;
+    if address.is_empty() {
+        return Ok(None);
+    }
+    let listener = windlass_launch::bind(address).await.map_err(|error| {
+        format!("failed to listen on {address} for webhooks: {error}; set [source] receiver_address")
+    })?;
+    Ok(Some(Receivers::over(process, listener)))
 }
 
 /// Follows the Secrets that sources name, where the settings want that.

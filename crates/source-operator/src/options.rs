@@ -17,6 +17,9 @@ pub struct SourceArgs {
     /// Where webhooks of `Receiver` objects are taken in, such as :9292. [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub receiver_addr: Option<String>,
+    /// Whether annotated repositories are published as `ExternalArtifact` objects. [default: false]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub external_artifacts: Option<String>,
     /// Where events are posted to.
     #[arg(long, value_name = "URL")]
     pub events_addr: Option<String>,
@@ -105,6 +108,7 @@ impl From<SourceArgs> for Start {
             own("metrics_address", args.metrics_addr),
             own("health_address", args.health_addr),
             own("receiver_address", args.receiver_addr),
+            own("external_artifacts", args.external_artifacts),
             own("events_address", args.events_addr),
             own("storage_path", args.storage_path),
             own("storage_address", args.storage_addr),

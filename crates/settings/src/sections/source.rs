@@ -74,6 +74,9 @@ section! {
         leader_election: bool = Bool, "true";
         /// Address that webhooks of `Receiver` objects are taken in at; when empty none are, and no receiver is looked at.
         receiver_address: String = Address, "";
+        /// Whether repositories that carry the annotation `windlass.dev/external-artifact` are published as `ExternalArtifact`
+        /// objects of the name that it says.
+        external_artifacts: bool = Bool, "false";
         /// Name of the Lease; a label selector makes it another one.
         leader_election_name: String = Text, "windlass-source-controller";
         /// Address that `/metrics` is served on; off when empty.
