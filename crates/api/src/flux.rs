@@ -38,8 +38,8 @@ pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitRepository {
-    /// Standard object metadata.
-    #[serde(default)]
+    /// Standard object metadata, read without `managedFields`: a controller keeps every object in memory.
+    #[serde(default, deserialize_with = "crate::wire::unmanaged")]
     #[schemars(schema_with = "crate::schema::object_metadata")]
     pub metadata: ObjectMeta,
     /// What is wanted.

@@ -162,6 +162,9 @@ pub(crate) async fn write(
     object: &GitRepository,
     status: &GitRepositoryStatus,
 ) -> Result<(), CallError> {
+    if object.status == *status {
+        return Ok(());
+    }
     let json = |status: &GitRepositoryStatus| serde_json::to_value(status).unwrap_or_default();
     let Some(patch) = merge_diff(&json(&object.status), &json(status)) else { return Ok(()) };
     let patch = serde_json::json!({ "status": patch });
