@@ -72,6 +72,10 @@ pub(crate) type Grants = BTreeMap<String, String>;
 /// An installation.
 pub(crate) struct Installed {
     pub(crate) app: String,
+    /// The organisation or user that installed it.
+    pub(crate) owner: String,
+    /// Whether that is an organisation.
+    pub(crate) by_organisation: bool,
     pub(crate) grants: Grants,
     pub(crate) suspended: bool,
 }
@@ -123,7 +127,13 @@ pub(crate) enum NoToken {
 impl Apps {
     pub(crate) fn install(&mut self, id: &str, installation: u64) -> InstalledApp {
         let grants = GRANTED.map(|(name, extent)| (name.to_owned(), extent.to_owned())).into();
-        let installed = Installed { app: id.to_owned(), grants, suspended: false };
+        let installed = Installed {
+            app: id.to_owned(),
+            owner: "grafana".to_owned(),
+            by_organisation: true,
+            grants,
+            suspended: false,
+        };
         self.known.insert(id.to_owned());
         self.installed.insert(installation, installed);
         InstalledApp { id: id.to_owned(), installation, private_key: pem(key()) }
@@ -136,6 +146,12 @@ impl Apps {
     /// An installation, to change what it may.
     pub(crate) fn installation(&mut self, id: u64) -> Option<&mut Installed> {
         self.installed.get_mut(&id)
+    }
+
+    /// The number of the installation of this organisation, or user; 0, which is nobody's, if there is none.
+    pub(crate) fn installed_by(&self, by_organisation: bool, owner: &str) -> u64 {
+        let is_owners = |it: &Installed| it.by_organisation == by_organisation && it.owner == owner;
+        self.installed.iter().find(|(_, it)| is_owners(it)).map_or(0, |(number, _)| *number)
     }
 
     /// Its owner removes an installation.

@@ -15,6 +15,8 @@ pub(crate) const LIMITS: &str = "GET /rate_limit";
 pub(crate) const TOKENS: &str = "POST /app/installations/{installation_id}/access_tokens";
 const APP: &str = "GET /app";
 const INSTALLATION: &str = "GET /app/installations/{installation_id}";
+const OF_ORGANISATION: &str = "GET /orgs/{org}/installation";
+const OF_USER: &str = "GET /users/{username}/installation";
 const REPOSITORIES: &str = "GET /installation/repositories";
 const REPOSITORY: &str = "GET /repos/{owner}/{repo}";
 
@@ -38,8 +40,11 @@ pub(crate) fn respond<'a>(
     let path: Vec<&str> = incoming.path.iter().map(String::as_str).collect();
     let body = incoming.json()?;
     let reply = match operation {
-        APP | INSTALLATION | TOKENS => {
-            let id = path.get(2).and_then(|id| id.parse().ok()).unwrap_or_default();
+        APP | INSTALLATION | TOKENS | OF_ORGANISATION | OF_USER => {
+            let id = match operation {
+                OF_ORGANISATION | OF_USER => state.apps.installed_by(operation == OF_ORGANISATION, path[1]),
+                _ => path.get(2).and_then(|id| id.parse().ok()).unwrap_or_default(),
+            };
             as_app(state, description, operation, incoming, id, body)
         }
         _ => as_user(state, description, api, operation, incoming, &path, body.as_ref()),
@@ -83,11 +88,11 @@ fn as_app(
             body["permissions"] = json!({ "contents": "write", "metadata": "read" });
             Reply::ok(body)
         }),
-        INSTALLATION => state.apps.installed(claim, id).map(|installed| {
-            let mut body = description.least(INSTALLATION);
+        INSTALLATION | OF_ORGANISATION | OF_USER => state.apps.installed(claim, id).map(|installed| {
+            let mut body = description.least(operation);
             body["id"] = json!(id);
             body["app_id"] = json!(installed.app.parse().unwrap_or(1_u64));
-            body["account"] = answers::user(description, "grafana");
+            body["account"] = answers::user(description, &installed.owner);
             body["repository_selection"] = json!("selected");
             body["permissions"] = json!(installed.grants);
             if installed.suspended {

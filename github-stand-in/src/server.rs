@@ -120,6 +120,13 @@ impl StandIn {
         }
     }
 
+    /// Says who installed it: the organisation `grafana` unless told otherwise.
+    pub fn installed_by(&self, installation: u64, owner: &str, is_organisation: bool) {
+        if let Some(installed) = self.state().apps.installation(installation) {
+            (installed.owner, installed.by_organisation) = (owner.to_owned(), is_organisation);
+        }
+    }
+
     /// Suspends an installation, as its owner may.
     pub fn suspend(&self, installation: u64) {
         if let Some(installed) = self.state().apps.installation(installation) {

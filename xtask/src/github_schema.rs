@@ -21,6 +21,8 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("get", "/rate_limit"),
     ("get", "/app"),
     ("get", "/app/installations/{installation_id}"),
+    ("get", "/orgs/{org}/installation"),
+    ("get", "/users/{username}/installation"),
     ("get", "/installation/repositories"),
     ("get", "/repos/{owner}/{repo}"),
     ("get", "/repos/{owner}/{repo}/branches/{branch}"),

@@ -27,6 +27,8 @@ pub mod labels {
     pub const ATTEMPT: &str = "windlass.dev/attempt";
     /// On a managed resource: the name of the repository that manages it, so that one selector lists them.
     pub const MANAGED_BY_ID: &str = "windlass.dev/managed-by";
+    /// On an `ExternalArtifact`: the name of the repository that it is made of.
+    pub const EXTERNAL_ARTIFACT_OF: &str = "windlass.dev/artifact-of";
     /// On a Secret that people made: the name of the one repository of its namespace that may use it.
     pub const SECRET_REPOSITORY: &str = "windlass.dev/repository";
     /// On a Secret that people made: the name of the one connection of its namespace that may use it.
@@ -57,6 +59,8 @@ pub mod annotations {
     /// `metadata.generation` that the object had after its repository's last write, so that a change of its spec by
     /// somebody else is noticed. On kinds that count generations and are not written by server-side apply.
     pub const WRITTEN_GENERATION: &str = "windlass.dev/written-generation";
+    /// On a repository: the name of the `ExternalArtifact` that the source operator makes of its files, for Flux to apply.
+    pub const EXTERNAL_ARTIFACT: &str = "windlass.dev/external-artifact";
     /// Name of the folder that holds the resource.
     pub const FOLDER: &str = "grafana.app/folder";
     /// Message of the last change, used as the commit's.

@@ -69,14 +69,30 @@ pub fn all() -> Vec<CustomResourceDefinition> {
 
 /// The definitions of Flux's kinds: for servers that nobody gave Flux's own.
 pub fn flux() -> Vec<CustomResourceDefinition> {
-    vec![define::<flux::GitRepository>(Definition {
-        short_names: &["gitrepo"],
-        categories: &["all", "fluxcd", "fluxcd-sources"],
-        status: true,
-        columns: flux::columns(),
-        extras: flux::extras,
-        ..Definition::default()
-    })]
+    vec![
+        define::<flux::GitRepository>(Definition {
+            short_names: &["gitrepo"],
+            categories: &["all", "fluxcd", "fluxcd-sources"],
+            status: true,
+            columns: flux::columns(),
+            extras: flux::extras,
+            ..Definition::default()
+        }),
+        define::<flux::ExternalArtifact>(Definition {
+            categories: &["all", "fluxcd"],
+            status: true,
+            columns: flux::external_artifact::columns(),
+            extras: flux::external_artifact::extras,
+            ..Definition::default()
+        }),
+        define::<flux::Receiver>(Definition {
+            categories: &["all", "fluxcd"],
+            status: true,
+            columns: flux::receiver::columns(),
+            extras: flux::receiver::extras,
+            ..Definition::default()
+        }),
+    ]
 }
 
 /// Name of the file that a definition is committed as.

@@ -3,6 +3,8 @@
 //! On this wire absent and empty differ for some fields (`spec.ignore`), so fields are `Option`s here.
 
 mod definition;
+pub(crate) mod external_artifact;
+pub(crate) mod receiver;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +15,12 @@ use serde::{Deserialize, Serialize};
 use crate::wire::is_zero;
 
 pub(crate) use self::definition::{columns, extras};
+pub use self::external_artifact::{
+    ExternalArtifact, ExternalArtifactSpec, ExternalArtifactStatus, SourceReference,
+};
+pub use self::receiver::{
+    NOTIFICATION_GROUP, Receiver, ReceiverResource, ReceiverSpec, ReceiverStatus, WEBHOOK_PATH,
+};
 
 /// The group of Flux's sources.
 pub const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
@@ -30,8 +38,8 @@ pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitRepository {
-    /// Standard object metadata.
-    #[serde(default)]
+    /// Standard object metadata, read without `managedFields`: a controller keeps every object in memory.
+    #[serde(default, deserialize_with = "crate::wire::unmanaged")]
     #[schemars(schema_with = "crate::schema::object_metadata")]
     pub metadata: ObjectMeta,
     /// What is wanted.

@@ -1,5 +1,6 @@
 //! Serde helpers for a wire on which absent, null and zero mean the same.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 /// Whether a value is its type's zero, and so left out when it is written.
@@ -14,4 +15,11 @@ where
     T: Default + Deserialize<'de>,
 {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Metadata without `managedFields`: they are larger than all else of an object, and nobody here reads them.
+pub(crate) fn unmanaged<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let mut metadata = ObjectMeta::deserialize(deserializer)?;
+    metadata.managed_fields = None;
+    Ok(metadata)
 }

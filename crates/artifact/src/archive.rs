@@ -22,6 +22,10 @@ use crate::{Rules, tar};
 /// Contents that are read at a time, and their bytes: so much is in memory twice.
 const BATCH: (usize, u64) = (512, 4 << 20);
 
+/// How hard it is compressed. Another level up, the default, takes twice the time (19 MB of documents: 340 ms for 175 ms)
+/// and saves 2.5 % of the size.
+const LEVEL: u32 = 5;
+
 /// One entry of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -61,10 +65,10 @@ pub enum Content {
 
 /// Why there is no archive.
 #[derive(Debug, thiserror::Error)]
-pub enum ArchiveError {
+pub enum ArchiveError<E: std::error::Error + 'static = GitError> {
     /// The repository's objects could not be read.
     #[error("failed to read the files of the repository")]
-    Read(#[source] GitError),
+    Read(#[source] E),
     /// The archive could not be written.
     #[error("failed to write the archive")]
     Write(#[source] io::Error),
@@ -127,12 +131,18 @@ pub fn members(entries: &[Entry], more: Vec<Member>, rules: &Rules) -> Vec<Membe
 /// Where the contents of files are read.
 #[async_trait]
 pub trait Blobs: Send + Sync {
+    /// Why they cannot be read.
+    type Error: std::error::Error + Send + Sync + 'static;
+
     /// Contents by id, in this order.
-    async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError>;
+    async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken)
+    -> Result<Vec<Bytes>, Self::Error>;
 }
 
 #[async_trait]
 impl<S: Source + ?Sized> Blobs for S {
+    type Error = GitError;
+
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {
         self.blobs(ids, cancel).await
     }
@@ -145,7 +155,7 @@ pub async fn write_archive<B: Blobs + ?Sized, W: Write + Send + 'static>(
     members: Vec<Member>,
     sink: W,
     cancel: &CancellationToken,
-) -> Result<W, ArchiveError> {
+) -> Result<W, ArchiveError<B::Error>> {
     let (sender, receiver) = mpsc::channel(1);
     let packing = tokio::task::spawn_blocking(move || pack(receiver, sink));
     let read = async {
@@ -191,7 +201,7 @@ fn blob(member: &Member) -> Option<ObjectId> {
 
 /// Packs batches until an empty one, which ends the archive.
 fn pack<W: Write>(mut batches: mpsc::Receiver<Vec<(Member, Bytes)>>, sink: W) -> io::Result<W> {
-    let mut out = GzEncoder::new(io::BufWriter::with_capacity(256 << 10, sink), Compression::default());
+    let mut out = GzEncoder::new(io::BufWriter::with_capacity(256 << 10, sink), Compression::new(LEVEL));
     while let Some(batch) = batches.blocking_recv() {
         if batch.is_empty() {
             tar::end(&mut out)?;

@@ -4,7 +4,7 @@
 //! - [`Member`] and [`write_archive`]: a reproducible `tar.gz` straight from the objects of a repository. There is never a
 //!   checkout.
 //! - [`Store`]: files by their digest, published at once or not at all, kept for a time, checked before they are believed.
-//! - [`router`]: the files over HTTP, with entity tags and ranges, and without listings.
+//! - [`Server`]: the files over HTTP, with entity tags and ranges, and without listings.
 //!
 //! What it refuses to know: Kubernetes, and what a file means.
 //!
@@ -21,5 +21,5 @@ mod tar;
 pub use self::archive::{ArchiveError, Blobs, Content, Member, Node, members, unpack, write_archive};
 pub use self::digest::{Algorithm, Digest, Hasher, ParseDigestError};
 pub use self::ignore::{IGNORE_FILE, IgnoreError, Rules};
-pub use self::server::{Missing, router};
+pub use self::server::{Missing, Server};
 pub use self::store::{ArtifactPath, Draft, Kept, Place, Retention, Store, StoreError, Verdict};

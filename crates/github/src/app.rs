@@ -67,6 +67,12 @@ impl App {
         Ok(Self { id: id.to_owned(), installation, key, request })
     }
 
+    /// The App itself, of whose installations none is known yet: to ask for
+    /// [`Apps::installation_of`](crate::Apps::installation_of), and for nothing else.
+    pub fn of_no_installation(id: &str, key: &SecretString) -> Result<Self, AppError> {
+        Self::new(id, "0", key)
+    }
+
     /// The same, with tokens for what `request` says.
     #[must_use]
     pub fn requesting(self, request: TokenRequest) -> Self {

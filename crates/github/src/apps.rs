@@ -6,10 +6,12 @@ use jiff::Timestamp;
 use octocrab::{Octocrab, Page};
 use secrecy::SecretString;
 use serde::Deserialize;
+use windlass_http_client::printable;
 
 use crate::repository::WireRepository;
+use crate::route::segment;
 use crate::service::mint;
-use crate::{Github, GithubError, Permissions, RepositoryInfo};
+use crate::{ErrorKind, Github, GithubError, Permissions, RepositoryInfo};
 
 /// Repositories that one request lists.
 const PER_PAGE: u8 = 100;
@@ -127,6 +129,21 @@ impl<'a> Apps<'a> {
             suspended: found.suspended_at.is_some(),
             permissions: found.permissions,
         })
+    }
+
+    /// The App's installation for this organisation or user; nothing if it is not installed there.
+    pub async fn installation_of(&self, owner: &str) -> Result<Option<u64>, GithubError> {
+        let action = format!("look for the App's installation of {}", printable(owner, 100));
+        for kind in ["orgs", "users"] {
+            let route = format!("/{kind}/{}/installation", segment(owner));
+            let found: Result<WireInstallation, _> = self.app.get(route, None::<&()>).await;
+            match found.map_err(|error| self.github.error(&action, error)) {
+                Ok(found) => return Ok(Some(found.id)),
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
     /// A new token of the installation, to hand on: whoever has it may do what `request` says, and no more.

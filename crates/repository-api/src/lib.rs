@@ -58,7 +58,7 @@ const NAMESPACE: &str = "/apis/provisioning.grafana.app/{version}/namespaces/{na
 ///
 /// Grafana: `pkg/registry/apis/provisioning/{jobs,test,resources,files,history,refs}.go`.
 pub fn router(state: RepositoryApi) -> Router {
-    let reception = Extension(Arc::new(webhook::Reception::default()));
+    let reception = Extension(Arc::new(windlass_repository::webhook::Reception::default()));
     Router::new()
         .route(&format!("{NAMESPACE}/settings"), get(settings::read))
         .route(&format!("{NAMESPACE}/stats"), get(stats::read))

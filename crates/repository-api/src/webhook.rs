@@ -10,7 +10,6 @@
 
 mod act;
 mod decide;
-mod limits;
 mod metrics;
 mod trace;
 
@@ -19,27 +18,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::body::Body;
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::{IntoResponse as _, Response};
-use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use tokio::time::Instant;
 use windlass_api::{JobAction, Repository, RepositoryType, status};
-use windlass_repository::webhook::{Announced, Event};
+use windlass_repository::webhook::{Announced, BodyError, Event, LARGEST_BODY, Reception};
 use windlass_repository::{TokenError, WebhookSecrets};
 
 use self::decide::{Decision, decide};
-pub(crate) use self::limits::Reception;
-use self::limits::Reserved;
 pub use self::metrics::{METRICS, WebhookMetrics};
 use self::trace::DeliveryTrace;
 use crate::answer::Refusal;
 use crate::request::Target;
 use crate::state::RepositoryApi;
 
-/// The largest body that is read, in bytes: as much as GitHub sends.
-const LARGEST: usize = 25 << 20;
 /// How long a delivery may take, its body included.
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -75,7 +68,7 @@ async fn answer(
     let (began, at) = (Instant::now(), Timestamp::now());
     let legacy = || state.accept_sha1.then(|| Announced::with_sha1(request.headers())).flatten();
     let announced = Announced::of(request.headers()).or_else(legacy).ok_or_else(unsigned)?;
-    let (body, _reserved) = read(reception, request.into_body()).await?;
+    let (body, _reserved) = reception.read(request.into_body()).await.map_err(refused)?;
 
     let repository = target.repository(&state.provisioning).await?.ok_or_else(|| target.missing())?;
     check_listens(&repository, &announced)?;
@@ -167,22 +160,11 @@ async fn secrets(state: &RepositoryApi, repository: &Repository) -> Result<Webho
     })
 }
 
-/// The whole body, within its own limit and that of all bodies together.
-async fn read(reception: &Reception, mut body: Body) -> Result<(Vec<u8>, Reserved<'_>), Refusal> {
-    let mut reserved = reception.reserve();
-    let mut whole = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_broken| status::bad_request("the request's body ended early"))?;
-        let Ok(data) = frame.into_data() else { continue };
-        if whole.len() + data.len() > LARGEST {
-            return Err(status::too_large(LARGEST).into());
-        }
-        if !reserved.grow(data.len()) {
-            return Err(
-                status::service_unavailable("too many deliveries at a time; send it again later", 5).into()
-            );
-        }
-        whole.extend_from_slice(&data);
+fn refused(error: BodyError) -> Refusal {
+    let text = error.to_string();
+    match error {
+        BodyError::Broken => status::bad_request(text).into(),
+        BodyError::TooLarge => status::too_large(LARGEST_BODY).into(),
+        BodyError::Busy => status::service_unavailable(&text, 5).into(),
     }
-    Ok((whole, reserved))
 }

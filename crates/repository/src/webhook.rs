@@ -9,6 +9,7 @@ mod event;
 mod gitea;
 mod github;
 mod gitlab;
+mod limits;
 mod signature;
 
 use http::HeaderMap;
@@ -17,6 +18,7 @@ use secrecy::SecretString;
 use windlass_api::RepositoryType;
 
 pub use self::event::{Branch, Event, ParseError, PullRequestEvent, Push, RepositoryId};
+pub use self::limits::{BodyError, LARGEST_BODY, Reception, Reserved};
 use self::signature::Proof;
 
 /// Whose delivery it is.
@@ -120,6 +122,11 @@ impl Announced {
         self.provider
     }
 
+    /// What happened, by the provider's name for it: `push`, `Push Hook`.
+    pub fn event_name(&self) -> &str {
+        &self.event
+    }
+
     /// The provider's number of the delivery: letters, digits and dashes.
     pub fn delivery(&self) -> Option<&str> {
         self.delivery.as_deref()
@@ -151,6 +158,17 @@ impl Announced {
             Provider::Bitbucket => bitbucket::event(&self.event, body),
         }
     }
+}
+
+/// Whether the header of this name, which is there once, has a signature of the body as `<algorithm>=<hex digits>`, made with
+/// `secret` by SHA-256, SHA-512 or SHA-1.
+pub fn is_signed(headers: &HeaderMap, name: &str, body: &[u8], secret: &SecretString) -> bool {
+    let proof = only(headers, name).and_then(|text| {
+        Proof::prefixed_hmac(text)
+            .or_else(|| Proof::prefixed_sha512(text))
+            .or_else(|| Proof::prefixed_sha1(text))
+    });
+    proof.is_some_and(|proof| proof.holds(body, secret))
 }
 
 /// The header, if it is there once and is text.

@@ -90,6 +90,8 @@ pub struct WatchConfig {
     pub labels: Option<String>,
     /// A field selector.
     pub fields: Option<String>,
+    /// Whether the server is asked for the objects' metadata alone (`PartialObjectMetadata`).
+    pub metadata_only: bool,
     /// How many objects a page of the list holds. An API server answers a first page from memory, and may read each
     /// further one from etcd, which is ten times the work.
     pub page_size: u32,
@@ -120,6 +122,7 @@ impl WatchConfig {
             remedy: APPLY,
             labels: None,
             fields: None,
+            metadata_only: false,
             page_size: 500,
             call_deadline: Duration::from_secs(30),
             list_deadline: Duration::from_mins(30),

@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use secrecy::SecretString;
+use tokio_util::sync::CancellationToken;
 use url::Url;
 use windlass_api::flux::GitRepositorySpec;
 use windlass_git::{Git, Tls};
 use windlass_github::{Access, App, Credentials, Github, Options, Permissions, TokenRequest};
+use windlass_telemetry::ErrorChain;
 
 use crate::access::{Contents, value};
 use crate::controller::Controller;
@@ -24,9 +26,17 @@ const MAX_KEPT: usize = 256;
 /// What a Secret says of an App.
 pub(crate) struct AppSecret {
     id: String,
-    installation: String,
+    installation: Installation,
     key: SecretString,
     api: String,
+}
+
+/// Which installation of the App.
+enum Installation {
+    /// The one with this number.
+    Id(String),
+    /// That of this organisation or user.
+    Of(String),
 }
 
 impl AppSecret {
@@ -39,15 +49,20 @@ impl AppSecret {
             found.ok_or_else(|| format!("has no {key}, which spec.provider github needs"))
         };
         let key = value(secret, &["githubAppPrivateKey"]).cloned();
-        if text("githubAppInstallationOwner").is_ok() && text("githubAppInstallationID").is_err() {
-            return Err(
-                "has githubAppInstallationOwner, which is not supported; give githubAppInstallationID"
-                    .to_owned(),
-            );
-        }
+        let id = text("githubAppID")?;
+        let installation = match (text("githubAppInstallationID"), text("githubAppInstallationOwner")) {
+            (Ok(id), Err(_)) => Installation::Id(id),
+            (Err(_), Ok(owner)) => Installation::Of(owner),
+            (found, _) => {
+                let how_many = if found.is_ok() { "both" } else { "neither" };
+                return Err(format!(
+                    "has {how_many} of githubAppInstallationID and githubAppInstallationOwner; give one of them"
+                ));
+            }
+        };
         Ok(Self {
-            id: text("githubAppID")?,
-            installation: text("githubAppInstallationID")?,
+            id,
+            installation,
             key: key.ok_or("has no githubAppPrivateKey, which spec.provider github needs")?,
             api: text("githubAppBaseURL").unwrap_or_else(|_| Options::PUBLIC_API.to_owned()),
         })
@@ -80,7 +95,7 @@ impl Apps {
         let github = match known {
             Some(github) => github,
             None => {
-                let github = self.client(app, repositories, tls)?;
+                let github = self.client(app, repositories, tls, &controller.cancel).await?;
                 let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
                 if known.len() >= MAX_KEPT {
                     known.clear();
@@ -92,25 +107,48 @@ impl Apps {
             minted = github.git_token() => minted,
             () = controller.cancel.cancelled() => return Err(failed("the process ends")),
         };
-        let token = minted.map_err(|error| failed(&windlass_telemetry::ErrorChain(&error).to_string()))?;
+        let token = minted.map_err(|error| failed(&ErrorChain(&error).to_string()))?;
         token.ok_or_else(|| failed("GitHub gave none"))
     }
 
-    fn client(&self, app: &AppSecret, repositories: Vec<String>, tls: &Tls) -> Result<Github, Failure> {
-        let invalid = |what: String| Failure::fetch(PROVIDER, what);
+    async fn client(
+        &self,
+        app: &AppSecret,
+        repositories: Vec<String>,
+        tls: &Tls,
+        cancel: &CancellationToken,
+    ) -> Result<Github, Failure> {
         let request =
             TokenRequest { permissions: Permissions::new([("contents", Access::Read)]), repositories };
-        let made =
-            App::new(&app.id, &app.installation, &app.key).map_err(|error| invalid(error.to_string()))?;
-        let addresses = self.git.addresses_of(&app.api).map_err(|error| invalid(error.to_string()))?;
-        let options = Options {
-            api: app.api.clone(),
-            addresses,
-            tls: tls.clone(),
-            ..Options::new(Credentials::App(made.requesting(request)))
+        let installation = match &app.installation {
+            Installation::Id(id) => id.clone(),
+            Installation::Of(owner) => {
+                let itself = App::of_no_installation(&app.id, &app.key).map_err(|error| invalid(&error))?;
+                let github = self.github(&app.api, itself, tls)?;
+                let apps = github.apps().ok_or_else(|| failed("the credentials are none of an App"))?;
+                let found = tokio::select! {
+                    found = apps.installation_of(owner) => found,
+                    () = cancel.cancelled() => return Err(failed("the process ends")),
+                };
+                let found = found.map_err(|error| failed(&ErrorChain(&error).to_string()))?;
+                let missing = || failed(&format!("the App is not installed by {owner:?}"));
+                found.ok_or_else(missing)?.to_string()
+            }
         };
-        Github::new(options).map_err(|error| invalid(windlass_telemetry::ErrorChain(&error).to_string()))
+        let made = App::new(&app.id, &installation, &app.key).map_err(|error| invalid(&error))?;
+        self.github(&app.api, made.requesting(request), tls)
     }
+
+    fn github(&self, api: &str, app: App, tls: &Tls) -> Result<Github, Failure> {
+        let addresses = self.git.addresses_of(api).map_err(|error| invalid(&error))?;
+        let (api, tls) = (api.to_owned(), tls.clone());
+        let options = Options { api, addresses, tls, ..Options::new(Credentials::App(app)) };
+        Github::new(options).map_err(|error| invalid(&error))
+    }
+}
+
+fn invalid(error: &(dyn std::error::Error + 'static)) -> Failure {
+    Failure::fetch(PROVIDER, ErrorChain(error).to_string())
 }
 
 fn failed(what: &str) -> Failure {
@@ -147,12 +185,12 @@ mod tests {
         let of = |keys: &[&str]| {
             AppSecret::of(&keys.iter().map(|key| ((*key).to_owned(), "x".into())).collect()).err()
         };
-        assert!(of(&["githubAppID"]).unwrap().contains("githubApp"));
-        assert!(
-            of(&["githubAppID", "githubAppInstallationOwner"])
-                .unwrap()
-                .contains("give githubAppInstallationID")
-        );
-        assert!(of(&["githubAppID", "githubAppInstallationID", "githubAppPrivateKey"]).is_none());
+        assert!(of(&["githubAppID"]).unwrap().contains("has neither of githubAppInstallationID"));
+        let [id, owner] = ["githubAppInstallationID", "githubAppInstallationOwner"];
+        assert!(of(&["githubAppID", id, owner]).unwrap().contains("has both of"));
+        for installation in [id, owner] {
+            assert!(of(&["githubAppID", installation]).unwrap().contains("has no githubAppPrivateKey"));
+            assert!(of(&["githubAppID", installation, "githubAppPrivateKey"]).is_none());
+        }
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use windlass_api::flux::Artifact;
 use windlass_artifact::{
-    ArchiveError, ArtifactPath, Blobs as _, Content, Digest, Hasher, IGNORE_FILE, Kept, Member, Node, Rules,
+    ArchiveError, ArtifactPath, Blobs, Content, Digest, Hasher, IGNORE_FILE, Kept, Member, Node, Rules,
     Store, StoreError, Verdict, members, unpack, write_archive,
 };
 use windlass_git::{Entry, ObjectId};
@@ -61,22 +62,48 @@ impl Builder {
         let recurse = wanted.submodules.then_some(&*self.upstreams);
         let files = Files::list(upstream, commit, &wanted.directories, recurse, cancel).await?;
         let more = self.unpacked(&files.entries, wanted, included).await?;
-        let rules = rules(&files, &more, wanted.ignore.as_deref(), cancel).await?;
-        let all = members(&files.entries, more, &rules);
-        let key = format!("{:?}", fingerprint(&all));
-        self.once(key, || self.archive(&files, all, cancel)).await
+        let ignore = wanted.ignore.as_deref();
+        self.pack(&files, &files.entries, more, ignore, Failure::git, cancel).await
     }
 
-    async fn archive(
+    /// The archive of these files and of `more`, but for what the ignore files among them and `ignore` leave out. `failed`
+    /// says what a content that cannot be read means.
+    pub(crate) async fn pack<B: Blobs>(
         &self,
-        files: &Files,
+        blobs: &B,
+        entries: &[Entry],
+        more: Vec<Member>,
+        ignore: Option<&str>,
+        failed: fn(&str, &B::Error) -> Failure,
+        cancel: &CancellationToken,
+    ) -> Result<Kept, Failure> {
+        let is_ignore =
+            |entry: &&Entry| entry.kind.is_file() && entry.path.rsplit('/').next() == Some(IGNORE_FILE);
+        let own: Vec<&Entry> = entries.iter().filter(is_ignore).collect();
+        let ids: Vec<ObjectId> = own.iter().map(|entry| entry.id).collect();
+        let contents = if ids.is_empty() {
+            Vec::new()
+        } else {
+            let read = blobs.contents(&ids, cancel).await;
+            read.map_err(|error| failed("read the ignore files of the revision", &error))?
+        };
+        let rules = rules(own.into_iter().zip(contents), &more, ignore)?;
+        let all = members(entries, more, &rules);
+        let key = format!("{:?}", fingerprint(&all));
+        self.once(key, || self.archive(blobs, all, failed, cancel)).await
+    }
+
+    async fn archive<B: Blobs>(
+        &self,
+        blobs: &B,
         members: Vec<Member>,
+        failed: fn(&str, &B::Error) -> Failure,
         cancel: &CancellationToken,
     ) -> Result<Kept, Failure> {
         let draft = self.blocking(Store::draft).await?;
-        let written = write_archive(files, members, draft, cancel).await;
+        let written = write_archive(blobs, members, draft, cancel).await;
         let draft = written.map_err(|error| match error {
-            ArchiveError::Read(error) => Failure::git("read the files of the revision", &error),
+            ArchiveError::Read(error) => failed("read the files of the revision", &error),
             other => {
                 let text = windlass_telemetry::ErrorChain(&other).to_string();
                 Failure::storage("ArchiveOperationFailed", text)
@@ -175,23 +202,15 @@ impl Builder {
     }
 }
 
-/// The rules of all ignore files among the files.
-async fn rules(
-    files: &Files,
+/// The rules of the ignore files, and of those in `more`.
+fn rules<'a>(
+    own: impl Iterator<Item = (&'a Entry, Bytes)>,
     more: &[Member],
     ignore: Option<&str>,
-    cancel: &CancellationToken,
 ) -> Result<Rules, Failure> {
     let is_ignore = |path: &str| path.rsplit('/').next() == Some(IGNORE_FILE);
-    let own: Vec<&Entry> =
-        files.entries.iter().filter(|entry| entry.kind.is_file() && is_ignore(&entry.path)).collect();
-    let ids: Vec<ObjectId> = own.iter().map(|entry| entry.id).collect();
-    let mut found = BTreeMap::new();
-    if !ids.is_empty() {
-        let read = files.contents(&ids, cancel).await;
-        let contents = read.map_err(|error| Failure::git("read the ignore files of the revision", &error))?;
-        found.extend(own.iter().zip(contents).map(|(entry, content)| (entry.path.clone(), content.to_vec())));
-    }
+    let mut found: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    found.extend(own.map(|(entry, content)| (entry.path.clone(), content.to_vec())));
     for member in more.iter().filter(|member| is_ignore(&member.path)) {
         if let Node::File { content: Content::Bytes(bytes), .. } = &member.node {
             found.insert(member.path.clone(), bytes.to_vec());

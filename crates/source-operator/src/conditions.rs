@@ -81,9 +81,28 @@ pub const CONDITIONS: &[Row] = &rows(&[
     (types::SOURCE_VERIFIED, "False", "InvalidTagSignature", "none of the keys has signed the tag"),
 ]);
 
+/// Said of a `Receiver`, of which `Stalled` repeats the reason that it is not ready for.
+pub const RECEIVER_CONDITIONS: &[Row] = &rows(&[
+    (types::READY, "True", "Succeeded", "deliveries are taken in at `status.webhookPath`"),
+    (
+        types::READY,
+        "False",
+        "TokenNotFound",
+        "the Secret that `spec.secretRef` names is not there, or has no `token`: correct it",
+    ),
+    (
+        types::READY,
+        "False",
+        "Unsupported",
+        "`spec.type` or `spec.resourceFilter` is of no use here: the message says what is",
+    ),
+    (types::RECONCILING, "True", "ProgressingWithRetry", "the Secret is looked for again, later each time"),
+]);
+
 /// Whether the table has it, or has the reason where two conditions repeat those of others.
 pub(crate) fn is_known(condition: &str, status: &str, reason: &str) -> bool {
     let repeats = matches!((condition, status), (types::READY, "False") | (types::STALLED, "True"));
-    is_described(&[CONDITIONS], condition, status, reason)
-        || (repeats && CONDITIONS.iter().any(|row| row.reason == reason))
+    let tables = [CONDITIONS, RECEIVER_CONDITIONS];
+    is_described(&tables, condition, status, reason)
+        || (repeats && tables.iter().any(|table| table.iter().any(|row| row.reason == reason)))
 }

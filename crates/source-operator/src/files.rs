@@ -193,6 +193,8 @@ fn sparse(entries: Vec<Entry>, directories: &[String]) -> Result<Vec<Entry>, Fai
 
 #[async_trait]
 impl Blobs for Files {
+    type Error = GitError;
+
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {
         let place = |id: &ObjectId| self.places.get(id).copied().unwrap_or(0);
         let mut contents = vec![Bytes::new(); ids.len()];

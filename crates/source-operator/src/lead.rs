@@ -1,5 +1,6 @@
 //! Working on sources while this process leads. One that stands by watches, and begins where it took over.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -12,6 +13,7 @@ use crate::build::Builder;
 use crate::controller::Controller;
 use crate::observe::{requested_at, semver_filter};
 use crate::reconcile::reconcile;
+use crate::secrets::{self, SecretVersion};
 use crate::upstream::Upstreams;
 use crate::verify::Verifications;
 
@@ -32,7 +34,12 @@ pub(crate) struct Forwarder {
     upstreams: Arc<Upstreams>,
     verifications: Arc<Verifications>,
     builder: Arc<Builder>,
+    includes: Includes,
 }
+
+/// For each source those that include it.
+#[derive(Default)]
+struct Includes(Mutex<HashMap<ObjectKey, HashSet<ObjectKey>>>);
 
 impl Work {
     pub(crate) fn forwarder(&self) -> Forwarder {
@@ -42,6 +49,7 @@ impl Work {
             upstreams: Arc::clone(&self.controller.upstreams),
             verifications: Arc::clone(&self.controller.verifications),
             builder: Arc::clone(&self.controller.builder),
+            includes: Includes::default(),
         }
     }
 
@@ -96,29 +104,38 @@ impl Work {
 }
 
 impl Forwarder {
+    /// Has those looked at that name a Secret that changed.
+    pub(crate) fn forward_secret(&self, event: &Event<SecretVersion>, secrets: &Store<SecretVersion>) {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = &*current {
+            secrets::forward(event, secrets, &self.objects, queue);
+        }
+    }
+
     pub(crate) fn forward(&self, event: Event<GitRepository>) {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::Applied { old, new } => {
-                let Some(queue) = &*current else { return };
                 let key = ObjectKey::of(&*new);
+                self.includes.change(&key, old.as_deref(), Some(&new));
+                let Some(queue) = &*current else { return };
                 if old.as_deref().is_none_or(|old| is_asked_for(old, &new)) {
                     queue.add(key.clone());
                 }
-                let artifact = |object: &GitRepository| object.status.artifact.clone();
-                if old.as_deref().is_none_or(|old| artifact(old) != artifact(&new)) {
-                    self.forward_to_those_that_include(queue, &key);
+                if old.as_deref().is_none_or(|old| old.status.artifact != new.status.artifact) {
+                    self.includes.queue_those_that_include(&key, queue);
                 }
             }
             Event::Deleted(gone) => {
                 let key = ObjectKey::of(&*gone);
                 self.upstreams.forget(&key);
                 self.verifications.forget(&key);
+                self.includes.change(&key, Some(&gone), None);
                 match &*current {
                     // The leader has removed its own before it took the finalizer off.
                     Some(queue) => {
                         queue.forget(&key);
-                        self.forward_to_those_that_include(queue, &key);
+                        self.includes.queue_those_that_include(&key, queue);
                     }
                     None => self.remove(&key),
                 }
@@ -137,16 +154,35 @@ impl Forwarder {
             }
         });
     }
+}
 
-    /// While the first list comes in all are looked at anyway.
-    fn forward_to_those_that_include(&self, queue: &KeyedQueue<ObjectKey>, key: &ObjectKey) {
-        if !self.objects.is_synced() {
-            return;
-        }
-        for other in self.objects.list_in(&key.namespace) {
-            if other.spec.include.iter().any(|include| include.repository.name == key.name) {
-                queue.add(ObjectKey::of(&*other));
+impl Includes {
+    /// A source includes what `new` says, and no longer what `old` said.
+    fn change(&self, key: &ObjectKey, old: Option<&GitRepository>, new: Option<&GitRepository>) {
+        let named = |object: Option<&GitRepository>| {
+            let includes = object.map(|object| object.spec.include.as_slice()).unwrap_or_default();
+            let names = includes.iter().map(|include| include.repository.name.as_str());
+            names.map(|name| ObjectKey::new(key.namespace.as_str(), name)).collect::<Vec<_>>()
+        };
+        let (old, new) = (named(old), named(new));
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for included in old.iter().filter(|included| !new.contains(included)) {
+            if let Some(those) = all.get_mut(included) {
+                those.remove(key);
+                if those.is_empty() {
+                    all.remove(included);
+                }
             }
+        }
+        for included in new {
+            all.entry(included).or_default().insert(key.clone());
+        }
+    }
+
+    fn queue_those_that_include(&self, key: &ObjectKey, queue: &KeyedQueue<ObjectKey>) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for other in all.get(key).into_iter().flatten() {
+            queue.add(other.clone());
         }
     }
 }

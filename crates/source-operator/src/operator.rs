@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use tokio_util::sync::CancellationToken;
 use windlass_api::flux::GitRepository;
-use windlass_artifact::{Algorithm, Store, router};
+use windlass_artifact::{Algorithm, Server, Store};
+use windlass_auth::ServeOptions;
 use windlass_launch::{Context, Launch, observe_leadership};
 use windlass_runtime::{
     BackoffPolicy, BoxError, EventRecorder, KeyedQueue, LeaderElection, Leadership, Operator, Registry,
@@ -18,11 +20,14 @@ use windlass_settings::{DigestAlgorithm, SourceSettings};
 use crate::app::Apps;
 use crate::build::Builder;
 use crate::controller::{Controller, origin};
-use crate::lead::{Current, Work};
+use crate::externals::Externals;
+use crate::lead::{Current, Forwarder, Work};
 use crate::metrics::SourceMetrics;
 use crate::notify::{Notifier, REPORTER};
 use crate::options::needs;
+use crate::receivers::{self, Receivers};
 use crate::replica::Replica;
+use crate::secrets::SecretVersion;
 use crate::upstream::Upstreams;
 
 /// Git repositories as artifacts.
@@ -94,11 +99,30 @@ impl Operator<Context> for Sources {
             queue: KeyedQueue::new(BackoffPolicy::OBJECT),
             cancel: shutdown.clone(),
         };
-        let artifacts = router(Arc::clone(&store), Some(Arc::new(Replica(controller.clone()))));
+        let externals = settings.external_artifacts.then(|| Externals::over(&process, controller.clone()));
+        let replica = Replica {
+            controller: controller.clone(),
+            externals: externals.as_ref().map(|it| it.externals.clone()),
+        };
+        let artifacts = Server::new(Arc::clone(&store), Some(Arc::new(replica)));
         let work = Work { controller: controller.clone(), leadership, current: Current::default() };
         let forwarder = work.forwarder();
         let follow =
             watch.run(process.health.clone(), shutdown.clone(), move |event| forwarder.forward(event));
+        let receivers = receivers(&process, &settings).await?;
+        let of_receivers = receivers.as_ref().map(|it| it.receivers.clone());
+        let follow_secrets = secrets(&process, &settings, work.forwarder(), of_receivers);
+        let leadership = work.leadership.clone();
+        let publish = async {
+            if let Some(externals) = externals {
+                externals.run(&leadership, &shutdown).await;
+            }
+        };
+        let receive = async {
+            if let Some(receivers) = receivers {
+                receivers.run(&leadership, &shutdown).await;
+            }
+        };
         tracing::info!(
             artifacts = controller.origin,
             workers = settings.concurrent,
@@ -108,7 +132,9 @@ impl Operator<Context> for Sources {
         );
         // The Lease is kept until the last pass has ended, and artifacts are served as long.
         let finished = CancellationToken::new();
-        let serve = windlass_auth::plain::serve(listener, artifacts, finished.clone());
+        let stop = finished.clone();
+        let answer = move |stream| artifacts.clone().serve(stream, stop.clone());
+        let serve = windlass_auth::plain::accept(listener, ServeOptions::default(), finished.clone(), answer);
         let stand = async {
             if let Some(election) = election {
                 election.run(process.health.clone(), finished.clone()).await;
@@ -125,9 +151,51 @@ impl Operator<Context> for Sources {
             }
         };
         let sweep = finished.run_until_cancelled(sweep(&controller));
-        tokio::join!(follow, serve, lead, stand, write_events, post, sweep);
+        tokio::join!(follow, follow_secrets, receive, publish, serve, lead, stand, write_events, post, sweep);
         Ok(())
     }
+}
+
+/// The receivers, where the settings say where webhooks are taken in.
+async fn receivers(
+    process: &Context,
+    settings: &SourceSettings,
+) -> Result<Option<receivers::Unfollowed>, BoxError> {
+    let address = &settings.receiver_address;
+    if address.is_empty() {
+        return Ok(None);
+    }
+    let listener = windlass_launch::bind(address).await.map_err(|error| {
+        format!("failed to listen on {address} for webhooks: {error}; set [source] receiver_address")
+    })?;
+    Ok(Some(Receivers::over(process, listener)))
+}
+
+/// Follows the Secrets that sources name, where the settings want that.
+async fn secrets(
+    process: &Context,
+    settings: &SourceSettings,
+    forwarder: Forwarder,
+    receivers: Option<Receivers>,
+) {
+    if !settings.watch_secrets {
+        return;
+    }
+    let api: Api<Secret> = process.scope.api(process.clients.core.clone());
+    let labels = settings.watch_configs_label_selector.clone();
+    let remedy = "set [source] watch_secrets = false";
+    let config = WatchConfig { labels, metadata_only: true, remedy, ..WatchConfig::new("secrets") };
+    let watch: Watch<SecretVersion> = Watch::reading(api, config);
+    let known = watch.store();
+    let shutdown = process.supervisor.token().clone();
+    watch
+        .run(process.health.clone(), shutdown, move |event| {
+            forwarder.forward_secret(&event, &known);
+            if let Some(receivers) = &receivers {
+                receivers.forward_secret(&event);
+            }
+        })
+        .await;
 }
 
 fn election(process: &Context, settings: &SourceSettings) -> Result<Option<LeaderElection>, BoxError> {

@@ -14,6 +14,12 @@ pub struct SourceArgs {
     /// Where /healthz, /livez and /readyz are served. [default: :9440]
     #[arg(long, value_name = "HOST:PORT")]
     pub health_addr: Option<String>,
+    /// Where webhooks of `Receiver` objects are taken in, such as :9292. [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub receiver_addr: Option<String>,
+    /// Whether annotated repositories are published as `ExternalArtifact` objects. [default: false]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub external_artifacts: Option<String>,
     /// Where events are posted to.
     #[arg(long, value_name = "URL")]
     pub events_addr: Option<String>,
@@ -59,6 +65,12 @@ pub struct SourceArgs {
     /// Only sources with these labels are worked on.
     #[arg(long, value_name = "LABELS")]
     pub watch_label_selector: Option<String>,
+    /// Only of Secrets with these labels changes are noticed at once.
+    #[arg(long, value_name = "LABELS")]
+    pub watch_configs_label_selector: Option<String>,
+    /// Whether a source is looked at as soon as a Secret changed that it names. [default: true]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub watch_secrets: Option<String>,
     /// Whether sources of all namespaces are worked on, or those of `RUNTIME_NAMESPACE`. [default: true]
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub watch_all_namespaces: Option<String>,
@@ -95,6 +107,8 @@ impl From<SourceArgs> for Start {
             ("operator", "git_ssh_host_key_algorithms", args.ssh_hostkey_algos),
             own("metrics_address", args.metrics_addr),
             own("health_address", args.health_addr),
+            own("receiver_address", args.receiver_addr),
+            own("external_artifacts", args.external_artifacts),
             own("events_address", args.events_addr),
             own("storage_path", args.storage_path),
             own("storage_address", args.storage_addr),
@@ -110,6 +124,8 @@ impl From<SourceArgs> for Start {
             own("max_retry_delay", args.max_retry_delay),
             own("leader_election", args.enable_leader_election),
             own("watch_label_selector", args.watch_label_selector),
+            own("watch_configs_label_selector", args.watch_configs_label_selector),
+            own("watch_secrets", args.watch_secrets),
         ])
     }
 }

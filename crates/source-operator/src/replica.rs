@@ -10,36 +10,46 @@ use windlass_runtime::ObjectKey;
 use crate::access;
 use crate::apply::KIND;
 use crate::controller::Controller;
+use crate::externals::{self, Externals};
 use crate::failure::Failure;
 use crate::observe::semver_filter;
 use crate::validate::{validate, wanted};
 
 /// Makes what the statuses of sources name and this replica has not.
-pub(crate) struct Replica(pub(crate) Controller);
+pub(crate) struct Replica {
+    pub(crate) controller: Controller,
+    /// Those of our own repositories, where they are wanted.
+    pub(crate) externals: Option<Externals>,
+}
 
 #[async_trait]
 impl Missing for Replica {
     async fn bring(&self, path: &ArtifactPath) -> bool {
-        let place = path.place();
-        let key = ObjectKey::new(place.namespace(), place.name());
-        let Some(object) = self.0.objects.get(&key).filter(|_| place.kind() == KIND) else { return false };
-        if object.status.artifact.as_ref().is_none_or(|artifact| artifact.path != path.to_string()) {
-            return false;
-        }
-        match self.make(path, &object).await {
-            Ok(is_same) => is_same,
-            Err(failure) => {
-                tracing::warn!(source = %key, failure.message, "failed to bring an artifact here");
-                false
-            }
-        }
+        let brought = match (&self.externals, path.place().kind()) {
+            (_, KIND) => self.bring_source(path).await,
+            (Some(externals), externals::KIND) => externals.bring(path).await,
+            _ => Ok(false),
+        };
+        brought.unwrap_or_else(|failure| {
+            tracing::warn!(%path, failure.message, "failed to bring an artifact here");
+            false
+        })
     }
 }
 
 impl Replica {
+    async fn bring_source(&self, path: &ArtifactPath) -> Result<bool, Failure> {
+        let key = ObjectKey::new(path.place().namespace(), path.place().name());
+        let Some(object) = self.controller.objects.get(&key) else { return Ok(false) };
+        if object.status.artifact.as_ref().is_none_or(|artifact| artifact.path != path.to_string()) {
+            return Ok(false);
+        }
+        self.make(path, &object).await
+    }
+
     /// Makes the artifact that the status speaks of, and answers whether it is the same.
     async fn make(&self, path: &ArtifactPath, object: &GitRepository) -> Result<bool, Failure> {
-        let controller = &self.0;
+        let controller = &self.controller;
         let status = &object.status;
         let Some(commit) = status.artifact.as_ref().and_then(|artifact| commit_of(&artifact.revision)) else {
             return Ok(false);

@@ -52,7 +52,7 @@ pub(crate) fn conclude(object: &GitRepository, outcome: &Outcome, now: Timestamp
     if let Some(asked) = requested_at(object) {
         after.last_handled_reconcile_at = Some(asked.to_owned());
     }
-    let mut say = Conditions { generation, now, before: &before.conditions, all: Vec::new() };
+    let mut say = Conditions::new(generation, now, &before.conditions);
     match outcome {
         Outcome::Suspended => {
             after.conditions.retain(|condition| condition.type_ != types::STALLED);
@@ -105,16 +105,22 @@ pub(crate) fn conclude(object: &GitRepository, outcome: &Outcome, now: Timestamp
     after
 }
 
-struct Conditions<'a> {
+/// The conditions of an object after a pass.
+pub(crate) struct Conditions<'a> {
     generation: Option<i64>,
     now: Timestamp,
     before: &'a [Condition],
     all: Vec<Condition>,
 }
 
-impl Conditions<'_> {
+impl<'a> Conditions<'a> {
+    /// None so far; `before` are those that it has.
+    pub(crate) fn new(generation: Option<i64>, now: Timestamp, before: &'a [Condition]) -> Self {
+        Self { generation, now, before, all: Vec::new() }
+    }
+
     /// The time is of the last change of status, reason or message.
-    fn set(&mut self, kind: &str, status: &str, reason: &str, message: &str) {
+    pub(crate) fn set(&mut self, kind: &str, status: &str, reason: &str, message: &str) {
         debug_assert!(
             is_known(kind, status, reason),
             "{kind}={status} {reason} is not described: add it to the table of conditions"
@@ -133,7 +139,8 @@ impl Conditions<'_> {
         });
     }
 
-    fn sorted(mut self) -> Vec<Condition> {
+    /// In Flux's order.
+    pub(crate) fn sorted(mut self) -> Vec<Condition> {
         let place = |condition: &Condition| ORDER.iter().position(|kind| *kind == condition.type_);
         self.all.sort_by_key(place);
         self.all
@@ -155,6 +162,9 @@ pub(crate) async fn write(
     object: &GitRepository,
     status: &GitRepositoryStatus,
 ) -> Result<(), CallError> {
+    if object.status == *status {
+        return Ok(());
+    }
     let json = |status: &GitRepositoryStatus| serde_json::to_value(status).unwrap_or_default();
     let Some(patch) = merge_diff(&json(&object.status), &json(status)) else { return Ok(()) };
     let patch = serde_json::json!({ "status": patch });

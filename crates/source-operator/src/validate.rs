@@ -142,7 +142,7 @@ fn refuse_what_is_missing(spec: &GitRepositorySpec) -> Result<(), Failure> {
         Some("github") if spec.secret_ref.is_some() && !spec.url.starts_with("ssh:") => {}
         Some("github") => {
             let message = "spec.provider \"github\" needs an https: URL and spec.secretRef: a Secret with githubAppID, \
-                           githubAppInstallationID and githubAppPrivateKey";
+                           githubAppInstallationID or githubAppInstallationOwner, and githubAppPrivateKey";
             return Err(Failure::fetch(PROVIDER, message).stalled());
         }
         Some(provider) => {

@@ -16,18 +16,36 @@ pub struct SourceController {
     namespace: String,
     /// Ports of artifacts, metrics and probes.
     ports: [u16; 3],
+    /// Arguments beside those that it always has.
+    more: Vec<String>,
     starts: usize,
 }
 
 impl SourceController {
     /// One that is not started yet; it may use this Git server although it is local.
     pub async fn new(scene: &FluxScene, origin: &str) -> Result<Self> {
-        let identity = scene.namespace.service_account(&deployed("source-controller/rbac.yaml")).await?;
+        Self::with(scene, origin, &[], &[]).await
+    }
+
+    /// The same with these components of `deploy/source-controller`, and the arguments that they add.
+    pub async fn with(
+        scene: &FluxScene,
+        origin: &str,
+        components: &[&str],
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let mut roles = std::fs::read_to_string(deployed("source-controller/rbac.yaml"))?;
+        for component in components {
+            let file = deployed(&format!("source-controller/{component}/rbac.yaml"));
+            roles = format!("{roles}\n---\n{}", std::fs::read_to_string(file)?);
+        }
+        let identity = scene.namespace.service_account_from(&roles).await?;
         let folder = scene.folder.path().join("source-controller");
         std::fs::create_dir_all(&folder)?;
         let namespace = scene.namespace.name().to_owned();
         let ports = [free_port()?, free_port()?, free_port()?];
-        Ok(Self { identity, folder, origin: origin.to_owned(), namespace, ports, starts: 0 })
+        let more = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Ok(Self { identity, folder, origin: origin.to_owned(), namespace, ports, more, starts: 0 })
     }
 
     /// Where its artifacts are kept.
@@ -50,7 +68,7 @@ impl SourceController {
             // Nobody waits for the Lease of one that was killed.
             "--enable-leader-election=false".to_owned(),
         ];
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let arguments: Vec<&str> = arguments.iter().chain(&self.more).map(String::as_str).collect();
         let (kubeconfig, cache) =
             (self.identity.kubeconfig.display().to_string(), self.folder.join("git").display().to_string());
         let environment =

@@ -1,11 +1,12 @@
 //! The source controller beside a real kustomize-controller, which applies what it serves.
 
 use jiff::Timestamp;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use windlass_api::Repository;
 use windlass_api::flux::GitRepository;
 use windlass_e2e::eventually;
-use windlass_e2e::flux::{FluxScene, GitRemote, NewCommit, SourceController};
+use windlass_e2e::flux::{FluxScene, GitRemote, Kind, NewCommit, Source, SourceController};
 
 fn commit(value: &str) -> NewCommit {
     let document =
@@ -126,6 +127,42 @@ async fn fifty_kustomizations_of_ten_sources_follow_a_push_that_one_source_was_a
         .await
         .unwrap();
     }
+    process.signal("TERM").await.unwrap();
+    assert_eq!(process.end(std::time::Duration::from_secs(30)).await.unwrap(), 0, "{}", process.output());
+}
+
+#[tokio::test]
+async fn an_unmodified_kustomize_controller_applies_a_repository_that_is_published() {
+    let Some(scene) = FluxScene::shared().await.unwrap() else { return };
+    let remote = GitRemote::new().await.unwrap();
+    let (origin, components) = (remote.origin(), ["external-artifacts"]);
+    let mut controller =
+        SourceController::with(&scene, &origin, &components, &["--external-artifacts"]).await.unwrap();
+    let mut process = controller.start().await.unwrap();
+    let first = remote.commit(commit("first")).await.unwrap();
+    let repositories: Api<Repository> = Api::namespaced(scene.client.clone(), scene.namespace.name());
+    let repository = json!({
+        "apiVersion": "provisioning.grafana.app/v0alpha1",
+        "kind": "Repository",
+        "metadata": {"name": "fleet", "annotations": {"windlass.dev/external-artifact": "fleet"}},
+        "spec": {
+            "title": "Fleet", "type": "git", "workflows": [], "sync": {"enabled": false, "target": "folder"},
+            "git": {"url": remote.url(), "branch": "main", "path": "deploy"},
+        },
+    });
+    let repository = serde_json::from_value(repository).unwrap();
+    repositories.create(&PostParams::default(), &repository).await.unwrap();
+    let source = Source::of(&scene.client, scene.namespace.name(), Kind::ExternalArtifact, "fleet");
+    let kustomization = scene.kustomization("fleet", &source, json!({})).await.unwrap();
+    kustomization.applied(&format!("main@sha1:{first}")).await.unwrap();
+
+    let second = remote.commit(commit("second")).await.unwrap();
+    let pulled = Patch::Merge(json!({"status": {"sync": {"state": "success", "lastRef": second}}}));
+    repositories.patch_status("fleet", &PatchParams::default(), &pulled).await.unwrap();
+    kustomization.applied(&format!("main@sha1:{second}")).await.unwrap();
+
+    kustomization.delete().await.unwrap();
+    repositories.delete("fleet", &DeleteParams::default()).await.unwrap();
     process.signal("TERM").await.unwrap();
     assert_eq!(process.end(std::time::Duration::from_secs(30)).await.unwrap(), 0, "{}", process.output());
 }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::rules::place_mut;
 
-const DIGEST: &str = "^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[a-zA-Z0-9=_-]+$";
-const CONDITION_TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+pub(super) const DIGEST: &str = "^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[a-zA-Z0-9=_-]+$";
+pub(super) const CONDITION_TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
 
 pub(crate) fn extras(schema: &mut Value) {
     plain(schema);
@@ -36,7 +36,7 @@ pub(crate) fn extras(schema: &mut Value) {
 }
 
 /// Without `nullable` and types of lists, which Flux's definitions do not say.
-fn plain(schema: &mut Value) {
+pub(super) fn plain(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
             for key in ["nullable", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"] {
@@ -50,19 +50,24 @@ fn plain(schema: &mut Value) {
 }
 
 pub(crate) fn columns() -> Vec<CustomResourceColumnDefinition> {
-    let ready = |field: &str| format!(".status.conditions[?(@.type==\"Ready\")].{field}");
-    let columns = [
-        ("URL", "string", ".spec.url".to_owned()),
-        ("Age", "date", ".metadata.creationTimestamp".to_owned()),
-        ("Ready", "string", ready("status")),
-        ("Status", "string", ready("message")),
-    ];
-    columns
-        .map(|(name, kind, json_path)| CustomResourceColumnDefinition {
-            name: name.to_owned(),
-            type_: kind.to_owned(),
-            json_path,
-            ..CustomResourceColumnDefinition::default()
-        })
-        .into()
+    vec![
+        column("URL", "string", ".spec.url"),
+        column("Age", "date", ".metadata.creationTimestamp"),
+        column("Ready", "string", &ready("status")),
+        column("Status", "string", &ready("message")),
+    ]
+}
+
+/// A field of the condition `Ready`.
+pub(super) fn ready(field: &str) -> String {
+    format!(".status.conditions[?(@.type==\"Ready\")].{field}")
+}
+
+pub(super) fn column(name: &str, kind: &str, json_path: &str) -> CustomResourceColumnDefinition {
+    CustomResourceColumnDefinition {
+        name: name.to_owned(),
+        type_: kind.to_owned(),
+        json_path: json_path.to_owned(),
+        ..CustomResourceColumnDefinition::default()
+    }
 }

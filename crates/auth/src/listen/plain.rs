@@ -29,6 +29,19 @@ pub async fn serve_with(
     .await;
 }
 
+/// Hands each connection to `handle`, within the limits, until `shutdown`: for what speaks a protocol of its own.
+pub async fn accept<H, F>(
+    listener: TcpListener,
+    options: ServeOptions,
+    shutdown: CancellationToken,
+    handle: H,
+) where
+    H: Fn(TcpStream) -> F,
+    F: Future<Output = ()> + Send + 'static,
+{
+    accept_loop(listener, &options, shutdown, |stream, _peer| handle(stream)).await;
+}
+
 async fn connection(
     stream: TcpStream,
     peer: SocketAddr,

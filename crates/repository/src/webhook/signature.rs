@@ -13,6 +13,8 @@ const LONGEST_TOKEN: usize = 1024;
 pub(super) enum Proof {
     /// HMAC-SHA256 of the body, with the secret as its key.
     Hmac([u8; 32]),
+    /// HMAC-SHA512 of the body.
+    Sha512([u8; 64]),
     /// HMAC-SHA1 of the body, as servers make it that know no better.
     Sha1([u8; 20]),
     /// The secret itself, hashed, so that comparing takes the same time whatever its length.
@@ -30,6 +32,13 @@ impl Proof {
     /// A signature as `sha256=…`; one with another hash is none.
     pub(super) fn prefixed_hmac(text: &str) -> Option<Self> {
         Self::hmac(text.strip_prefix("sha256=")?)
+    }
+
+    /// A signature as `sha512=…`.
+    pub(super) fn prefixed_sha512(text: &str) -> Option<Self> {
+        let mut bytes = [0; 64];
+        hex::decode_to_slice(text.strip_prefix("sha512=")?, &mut bytes).ok()?;
+        Some(Self::Sha512(bytes))
     }
 
     /// A signature as `sha1=…`.
@@ -52,6 +61,9 @@ impl Proof {
         match self {
             Self::Hmac(signature) => {
                 hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, secret), body, signature).is_ok()
+            }
+            Self::Sha512(signature) => {
+                hmac::verify(&hmac::Key::new(hmac::HMAC_SHA512, secret), body, signature).is_ok()
             }
             Self::Sha1(signature) => {
                 let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret);

@@ -31,7 +31,7 @@ pub enum Accept {
 }
 
 impl Accept {
-    pub(super) fn header(self) -> &'static str {
+    pub(crate) fn header(self) -> &'static str {
         match self {
             Self::Whole => "application/json",
             Self::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{AsyncBufRead, AsyncBufReadExt as _};
+use http::HeaderValue;
+use http::header::ACCEPT;
 use kube::Client;
 use kube::api::WatchParams;
 use kube::core::Status;
@@ -16,7 +18,7 @@ use serde_json::value::RawValue;
 
 use super::{ObjectKey, WatchConfig, Watched};
 use crate::api::{OBJECT_LIMIT, too_long};
-use crate::{CallError, ListRequest, deadline};
+use crate::{Accept, CallError, ListRequest, deadline};
 
 /// Why a list or a watch ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +125,9 @@ impl Connection {
         if let Some(fields) = &self.config.fields {
             request = request.fields(fields);
         }
+        if self.config.metadata_only {
+            request = request.accept(Accept::MetadataList);
+        }
         let read = |text: &[u8]| match serde_json::from_slice::<K>(text) {
             Ok(object) => Ok(Ok(Arc::new(object))),
             Err(error) => {
@@ -151,9 +156,13 @@ impl Connection {
             send_initial_events: false,
         };
         let what = || format!("watch {}", self.config.name);
-        let request = kube::core::Request::new(&self.url)
+        let mut request = kube::core::Request::new(&self.url)
             .watch(&params, version)
             .map_err(|error| CallError::new(what(), kube::Error::BuildRequest(error)))?;
+        if self.config.metadata_only {
+            let form = HeaderValue::from_static(Accept::Metadata.header());
+            request.headers_mut().insert(ACCEPT, form);
+        }
         let reader = deadline(self.config.call_deadline, what(), self.client.request_stream(request)).await?;
         Ok(Changes { reader: Box::pin(reader), line: Vec::new() })
     }

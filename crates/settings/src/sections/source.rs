@@ -65,8 +65,18 @@ section! {
         events_address: Option<String> = Text, "";
         /// Label selector, such as `sharding.fluxcd.io/key=a`: only these sources are worked on.
         watch_label_selector: Option<String> = Text, "";
+        /// Whether a source is looked at as soon as a Secret changed that it names. That takes the right to list and watch
+        /// Secrets; without, a change is noticed at the next interval.
+        watch_secrets: bool = Bool, "true";
+        /// Label selector: only of Secrets with these labels changes are noticed at once; of all when empty.
+        watch_configs_label_selector: Option<String> = Text, "";
         /// Whether one of several replicas is elected to write; the others serve. Without, there may be one.
         leader_election: bool = Bool, "true";
+        /// Address that webhooks of `Receiver` objects are taken in at; when empty none are, and no receiver is looked at.
+        receiver_address: String = Address, "";
+        /// Whether repositories that carry the annotation `windlass.dev/external-artifact` are published as `ExternalArtifact`
+        /// objects of the name that it says.
+        external_artifacts: bool = Bool, "false";
         /// Name of the Lease; a label selector makes it another one.
         leader_election_name: String = Text, "windlass-source-controller";
         /// Address that `/metrics` is served on; off when empty.

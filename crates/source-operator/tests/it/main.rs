@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod artifacts;
+mod externals;
 mod failures;
 mod hostile;
 mod over_ssh;
 mod providers;
 mod proxied;
+mod receivers;
+mod secrets;
 mod sharing;
 mod submodules;
 mod telling;

@@ -63,6 +63,21 @@ async fn a_source_is_read_with_the_token_of_a_github_app() {
     assert_eq!(github.minted(), 1, "a token serves until it ends");
     let seen = seen.lock().unwrap().clone();
     assert!(!seen.is_empty() && seen.iter().all(|it| it.as_ref().is_some_and(|it| it.starts_with("Basic "))));
+    // Looked for by who installed it: an organisation, or a user.
+    github.installed_by(7, "someone", false);
+    let by_owner = |owner: &str| json!({"data": {"githubAppInstallationID": null}, "stringData": {"githubAppInstallationOwner": owner}});
+    secrets.patch("app", &PatchParams::default(), &Patch::Merge(by_owner("nobody"))).await.unwrap();
+    let (_, message) = world.failed("app", "AuthenticationFailed").await;
+    assert!(message.contains("the App is not installed by \"nobody\""), "{message}");
+    for (owner, is_organisation) in [("someone", false), ("acme", true)] {
+        github.installed_by(7, owner, is_organisation);
+        let before = github.minted();
+        secrets.patch("app", &PatchParams::default(), &Patch::Merge(by_owner(owner))).await.unwrap();
+        let third = commit(owner);
+        world.request("app", owner).await;
+        world.ready("app", &third).await;
+        assert!(github.minted() > before);
+    }
     world.patch("app", json!({"spec": {"provider": "generic"}})).await;
     world.when("it is told what is missing", "app", told("set spec.provider to github")).await;
 }

@@ -93,9 +93,8 @@ async fn only_what_the_keys_of_now_signed_is_taken() {
         verified.message
     );
     assert_eq!(object.status.source_verification_mode.as_deref(), Some("HEAD"));
-    // The same revision, and other keys.
+    // The same revision, and other keys: nobody has to ask, and the interval is an hour.
     set_keys(&world, json!({"one.sshpub": other.public})).await;
-    world.request("app", "2").await;
     let (object, message) = world.failed("app", "InvalidCommitSignature").await;
     assert!(message.contains("none of the keys made it"), "{message}");
     let verified = conditions::find(&object.status.conditions, "SourceVerified").unwrap();

@@ -72,7 +72,7 @@ impl World {
         let server = adapt(HttpBackend::new(folder.path())).start().await.unwrap();
         let store = in_memory(&StoreOptions::default()).unwrap();
         let api = ApiServer::builder(store)
-            .crds(windlass_api::crds::flux())
+            .crds([windlass_api::crds::all(), windlass_api::crds::flux()].concat())
             .sealing_key(&SecretBox::new(Box::new([7; 32])))
             .build()
             .unwrap();

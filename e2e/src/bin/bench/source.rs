@@ -1,5 +1,8 @@
-//! The source controller over one repository of 5,000 files: a hundred objects at once, one alone, and checks of what did
-//! not change.
+//! The source controller over one repository of 5,000 files: a hundred objects at once, one alone, checks of what did
+//! not change, and how fast the artifact is served; then ten thousand objects that nothing happens to.
+
+mod idle;
+mod served;
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -28,7 +31,7 @@ pub(crate) async fn measure(table: &mut Table) -> Result<()> {
     let repository = Repository::new().await?;
     let mut times = Vec::new();
     for _ in 0..3 {
-        let scene = Scene::start(&repository).await?;
+        let scene = Scene::start(&repository.server).await?;
         times.push(scene.create(0..1).await?);
     }
     let note = format!("{FILES} files, {} MB; from the create to Ready", FILES * FILE_BYTES / 1_000_000);
@@ -37,7 +40,7 @@ pub(crate) async fn measure(table: &mut Table) -> Result<()> {
             .note(note),
     );
 
-    let scene = Scene::start(&repository).await?;
+    let scene = Scene::start(&repository.server).await?;
     let before = repository.server.log().count();
     let took = scene.create(0..OBJECTS).await?;
     let cost = repository.server.log().count() - before;
@@ -63,7 +66,9 @@ pub(crate) async fn measure(table: &mut Table) -> Result<()> {
     table.add(Row::new(figure, Target::AtMost(2.0), Unit::Count, Samples::one(requests)).note(note));
     let figure = "source: processor time of an unchanged check";
     table.add(Row::new(figure, Target::AtMost(1.0), Unit::Millis, Samples::one(spent)));
-    Ok(())
+    served::measure(table, &scene).await?;
+    drop(scene);
+    idle::measure(table).await
 }
 
 struct Repository {
@@ -99,7 +104,7 @@ struct Scene {
 
 impl Scene {
     /// An API server and a controller, each a process of its own, whose caches and storage are empty.
-    async fn start(repository: &Repository) -> Result<Self> {
+    async fn start(git: &Running) -> Result<Self> {
         let server = Server::start(&[]).await?;
         for definition in windlass_api::crds::flux() {
             let file = server.folder.path().join("definition.yaml");
@@ -112,7 +117,7 @@ impl Scene {
         let path = |name: &str| folder.join(name).display().to_string();
         let (artifacts, kubeconfig) = (free_port()?, server.kubeconfig().display().to_string());
         let arguments = [
-            format!("--allow-git-origin={}", repository.server.origin()),
+            format!("--allow-git-origin={}", git.origin()),
             format!("--kubeconfig={kubeconfig}"),
             format!("--storage-path={}", path("data")),
             format!("--storage-addr=127.0.0.1:{artifacts}"),
@@ -129,7 +134,7 @@ impl Scene {
         let config = Kubeconfig::read_from(server.kubeconfig())?;
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
         let objects = Api::namespaced(kube::Client::try_from(config)?, "default");
-        let url = format!("{}/app.git", repository.server.origin());
+        let url = format!("{}/app.git", git.origin());
         Ok(Self { process, objects, url, _server: server })
     }
 
@@ -148,13 +153,16 @@ impl Scene {
         let mut interval = tokio::time::interval(Duration::from_millis(20));
         while begun.elapsed() < DEADLINE {
             interval.tick().await;
-            let all = self.objects.list(&ListParams::default()).await?.items;
-            let ready = all.iter().filter(|it| conditions::is_true(&it.status.conditions, "Ready")).count();
-            if ready == count {
+            if self.count_ready().await? == count {
                 return Ok(begun.elapsed());
             }
         }
         bail!("not ready in time; the controller said:\n{}", self.process.output())
+    }
+
+    async fn count_ready(&self) -> Result<usize> {
+        let all = self.objects.list(&ListParams::default()).await?.items;
+        Ok(all.iter().filter(|it| conditions::is_true(&it.status.conditions, "Ready")).count())
     }
 
     /// Has all objects checked in this interval.

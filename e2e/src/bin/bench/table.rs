@@ -25,6 +25,7 @@ pub(crate) enum Unit {
     Times,
     Count,
     Percent,
+    GigabytesPerSecond,
 }
 
 /// One figure.
@@ -52,6 +53,7 @@ impl Unit {
             Self::Times => "times",
             Self::Count => "",
             Self::Percent => "%",
+            Self::GigabytesPerSecond => "GB/s",
         }
     }
 
@@ -65,6 +67,7 @@ impl Unit {
             Self::Times => format!("{value:.2}×"),
             Self::Count => format!("{value:.0}"),
             Self::Percent => format!("{value:.1} %"),
+            Self::GigabytesPerSecond => format!("{value:.2} GB/s"),
         }
     }
 }

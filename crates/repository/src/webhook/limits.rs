@@ -9,8 +9,13 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use bytes::Buf;
+use http_body::Body;
+use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
+/// The largest body that is read, in bytes: as much as GitHub sends.
+pub const LARGEST_BODY: usize = 25 << 20;
 /// Deliveries of one address: at once, and a second. Providers send for many repositories from few addresses.
 const OF_ADDRESS: Rate = Rate { burst: 2_000.0, per_second: 1_000.0 };
 /// What a wrong signature counts more.
@@ -24,7 +29,7 @@ const BYTES: usize = 128 << 20;
 
 /// What is being taken in.
 #[derive(Default)]
-pub(crate) struct Reception {
+pub struct Reception {
     addresses: Buckets<Option<IpAddr>>,
     repositories: Buckets<(String, String)>,
     bytes: AtomicUsize,
@@ -32,35 +37,70 @@ pub(crate) struct Reception {
 
 impl Reception {
     /// Whether another delivery of this address is looked at; of none for those whose address is not known.
-    pub(crate) fn admits(&self, peer: Option<IpAddr>) -> bool {
+    pub fn admits(&self, peer: Option<IpAddr>) -> bool {
         self.addresses.take(network(peer), OF_ADDRESS, 1.0)
     }
 
     /// The address sent a wrong signature.
-    pub(crate) fn blame(&self, peer: Option<IpAddr>) {
+    pub fn blame(&self, peer: Option<IpAddr>) {
         self.addresses.take(network(peer), OF_ADDRESS, BLAME);
     }
 
     /// Whether another delivery of the repository's provider is worked on.
-    pub(crate) fn admits_from(&self, namespace: &str, name: &str) -> bool {
+    pub fn admits_from(&self, namespace: &str, name: &str) -> bool {
         self.repositories.take((namespace.to_owned(), name.to_owned()), OF_REPOSITORY, 1.0)
     }
 
+    /// The whole body, within its own limit and that of all bodies together.
+    pub async fn read<B>(&self, mut body: B) -> Result<(Vec<u8>, Reserved<'_>), BodyError>
+    where
+        B: Body + Unpin,
+    {
+        let mut reserved = self.reserve();
+        let mut whole = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_broken| BodyError::Broken)?;
+            let Ok(mut data) = frame.into_data() else { continue };
+            if whole.len() + data.remaining() > LARGEST_BODY {
+                return Err(BodyError::TooLarge);
+            }
+            if !reserved.grow(data.remaining()) {
+                return Err(BodyError::Busy);
+            }
+            whole.extend_from_slice(&data.copy_to_bytes(data.remaining()));
+        }
+        Ok((whole, reserved))
+    }
+
     /// Room for a body, nothing at first.
-    pub(crate) fn reserve(&self) -> Reserved<'_> {
+    fn reserve(&self) -> Reserved<'_> {
         Reserved { reception: self, bytes: 0 }
     }
 }
 
+/// Why a body was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// It ended early.
+    #[error("the request's body ended early")]
+    Broken,
+    /// It is larger than [`LARGEST_BODY`].
+    #[error("the request's body is larger than {LARGEST_BODY} bytes")]
+    TooLarge,
+    /// Too many are being read.
+    #[error("too many deliveries at a time; send it again later")]
+    Busy,
+}
+
 /// Room for a body; given back when it is dropped.
-pub(crate) struct Reserved<'a> {
+pub struct Reserved<'a> {
     reception: &'a Reception,
     bytes: usize,
 }
 
 impl Reserved<'_> {
     /// Whether there is room for that many bytes more.
-    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
+    fn grow(&mut self, bytes: usize) -> bool {
         let before = self.reception.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
         before + bytes <= BYTES

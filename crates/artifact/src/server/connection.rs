@@ -1,0 +1,158 @@
+//! HTTP/1.1 over a connection: RFC 9112, as far as requests without bodies go.
+//!
+//! A file goes to the socket inside the kernel (`sendfile(2)`), which no HTTP library lets it do; what is left of the
+//! protocol without bodies of requests is little, and `httparse`, which hyper reads with too, reads it.
+
+use std::fmt::Write as _;
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use bytes::{Buf as _, BytesMut};
+use http::header::{ALLOW, CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::Server;
+use super::answer::{File, empty, http_date};
+
+/// The most bytes of a request, and the most headers.
+const MAX_HEAD: usize = 16 << 10;
+const MAX_HEADERS: usize = 64;
+/// A connection on which no whole request arrives for so long is closed.
+const IDLE: Duration = Duration::from_secs(75);
+/// Who takes nothing of an answer for so long is given up.
+const STALLED: Duration = Duration::from_secs(30);
+/// Bytes that are handed to the socket at a time, before it is the others' turn.
+const PIECE: u64 = 1 << 20;
+
+impl Server {
+    /// Answers what is asked for over a connection, until that ends, or `shutdown` while nothing is asked.
+    pub async fn serve(self, mut stream: TcpStream, shutdown: CancellationToken) {
+        if let Err(error) = self.converse(&mut stream, &shutdown).await {
+            tracing::debug!(%error, "a connection to the server of artifacts ended");
+        }
+    }
+
+    async fn converse(&self, stream: &mut TcpStream, shutdown: &CancellationToken) -> io::Result<()> {
+        let mut received = BytesMut::new();
+        loop {
+            let asked = timeout(IDLE, receive(stream, &mut received));
+            let Some(asked) = shutdown.run_until_cancelled(asked).await else { return Ok(()) };
+            let (answer, stays) = match asked?? {
+                None => return Ok(()),
+                Some(Err(status)) => {
+                    let mut answer = empty(status);
+                    if status == StatusCode::METHOD_NOT_ALLOWED {
+                        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+                    }
+                    (answer, false)
+                }
+                Some(Ok(request)) => {
+                    let stays = stays_open(&request) && !shutdown.is_cancelled();
+                    (self.answer(&request).await, stays)
+                }
+            };
+            send(stream, answer, stays).await?;
+            if !stays {
+                return stream.shutdown().await;
+            }
+        }
+    }
+}
+
+/// The next request, or what it is refused with; nothing when the other side has no more to ask. What is left in `received`
+/// belongs to the one after it.
+async fn receive(
+    stream: &mut TcpStream,
+    received: &mut BytesMut,
+) -> io::Result<Option<Result<Request<()>, StatusCode>>> {
+    loop {
+        match parse(received) {
+            Ok(Some((request, length))) => {
+                received.advance(length);
+                return Ok(Some(Ok(request)));
+            }
+            Ok(None) if received.len() >= MAX_HEAD => {
+                return Ok(Some(Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)));
+            }
+            Ok(None) => {}
+            Err(status) => return Ok(Some(Err(status))),
+        }
+        if stream.read_buf(received).await? == 0 {
+            return Ok(None);
+        }
+    }
+}
+
+/// A request and its length; nothing while some of it is missing.
+fn parse(received: &[u8]) -> Result<Option<(Request<()>, usize)>, StatusCode> {
+    let bad = |_: httparse::Error| StatusCode::BAD_REQUEST;
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut head = httparse::Request::new(&mut headers);
+    let httparse::Status::Complete(length) = head.parse(received).map_err(bad)? else { return Ok(None) };
+    let method = head.method.unwrap_or_default();
+    if method != Method::GET.as_str() && method != Method::HEAD.as_str() {
+        return Err(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let version = if head.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
+    let mut request = Request::builder().method(method).uri(head.path.unwrap_or_default()).version(version);
+    for header in head.headers.iter() {
+        let name = HeaderName::from_bytes(header.name.as_bytes());
+        let value = HeaderValue::from_bytes(header.value);
+        let (Ok(name), Ok(value)) = (name, value) else { return Err(StatusCode::BAD_REQUEST) };
+        request = request.header(name, value);
+    }
+    let request = request.body(()).map_err(|_| StatusCode::BAD_REQUEST)?;
+    let headers = request.headers();
+    let has_body = headers.contains_key(TRANSFER_ENCODING)
+        || headers.get(CONTENT_LENGTH).is_some_and(|length| length.as_bytes() != b"0");
+    if has_body || (version == Version::HTTP_11 && headers.get_all(HOST).iter().count() != 1) {
+        return Err(StatusCode::BAD_REQUEST);
+    }
+    Ok(Some((request, length)))
+}
+
+fn stays_open(request: &Request<()>) -> bool {
+    let asks = |what: &str| {
+        let values = request.headers().get_all(CONNECTION).into_iter();
+        let mut words = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+        words.any(|word| word.trim().eq_ignore_ascii_case(what))
+    };
+    if request.version() == Version::HTTP_10 { asks("keep-alive") } else { !asks("close") }
+}
+
+async fn send(stream: &mut TcpStream, answer: Response<Option<File>>, stays: bool) -> io::Result<()> {
+    let (parts, body) = answer.into_parts();
+    let mut head = format!("HTTP/1.1 {}\r\ndate: {}\r\n", parts.status, http_date(SystemTime::now()));
+    for (name, value) in &parts.headers {
+        // All of them are made here, of what can be shown.
+        let _ = write!(head, "{name}: {}\r\n", value.to_str().unwrap_or_default());
+    }
+    head.push_str(if stays { "connection: keep-alive\r\n\r\n" } else { "connection: close\r\n\r\n" });
+    timeout(STALLED, stream.write_all(head.as_bytes())).await??;
+    match body {
+        Some(File { file, range }) => send_file(stream, &file, range).await,
+        None => Ok(()),
+    }
+}
+
+/// Sends a part of a file. The kernel has it in memory, or reads ahead: artifacts are read from their beginning.
+async fn send_file(stream: &TcpStream, file: &std::fs::File, range: std::ops::Range<u64>) -> io::Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let count = usize::try_from(PIECE.min(range.end - at)).unwrap_or(usize::MAX);
+        let sending = stream.async_io(Interest::WRITABLE, || {
+            let mut from = at;
+            Ok(rustix::fs::sendfile(stream, file, Some(&mut from), count)?)
+        });
+        match timeout(STALLED, sending).await?? {
+            // It was cut off, which the length that was announced tells the other side.
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            sent => at += sent as u64,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! Flux's `Receiver`s: webhooks of Git servers that have sources looked at, so that no interval needs to be short. Flux:
+//! notification-controller's `ReceiverReconciler` and `ReceiverServer`.
+//!
+//! Every replica takes deliveries in (`receivers/hook.rs`), the leader says where they are to be sent
+//! (`receivers/status.rs`). A delivery annotates what the receiver names, as `flux reconcile` does, so that it does not
+//! matter which replica got it.
+
+mod hook;
+mod status;
+
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use kube::{Api, Client};
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use windlass_api::flux::{Receiver, ReceiverSpec, WEBHOOK_PATH};
+use windlass_launch::Context;
+use windlass_repository::webhook::Reception;
+use windlass_runtime::{Clock, Event, Leadership, ObjectKey, Store, Term, Watch, WatchConfig, Watched as _};
+use windlass_telemetry::Health;
+
+use crate::access;
+use crate::secrets::SecretVersion;
+use crate::terms::Terms;
+
+/// The key of a Secret that holds the token.
+const TOKEN: &str = "token";
+
+/// The receivers, and what working on them takes. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Receivers {
+    /// It writes whether this process leads or not.
+    client: Client,
+    objects: Store<Receiver>,
+    terms: Terms,
+    clock: Arc<dyn Clock>,
+    reception: Arc<Reception>,
+    /// The one namespace whose objects may be asked for; any if there is none.
+    namespace: Option<String>,
+}
+
+/// Receivers that are not followed yet.
+pub(crate) struct Unfollowed {
+    pub(crate) receivers: Receivers,
+    watch: Watch<Receiver>,
+    health: Health,
+    listener: TcpListener,
+}
+
+impl Receivers {
+    /// The receivers that the process may see; deliveries come in over `listener`.
+    pub(crate) fn over(process: &Context, listener: TcpListener) -> Unfollowed {
+        let client = process.clients.core.clone();
+        let api: Api<Receiver> = process.scope.api(client.clone());
+        let remedy = "apply the definition of Receivers, or set [source] receiver_address to nothing";
+        let watch = Watch::new(api, WatchConfig { remedy, ..WatchConfig::new("receivers") });
+        let receivers = Self {
+            client,
+            objects: watch.store(),
+            terms: Terms::default(),
+            clock: Arc::clone(&process.clock),
+            reception: Arc::default(),
+            namespace: process.scope.namespace().map(str::to_owned),
+        };
+        Unfollowed { receivers, watch, health: process.health.clone(), listener }
+    }
+
+    /// Has the receivers looked at whose token is in the Secret of an event.
+    pub(crate) fn forward_secret(&self, event: &Event<SecretVersion>) {
+        let (Event::Applied { new: secret, .. } | Event::Deleted(secret)) = event else { return };
+        for receiver in self.objects.list_in(&secret.key().namespace) {
+            if receiver.spec.secret_ref.name == secret.key().name {
+                self.terms.add(ObjectKey::of(&*receiver));
+            }
+        }
+    }
+
+    /// The token of a receiver; else why there is none.
+    async fn token(&self, receiver: &Receiver) -> Result<SecretString, String> {
+        let namespace = receiver.metadata.namespace.as_deref().unwrap_or_default();
+        let name = &receiver.spec.secret_ref.name;
+        let secret = access::secret(&self.client, namespace, name).await?;
+        let token = secret.data.unwrap_or_default().remove(TOKEN).and_then(|it| String::from_utf8(it.0).ok());
+        let token = token.filter(|token| !token.is_empty()).map(SecretString::from);
+        token.ok_or_else(|| format!("the Secret {name:?} has no {TOKEN}"))
+    }
+}
+
+impl Unfollowed {
+    /// Takes deliveries in and looks at receivers until `shutdown`.
+    pub(crate) async fn run(self, leadership: &Leadership, shutdown: &CancellationToken) {
+        let Self { receivers, watch, health, listener } = self;
+        let terms = receivers.terms.clone();
+        let follow = watch.run(health, shutdown.clone(), move |event| {
+            if let Event::Applied { old, new } = event
+                && old.is_none_or(|old| is_asked_for(&old, &new))
+            {
+                terms.add(ObjectKey::of(&*new));
+            }
+        });
+        let all = || receivers.objects.list().iter().map(|it| ObjectKey::of(&**it)).collect();
+        let lead = receivers.terms.lead(leadership, shutdown, all, |term: &Term| {
+            let (receivers, client) = (receivers.clone(), term.guard(&receivers.client));
+            move |key| {
+                let (receivers, client) = (receivers.clone(), client.clone());
+                async move { receivers.reconcile(&client, &key).await }
+            }
+        });
+        let take = windlass_auth::plain::serve(listener, hook::router(receivers.clone()), shutdown.clone());
+        tokio::join!(follow, lead, take);
+    }
+}
+
+fn is_asked_for(old: &Receiver, new: &Receiver) -> bool {
+    let asked = |it: &Receiver| {
+        (
+            it.metadata.generation,
+            it.metadata.deletion_timestamp.is_some(),
+            status::requested_at(it).map(str::to_owned),
+        )
+    };
+    asked(old) != asked(new)
+}
+
+/// Where deliveries are sent to: nobody knows it who does not know the token.
+fn webhook_path(token: &SecretString, name: &str, namespace: &str) -> String {
+    let text = format!("{}{name}{namespace}", token.expose_secret());
+    format!("{WEBHOOK_PATH}{}", hex::encode(digest(&SHA256, text.as_bytes())))
+}
+
+/// What of a specification is not supported.
+fn unsupported(spec: &ReceiverSpec) -> Option<String> {
+    if !hook::SENDERS.contains(&spec.kind.as_str()) {
+        return Some(format!(
+            "spec.type {:?} is not supported; it may be {}",
+            spec.kind,
+            hook::SENDERS.join(", ")
+        ));
+    }
+    if spec.resource_filter.as_ref().is_some_and(|filter| !filter.is_empty()) {
+        return Some("spec.resourceFilter is not supported; remove it".to_owned());
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::webhook_path;
+
+    #[test]
+    fn the_path_is_fluxs() {
+        // `printf 'tokenreceiverns' | sha256sum`
+        let expected = "/hook/a02c9330a19f5118e5ba023b53aa867c3da7ae58feb6cc42b684a7065f146387";
+        assert_eq!(webhook_path(&"token".to_owned().into(), "receiver", "ns"), expected);
+    }
+}

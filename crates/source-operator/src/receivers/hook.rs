@@ -1,0 +1,173 @@
+//! A delivery: whose it is, whether its sender knows the token, and what is looked at because of it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::routing::post;
+use http::{HeaderMap, StatusCode};
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use secrecy::SecretString;
+use serde_json::json;
+use windlass_api::conditions;
+use windlass_api::flux::{REQUESTED_AT, Receiver, ReceiverResource};
+use windlass_repository::webhook::{Announced, BodyError, Provider, is_signed};
+use windlass_runtime::ObjectKey;
+use windlass_telemetry::ErrorChain;
+
+use super::{Receivers, webhook_path};
+use crate::controller::CALL;
+use crate::failure::types;
+
+/// The types of receivers, by how a delivery is verified.
+pub(super) const SENDERS: [&str; 5] = ["generic", "generic-hmac", "github", "gitlab", "bitbucket"];
+
+/// The kinds that can be named, where they are, and in which version Flux has them.
+const KINDS: [(&str, &str, &str, &str); 12] = [
+    ("GitRepository", "source.toolkit.fluxcd.io", "v1", "gitrepositories"),
+    ("OCIRepository", "source.toolkit.fluxcd.io", "v1", "ocirepositories"),
+    ("Bucket", "source.toolkit.fluxcd.io", "v1", "buckets"),
+    ("HelmRepository", "source.toolkit.fluxcd.io", "v1", "helmrepositories"),
+    ("HelmChart", "source.toolkit.fluxcd.io", "v1", "helmcharts"),
+    ("ExternalArtifact", "source.toolkit.fluxcd.io", "v1", "externalartifacts"),
+    ("Kustomization", "kustomize.toolkit.fluxcd.io", "v1", "kustomizations"),
+    ("HelmRelease", "helm.toolkit.fluxcd.io", "v2", "helmreleases"),
+    ("ImageRepository", "image.toolkit.fluxcd.io", "v1", "imagerepositories"),
+    ("ImagePolicy", "image.toolkit.fluxcd.io", "v1", "imagepolicies"),
+    ("ImageUpdateAutomation", "image.toolkit.fluxcd.io", "v1", "imageupdateautomations"),
+    ("ArtifactGenerator", "source.extensions.fluxcd.io", "v1beta1", "artifactgenerators"),
+];
+
+pub(super) fn router(receivers: Receivers) -> Router {
+    Router::new().route("/hook/{digest}", post(receive)).with_state(receivers)
+}
+
+async fn receive(State(receivers): State<Receivers>, request: Request) -> StatusCode {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
+    let reception = &receivers.reception;
+    if !reception.admits(peer) {
+        return StatusCode::TOO_MANY_REQUESTS;
+    }
+    let Some(receiver) = receivers.of_path(request.uri().path()) else {
+        reception.blame(peer);
+        return StatusCode::NOT_FOUND;
+    };
+    let key = ObjectKey::of(&*receiver);
+    if receiver.spec.suspend || !conditions::is_true(&receiver.status.conditions, types::READY) {
+        return StatusCode::SERVICE_UNAVAILABLE;
+    }
+    let (parts, body) = request.into_parts();
+    let body = match reception.read(body).await {
+        Ok((body, _reserved)) => body,
+        Err(BodyError::Broken) => return StatusCode::BAD_REQUEST,
+        Err(BodyError::TooLarge) => return StatusCode::PAYLOAD_TOO_LARGE,
+        Err(BodyError::Busy) => return StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let token = match receivers.token(&receiver).await {
+        Ok(token) => token,
+        Err(why) => {
+            tracing::warn!(receiver = %key, why, "a delivery came, and its token cannot be read");
+            return StatusCode::SERVICE_UNAVAILABLE;
+        }
+    };
+    // The path of a token that was replaced opens nothing.
+    let is_current = parts.uri.path() == webhook_path(&token, &key.name, &key.namespace);
+    if let Err(why) = verify(&receiver, &parts.headers, &body, &token)
+        .and_then(|()| if is_current { Ok(()) } else { Err("its path is that of another token".to_owned()) })
+    {
+        reception.blame(peer);
+        tracing::info!(receiver = %key, why, "a delivery is refused");
+        return StatusCode::BAD_REQUEST;
+    }
+    drop(body);
+    if !reception.admits_from(&key.namespace, &key.name) {
+        return StatusCode::TOO_MANY_REQUESTS;
+    }
+    let mut answer = StatusCode::OK;
+    for resource in &receiver.spec.resources {
+        if let Err(why) = receivers.request(&key, resource).await {
+            tracing::warn!(receiver = %key, why, "failed to ask for a reconcile");
+            answer = StatusCode::INTERNAL_SERVER_ERROR;
+        }
+    }
+    answer
+}
+
+/// Whether its sender knows the token, and it is of an event that is heeded; else why not. With the type `generic` whoever
+/// knows the path is believed.
+fn verify(receiver: &Receiver, headers: &HeaderMap, body: &[u8], token: &SecretString) -> Result<(), String> {
+    let wanted = match receiver.spec.kind.as_str() {
+        "generic" => return Ok(()),
+        "generic-hmac" if is_signed(headers, "x-signature", body, token) => return Ok(()),
+        "generic-hmac" => return Err("X-Signature is not the body's".to_owned()),
+        // Gitea sends what GitHub does.
+        "github" => &[Provider::Github, Provider::Gitea][..],
+        "gitlab" => &[Provider::Gitlab],
+        _ => &[Provider::Bitbucket],
+    };
+    let announced = Announced::of(headers).or_else(|| Announced::with_sha1(headers));
+    let announced = announced.filter(|it| wanted.contains(&it.provider()));
+    let announced = announced.ok_or("its headers are not those of the receiver's type")?;
+    if !announced.is_signed_with(body, token) {
+        return Err("its signature is not the body's".to_owned());
+    }
+    let (events, event) = (&receiver.spec.events, announced.event_name());
+    if events.is_empty() || events.iter().any(|wanted| wanted.eq_ignore_ascii_case(event)) {
+        return Ok(());
+    }
+    Err(format!("its event {event:?} is not in spec.events"))
+}
+
+impl Receivers {
+    fn of_path(&self, path: &str) -> Option<std::sync::Arc<Receiver>> {
+        self.objects.list().into_iter().find(|it| it.status.webhook_path.as_deref() == Some(path))
+    }
+
+    /// Asks for a reconcile of what a receiver names.
+    async fn request(&self, receiver: &ObjectKey, resource: &ReceiverResource) -> Result<(), String> {
+        let ReceiverResource { api_version, kind, name, namespace, match_labels } = resource;
+        let namespace = namespace.as_deref().unwrap_or(&receiver.namespace);
+        if self.namespace.as_deref().is_some_and(|own| own != namespace) {
+            return Err(format!("the namespace {namespace:?} is not looked after"));
+        }
+        let known = KINDS.iter().find(|(known, ..)| known == kind);
+        let (kind, group, version, plural) = known.ok_or_else(|| format!("{kind:?} is no kind of Flux's"))?;
+        let (group, version) = match api_version.as_deref().and_then(|it| it.split_once('/')) {
+            Some(given) => given,
+            None => (*group, *version),
+        };
+        let resource =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
+        let params = PatchParams::default();
+        let names = if name == "*" { self.selected(&api, match_labels).await? } else { vec![name.clone()] };
+        let at = self.clock.now().to_string();
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {REQUESTED_AT: at}}}));
+        for name in names {
+            let call = || api.patch_metadata(&name, &params, &patch);
+            let done = CALL.write(format!("annotate {kind} {namespace}/{name}"), call).await;
+            done.map_err(|error| ErrorChain(&error).to_string())?;
+            tracing::info!(%receiver, object = format!("{kind}/{namespace}/{name}"), "a reconcile was asked for");
+        }
+        Ok(())
+    }
+
+    /// The names of the objects with these labels.
+    async fn selected(
+        &self,
+        api: &Api<DynamicObject>,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Vec<String>, String> {
+        if labels.is_empty() {
+            return Err("the name \"*\" needs matchLabels".to_owned());
+        }
+        let labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let params = ListParams::default().labels(&labels.join(","));
+        let found = CALL.read("list what the labels select", || api.list_metadata(&params)).await;
+        let found = found.map_err(|error| ErrorChain(&error).to_string())?;
+        Ok(found.items.into_iter().filter_map(|it| it.metadata.name).collect())
+    }
+}
