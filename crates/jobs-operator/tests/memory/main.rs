@@ -49,8 +49,7 @@ async fn a_job_that_waits_costs_little_memory() {
     queue(&world, 1, WAITING).await;
     let with_all = cost_of_an_operator(&world, WAITING).await;
     let each = with_all.saturating_sub(alone) / WAITING;
-    println!("{each} bytes a job, beside {alone} bytes without any");
-    assert!(each < MOST, "{each} bytes a job");
+    assert!(each < MOST, "{each} bytes a job, beside {alone} bytes without any");
 }
 
 /// Creates so many jobs, the first with this number.

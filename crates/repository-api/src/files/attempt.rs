@@ -80,7 +80,14 @@ impl Attempt<'_> {
         let refused = |error: ReadError| Retry::Refused(error.into());
         let branch = self.branch.name.clone();
         let (revision, is_new) = if self.branch.is_pulled {
-            (place.revision("").await.map_err(Retry::Refused)?, false)
+            match place.opened.reader.resolve(place.repository.spec.branch(), &place.cancel).await {
+                Ok(revision) => (revision, false),
+                Err(ReadError::Git(GitError::Empty { .. })) if !branch.is_empty() => {
+                    let base = Base { branch, revision: Revision::nothing(), is_new: true };
+                    return Ok((base, Tree::default()));
+                }
+                Err(error) => return Err(refused(error)),
+            }
         } else {
             match place.opened.reader.resolve(&branch, &place.cancel).await {
                 Ok(revision) => (revision, false),
