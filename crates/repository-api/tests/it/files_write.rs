@@ -9,6 +9,38 @@ use crate::desk::{Desk, ask, healthy, json_of, open, refused, yaml};
 use crate::kit::{GitServer, World};
 
 #[tokio::test]
+async fn a_yaml_file_that_is_sent_json_stays_yaml_with_its_comments() {
+    let desk = Desk::new().await;
+    desk.ok(200, "POST", "files/c.yaml", yaml("c", "C")).await;
+    let json = [("content-type", "application/json; charset=utf-8")];
+    let send = async |method: &str, path: &str, body: String| {
+        let answer =
+            ask(&desk.world, Caller::system("ann"), (method, &format!("r/files/{path}")), &json, body).await;
+        assert_eq!(answer.code, 200, "{}", answer.body);
+        answer.body
+    };
+    // As an API server has it.
+    let object = json!({
+        "apiVersion": "dashboard.grafana.app/v1beta1", "kind": "Dashboard",
+        "metadata": {"name": "c", "namespace": "default", "resourceVersion": "9", "generation": 2},
+        "spec": {"title": "Changed", "tags": ["x"]}, "status": {},
+    });
+    let body = send("PUT", "c.yaml", object.to_string()).await;
+    let expected = yaml("c", "Changed") + "  tags:\n  - x";
+    assert_eq!(desk.file("main", "c.yaml").unwrap(), expected);
+    assert_eq!(body["hash"], desk.git.git(&["rev-parse", "main:grafana/c.yaml"]));
+    assert_eq!(desk.world.dashboards().await["c.yaml"], "Changed");
+    // The same again is no commit.
+    let commits = desk.commits("main");
+    send("PUT", "c.yaml", object.to_string()).await;
+    assert_eq!(desk.commits("main"), commits);
+    send("POST", "d.yml", json_of("d", "D")).await;
+    let new =
+        "apiVersion: dashboard.grafana.app/v1beta1\nkind: Dashboard\nmetadata:\n  name: d\nspec:\n  title: D";
+    assert_eq!(desk.file("main", "d.yml").unwrap(), new);
+}
+
+#[tokio::test]
 async fn a_file_is_the_first_commit_of_a_repository_without_any() {
     let git = GitServer::with(HttpBackend::writable).await;
     git.make_empty();
