@@ -37,6 +37,8 @@ pub mod reasons {
     pub const UNAVAILABLE: &str = "Unavailable";
     /// Not ready: something in the spec is wrong.
     pub const INVALID_SPEC: &str = "InvalidSpec";
+    /// Not ready: the Git repository has no commit yet.
+    pub const REPOSITORY_EMPTY: &str = "RepositoryEmpty";
     /// Not ready: the credentials were refused.
     pub const AUTHENTICATION_FAILED: &str = "AuthenticationFailed";
     /// Not ready: the remote does not answer as it should.

@@ -3,12 +3,16 @@
 //! Manifests are written for readers of YAML 1.1 (`defaultMode: 0644`, `on` and `yes` as booleans), and files
 //! come from people we do not know: duplicate keys are errors, and what aliases may grow to is bounded.
 
+mod edit;
+
 use serde::Serialize;
 use serde_json::Value;
 use serde_saphyr::{
     Options,
     options::{DuplicateKeyPolicy, NonFiniteFloatPolicy},
 };
+
+pub use self::edit::{edited, is_same};
 
 /// Most nodes in a document, with every alias counted as what it stands for.
 const MAX_NODES: usize = 1_000_000;

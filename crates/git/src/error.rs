@@ -311,7 +311,8 @@ fn raised_by(limit: &str) -> &'static str {
 
 impl GitError {
     /// The condition reason that tells a reader what to do about it: `AuthenticationFailed`, `RateLimited`,
-    /// `ServiceUnavailable` (try again) or `InvalidSpec` (change the repository's settings or contents).
+    /// `ServiceUnavailable` (try again) `RepositoryEmpty` (make a first commit) or `InvalidSpec` (change the repository's
+    /// settings or contents).
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unauthorized { .. }
@@ -335,7 +336,6 @@ impl GitError {
             Self::NotFound { .. }
             | Self::NotGit { .. }
             | Self::BranchNotFound { .. }
-            | Self::Empty { .. }
             | Self::RevisionMissing { .. }
             | Self::NotADirectory { .. }
             | Self::PolicyRefused { .. }
@@ -348,6 +348,7 @@ impl GitError {
             | Self::Signing { .. }
             | Self::FileNotFound { .. }
             | Self::Damaged { .. } => "InvalidSpec",
+            Self::Empty { .. } => "RepositoryEmpty",
         }
     }
 

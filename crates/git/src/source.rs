@@ -176,6 +176,16 @@ impl Revision {
         Self(name.into())
     }
 
+    /// What a repository without commits is at, as Git writes it: nothing can be read there, but written upon.
+    pub fn nothing() -> Self {
+        ObjectId([0; 20]).into()
+    }
+
+    /// Whether this is no commit at all.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::nothing()
+    }
+
     /// Its name.
     pub fn as_str(&self) -> &str {
         &self.0

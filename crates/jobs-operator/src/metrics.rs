@@ -81,25 +81,22 @@ impl JobMetrics {
     }
 
     /// A new job, so long after it was created.
-    pub(crate) fn notified(&self, source: &'static str, latency: Option<Duration>) {
+    pub(crate) fn notified(&self, source: &'static str, latency: Duration) {
         let labels = [KeyValue::new("resource", "jobs"), KeyValue::new("source", source)];
         self.events.add(1, &labels);
-        if let Some(latency) = latency {
-            self.event_latency.record(latency.as_secs_f64(), &labels);
-        }
+        self.event_latency.record(latency.as_secs_f64(), &labels);
     }
 
     /// Waiting jobs by action; actions without any are reported as 0.
-    pub(crate) fn queue_size(&self, waiting: impl Iterator<Item = String>) {
-        let mut counts: Vec<(String, u64)> =
-            JobAction::ALL.iter().map(|action| (action.as_str().to_owned(), 0)).collect();
+    pub(crate) fn queue_size<'a>(&self, waiting: impl Iterator<Item = &'a JobAction>) {
+        let mut counts = JobAction::ALL.map(|action| (action, 0));
         for action in waiting {
-            if let Some((_, count)) = counts.iter_mut().find(|(known, _)| *known == action) {
+            if let Some((_, count)) = counts.iter_mut().find(|(known, _)| known == action) {
                 *count += 1;
             }
         }
         for (action, count) in counts {
-            self.queue_size.record(count, &[KeyValue::new("action", action)]);
+            self.queue_size.record(count, &[KeyValue::new("action", action.as_str().to_owned())]);
         }
     }
 

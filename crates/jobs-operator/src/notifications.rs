@@ -1,14 +1,41 @@
 //! From the watch of jobs to the queue, with a line of log for each new job.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use windlass_api::Job;
-use windlass_lease_queue::Queue;
-use windlass_lease_queue::kube::{event_applied, event_deleted};
-use windlass_runtime::{Clock, Event};
+use serde::Deserialize;
+use windlass_lease_queue::{Event as QueueEvent, Key, Queue, QueuedJob};
+use windlass_runtime::{Clock, Event, ObjectKey, Watched};
 
 use crate::metrics::JobMetrics;
+
+/// A job as the watch has seen it: of each one that waits, no more is in memory than the queue needs.
+#[derive(Debug, Deserialize)]
+#[serde(from = "QueuedJob")]
+pub(crate) struct SeenJob {
+    key: Arc<ObjectKey>,
+    pub(crate) job: Arc<QueuedJob>,
+}
+
+impl From<QueuedJob> for SeenJob {
+    fn from(job: QueuedJob) -> Self {
+        let Key { namespace, name } = &*job.key;
+        Self { key: Arc::new(ObjectKey::new(&**namespace, &**name)), job: Arc::new(job) }
+    }
+}
+
+impl Watched for SeenJob {
+    fn key(&self) -> Arc<ObjectKey> {
+        Arc::clone(&self.key)
+    }
+
+    fn uid(&self) -> Option<&str> {
+        Some(&*self.job.uid).filter(|uid| !uid.is_empty())
+    }
+
+    fn version(&self) -> Option<&str> {
+        Some(&*self.job.version).filter(|version| !version.is_empty())
+    }
+}
 
 /// Takes in what the watch sees.
 pub(crate) struct Notifications {
@@ -17,32 +44,28 @@ pub(crate) struct Notifications {
     clock: Arc<dyn Clock>,
     /// Whether each new job is logged: `provisioning-jobs` does, the queue alone does not.
     log: bool,
-    /// Jobs that are known, by UID: the watch tells a job again after a reconnection.
-    known: HashSet<String>,
     synced: bool,
 }
 
 impl Notifications {
     pub(crate) fn new(queue: Queue, metrics: JobMetrics, clock: Arc<dyn Clock>, log: bool) -> Self {
-        Self { queue, metrics, clock, log, known: HashSet::new(), synced: false }
+        Self { queue, metrics, clock, log, synced: false }
     }
 
-    pub(crate) fn handle(&mut self, event: Event<Job>) {
+    pub(crate) fn handle(&mut self, event: Event<SeenJob>) {
         match event {
             Event::Applied { old, new } => {
-                self.queue.observe(event_applied(&new));
-                let uid = new.metadata.uid.clone().unwrap_or_default();
-                if old.is_none() && self.known.insert(uid) {
-                    let created = new.metadata.creation_timestamp.as_ref().map(|time| time.0);
-                    let latency = created.map(|created| self.clock.now().duration_since(created));
-                    let latency = latency.map(|latency| latency.try_into().unwrap_or_default());
+                let job = &new.job;
+                self.queue.observe(QueueEvent::Applied(Arc::clone(job)));
+                if old.is_none() {
+                    let latency = self.clock.now().duration_since(job.created).try_into().unwrap_or_default();
                     self.metrics.notified(if self.synced { "live" } else { "initial" }, latency);
-                    self.log_new(&new);
+                    self.log_new(job);
                 }
             }
-            Event::Deleted(job) => {
-                self.known.remove(job.metadata.uid.as_deref().unwrap_or_default());
-                self.queue.observe(event_deleted(&job));
+            Event::Deleted(seen) => {
+                let (key, uid) = (Key::clone(&seen.job.key), (*seen.job.uid).to_owned());
+                self.queue.observe(QueueEvent::Deleted { key, uid });
             }
             Event::Synced => {
                 self.synced = true;
@@ -51,16 +74,16 @@ impl Notifications {
         }
     }
 
-    fn log_new(&self, job: &Job) {
+    fn log_new(&self, job: &QueuedJob) {
         if !self.log {
             return;
         }
         tracing::info!(
             logger = "provisioning-job-controller",
-            namespace = job.metadata.namespace,
-            job = job.metadata.name,
-            action = job.spec.action.as_str(),
-            repository = job.spec.repository,
+            namespace = job.key.namespace,
+            job = job.key.name,
+            action = job.action.as_str(),
+            repository = &*job.repository,
             "job create notification received"
         );
     }

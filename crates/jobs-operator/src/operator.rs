@@ -21,7 +21,7 @@ use crate::config::JobsConfig;
 use crate::deletion::DeletionSignals;
 use crate::driver::Driver;
 use crate::metrics::JobMetrics;
-use crate::notifications::Notifications;
+use crate::notifications::{Notifications, SeenJob};
 use crate::orphans::Orphans;
 use crate::pull::{Limits, Pull};
 use crate::pull_request::LookAtPullRequest;
@@ -106,8 +106,8 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
     .map_err(JobsError::Configure)?;
 
     let jobs: Api<Job> = context.scope.api(client.clone());
-    let watch =
-        Watch::new(jobs, WatchConfig { resync: Some(config.job_interval), ..WatchConfig::new("jobs") });
+    let watch = WatchConfig { resync: Some(config.job_interval), ..WatchConfig::new("jobs") };
+    let watch = Watch::<SeenJob>::reading(jobs, watch);
     let store = watch.store();
     let clock = Arc::clone(&context.clock);
     let mut notifications = Notifications::new(queue.clone(), metrics.clone(), clock, config.notifications);
@@ -210,7 +210,7 @@ fn workers(context: &Context, config: &JobsConfig) -> Workers {
 /// Looks again at every known job, so that nothing depends on a single notification, and reports the queue's size.
 async fn tick(
     queue: Queue,
-    store: Store<Job>,
+    store: Store<SeenJob>,
     metrics: JobMetrics,
     every: Duration,
     shutdown: CancellationToken,
@@ -220,8 +220,8 @@ async fn tick(
     while shutdown.run_until_cancelled(interval.tick()).await.is_some() {
         queue.tick();
         let jobs = store.list();
-        let waiting = jobs.iter().filter(|job| !matches!(job.status.state, JobState::Working));
-        metrics.queue_size(waiting.map(|job| job.spec.action.as_str().to_owned()));
+        let waiting = jobs.iter().filter(|seen| seen.job.state != JobState::Working);
+        metrics.queue_size(waiting.map(|seen| &seen.job.action));
     }
 }
 

@@ -22,10 +22,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use windlass_api::repositories::write_refusal;
 use windlass_api::{Repository, RepositoryType, RepositoryUrls, Workflow, labels};
-use windlass_git::{Entry, HistoryQuery, Revision, Tree};
+use windlass_git::{Entry, GitError, HistoryQuery, Revision, Tree};
 use windlass_lease_queue::history_name;
 use windlass_lease_queue::progress::ResourceResult;
-use windlass_repository::{Base, Opened, Stage, WriteError, Writer, prefix};
+use windlass_repository::{Base, Opened, ReadError, Stage, WriteError, Writer, prefix};
 use windlass_resources::TakeOver;
 use windlass_telemetry::ErrorChain;
 
@@ -195,12 +195,17 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Where the branch is, and whether it is there: another branch than the configured one is made from that.
+    /// Where the branch is, and whether it is there: another branch than the configured one is made from that, and the
+    /// configured one of nothing in a repository without commits.
     async fn tip(&self) -> Result<(Revision, bool), JobError> {
         let failed = |source| JobError::Repository { what: "find the branch", source };
         let (reader, cancel) = (&self.opened.reader, self.job.cancel());
         if self.is_configured {
-            return Ok((reader.resolve(&self.branch, cancel).await.map_err(failed)?, true));
+            return match reader.resolve(&self.branch, cancel).await {
+                Ok(tip) => Ok((tip, true)),
+                Err(ReadError::Git(GitError::Empty { .. })) => Ok((Revision::nothing(), false)),
+                Err(error) => Err(failed(error)),
+            };
         }
         let Some(versioned) = &self.opened.versioned else {
             return Ok((reader.resolve("", cancel).await.map_err(failed)?, true));
@@ -216,19 +221,28 @@ impl<'a> Writing<'a> {
 
     /// The commit that an earlier try of this job has pushed, and what it was made on.
     async fn written_before(&self, tip: &Revision) -> Result<Option<(Revision, Revision)>, JobError> {
-        let Some(versioned) = &self.opened.versioned else { return Ok(None) };
+        let Some(versioned) = self.opened.versioned.as_ref().filter(|_| !tip.is_nothing()) else {
+            return Ok(None);
+        };
         let query = HistoryQuery { new: tip.clone(), known: Vec::new(), max: LOOKED_BACK };
         let history = versioned.history(&query, self.job.cancel()).await;
         let what = "look for what an earlier try of the job has written";
         let history = history.map_err(|source| JobError::Repository { what, source })?;
         let ours = history.commits.into_iter().find(|commit| commit.job.as_deref() == Some(self.draft.job()));
-        Ok(ours.and_then(|commit| Some((commit.id.into(), (*commit.parents.first()?).into()))))
+        Ok(ours.map(|commit| {
+            let parent = commit.parents.first().map_or_else(Revision::nothing, |parent| (*parent).into());
+            (commit.id.into(), parent)
+        }))
     }
 
     async fn files(&self, base: &Revision, compared: &[&str]) -> Result<Files, JobError> {
         let failed = |source| JobError::Repository { what: "read the tree", source };
         let (reader, cancel) = (&self.opened.reader, self.job.cancel());
-        let tree = reader.tree(base, prefix(&self.repository.spec), cancel).await.map_err(failed)?;
+        let tree = if base.is_nothing() {
+            Tree::default()
+        } else {
+            reader.tree(base, prefix(&self.repository.spec), cancel).await.map_err(failed)?
+        };
         let limit = reader.limits().blob_bytes;
         let wanted: std::collections::HashSet<&str> = compared.iter().copied().collect();
         let wanted: Vec<&Entry> = tree
@@ -258,7 +272,9 @@ impl<'a> Writing<'a> {
 
     fn written(&self, results: &[ResourceResult], revision: Revision, repeated: bool) -> Written {
         self.report(results);
-        self.job.progress.revision(revision.as_str());
+        if !revision.is_nothing() {
+            self.job.progress.revision(revision.as_str());
+        }
         if let Some(urls) = self.opened.urls.as_ref().filter(|_| !self.is_configured) {
             let configured = self.repository.spec.branch();
             self.job.progress.urls(RepositoryUrls {

@@ -6,6 +6,6 @@ mod convert;
 mod insert;
 mod store;
 
-pub use convert::{event_applied, event_deleted, job, record};
+pub use convert::job;
 pub use insert::{InsertError, insert};
 pub use store::KubeStore;

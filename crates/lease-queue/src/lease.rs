@@ -17,7 +17,7 @@ use windlass_api::{JobState, JobStatus, labels};
 
 use crate::archive::{self, Ending};
 use crate::observer::End;
-use crate::queue::Inner;
+use crate::queue::{Inner, queued};
 use crate::status;
 use crate::store::{Change, Key, Record, StoreError};
 
@@ -97,7 +97,7 @@ impl Lease {
     pub(crate) fn start(queue: Arc<Inner>, hold: Hold, record: Record, sent: Instant) -> Self {
         let lost = CancellationToken::new();
         let now = Instant::now();
-        queue.schedule().hold(record.clone(), &hold.owner, lost.clone(), now);
+        queue.schedule().hold(queued(&record), &hold.owner, lost.clone(), now);
         let shared = Arc::new(Shared {
             key: record.key.clone(),
             uid: record.uid.clone(),
@@ -343,7 +343,7 @@ impl Shared {
                     if self.valid() {
                         *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = sent;
                     }
-                    self.queue.schedule().applied(record.clone(), Instant::now());
+                    self.queue.schedule().applied(queued(&record), Instant::now());
                     current.record = Arc::new(record);
                     return Ok(());
                 }
@@ -363,7 +363,7 @@ impl Shared {
         match self.queue.store.get(&self.key).await {
             Ok(newest) => {
                 let ours = newest.uid == self.uid && newest.owner() == Some(self.hold.owner.as_str());
-                self.queue.schedule().applied(newest.clone(), Instant::now());
+                self.queue.schedule().applied(queued(&newest), Instant::now());
                 if !ours {
                     return Err(self.lose("the job belongs to somebody else"));
                 }

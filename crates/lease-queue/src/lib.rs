@@ -31,6 +31,7 @@
 mod archive;
 mod config;
 mod history;
+mod job;
 mod lease;
 mod observer;
 mod peers;
@@ -48,6 +49,7 @@ pub use crate::{
     archive::history_name,
     config::{ConfigError, QueueConfig},
     history::{HistoryLimits, PruneReason, Pruned},
+    job::QueuedJob,
     lease::{Lease, LeaseError, LeaseGuard},
     observer::{End, Observer, Unobserved},
     queue::{Claimed, Event, LEASE_EXPIRED, Queue},

@@ -8,11 +8,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
-use windlass_api::{JobState, JobStatus, labels};
+use windlass_api::{JobState, labels};
 
 use crate::archive;
 use crate::config::{ConfigError, QueueConfig};
 use crate::history::{self, HistoryLimits, Pruned, StoreTime};
+use crate::job::QueuedJob;
 use crate::lease::{Hold, Lease, LeaseError};
 use crate::observer::{Observer, Unobserved};
 use crate::peers::Peers;
@@ -43,7 +44,7 @@ pub(crate) struct Inner {
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A job was created or written.
-    Applied(Record),
+    Applied(Arc<QueuedJob>),
     /// A job is gone.
     Deleted {
         /// Where it was.
@@ -51,6 +52,13 @@ pub enum Event {
         /// Which one it was.
         uid: String,
     },
+}
+
+impl Event {
+    /// The event that a job was created or written.
+    pub fn applied(job: impl Into<QueuedJob>) -> Self {
+        Self::Applied(Arc::new(job.into()))
+    }
 }
 
 /// A job that is this driver's to run, with the lease on it.
@@ -105,10 +113,10 @@ impl Queue {
     /// Takes in what a watch has seen. Late, repeated and missing events cost time, never correctness.
     pub fn observe(&self, event: Event) {
         match event {
-            Event::Applied(record) => {
+            Event::Applied(job) => {
                 let (mut schedule, now) = (self.inner.schedule(), Instant::now());
-                schedule.told(&record, now);
-                schedule.applied(record, now);
+                schedule.told(&job, now);
+                schedule.applied(job, now);
             }
             Event::Deleted { key, uid } => self.inner.schedule().deleted(&key, &uid),
         }
@@ -117,7 +125,8 @@ impl Queue {
 
     /// Takes in the whole queue: a job that is not among `records` is gone.
     pub fn resync(&self, records: Vec<Record>) {
-        self.inner.schedule().replace_all(records, Instant::now());
+        let jobs = records.into_iter().map(|record| Arc::new(QueuedJob::from(&record))).collect();
+        self.inner.schedule().replace_all(jobs, Instant::now());
         self.tick();
     }
 
@@ -188,7 +197,7 @@ impl Queue {
         let mut attempt = ClaimAttempt { inner, record, sent: None };
         if candidate.stale {
             match inner.store.get(&record.key).await {
-                Ok(newest) => inner.schedule().refreshed(newest, Instant::now()),
+                Ok(newest) => inner.schedule().refreshed(queued(&newest), Instant::now()),
                 Err(StoreError::NotFound) => inner.schedule().deleted(&record.key, &record.uid),
                 Err(error) => self.claim_failed(driver, record, &error),
             }
@@ -197,9 +206,9 @@ impl Queue {
 
         let owner = Peers::token(&inner.config.replica);
         let number = if candidate.unanswered {
-            record.attempts().max(1)
+            record.attempts.max(1)
         } else {
-            (record.attempts() + 1).min(inner.config.max_attempts)
+            (record.attempts + 1).min(inner.config.max_attempts)
         };
         let change = self.claim_change(record, &owner, number);
         let sent = Instant::now();
@@ -210,10 +219,10 @@ impl Queue {
             Ok(claimed) => {
                 attempt.sent = None;
                 let wait = inner.now().duration_since(record.created).try_into().unwrap_or(Duration::ZERO);
-                inner.observer.claimed(driver, record.action(), wait);
+                inner.observer.claimed(driver, record.action.as_str(), wait);
                 debug!(job = %record.key, uid = %record.uid, attempt = number, driver, "claimed a job");
                 // Whoever claimed it before may have run it, under a claim of ours that was not answered too.
-                let first = record.attempts() == 0;
+                let first = record.attempts == 0;
                 let lease =
                     Lease::start(Arc::clone(inner), Hold { driver, owner, attempt: number }, claimed, sent);
                 drop(attempt);
@@ -240,28 +249,19 @@ impl Queue {
         }
     }
 
-    fn claim_failed(&self, driver: usize, record: &Record, error: &StoreError) {
+    fn claim_failed(&self, driver: usize, record: &QueuedJob, error: &StoreError) {
         warn!(job = %record.key, %error, "failed to claim a job");
         self.inner.observer.claim_failed(driver);
         self.inner.schedule().failed(record, Instant::now());
     }
 
-    fn claim_change(&self, record: &Record, owner: &str, number: u32) -> Change {
+    fn claim_change(&self, job: &QueuedJob, owner: &str, number: u32) -> Change {
         let now = self.inner.now();
         let change = Change::default()
             .set(labels::CLAIM, now.as_millisecond().to_string())
             .set(labels::CLAIM_OWNER, owner)
             .set(labels::ATTEMPT, number.to_string());
-        if record.finished() {
-            return change;
-        }
-        let working = JobStatus {
-            state: JobState::Working,
-            started: now.as_millisecond(),
-            progress_updates: status::progress_updates(&record.status),
-            ..JobStatus::default()
-        };
-        change.status(status::patch(&record.status, &working))
+        if job.state.is_finished() { change } else { change.status(Some(status::claimed(now))) }
     }
 
     /// What has to be looked at before a claimed job may run: whether an earlier attempt has ended it already, and whether
@@ -281,7 +281,7 @@ impl Queue {
                 Ok(Some(Obstacle::Excluded(other))) => {
                     debug!(job = %record.key, other = %other.key, "giving a job back since another of its repository runs");
                     self.inner.observer.yielded(lease.driver());
-                    let pause = self.inner.schedule().yields(&record, &other);
+                    let pause = self.inner.schedule().yields(&queued(&record), &queued(&other));
                     lease.release_for(pause).await
                 }
                 Err(error) => {
@@ -320,7 +320,7 @@ impl Queue {
         Ok(others.find(|other| {
             other.claimed()
                 && other.exclusion().as_ref() == Some(&exclusion)
-                && !schedule.has_lapsed(other, now)
+                && !schedule.has_lapsed(&queued(other), now)
         }))
     }
 
@@ -332,7 +332,7 @@ impl Queue {
             match self.reap_one(&record).await {
                 Ok(true) => {
                     reaped += 1;
-                    self.inner.observer.reaped(record.action());
+                    self.inner.observer.reaped(record.action.as_str());
                     info!(job = %record.key, uid = %record.uid, "failed a job whose worker vanished too often");
                 }
                 Ok(false) => debug!(job = %record.key, "somebody else has seen to the job"),
@@ -343,40 +343,43 @@ impl Queue {
     }
 
     /// Takes the job over, so that its last owner can write to it no more, files it, removes it.
-    async fn reap_one(&self, record: &Record) -> Result<bool, LeaseError> {
+    async fn reap_one(&self, job: &QueuedJob) -> Result<bool, LeaseError> {
         let inner = &self.inner;
         let owner = Peers::token(&inner.config.replica);
         let now = inner.now().as_millisecond();
-        let mut failed = status::typed(&record.status);
-        failed.state = JobState::Error;
-        LEASE_EXPIRED.clone_into(&mut failed.message);
-        failed.finished = now;
-        failed.progress = 0.0;
-        let change = Change::default()
-            .set(labels::CLAIM, now.to_string())
-            .set(labels::CLAIM_OWNER, owner.as_str())
-            .status(status::patch(&record.status, &failed));
+        let change =
+            Change::default().set(labels::CLAIM, now.to_string()).set(labels::CLAIM_OWNER, owner.as_str());
         let sent = Instant::now();
-        let taken = match inner.store.patch(&record.key, &record.precondition(), &change).await {
+        let taken = match inner.store.patch(&job.key, &job.precondition(), &change).await {
             Ok(taken) => taken,
             Err(StoreError::NotFound) => {
-                inner.schedule().deleted(&record.key, &record.uid);
+                inner.schedule().deleted(&job.key, &job.uid);
                 return Ok(false);
             }
             Err(StoreError::Conflict) => {
                 // Our copy may be one that the watch never replaced: read it, or the reaper would trip over it for ever.
-                match inner.store.get(&record.key).await {
-                    Ok(newest) => inner.schedule().refreshed(newest, Instant::now()),
-                    Err(StoreError::NotFound) => inner.schedule().deleted(&record.key, &record.uid),
+                match inner.store.get(&job.key).await {
+                    Ok(newest) => inner.schedule().refreshed(queued(&newest), Instant::now()),
+                    Err(StoreError::NotFound) => inner.schedule().deleted(&job.key, &job.uid),
                     Err(error) => return Err(LeaseError::Store(error)),
                 }
                 return Ok(false);
             }
             Err(error) => return Err(LeaseError::Store(error)),
         };
-        let hold = Hold { driver: usize::MAX, owner, attempt: record.attempts() };
+        let status = if taken.finished() {
+            // Its last worker had come to an end, and vanished before it filed the job.
+            taken.status.clone()
+        } else {
+            let mut failed = status::typed(&taken.status);
+            failed.state = JobState::Error;
+            LEASE_EXPIRED.clone_into(&mut failed.message);
+            failed.finished = now;
+            failed.progress = 0.0;
+            status::merged(&taken.status, &failed)
+        };
+        let hold = Hold { driver: usize::MAX, owner, attempt: job.attempts };
         let lease = Lease::start(Arc::clone(inner), hold, taken, sent);
-        let status = status::merged(&record.status, &failed);
         lease.complete_as(status).await.map(|()| true)
     }
 
@@ -406,6 +409,10 @@ impl Queue {
         }
         pruned.into_result()
     }
+}
+
+pub(crate) fn queued(record: &Record) -> Arc<QueuedJob> {
+    Arc::new(record.into())
 }
 
 /// Why a claimed job may not run.
@@ -440,7 +447,7 @@ impl Inner {
 /// A claim under way. However it ends, also by being dropped, the schedule hears of it.
 struct ClaimAttempt<'a> {
     inner: &'a Inner,
-    record: &'a Record,
+    record: &'a QueuedJob,
     /// The token of a claim that was sent and not answered.
     sent: Option<String>,
 }

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::store::{Key, Record};
+use crate::job::QueuedJob;
+use crate::store::Key;
 
 /// Jobs that can be claimed, handed out in turn: one of each namespace, within it one of each lane, within that the
 /// oldest. However many jobs one repository has waiting, another's first job is at most one round away.
@@ -18,7 +20,7 @@ pub(crate) struct Ready {
 
 #[derive(Debug, Default)]
 struct Namespace {
-    lanes: BTreeMap<Lane, BTreeSet<(Timestamp, String)>>,
+    lanes: BTreeMap<Lane, BTreeSet<(Timestamp, Arc<Key>)>>,
     /// The lane served last.
     last: Option<Lane>,
 }
@@ -26,28 +28,28 @@ struct Namespace {
 /// The jobs of one repository that exclude each other, or its others.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Lane {
-    repository: String,
+    repository: Box<str>,
     exclusive: bool,
 }
 
 impl Lane {
-    fn of(job: &Record) -> Self {
-        Self { repository: job.repository().to_owned(), exclusive: job.exclusion().is_some() }
+    fn of(job: &QueuedJob) -> Self {
+        Self { repository: job.repository.clone(), exclusive: job.is_exclusive() }
     }
 }
 
 impl Ready {
-    pub(crate) fn insert(&mut self, job: &Record) {
+    pub(crate) fn insert(&mut self, job: &QueuedJob) {
         let namespace = self.namespaces.entry(job.key.namespace.clone()).or_default();
-        namespace.lanes.entry(Lane::of(job)).or_default().insert((job.created, job.key.name.clone()));
+        namespace.lanes.entry(Lane::of(job)).or_default().insert((job.created, Arc::clone(&job.key)));
     }
 
     /// Takes `job` out. It must be equal to the one that was inserted, as far as specification and creation go.
-    pub(crate) fn remove(&mut self, job: &Record) {
+    pub(crate) fn remove(&mut self, job: &QueuedJob) {
         let Some(namespace) = self.namespaces.get_mut(&job.key.namespace) else { return };
         let lane = Lane::of(job);
         if let Some(jobs) = namespace.lanes.get_mut(&lane) {
-            jobs.remove(&(job.created, job.key.name.clone()));
+            jobs.remove(&(job.created, Arc::clone(&job.key)));
             if jobs.is_empty() {
                 namespace.lanes.remove(&lane);
             }
@@ -67,15 +69,15 @@ impl Ready {
         &mut self,
         full: impl Fn(&str) -> bool,
         excluded: impl Fn(&Key) -> bool,
-    ) -> Option<Key> {
+    ) -> Option<Arc<Key>> {
         let mut name = self.last.clone();
         for _ in 0..self.namespaces.len() {
             name = following(&self.namespaces, name.as_ref());
             let Some(name) = name.clone().filter(|name| !full(name)) else { continue };
             let Some(namespace) = self.namespaces.get_mut(&name) else { continue };
             if let Some(job) = namespace.next(|repository| excluded(&Key::new(&*name, repository))) {
-                self.last = Some(name.clone());
-                return Some(Key::new(name, job));
+                self.last = Some(name);
+                return Some(job);
             }
         }
         None
@@ -83,8 +85,8 @@ impl Ready {
 }
 
 impl Namespace {
-    /// The name of the job whose turn it is, of those whose repository is not `excluded`.
-    fn next(&mut self, excluded: impl Fn(&str) -> bool) -> Option<String> {
+    /// The job whose turn it is, of those whose repository is not `excluded`.
+    fn next(&mut self, excluded: impl Fn(&str) -> bool) -> Option<Arc<Key>> {
         let mut lane = self.last.clone();
         for _ in 0..self.lanes.len() {
             lane = following(&self.lanes, lane.as_ref());
@@ -92,7 +94,7 @@ impl Namespace {
             else {
                 continue;
             };
-            let job = self.lanes.get(open)?.first()?.1.clone();
+            let job = Arc::clone(&self.lanes.get(open)?.first()?.1);
             self.last = lane;
             return Some(job);
         }

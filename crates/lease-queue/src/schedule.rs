@@ -8,10 +8,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::QueueConfig;
+use crate::job::QueuedJob;
 use crate::peers::{Peers, Turn};
 use crate::ready::Ready;
 use crate::spread::{self, Step, Window};
-use crate::store::{Key, Record};
+use crate::store::Key;
 
 #[cfg(test)]
 mod tests;
@@ -20,19 +21,19 @@ mod tests;
 #[derive(Debug)]
 pub(crate) struct Schedule {
     config: Arc<QueueConfig>,
-    jobs: HashMap<Key, Entry>,
+    jobs: HashMap<Arc<Key>, Entry>,
     /// Those that can be claimed now.
     ready: Ready,
     /// Those that can be claimed later.
-    timers: BTreeSet<(Instant, Key)>,
+    timers: BTreeSet<(Instant, Arc<Key>)>,
     /// Jobs that this replica runs, by uid, with what tells the worker that the lease is lost.
-    held: HashMap<String, Held>,
+    held: HashMap<Box<str>, Held>,
     /// Candidates that a driver is claiming just now.
-    claiming: HashMap<Key, Arc<Record>>,
+    claiming: HashMap<Arc<Key>, Arc<QueuedJob>>,
     /// The jobs that anybody has claimed, live or lapsed, by their exclusion key.
-    claimed: HashMap<Key, HashSet<Key>>,
+    claimed: HashMap<Key, HashSet<Arc<Key>>>,
     /// By job uid, tokens of claims whose answer never came. They may have been granted, and nobody runs under them.
-    unanswered: HashMap<String, HashSet<String>>,
+    unanswered: HashMap<Box<str>, HashSet<String>>,
     window: Window,
     peers: Peers,
     step: Step,
@@ -42,7 +43,7 @@ pub(crate) struct Schedule {
 
 #[derive(Debug)]
 struct Entry {
-    record: Arc<Record>,
+    record: Arc<QueuedJob>,
     /// When this claim, or the absence of one, was first seen. For a claimed job every write starts it anew: whoever
     /// writes to it is alive.
     since: Instant,
@@ -66,7 +67,7 @@ enum Place {
 
 #[derive(Debug)]
 struct Held {
-    record: Arc<Record>,
+    record: Arc<QueuedJob>,
     owner: String,
     lost: CancellationToken,
 }
@@ -85,7 +86,7 @@ pub(crate) enum Pick {
 /// A job that looks claimable, taken out of the schedule until [`Schedule::settle`].
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    pub(crate) record: Arc<Record>,
+    pub(crate) record: Arc<QueuedJob>,
     /// The copy has to be read again first.
     pub(crate) stale: bool,
     /// Its present claim is one of our own that was never answered: it never ran, so the attempt is not counted again.
@@ -113,8 +114,8 @@ impl Schedule {
     }
 
     /// Takes in a version of a job, from a watch or from an answer to one of our own requests.
-    pub(crate) fn applied(&mut self, record: Record, now: Instant) {
-        let key = record.key.clone();
+    pub(crate) fn applied(&mut self, record: Arc<QueuedJob>, now: Instant) {
+        let key = Arc::clone(&record.key);
         let known = self.jobs.get(&key);
         if known.is_some_and(|known| record.older_than(&known.record)) {
             return;
@@ -131,7 +132,7 @@ impl Schedule {
             self.unanswered.remove(&record.uid);
         }
         let since = match same_job {
-            Some(known) if !changed || (!known.record.claimed() && !record.claimed()) => known.since,
+            Some(known) if !changed || (!known.record.claimed && !record.claimed) => known.since,
             _ => now,
         };
         let not_before = same_job.and_then(|known| known.not_before);
@@ -139,11 +140,12 @@ impl Schedule {
             same_job.filter(|_| !changed).map_or((false, 0), |known| (known.stale, known.failures));
         let yields = same_job.map_or(0, |known| known.yields);
         self.remove(&key);
-        if let Some(exclusion) = record.exclusion().filter(|_| record.claimed()) {
-            self.claimed.entry(exclusion).or_default().insert(key.clone());
+        if let Some(exclusion) = record.exclusion().filter(|_| record.claimed) {
+            self.claimed.entry(exclusion).or_default().insert(Arc::clone(&key));
         }
-        let (place, record) = (Place::Nowhere, Arc::new(record));
-        self.jobs.insert(key.clone(), Entry { record, since, place, stale, failures, yields, not_before });
+        let place = Place::Nowhere;
+        self.jobs
+            .insert(Arc::clone(&key), Entry { record, since, place, stale, failures, yields, not_before });
         self.place(&key, now);
     }
 
@@ -161,11 +163,11 @@ impl Schedule {
 
     /// Learns who claims, from a claim that was seen to be made: what a job says that is seen for the first time may have
     /// been written by whoever made it.
-    fn observe_owner(&mut self, record: &Record) {
-        let Some(owner) = record.owner().filter(|_| record.claimed()) else { return };
+    fn observe_owner(&mut self, record: &QueuedJob) {
+        let Some(owner) = record.owner.as_deref().filter(|_| record.claimed) else { return };
         let known = self.jobs.get(&record.key).filter(|known| known.record.uid == record.uid);
         let Some(known) = known else { return };
-        match known.record.owner().filter(|_| known.record.claimed()) {
+        match known.record.owner.as_deref().filter(|_| known.record.claimed) {
             Some(before) if before == owner => {}
             Some(before) => {
                 self.peers.lapsed(before);
@@ -176,8 +178,8 @@ impl Schedule {
     }
 
     /// Takes in a version that was read because ours was stale.
-    pub(crate) fn refreshed(&mut self, record: Record, now: Instant) {
-        let key = record.key.clone();
+    pub(crate) fn refreshed(&mut self, record: Arc<QueuedJob>, now: Instant) {
+        let key = Arc::clone(&record.key);
         self.applied(record, now);
         if let Some(entry) = self.jobs.get_mut(&key) {
             entry.stale = false;
@@ -190,19 +192,19 @@ impl Schedule {
             held.lost.cancel();
         }
         self.unanswered.remove(uid);
-        if self.jobs.get(key).is_some_and(|entry| entry.record.uid == uid) {
+        if self.jobs.get(key).is_some_and(|entry| *entry.record.uid == *uid) {
             self.remove(key);
         }
     }
 
     /// Takes in the whole queue: what is not among `records` is gone.
-    pub(crate) fn replace_all(&mut self, records: Vec<Record>, now: Instant) {
-        let listed: HashSet<&str> = records.iter().map(|record| record.uid.as_str()).collect();
+    pub(crate) fn replace_all(&mut self, records: Vec<Arc<QueuedJob>>, now: Instant) {
+        let listed: HashSet<&str> = records.iter().map(|record| &*record.uid).collect();
         let gone: Vec<_> = self
             .jobs
             .values()
-            .filter(|entry| !listed.contains(entry.record.uid.as_str()))
-            .map(|entry| (entry.record.key.clone(), entry.record.uid.clone()))
+            .filter(|entry| !listed.contains(&*entry.record.uid))
+            .map(|entry| (Arc::clone(&entry.record.key), entry.record.uid.clone()))
             .collect();
         for (key, uid) in gone {
             self.deleted(&key, &uid);
@@ -271,7 +273,7 @@ impl Schedule {
         timer.into_iter().chain(lapse).chain(turn).min().map_or(Pick::Idle, Pick::Wait)
     }
 
-    fn next_ready(&mut self, now: Instant, later: &HashSet<Key>) -> Option<Key> {
+    fn next_ready(&mut self, now: Instant, later: &HashSet<Key>) -> Option<Arc<Key>> {
         let mut ready = std::mem::take(&mut self.ready);
         let key = ready.next(
             |namespace| self.is_full(namespace),
@@ -282,7 +284,7 @@ impl Schedule {
     }
 
     /// The jobs that this replica runs or is claiming.
-    fn running(&self) -> impl Iterator<Item = &Record> {
+    fn running(&self) -> impl Iterator<Item = &QueuedJob> {
         self.held.values().map(|held| &*held.record).chain(self.claiming.values().map(|record| &**record))
     }
 
@@ -295,18 +297,18 @@ impl Schedule {
     /// Whether a job of that exclusion key runs, as far as is known here.
     fn is_excluded(&self, exclusion: &Key, now: Instant) -> bool {
         let claimed = self.claimed.get(exclusion).into_iter().flatten().filter_map(|key| self.jobs.get(key));
-        self.running().any(|job| job.exclusion().as_ref() == Some(exclusion))
+        self.running().any(|job| job.excludes(exclusion))
             || claimed.into_iter().any(|entry| self.is_live(entry, now))
     }
 
     /// Whether somebody may work under the claim of this entry.
     fn is_live(&self, entry: &Entry, now: Instant) -> bool {
-        entry.record.claimed() && self.lapses_at(entry) > now && !self.is_unanswered(&entry.record)
+        entry.record.claimed && self.lapses_at(entry) > now && !self.is_unanswered(&entry.record)
     }
 
     /// Whether `record`, read from the store just now, is known to have no worker: its claim was not seen to change for the
     /// expiry, or is one of ours that was never answered.
-    pub(crate) fn has_lapsed(&self, record: &Record, now: Instant) -> bool {
+    pub(crate) fn has_lapsed(&self, record: &QueuedJob, now: Instant) -> bool {
         let known = self.jobs.get(&record.key);
         let known = known.filter(|known| known.record.precondition() == record.precondition());
         self.is_unanswered(record) || known.is_some_and(|known| !self.is_live(known, now))
@@ -327,13 +329,19 @@ impl Schedule {
 
     /// No answer came to a claim: it may stand, with nobody behind it.
     pub(crate) fn unanswered(&mut self, uid: &str, owner: &str) {
-        self.unanswered.entry(uid.to_owned()).or_default().insert(owner.to_owned());
+        self.unanswered.entry(uid.into()).or_default().insert(owner.to_owned());
     }
 
     /// The claim was won: the job is ours until [`Schedule::unhold`].
-    pub(crate) fn hold(&mut self, record: Record, owner: &str, lost: CancellationToken, now: Instant) {
+    pub(crate) fn hold(
+        &mut self,
+        record: Arc<QueuedJob>,
+        owner: &str,
+        lost: CancellationToken,
+        now: Instant,
+    ) {
         self.window.won();
-        let held = Held { record: Arc::new(record.clone()), owner: owner.to_owned(), lost };
+        let held = Held { record: Arc::clone(&record), owner: owner.to_owned(), lost };
         self.held.insert(record.uid.clone(), held);
         self.applied(record, now);
     }
@@ -341,8 +349,8 @@ impl Schedule {
     /// The job is no longer ours. `pause` keeps this replica off it for a while.
     pub(crate) fn unhold(&mut self, uid: &str, pause: Option<Duration>, now: Instant) {
         let Some(held) = self.held.remove(uid) else { return };
-        let key = held.record.key.clone();
-        if let Some(entry) = self.jobs.get_mut(&key).filter(|entry| entry.record.uid == uid) {
+        let key = Arc::clone(&held.record.key);
+        if let Some(entry) = self.jobs.get_mut(&key).filter(|entry| *entry.record.uid == *uid) {
             if let Some(pause) = pause {
                 entry.not_before = Some(now + pause);
             }
@@ -352,7 +360,7 @@ impl Schedule {
 
     /// `record`, claimed by this replica, has to yield to `other` of its exclusion key: how long to leave it alone. Of two
     /// that yield to each other the older one comes back first.
-    pub(crate) fn yields(&mut self, record: &Record, other: &Record) -> Duration {
+    pub(crate) fn yields(&mut self, record: &QueuedJob, other: &QueuedJob) -> Duration {
         let older = (record.created, &record.uid) < (other.created, &other.uid);
         let first = if older { self.config.conflict_grace / 10 } else { self.config.conflict_grace };
         let Some(entry) = self.jobs.get_mut(&record.key) else { return first };
@@ -363,11 +371,11 @@ impl Schedule {
 
     /// The uids of the jobs that are queued, as far as is known here.
     pub(crate) fn uids(&self) -> HashSet<String> {
-        self.jobs.values().map(|entry| entry.record.uid.clone()).collect()
+        self.jobs.values().map(|entry| entry.record.uid.clone().into()).collect()
     }
 
     /// Somebody else was quicker.
-    pub(crate) fn conflict(&mut self, record: &Record, now: Instant) {
+    pub(crate) fn conflict(&mut self, record: &QueuedJob, now: Instant) {
         self.window.conflict();
         if let Some(entry) =
             self.jobs.get_mut(&record.key).filter(|entry| entry.record.version == record.version)
@@ -378,7 +386,7 @@ impl Schedule {
     }
 
     /// The claim failed for a reason that is not a conflict.
-    pub(crate) fn failed(&mut self, record: &Record, now: Instant) {
+    pub(crate) fn failed(&mut self, record: &QueuedJob, now: Instant) {
         if let Some(entry) = self.jobs.get_mut(&record.key).filter(|entry| entry.record.uid == record.uid) {
             // Whatever the reason, the copy may not be the newest any more.
             entry.stale = true;
@@ -388,7 +396,7 @@ impl Schedule {
     }
 
     /// Jobs that ran out of attempts and whose last lease has lapsed.
-    pub(crate) fn exhausted(&self, now: Instant) -> Vec<Arc<Record>> {
+    pub(crate) fn exhausted(&self, now: Instant) -> Vec<Arc<QueuedJob>> {
         self.jobs
             .values()
             .filter(|entry| self.is_exhausted(entry) && self.lapses_at(entry) <= now)
@@ -403,15 +411,15 @@ impl Schedule {
 
     /// How many jobs wait for a claim, and how many are claimed by anybody.
     pub(crate) fn depth(&self) -> (usize, usize) {
-        let claimed = self.jobs.values().filter(|entry| entry.record.claimed()).count();
+        let claimed = self.jobs.values().filter(|entry| entry.record.claimed).count();
         (self.jobs.len() - claimed, claimed)
     }
 
     fn is_exhausted(&self, entry: &Entry) -> bool {
         let record = &entry.record;
-        record.claimed()
+        record.claimed
             && !record.deleting
-            && record.attempts() >= self.config.max_attempts
+            && record.attempts >= self.config.max_attempts
             && !self.held.contains_key(&record.uid)
             && !self.is_unanswered(record)
     }
@@ -420,19 +428,20 @@ impl Schedule {
         entry.since + self.config.lease_expiry
     }
 
-    fn is_unanswered(&self, record: &Record) -> bool {
-        record.claimed()
+    fn is_unanswered(&self, record: &QueuedJob) -> bool {
+        record.claimed
             && record
-                .owner()
+                .owner
+                .as_deref()
                 .zip(self.unanswered.get(&record.uid))
                 .is_some_and(|(owner, tokens)| tokens.contains(owner))
     }
 
     /// Tells the worker of a job of ours that the watch shows it to be gone or somebody else's, long before its next
     /// renewal would.
-    fn end_lost_hold(&self, newer: &Record) {
+    fn end_lost_hold(&self, newer: &QueuedJob) {
         for (uid, held) in self.held.iter().filter(|(_, held)| held.record.key == newer.key) {
-            if *uid != newer.uid || newer.owner() != Some(held.owner.as_str()) {
+            if *uid != newer.uid || newer.owner.as_deref() != Some(&*held.owner) {
                 held.lost.cancel();
             }
         }
@@ -445,7 +454,7 @@ impl Schedule {
         match place {
             Place::Ready => self.ready.insert(&entry.record),
             _ => {
-                self.timers.insert((at, key.clone()));
+                self.timers.insert((at, Arc::clone(&entry.record.key)));
             }
         }
         if let Some(entry) = self.jobs.get_mut(key) {
@@ -460,12 +469,12 @@ impl Schedule {
         if busy || record.deleting || entry.failures >= self.config.claim_tries {
             return None;
         }
-        let at = if !record.claimed() {
+        let at = if !record.claimed {
             let from = entry.not_before.unwrap_or(entry.since);
             self.turn(record, entry.since, from.max(now))
         } else if self.is_unanswered(record) {
             entry.since
-        } else if record.attempts() < self.config.max_attempts {
+        } else if record.attempts < self.config.max_attempts {
             // Every replica sees a lease lapse at about the same time.
             let lapses = self.lapses_at(entry);
             self.turn(record, lapses, lapses) + self.spread(record, self.config.lease_expiry / 50)
@@ -476,7 +485,7 @@ impl Schedule {
     }
 
     /// When this replica may claim a job that became free at `since`: its turn that is not over at `now`.
-    fn turn(&self, record: &Record, since: Instant, now: Instant) -> Instant {
+    fn turn(&self, record: &QueuedJob, since: Instant, now: Instant) -> Instant {
         // However many peers there seem to be, a round is no longer than the widest window.
         let members = self.peers.count().saturating_add(1);
         let step = self.step.length(self.config.widest_window).min(self.config.widest_window / members);
@@ -494,7 +503,7 @@ impl Schedule {
         since + offset + round.saturating_mul(rounds)
     }
 
-    fn spread(&self, record: &Record, width: Duration) -> Duration {
+    fn spread(&self, record: &QueuedJob, width: Duration) -> Duration {
         spread::delay(&self.config.replica, &record.uid, width)
     }
 
@@ -509,8 +518,8 @@ impl Schedule {
     }
 
     /// The watch, unlike an answer of ours, told of a job.
-    pub(crate) fn told(&mut self, record: &Record, now: Instant) {
-        if let Some(sent) = record.owner().and_then(|owner| self.sent.remove(owner)) {
+    pub(crate) fn told(&mut self, record: &QueuedJob, now: Instant) {
+        if let Some(sent) = record.owner.as_deref().and_then(|owner| self.sent.remove(owner)) {
             self.step.seen_after(now.saturating_duration_since(sent));
         }
     }
@@ -521,7 +530,7 @@ impl Schedule {
             Place::Nowhere => {}
             Place::Ready => self.ready.remove(&entry.record),
             Place::Timer(at) => {
-                self.timers.remove(&(at, key.clone()));
+                self.timers.remove(&(at, Arc::clone(&entry.record.key)));
             }
         }
     }

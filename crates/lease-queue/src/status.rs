@@ -1,7 +1,8 @@
 //! Typed job statuses onto untyped records, without touching what we do not know.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value};
-use windlass_api::{JobStatus, patch as json};
+use windlass_api::{JobState, JobStatus, patch as json};
 
 /// The fields that [`JobStatus`] knows, and therefore removes when they are empty.
 const KNOWN: [&str; 12] = [
@@ -22,6 +23,15 @@ const KNOWN: [&str; 12] = [
 /// The merge patch that makes `before` say `after`, or `None` when it does.
 pub(crate) fn patch(before: &Value, after: &JobStatus) -> Option<Value> {
     json::merge_diff(&split(before).0.into(), &value(after))
+}
+
+/// The merge patch of a claim: nothing of an earlier attempt stays but the count of writes.
+pub(crate) fn claimed(at: Timestamp) -> Value {
+    let gone = KNOWN.into_iter().filter(|field| *field != "progressUpdates");
+    let mut patch: Map<_, _> = gone.map(|field| (field.to_owned(), Value::Null)).collect();
+    patch.insert("state".to_owned(), JobState::Working.as_str().into());
+    patch.insert("started".to_owned(), at.as_millisecond().into());
+    patch.into()
 }
 
 /// `before` with everything that we know replaced by `after`.
@@ -56,7 +66,7 @@ fn split(status: &Value) -> (Map<String, Value>, Map<String, Value>) {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use windlass_api::{FileOutcome, JobResourceSummary, JobState, RepositoryUrls};
+    use windlass_api::{FileOutcome, JobResourceSummary, RepositoryUrls};
 
     use super::*;
 
@@ -80,6 +90,17 @@ mod tests {
         let mut known = KNOWN.map(String::from).to_vec();
         known.sort();
         assert_eq!(fields, known);
+    }
+
+    #[test]
+    fn a_claim_leaves_nothing_of_an_earlier_attempt() {
+        let mut patch = claimed(Timestamp::from_second(7).unwrap());
+        let said = json!({"state": patch["state"].take(), "started": patch["started"].take()});
+        assert_eq!(said, json!({"state": "working", "started": 7000}));
+        let fields = patch.as_object().unwrap();
+        assert!(fields.values().all(Value::is_null));
+        assert_eq!(fields.len(), KNOWN.len() - 1);
+        assert!(!fields.contains_key("progressUpdates"));
     }
 
     #[test]

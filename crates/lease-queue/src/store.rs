@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use serde::Deserialize as _;
 use serde_json::Value;
-use windlass_api::{JobAction, labels};
+use windlass_api::{JobAction, JobState, labels};
 
 /// Name of a record: unique in its namespace at any one time, but used again after a deletion.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +67,7 @@ impl Record {
     pub fn repository(&self) -> &str {
         self.spec["repository"]
             .as_str()
+            .filter(|repository| !repository.is_empty())
             .or_else(|| self.labels.get(labels::REPOSITORY).map(String::as_str))
             .unwrap_or_default()
     }
@@ -99,22 +101,19 @@ impl Record {
         if self.claimed() { counted.max(1) } else { counted }
     }
 
+    /// How far it has got; nothing for a state that is not known.
+    pub fn state(&self) -> JobState {
+        JobState::deserialize(&self.status["state"]).unwrap_or_default()
+    }
+
     /// Whether its state is one that no worker leaves again.
     pub fn finished(&self) -> bool {
-        matches!(self.status["state"].as_str(), Some("success" | "error" | "warning"))
+        self.state().is_finished()
     }
 
     /// The guard for a write that is based on this version.
     pub fn precondition(&self) -> Precondition {
         Precondition { uid: self.uid.clone(), version: self.version.clone() }
-    }
-
-    /// Whether this copy is known to be older than `other`, a copy of what has the same key.
-    pub(crate) fn older_than(&self, other: &Record) -> bool {
-        match (self.version.parse::<u128>(), other.version.parse::<u128>()) {
-            (Ok(this), Ok(that)) => this < that,
-            _ => false,
-        }
     }
 }
 

@@ -9,6 +9,7 @@ use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{GROUP, Repository, SERVED_VERSIONS, status};
 use windlass_auth::{Access, AccessError, Caller};
 use windlass_resources::Kind;
@@ -155,7 +156,10 @@ pub(crate) fn refuse_unless_usable(
         return Err(target.conflict("the repository is being deleted"));
     }
     let health = &repository.status.health;
-    if !health.healthy {
+    let ready = conditions::find(&repository.status.conditions, types::READY);
+    // What is asked for may be its first commit.
+    let is_empty = ready.is_some_and(|ready| ready.reason == reasons::REPOSITORY_EMPTY);
+    if !health.healthy && !is_empty {
         let why = match (health.checked, health.message.first()) {
             (0, _) => ": it has not been checked yet".to_owned(),
             (_, Some(message)) => format!(": {message}"),

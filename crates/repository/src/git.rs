@@ -157,11 +157,12 @@ impl Writer for GitRepository {
             message = format!("{message}\n\n{JOB_TRAILER}: {}", commit.job);
         }
         let meta = CommitMeta { author, committer, message, signing_key };
-        let made = self.remote.commit(Some(&base.revision), &changes, &meta, cancel).await;
+        let parent = Some(&base.revision).filter(|revision| !revision.is_nothing());
+        let made = self.remote.commit(parent, &changes, &meta, cancel).await;
         let Some(new) = made.map_err(|error| self.refused(base, error))? else {
             return Ok(base.revision.clone());
         };
-        let expected = (!base.is_new).then_some(&base.revision);
+        let expected = parent.filter(|_| !base.is_new);
         let pushed = self.remote.push(&base.branch, expected, &new, cancel).await;
         pushed.map_err(|error| self.refused(base, error))?;
         Ok(new)

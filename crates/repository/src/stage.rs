@@ -15,6 +15,7 @@ pub struct Base {
     /// The branch that the commit goes onto, as its short name; a folder has none.
     pub branch: String,
     /// What the branch pointed at when the changes were decided on: they are refused if it points elsewhere by then.
+    /// [Nothing](Revision::nothing) where the repository has no commit yet, and this is to be the first.
     pub revision: Revision,
     /// Whether the branch is yet to be made, with this as its first commit's parent. The changes are refused if it is
     /// there by then.

@@ -136,6 +136,11 @@ pub(crate) enum Format {
     Yaml,
 }
 
+/// Whether the file at `path` is YAML.
+pub fn is_yaml(path: &str) -> bool {
+    format_of(path) == Some(Format::Yaml)
+}
+
 pub(crate) fn format_of(path: &str) -> Option<Format> {
     let (_, extension) = path.rsplit_once('.')?;
     if extension.eq_ignore_ascii_case("json") {

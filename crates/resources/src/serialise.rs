@@ -1,7 +1,8 @@
 //! Objects → the files that people keep: nothing that a server sets, one order of keys, one final line break.
 //!
-//! A file that says the same as the object stays byte for byte. One that does not is written anew in its own format: a
-//! JSON file keeps its order of keys and its indentation; of a YAML file the comments are lost.
+//! A file that says the same as the object stays byte for byte. One that does not is changed in its own format: a JSON
+//! file keeps its order of keys and its indentation, a YAML file all lines that do not change, with their comments, where
+//! [that can be done](windlass_api::yaml::edited).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use windlass_api::labels;
+use windlass_api::{labels, yaml};
 
 use crate::parse::{self, Content, ParseContext, ParsedResource};
 use crate::paths::{Format, format_of};
@@ -63,20 +64,25 @@ pub fn new_file(object: &str, identity: Identity<'_>) -> Result<String, Serialis
 }
 
 /// `file` after its object has become `object`: its own bytes if it says so already.
-pub fn updated_file(object: &str, identity: Identity<'_>, file: File<'_>) -> Result<Vec<u8>, SerialiseError> {
-    let document = clean(object, identity)?;
-    let failed = |error: &dyn fmt::Display| failed(identity, error);
+pub fn updated_file(object: &ParsedResource, file: File<'_>) -> Result<Vec<u8>, SerialiseError> {
+    let document = of_resource(object);
+    let failed =
+        |error: &dyn fmt::Display| SerialiseError { name: object.name.clone(), detail: error.to_string() };
     let said = parse::file(file.path, file.content, &file.of).ok();
-    if let Some(said) = said.filter(|said| said.kind == *identity.kind)
+    if let Some(said) = said.filter(|said| said.kind == object.kind)
         && says_the_same(&of_resource(&said), &document)
     {
         return Ok(file.content.to_vec());
     }
+    let former = str::from_utf8(file.content).unwrap_or_default();
     if format_of(file.path) == Some(Format::Yaml) {
         let value: Value = serde_json::from_str(&document).map_err(|error| failed(&error))?;
-        return windlass_api::yaml::to_string(&value).map(String::into_bytes).map_err(|error| failed(&error));
+        let text = match yaml::edited(former, &value) {
+            Some(text) => text,
+            None => yaml::to_string(&value).map_err(|error| failed(&error))?,
+        };
+        return Ok(text.into_bytes());
     }
-    let former = str::from_utf8(file.content).unwrap_or_default();
     let like = serde_json::from_str::<&RawValue>(former).ok();
     let mut text = pretty(&document, like, &indentation(former)).map_err(|error| failed(&error))?;
     if former.is_empty() || former.ends_with('\n') {
@@ -227,22 +233,8 @@ fn pretty(json: &str, like: Option<&RawValue>, indent: &str) -> Result<String, s
 
 /// Whether two documents mean the same, in whatever order and with whatever digits (`1.0` is `1`).
 fn says_the_same(a: &str, b: &str) -> bool {
-    fn same(a: &Value, b: &Value) -> bool {
-        match (a, b) {
-            (Value::Number(a), Value::Number(b)) => {
-                a == b || ((a.is_f64() || b.is_f64()) && a.as_f64() == b.as_f64())
-            }
-            (Value::Array(a), Value::Array(b)) => {
-                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
-            }
-            (Value::Object(a), Value::Object(b)) => {
-                a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
-            }
-            (a, b) => a == b,
-        }
-    }
     let read = |json| serde_json::from_str::<Value>(json).ok();
-    read(a).zip(read(b)).is_some_and(|(a, b)| same(&a, &b))
+    read(a).zip(read(b)).is_some_and(|(a, b)| yaml::is_same(&a, &b))
 }
 
 #[derive(Clone, Copy)]

@@ -34,6 +34,12 @@ pub const REPOSITORY: &[Row] = &rows(&[
     (
         types::READY,
         FALSE,
+        reasons::REPOSITORY_EMPTY,
+        "the Git repository has no commit yet: push one, or have a file or a `push` or `migrate` job written, which makes the first",
+    ),
+    (
+        types::READY,
+        FALSE,
         reasons::AUTHENTICATION_FAILED,
         "the Git server refused the token, or there is none: set `secure.token`",
     ),

@@ -13,8 +13,8 @@ fn exercised() -> String {
     let told = JobMetrics::new(&metrics);
     let second = Duration::from_secs(1);
     told.drivers(3);
-    told.notified("live", Some(second));
-    told.queue_size(["pull".to_owned()].into_iter());
+    told.notified("live", second);
+    told.queue_size([JobAction::Pull].iter());
     told.claimed(0, "pull", second);
     told.conflict(0);
     told.yielded(0);

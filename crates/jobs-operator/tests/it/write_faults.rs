@@ -2,11 +2,10 @@
 
 use serde_json::json;
 use windlass_api::JobState;
-use windlass_git_server::seed;
 use windlass_jobs_operator::{PROVISIONING_JOBS, register};
 
 use crate::kit::{GitServer, World, end_of};
-use crate::write::{create, job, writable};
+use crate::write::{create, job, put, writable};
 
 /// Commits something to `main` while a push is under way; the quarantine of the push is left.
 const SOMEBODY_ELSE: &str = "unset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
@@ -89,16 +88,24 @@ async fn a_branch_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_repository_without_commits_is_not_written_to() {
-    let git = GitServer::with(windlass_git_server::HttpBackend::writable).await;
-    seed::commit(&git.folder().join("sample.git"), "other", [], "x").unwrap();
-    git.git(&["update-ref", "-d", "refs/heads/other"]);
-    let world = World::with_git(&git);
-    create(&world, &git, json!({})).await;
-    let _process = world.start(register, PROVISIONING_JOBS);
-    let (state, said) = end_of(&world.run(job("push", json!({}))).await);
-    assert_eq!(state, JobState::Error);
-    assert!(said.contains("is empty; push a first commit"), "{said}");
+async fn a_repository_without_commits_gets_its_first_one_and_only_that_one() {
+    for action in ["push", "migrate"] {
+        let git = GitServer::with(windlass_git_server::HttpBackend::writable).await;
+        git.make_empty();
+        let world = World::with_git(&git);
+        create(&world, &git, json!({})).await;
+        put(&world, "Dashboard", "mine", None, "Mine").await;
+        let _process = world.start(register, PROVISIONING_JOBS);
+        let (state, said) = end_of(&world.pull("test6", true).await);
+        assert_eq!(state, JobState::Error);
+        assert!(said.contains("is empty; push a first commit"), "{said}");
+        let (state, said) = end_of(&world.run(job(action, json!({}))).await);
+        assert_eq!(state, JobState::Success, "{action}: {said}");
+        assert_eq!((git.commits("main"), git.files("main")), (1, vec!["mine.json".to_owned()]), "{action}");
+        git.git(&["fsck", "--strict"]);
+        let (state, said) = end_of(&world.run(job(action, json!({}))).await);
+        assert_eq!((state, git.commits("main")), (JobState::Success, 1), "{action}: {said}");
+    }
 }
 
 #[tokio::test]

@@ -4,8 +4,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serde_json::{Value, json};
-use windlass_api::labels;
+use windlass_api::{JobAction, JobState};
 
 use super::*;
 
@@ -27,25 +26,27 @@ impl World {
     }
 
     /// A version of a job, newer than all before it.
-    fn job(&mut self, namespace: &str, repository: &str, name: &str, claim: Option<(&str, u32)>) -> Record {
+    fn job(
+        &mut self,
+        namespace: &str,
+        repository: &str,
+        name: &str,
+        claim: Option<(&str, u32)>,
+    ) -> Arc<QueuedJob> {
         self.version += 1;
-        let mut labels = BTreeMap::new();
-        if let Some((owner, attempt)) = claim {
-            labels.insert(labels::CLAIM.to_owned(), "1".to_owned());
-            labels.insert(labels::CLAIM_OWNER.to_owned(), owner.to_owned());
-            labels.insert(labels::ATTEMPT.to_owned(), attempt.to_string());
-        }
-        Record {
-            key: Key::new(namespace, name),
-            uid: format!("uid of {namespace}/{name}"),
-            version: self.version.to_string(),
+        Arc::new(QueuedJob {
+            key: Arc::new(Key::new(namespace, name)),
+            uid: format!("uid of {namespace}/{name}").into(),
+            version: self.version.to_string().into(),
             created: Timestamp::UNIX_EPOCH,
             deleting: false,
-            labels,
-            annotations: BTreeMap::new(),
-            spec: json!({"action": "pull", "repository": repository}),
-            status: Value::Null,
-        }
+            repository: repository.into(),
+            action: JobAction::Pull,
+            state: JobState::Pending,
+            claimed: claim.is_some(),
+            owner: claim.map(|(owner, _)| owner.into()),
+            attempts: claim.map_or(0, |(_, attempt)| attempt),
+        })
     }
 
     fn add(&mut self, namespace: &str, repository: &str, name: &str) {
@@ -66,7 +67,7 @@ impl World {
     }
 
     /// Picks a job, which then has run.
-    fn run_next(&mut self) -> Option<Arc<Record>> {
+    fn run_next(&mut self) -> Option<Arc<QueuedJob>> {
         let record = self.pick()?.record;
         self.schedule.deleted(&record.key, &record.uid);
         self.schedule.settle(&record.key, self.now);
@@ -132,7 +133,7 @@ fn refilling_a_repository_does_not_keep_the_turn_from_others() {
     for number in 1..=12 {
         // Whenever a job is taken, the busy repository has another one.
         world.add("ns", "busy", &format!("busy-{number}"));
-        seen.push(world.run_next().unwrap().repository().to_owned());
+        seen.push(world.run_next().unwrap().repository.to_string());
     }
     for number in 0..5 {
         assert!(seen.contains(&format!("calm-{number}")), "{seen:?}");
@@ -158,7 +159,7 @@ fn whatever_comes_and_goes_nobody_waits_for_more_than_one_round() {
             waiting.entry((namespace, repository)).or_default().0 += 1;
             for _ in 0..rng.random_range(0..3) {
                 let Some(record) = world.run_next() else { break };
-                let picked = (record.key.namespace.clone(), record.repository().to_owned());
+                let picked = (record.key.namespace.clone(), record.repository.to_string());
                 for (who, (_, others)) in &mut waiting {
                     *others = if *who == picked { 0 } else { *others + 1 };
                     assert!(*others < NAMESPACES * REPOSITORIES, "seed {seed}: {who:?} was passed over");
@@ -178,7 +179,7 @@ fn the_oldest_job_of_a_repository_comes_first() {
     let mut world = World::new();
     for (name, age) in [("a", 1), ("b", 3), ("c", 2)] {
         let mut job = world.job("ns", "repo", name, None);
-        job.created = Timestamp::from_second(1000 - age).unwrap();
+        Arc::make_mut(&mut job).created = Timestamp::from_second(1000 - age).unwrap();
         world.schedule.applied(job, world.now);
     }
     assert_eq!(world.drain(), ["ns/b", "ns/c", "ns/a"]);
@@ -221,16 +222,6 @@ fn seeing_the_same_version_again_does_not_prolong_a_claim() {
     world.after(1);
     world.schedule.replace_all(vec![job], world.now);
     assert!(world.pick().is_some());
-}
-
-#[test]
-fn a_claim_without_a_count_is_the_first_attempt() {
-    let mut world = World::new();
-    let mut job = world.job("ns", "repo", "job", Some(("them", 1)));
-    job.labels.remove(labels::ATTEMPT);
-    assert_eq!(job.attempts(), 1);
-    job.labels.remove(labels::CLAIM);
-    assert_eq!(job.attempts(), 0);
 }
 
 #[test]
@@ -318,7 +309,7 @@ fn while_a_job_is_claimed_others_of_its_repository_wait_for_it_or_for_its_lapse(
     };
     assert_eq!(until, Duration::from_mins(1), "its claim lapses then, and nobody cleans up");
     world.after(30);
-    running.version = "1000".to_owned();
+    Arc::make_mut(&mut running).version = "1000".into();
     world.schedule.applied(running.clone(), world.now);
     assert!(world.after(59).pick().is_none());
     assert_eq!(world.after(1).pick().unwrap().record.key.name, "waiting");

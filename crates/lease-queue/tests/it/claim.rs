@@ -291,7 +291,7 @@ async fn late_and_repeated_events_change_nothing() {
     let created = server.add("default", "repo", "repo-sync").unwrap();
     let lease = next(&queue).await.into_parts().1;
     for _ in 0..3 {
-        queue.observe(Event::Applied(created.clone()));
+        queue.observe(Event::applied(&created));
     }
     queue.observe(Event::Deleted { key: job(), uid: "another".into() });
     idle(&queue, Duration::from_mins(2)).await;

@@ -15,8 +15,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
 use windlass_api::{JobSpec, JobState, JobStatus, TestOptions, annotations, labels};
-use windlass_lease_queue::kube::{InsertError, KubeStore, event_applied, insert, job};
-use windlass_lease_queue::{Change, Key, NewRecord, Precondition, Queue, QueueConfig, Store, StoreError};
+use windlass_lease_queue::kube::{InsertError, KubeStore, insert, job};
+use windlass_lease_queue::{
+    Change, Event, Key, NewRecord, Precondition, Queue, QueueConfig, Store, StoreError,
+};
 
 const BASE: &str = "/apis/provisioning.grafana.app/v0alpha1";
 
@@ -167,7 +169,7 @@ async fn a_job_goes_from_insert_to_history_with_four_writes() {
     let queue =
         Queue::new(Arc::new(KubeStore::new(client)), Arc::new(jiff::Timestamp::now), QueueConfig::new("one"))
             .unwrap();
-    queue.observe(event_applied(&inserted));
+    queue.observe(Event::applied(&inserted));
     let claimed = queue.next(0, &CancellationToken::new()).await.unwrap();
     let read = job(claimed.record()).unwrap();
     assert_eq!(read.spec, inserted.spec);

@@ -100,7 +100,7 @@ impl State {
         record.version = format!("{}{}", self.prefix, self.version);
         self.owner_at.insert(record.version.clone(), record.owner().map(String::from));
         self.jobs.insert(record.key.clone(), record.clone());
-        self.tell(Event::Applied(record.clone()));
+        self.tell(Event::applied(&record));
         record
     }
 

@@ -40,6 +40,7 @@ impl Attempt<'_> {
         let writer = writer.ok_or_else(|| Refusal::new(501, "the repository cannot be written to"))?;
         let mut first: Option<(Before, Trial, Commit)> = None;
         let mut seen: Vec<String> = Vec::new();
+        let mut change = self.change.clone();
         for _ in 0..TRIES {
             let (base, tree) = match self.base().await {
                 Ok(base) => base,
@@ -49,9 +50,12 @@ impl Attempt<'_> {
                 }
                 Err(Retry::Refused(refusal)) => return Err(refusal),
             };
-            let before = self.change.fits(&tree)?;
+            let before = change.fits(&tree)?;
             if first.is_none() {
-                let trial = self.trying.run(self.change, &tree, !self.options.skip_dry_run).await?;
+                if let Some(content) = self.trying.as_yaml(&change, &tree).await? {
+                    change.content = Some(content);
+                }
+                let trial = self.trying.run(&change, &tree, !self.options.skip_dry_run).await?;
                 let commit = self.commit(&trial)?;
                 first = Some((before.clone(), trial, commit));
             }
@@ -61,7 +65,7 @@ impl Attempt<'_> {
             }
             let revision = base.revision.to_string();
             let mut stage = writer.stage(base);
-            self.change.stage(&mut stage)?;
+            change.stage(&mut stage)?;
             match stage.push(commit, &place.cancel).await {
                 Ok(revision) => {
                     let trial = std::mem::take(trial);
@@ -80,7 +84,14 @@ impl Attempt<'_> {
         let refused = |error: ReadError| Retry::Refused(error.into());
         let branch = self.branch.name.clone();
         let (revision, is_new) = if self.branch.is_pulled {
-            (place.revision("").await.map_err(Retry::Refused)?, false)
+            match place.opened.reader.resolve(place.repository.spec.branch(), &place.cancel).await {
+                Ok(revision) => (revision, false),
+                Err(ReadError::Git(GitError::Empty { .. })) if !branch.is_empty() => {
+                    let base = Base { branch, revision: Revision::nothing(), is_new: true };
+                    return Ok((base, Tree::default()));
+                }
+                Err(error) => return Err(refused(error)),
+            }
         } else {
             match place.opened.reader.resolve(&branch, &place.cancel).await {
                 Ok(revision) => (revision, false),

@@ -18,6 +18,8 @@ pub(super) struct Change {
     pub(super) original: Option<FilePath>,
     /// The file's new content. A file may move without one, and a folder has none.
     pub(super) content: Option<Bytes>,
+    /// Whether the content was sent as JSON, whatever the file's format is.
+    pub(super) is_json: bool,
     /// The hash that the file has to have, if that was said.
     pub(super) expected: Option<String>,
 }
@@ -207,6 +209,7 @@ mod tests {
             path: FilePath::parse(path).unwrap(),
             original: original.map(|path| FilePath::parse(path).unwrap()),
             content: content.map(|text| Bytes::copy_from_slice(text.as_bytes())),
+            is_json: false,
             expected: None,
         }
     }

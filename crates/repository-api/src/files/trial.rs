@@ -8,6 +8,7 @@ use windlass_api::ResourceAction;
 use windlass_auth::Caller;
 use windlass_git::{ObjectId, Tree};
 use windlass_resources::parse::{FileError, ParsedResource};
+use windlass_resources::paths::is_yaml;
 use windlass_resources::{FOLDER, Preview, PreviewError, folders};
 
 use super::change::Change;
@@ -110,6 +111,26 @@ impl Trying<'_> {
         }
         trial.resource = Some(resource);
         Ok(trial)
+    }
+
+    /// Content that was sent as JSON for a YAML file, as that file is to say it: what it says already stays as it is
+    /// written there. Nothing for other content, or what is no object.
+    pub(super) async fn as_yaml(&self, change: &Change, tree: &Tree) -> Result<Option<Bytes>, Refusal> {
+        let path = &change.path.text;
+        let Some(content) = change.content.as_ref().filter(|_| change.is_json && is_yaml(path)) else {
+            return Ok(None);
+        };
+        let preview = self.preview();
+        let sent = self.parse(&preview, path, content, ObjectId::of_blob(content), tree).await?;
+        let Ok(resource) = sent else { return Ok(None) };
+        let former_path = change.original.as_ref().unwrap_or(&change.path);
+        let former = match find(tree, &former_path.text) {
+            Some(entry) => self.read(&former_path.text, entry.size, entry.id).await?,
+            None => Bytes::new(),
+        };
+        let updated = preview.updated(path, &former, &resource).await;
+        let updated = updated.map_err(|error| Refusal::new(400, format!("{path:?}: {error}")))?;
+        Ok(Some(updated.into()))
     }
 
     pub(super) fn preview(&self) -> Preview {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::Response;
 use http::HeaderMap;
+use http::header::CONTENT_TYPE;
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::repositories::write_refusal;
 use windlass_api::{Repository, ResourceAction, Workflow};
@@ -54,7 +55,10 @@ impl Write {
             return Err(Refusal::new(400, "originalPath is for POST, which moves the file that is there"));
         }
         let expected = wrapper::expected(&headers)?;
-        let change = Change { action, path, original, content: None, expected };
+        let sent = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let media_type = sent.split(';').next().unwrap_or_default().trim();
+        let is_json = media_type.eq_ignore_ascii_case("application/json");
+        let change = Change { action, path, original, content: None, is_json, expected };
         Ok(Self { target, caller, options, change })
     }
 

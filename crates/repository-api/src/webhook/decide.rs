@@ -102,6 +102,7 @@ fn held_back(repository: &Repository) -> Option<String> {
     let passing = [
         reasons::AVAILABLE,
         reasons::UNAVAILABLE,
+        reasons::REPOSITORY_EMPTY,
         reasons::AUTHENTICATION_FAILED,
         reasons::SERVICE_UNAVAILABLE,
         reasons::RATE_LIMITED,

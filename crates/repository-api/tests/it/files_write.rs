@@ -2,10 +2,64 @@
 
 use serde_json::json;
 use windlass_auth::{Audiences, Caller};
+use windlass_git_server::HttpBackend;
 use windlass_git_server::seed::Edit;
 
-use crate::desk::{Desk, ask, healthy, json_of, refused, yaml};
-use crate::kit::World;
+use crate::desk::{Desk, ask, healthy, json_of, open, refused, yaml};
+use crate::kit::{GitServer, World};
+
+#[tokio::test]
+async fn a_yaml_file_that_is_sent_json_stays_yaml_with_its_comments() {
+    let desk = Desk::new().await;
+    desk.ok(200, "POST", "files/c.yaml", yaml("c", "C")).await;
+    let json = [("content-type", "application/json; charset=utf-8")];
+    let send = async |method: &str, path: &str, body: String| {
+        let answer =
+            ask(&desk.world, Caller::system("ann"), (method, &format!("r/files/{path}")), &json, body).await;
+        assert_eq!(answer.code, 200, "{}", answer.body);
+        answer.body
+    };
+    // As an API server has it.
+    let object = json!({
+        "apiVersion": "dashboard.grafana.app/v1beta1", "kind": "Dashboard",
+        "metadata": {"name": "c", "namespace": "default", "resourceVersion": "9", "generation": 2},
+        "spec": {"title": "Changed", "tags": ["x"]}, "status": {},
+    });
+    let body = send("PUT", "c.yaml", object.to_string()).await;
+    let expected = yaml("c", "Changed") + "  tags:\n  - x";
+    assert_eq!(desk.file("main", "c.yaml").unwrap(), expected);
+    assert_eq!(body["hash"], desk.git.git(&["rev-parse", "main:grafana/c.yaml"]));
+    assert_eq!(desk.world.dashboards().await["c.yaml"], "Changed");
+    // The same again is no commit.
+    let commits = desk.commits("main");
+    send("PUT", "c.yaml", object.to_string()).await;
+    assert_eq!(desk.commits("main"), commits);
+    send("POST", "d.yml", json_of("d", "D")).await;
+    let new =
+        "apiVersion: dashboard.grafana.app/v1beta1\nkind: Dashboard\nmetadata:\n  name: d\nspec:\n  title: D";
+    assert_eq!(desk.file("main", "d.yml").unwrap(), new);
+}
+
+#[tokio::test]
+async fn a_file_is_the_first_commit_of_a_repository_without_any() {
+    let git = GitServer::with(HttpBackend::writable).await;
+    git.make_empty();
+    let world = World::with_git(&git);
+    open(&world, &git, json!({})).await;
+    // As the operator says of it.
+    let ready = json!({"type": "Ready", "status": "False", "reason": "RepositoryEmpty", "message": "it is empty",
+        "lastTransitionTime": "2026-01-02T03:04:05Z"});
+    let health = json!({"healthy": false, "checked": 1, "error": "health", "message": ["it is empty"]});
+    world.patch_status("r", json!({"status": {"health": health, "conditions": [ready]}})).await;
+    let desk = Desk { world, git };
+    let refused = refused(&desk.send("GET", "files/", "").await, 400);
+    assert!(refused.contains("is empty"), "{refused}");
+    desk.ok(200, "POST", "files/first.json", json_of("first", "First")).await;
+    assert_eq!((desk.commits("main"), desk.git.files("main")), (1, vec!["grafana/first.json".to_owned()]));
+    assert_eq!(desk.world.dashboards().await.into_keys().collect::<Vec<_>>(), ["first.json"]);
+    desk.ok(200, "POST", "files/second.json", json_of("second", "Second")).await;
+    assert_eq!(desk.commits("main"), 2);
+}
 
 #[tokio::test]
 async fn a_new_file_is_a_commit_of_its_author_and_an_object_at_once() {

@@ -10,6 +10,7 @@ use super::body;
 use super::head::Head;
 use super::{Objects, TakeOver, duplicate, failure};
 use crate::parse::{self, FileError, ParseContext, ParsedResource};
+use crate::serialise::{self, SerialiseError};
 use crate::wire::{Collection, Pretence};
 use crate::{Clients, Context, Failure, Kind, Kinds};
 
@@ -76,6 +77,18 @@ impl Preview {
             parse::file(&path, &content, &ParseContext { context: &of, folder, checksum, kinds: &kinds })
         });
         parsed.await.unwrap_or(Err(FileError::Panicked))
+    }
+
+    /// The file at `path`, which says `former` and is empty when it is new, as it is when it says `resource`.
+    pub async fn updated(
+        &self,
+        path: &str,
+        former: &[u8],
+        resource: &ParsedResource,
+    ) -> Result<Vec<u8>, SerialiseError> {
+        let kinds = self.objects.clients.further.known().await;
+        let of = ParseContext { context: &self.objects.context, folder: None, checksum: "", kinds: &kinds };
+        serialise::updated_file(resource, serialise::File { path, content: former, of })
     }
 
     /// Checks a `_folder.json`.

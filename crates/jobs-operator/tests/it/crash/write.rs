@@ -34,13 +34,17 @@ async fn in_git(spec: &JobSpec, new_names: bool, death: Death) -> (bool, Left) {
     process.stop().await;
     by_hand(&world).await;
     let died = run(&world, spec.clone(), death).await;
+    (died, left(&world, &git, new_names).await)
+}
+
+async fn left(world: &World, git: &GitServer, new_names: bool) -> Left {
     let mut files = git.files("main");
     if !new_names {
         files = git.git(&["ls-tree", "-r", "main"]).lines().map(str::to_owned).collect();
     }
     let (managed, commits) = (world.managed().await, git.commits("main"));
     let sync = world.repository("test6").await.status.sync.state;
-    (died, Left { managed, files, commits, sync })
+    Left { managed, files, commits, sync }
 }
 
 async fn survives(least: usize, attempt: impl AsyncFn(Death) -> (bool, Left)) {
@@ -75,6 +79,22 @@ async fn a_push_survives_a_death_at_every_write() {
 async fn a_migration_survives_a_death_at_every_write() {
     let spec = job("migrate", json!({}));
     survives(9, async |death| in_git(&spec, false, death).await).await;
+}
+
+#[tokio::test]
+async fn the_first_commit_of_a_repository_survives_a_death_at_every_write() {
+    let spec = job("migrate", json!({}));
+    survives(9, async |death| {
+        let git = GitServer::with(windlass_git_server::HttpBackend::writable).await;
+        git.make_empty();
+        let world = in_real_time(World::with_git(&git));
+        create(&world, &git, json!({})).await;
+        by_hand(&world).await;
+        let died = run(&world, spec.clone(), death).await;
+        assert_eq!(git.commits("main"), 1);
+        (died, left(&world, &git, false).await)
+    })
+    .await;
 }
 
 #[tokio::test]

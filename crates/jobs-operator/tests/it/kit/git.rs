@@ -40,6 +40,12 @@ impl GitServer {
         self.folder.path().join("sample.git")
     }
 
+    /// Has a repository that nobody has committed to.
+    pub(crate) fn make_empty(&self) {
+        seed::commit(&self.path(), "other", [], "x").unwrap();
+        self.git(&["update-ref", "-d", "refs/heads/other"]);
+    }
+
     /// Takes the repository away, as a server does that has lost it.
     pub(crate) fn hide(&self) {
         std::fs::rename(self.path(), self.folder.path().join("hidden")).unwrap();
