@@ -35,7 +35,10 @@ async fn every_metric_of_the_table_is_told_with_its_labels_and_no_other_is() {
     told.token(Some(reasons::PERMISSION_DENIED), second);
     told.finalized(finalizers::CLEANUP, 12, second);
     told.deleted();
-    told.deletion_failed(&FinalizeError::Interrupted { finalizer: finalizers::CLEANUP });
+    told.deletion_failed(&FinalizeError {
+        finalizer: finalizers::CLEANUP,
+        obstacle: Obstacle::Tree(String::new()),
+    });
     told.rotation_overdue(reasons::SERVICE_UNAVAILABLE);
     let repository = json!({
         "metadata": {"name": "dash", "deletionTimestamp": "2026-01-01T00:00:00Z"},
