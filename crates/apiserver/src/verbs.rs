@@ -46,6 +46,7 @@ pub(crate) struct Context {
 
 pub(crate) use delete::DeleteOptions;
 pub(crate) use turns::Turns;
+pub(crate) use watch::Watched;
 
 /// Within which time a request is answered. What a watch or a long list goes on to say is not part of it.
 const DEADLINE: Duration = Duration::from_mins(1);
