@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use self::expression::{Expression, Failed, Runner};
 use self::value::Format;
 use crate::field_error::FieldError;
-use crate::schema::push_index;
+use crate::schema::{push_index, type_name};
 
 /// The longest expression, in bytes.
 const MAX_EXPRESSION: usize = 10 << 10;
@@ -304,12 +304,16 @@ impl Check {
             }
             let old = before.clone();
             let scope = self.runner.scope(this.clone(), old, rule.optional_old);
-            let problem = match self.runner.holds(&rule.expression, &scope) {
+            let error = match self.runner.holds(&rule.expression, &scope) {
                 Ok(true) => continue,
-                Ok(false) => rule.message(&self.runner, &scope),
-                Err(Failed(error)) => format!("{error} evaluating rule: {}", rule.name()),
+                Ok(false) => rule.error(new, path, &rule.message(&self.runner, &scope)),
+                Err(Failed(error)) => {
+                    let problem = format!("{error} evaluating rule: {}", rule.name());
+                    let path = if path.is_empty() { "<nil>" } else { path };
+                    FieldError::invalid(path, &json!(type_name(new)), &problem)
+                }
             };
-            self.errors.push(rule.error(new, path, &problem));
+            self.errors.push(error);
         }
     }
 }

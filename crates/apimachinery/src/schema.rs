@@ -276,7 +276,7 @@ pub fn push_index(path: &mut String, index: usize) {
 }
 
 /// The name of a JSON value's type, as validation errors say it.
-fn type_name(value: &Value) -> &'static str {
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",

@@ -130,3 +130,29 @@ async fn a_request_as_somebody_else_is_refused() {
         assert_eq!(answer.expect(403)["reason"], "Forbidden");
     }
 }
+
+#[tokio::test]
+async fn a_token_that_is_limited_to_verbs_and_resources_does_nothing_else() {
+    let server = server();
+    post(
+        &server,
+        WIDGETS,
+        &json!({ "apiVersion": "example.dev/v1", "kind": "Widget", "metadata": { "name": "a" } }),
+    )
+    .await;
+    let mut reader = caller("example.dev", Namespaces::All);
+    reader.rights =
+        serde_json::from_value(json!({ "verbs": ["get", "list"], "resources": ["widgets.example.dev"] }))
+            .unwrap();
+    let ask = async |method: http::Method, path: &str| {
+        raw(method, path).json(&json!({})).caller(reader.clone()).send(&server).await.status.as_u16()
+    };
+    assert_eq!(ask(http::Method::GET, WIDGETS).await, 200);
+    assert_eq!(ask(http::Method::GET, &format!("{WIDGETS}?watch=true&timeoutSeconds=1")).await, 403);
+    assert_eq!(ask(http::Method::POST, WIDGETS).await, 403);
+    assert_eq!(ask(http::Method::DELETE, &format!("{WIDGETS}/a")).await, 403);
+    assert_eq!(ask(http::Method::DELETE, WIDGETS).await, 403);
+    assert_eq!(ask(http::Method::PATCH, &format!("{WIDGETS}/a/status")).await, 403);
+    assert_eq!(ask(http::Method::GET, GADGETS).await, 403);
+    assert_eq!(ask(http::Method::GET, "/store/backup").await, 403);
+}

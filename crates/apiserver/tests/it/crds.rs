@@ -478,6 +478,7 @@ async fn an_object_is_judged_by_the_schema_of_the_version_that_it_is_written_in(
     let server = server();
     let mut document = crd();
     let mut older = version("v1alpha1", false);
+    older.as_object_mut().unwrap().remove("selectableFields");
     let size = "/schema/openAPIV3Schema/properties/spec/properties/size";
     *older.pointer_mut(size).unwrap() = json!({ "type": "integer", "maximum": 2 });
     document["spec"]["versions"] = json!([version("v1", true), older]);
