@@ -242,7 +242,7 @@ fn keys_rotate_under_a_running_issuer_and_revoked_tokens_are_refused() {
     };
     let issuer = Issuer::new(&keys, options).unwrap();
     let request = serde_json::from_value(
-        json!({"namespace": "*", "audiences": ["folder.grafana.app"], "expiresIn": 3600}),
+        json!({"namespace": "*", "audiences": ["folder.grafana.app"], "expiresIn": 7200}),
     )
     .unwrap();
     let token = || issuer.issue("someone", &request).unwrap().expose_secret().to_owned();
