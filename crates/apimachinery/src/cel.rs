@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use self::expression::{Expression, Failed, Runner};
 use self::value::Format;
 use crate::field_error::FieldError;
-use crate::schema::{push_index, type_name};
+use crate::json::{push_index, type_name};
 
 /// The longest expression, in bytes.
 const MAX_EXPRESSION: usize = 10 << 10;
