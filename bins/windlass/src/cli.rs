@@ -7,10 +7,11 @@ use clap::{Parser, Subcommand};
 use windlass_launch::{OperatorArgs, process_setup};
 
 use crate::demo::DemoArgs;
+use crate::keys::KeysArgs;
 use crate::serve::ServeArgs;
 use crate::store::StoreArgs;
 use crate::why::WhyArgs;
-use crate::{demo, operators, serve, store, why};
+use crate::{demo, keys, operators, serve, store, why};
 
 /// Keeps Git and Kubernetes-style APIs in step.
 #[derive(Parser)]
@@ -28,6 +29,8 @@ enum Command {
     Serve(ServeArgs),
     /// Check, copy, restore and compact the store of a server.
     Store(StoreArgs),
+    /// Rotate the keys that sign access tokens, and revoke tokens.
+    Keys(KeysArgs),
     /// Say what a repository or a job waits for.
     ///
     /// It tells what the API's objects say: conditions, the queue, who holds a job, the last delivery of the webhook, and
@@ -63,6 +66,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Why(args) => runtime.block_on(why::run(args)),
         Command::Serve(args) => runtime.block_on(serve::run(args)),
         Command::Store(args) => runtime.block_on(store::run(args)),
+        Command::Keys(args) => keys::run(args),
         Command::Server(ServerArgs { command: ServerCommand::Target(args) }) => {
             return operators::launch().run(&runtime, *args);
         }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 mod cli;
 mod demo;
+mod keys;
 mod operators;
 mod serve;
 mod server;

@@ -1,6 +1,7 @@
 //! `windlass serve`: the API server and the token exchange alone.
 #![expect(clippy::print_stdout, reason = "it says where it listens")]
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use secrecy::SecretString;
 use windlass_apiserver::{AdmissionRules, AuditOptions};
+use windlass_auth::{Audiences, Rights, SystemToken};
 use windlass_launch::{
     FLUSH, Listener, SettingsFlags, environment, job_rules, open_git, open_loki, repository_rules,
     start_telemetry,
@@ -48,6 +50,10 @@ pub(crate) struct ServeArgs {
     /// A file with the system token that the exchange accepts.
     #[arg(long, value_name = "FILE")]
     system_token_file: Option<PathBuf>,
+    /// A file with further system tokens, YAML: a list of `name`, `tokenFile`, and what they are limited to: `audiences`,
+    /// `namespaces`, `verbs`, `resources`.
+    #[arg(long, value_name = "FILE")]
+    system_tokens: Option<PathBuf>,
     /// Accept the system token `ProvisioningAdminToken`, which everybody knows, while the exchange listens on a loopback
     /// address: for development.
     #[arg(long)]
@@ -116,10 +122,14 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         tracing::info!(notice, "settings");
     }
     let kubeconfig = args.kubeconfig.unwrap_or_else(|| args.data_dir.join("kubeconfig"));
-    let system_tokens = match &args.system_token_file {
+    let mut system_tokens = match &args.system_token_file {
         None => Vec::new(),
-        Some(file) => vec![("system".to_owned(), read_secret(file)?)],
+        Some(file) => vec![SystemToken::admin("system", read_secret(file)?)],
     };
+    let has_tokens = args.system_token_file.is_some() || args.system_tokens.is_some();
+    if let Some(file) = &args.system_tokens {
+        system_tokens.extend(read_tokens(file)?);
+    }
     let git = open_git(&settings, &args.data_dir.join("git"), Some(&metrics))
         .context("failed to set up Git access")?;
     let opener = Opener::new(git, operator.home_path.clone(), operator.local_permitted_prefixes.clone());
@@ -152,7 +162,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     if let Some(ca) = &server.ca_file {
         println!("authority        {} (tls_ca_file of operators)", ca.display());
     }
-    if !server.well_known_token && args.system_token_file.is_none() {
+    if !server.well_known_token && !has_tokens {
         println!("no system token is accepted: name one with --system-token-file");
     }
     server.start(opener, WebhookMetrics::new(&metrics), spans, &supervisor)?;
@@ -170,6 +180,42 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     telemetry.shutdown(FLUSH).await;
     ended?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// One entry of the file of system tokens. What is left out is not limited.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct TokenEntry {
+    name: String,
+    /// The file that the token stands in; a relative path begins at this file's folder.
+    token_file: PathBuf,
+    #[serde(default)]
+    audiences: BTreeSet<String>,
+    #[serde(default)]
+    namespaces: Vec<String>,
+    #[serde(default)]
+    verbs: BTreeSet<String>,
+    #[serde(default)]
+    resources: BTreeSet<String>,
+}
+
+fn read_tokens(file: &std::path::Path) -> Result<Vec<SystemToken>> {
+    let failed = || format!("failed to read {}", file.display());
+    let text = std::fs::read_to_string(file).with_context(failed)?;
+    let entries: serde_json::Value = windlass_api::yaml::parse(&text).with_context(failed)?;
+    let entries: Vec<TokenEntry> = serde_json::from_value(entries).with_context(failed)?;
+    let folder = file.parent().unwrap_or(file);
+    let token = |entry: TokenEntry| {
+        let audiences = entry.audiences;
+        Ok(SystemToken {
+            token: read_secret(&folder.join(entry.token_file))?,
+            name: entry.name,
+            allowed_audiences: if audiences.is_empty() { Audiences::All } else { Audiences::Some(audiences) },
+            namespaces: if entry.namespaces.is_empty() { vec!["*".to_owned()] } else { entry.namespaces },
+            rights: Rights { verbs: entry.verbs, resources: entry.resources },
+        })
+    };
+    entries.into_iter().map(token).collect()
 }
 
 /// A secret from a file, without the line's end.

@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use windlass_api::GroupResource;
@@ -14,7 +14,7 @@ use windlass_apiserver::store::{self, Store, StoreOptions};
 use windlass_apiserver::{AdmissionRules, ApiServer, AuditLog, AuditOptions, Observer, RequestMetrics};
 use windlass_auth::kubeconfig::KubeconfigError;
 use windlass_auth::{
-    ApiClients, Authenticator, Caller, CallerAccess, Issuer, IssuerOptions, Keys, SystemToken,
+    ApiClients, Authenticator, Caller, CallerAccess, Issuer, IssuerOptions, Keys, SigningKeys, SystemToken,
     exchange_router, kubeconfig, plain, tls,
 };
 use windlass_loki::Loki;
@@ -23,6 +23,11 @@ use windlass_repository_api::{RepositoryApi, WebhookMetrics};
 use windlass_resources::{Clients, FurtherKinds};
 use windlass_runtime::Supervisor;
 use windlass_telemetry::{Metrics, Spans};
+
+/// How often the keys that sign access tokens are looked at.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(20);
+/// How long a key signs access tokens.
+const ROTATED_EVERY: Duration = Duration::from_hours(24 * 30);
 
 /// Where to listen, and where things are kept.
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
@@ -38,7 +43,7 @@ pub(crate) struct ServerOptions {
     /// Where the kubeconfig is written.
     pub(crate) kubeconfig: PathBuf,
     /// System tokens that the exchange accepts.
-    pub(crate) system_tokens: Vec<(String, SecretString)>,
+    pub(crate) system_tokens: Vec<SystemToken>,
     /// Whether the well-known one is accepted too, if the exchange listens on a loopback address.
     pub(crate) well_known_token: bool,
     /// Whether nothing can be created in a namespace that there is not.
@@ -91,8 +96,7 @@ impl Server {
             .with_context(|| format!("failed to make the data folder {}", options.data.display()))?;
         let (store, keys) = open_data(&options.data, &options.names, options.begin_anew)?;
 
-        let mut system_tokens: Vec<SystemToken> =
-            options.system_tokens.into_iter().map(|(name, token)| SystemToken::admin(name, token)).collect();
+        let mut system_tokens: Vec<SystemToken> = options.system_tokens;
         let well_known =
             options.well_known_token.then(|| SystemToken::default_for(exchange_address)).flatten();
         let well_known_token = well_known.is_some();
@@ -180,6 +184,11 @@ impl Server {
         let (api, exchange) = self.listeners;
         let stop: CancellationToken = supervisor.token().clone();
         supervisor.spawn("API server", tls::serve(api, config.clone(), router, stop.clone()));
+        if let Some(folder) = self.keys.directory() {
+            let keys = self.keys.signing_keys().clone();
+            let following = follow_signing_keys(self.issuer.clone(), folder.to_owned(), keys, stop.clone());
+            supervisor.spawn("signing keys", following);
+        }
         let exchange_router = exchange_router(self.issuer);
         if self.exchange.ip().is_loopback() {
             supervisor.spawn("token exchange", plain::serve(exchange, exchange_router, stop));
@@ -189,6 +198,32 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Signs and verifies with the keys that are in this folder, and puts a new one there when the newest is old.
+async fn follow_signing_keys(
+    issuer: Issuer,
+    folder: PathBuf,
+    mut keys: SigningKeys,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    while stop.run_until_cancelled(tokio::time::sleep(LOOKED_AT_EVERY)).await.is_some() {
+        let rotated = if keys.age() > ROTATED_EVERY { SigningKeys::rotate(&folder, false) } else { Ok(()) };
+        match rotated.and_then(|()| SigningKeys::load(&folder)) {
+            Ok(found) if found.differ(&keys) => match issuer.use_keys(&found) {
+                Ok(()) => {
+                    tracing::info!(
+                        "the keys that sign access tokens, or the tokens that are revoked, are others"
+                    );
+                    keys = found;
+                }
+                Err(error) => tracing::error!(%error, "failed to use the keys that sign access tokens"),
+            },
+            Ok(found) => keys = found,
+            Err(error) => tracing::error!(%error, "failed to read the keys that sign access tokens"),
+        }
+    }
+    Ok(())
 }
 
 /// Binds an address: of the addresses of a name the first that can be bound, those of IPv4 before the others, as Go does. A

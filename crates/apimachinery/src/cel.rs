@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use self::expression::{Expression, Failed, Runner};
 use self::value::Format;
 use crate::field_error::FieldError;
-use crate::schema::push_index;
+use crate::json::{push_index, type_name};
 
 /// The longest expression, in bytes.
 const MAX_EXPRESSION: usize = 10 << 10;
@@ -44,8 +44,6 @@ pub struct Rules {
 /// A schema, as far as rules look at it.
 #[derive(Debug, Default)]
 struct Node {
-    /// Its type, as errors name it.
-    kind: String,
     format: Format,
     /// A whole object: its `apiVersion`, `kind` and name can be looked at.
     embedded: bool,
@@ -107,7 +105,7 @@ impl Rules {
             if Instant::now() >= ends {
                 let detail = "validation failed due to running out of cost budget, no further validation rules will \
                     be run";
-                check.errors = vec![FieldError::invalid("<nil>", &json!(self.root.kind), detail)];
+                check.errors = vec![FieldError::invalid_unshown("<nil>", detail)];
             }
             check.errors
         };
@@ -142,7 +140,6 @@ impl Compiler {
     ) -> Node {
         let length = path.len();
         let mut node = Node {
-            kind: document.type_.clone().unwrap_or_default(),
             format: Format::of(document),
             embedded: is_root || document.x_kubernetes_embedded_resource == Some(true),
             ..Node::default()
@@ -202,7 +199,7 @@ impl Compiler {
             compiled
                 .map_err(|problem| {
                     let problem = format!("compilation failed: {problem}");
-                    self.errors.push(FieldError::invalid(format!("{path}.{field}"), &json!(text), &problem));
+                    self.errors.push(FieldError::invalid(format!("{path}.{field}"), &as_go(rule), &problem));
                 })
                 .ok()
         };
@@ -211,8 +208,10 @@ impl Compiler {
             rule.message_expression.as_ref().map(|text| compile("messageExpression", text));
         let expression = expression?;
         if expression.uses_old && !correlated {
-            let detail = "oldSelf cannot be used on the uncorrelatable portion of the schema";
-            self.errors.push(FieldError::invalid(format!("{path}.rule"), &json!(rule.rule), detail));
+            let within = path.rsplit_once(".items").map_or(path, |(list, _)| list);
+            let detail =
+                format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {within}");
+            self.errors.push(FieldError::invalid(format!("{path}.rule"), &json!(rule.rule), &detail));
         }
         if rule.optional_old_self == Some(true) && !expression.uses_old {
             let detail = "may not be set if oldSelf is not used in rule";
@@ -231,6 +230,13 @@ impl Compiler {
             optional_old: rule.optional_old_self == Some(true),
         })
     }
+}
+
+/// A rule as a real server prints it.
+fn as_go(rule: &ValidationRule) -> Value {
+    json!({ "Rule": rule.rule, "Message": rule.message.as_deref().unwrap_or_default(),
+        "MessageExpression": rule.message_expression.as_deref().unwrap_or_default(), "Reason": rule.reason,
+        "FieldPath": rule.field_path.as_deref().unwrap_or_default(), "OptionalOldSelf": rule.optional_old_self })
 }
 
 struct Check {
@@ -298,12 +304,16 @@ impl Check {
             }
             let old = before.clone();
             let scope = self.runner.scope(this.clone(), old, rule.optional_old);
-            let problem = match self.runner.holds(&rule.expression, &scope) {
+            let error = match self.runner.holds(&rule.expression, &scope) {
                 Ok(true) => continue,
-                Ok(false) => rule.message(&self.runner, &scope),
-                Err(Failed(error)) => format!("{error} evaluating rule: {}", rule.name()),
+                Ok(false) => rule.error(new, path, &rule.message(&self.runner, &scope)),
+                Err(Failed(error)) => {
+                    let problem = format!("{error} evaluating rule: {}", rule.name());
+                    let path = if path.is_empty() { "<nil>" } else { path };
+                    FieldError::invalid(path, &json!(type_name(new)), &problem)
+                }
             };
-            self.errors.push(rule.error(&node.kind, path, &problem));
+            self.errors.push(error);
         }
     }
 }
@@ -322,7 +332,9 @@ impl Rule {
             .unwrap_or_else(|| format!("failed rule: {}", self.text.replace('\n', " ")))
     }
 
-    fn error(&self, kind: &str, path: &str, problem: &str) -> FieldError {
+    fn error(&self, value: &Value, path: &str, problem: &str) -> FieldError {
+        // What is large is not shown.
+        let is_shown = !value.is_object() && !value.is_array();
         let mut path = format!("{path}{}", self.field_path).trim_start_matches('.').to_owned();
         if path.is_empty() {
             "<nil>".clone_into(&mut path);
@@ -330,8 +342,10 @@ impl Rule {
         match self.reason.as_str() {
             "FieldValueRequired" => FieldError::required(path, problem),
             "FieldValueForbidden" => FieldError::forbidden(path, problem),
-            "FieldValueDuplicate" => FieldError::duplicate(path, &json!(kind)),
-            _ => FieldError::invalid(path, &json!(kind), problem),
+            "FieldValueDuplicate" if is_shown => FieldError::duplicate(path, value),
+            "FieldValueDuplicate" => FieldError::duplicate_unshown(path),
+            _ if is_shown => FieldError::invalid(path, value, problem),
+            _ => FieldError::invalid_unshown(path, problem),
         }
     }
 }

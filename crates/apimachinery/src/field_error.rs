@@ -41,6 +41,16 @@ impl FieldError {
         Self::new(field, "FieldValueInvalid", with_detail(&format!("Invalid value: {}", show(value)), detail))
     }
 
+    /// As [`Self::invalid`], of a value that is not shown.
+    pub fn invalid_unshown(field: impl Into<String>, detail: &str) -> Self {
+        Self::new(field, "FieldValueInvalid", with_detail("Invalid value", detail))
+    }
+
+    /// As [`Self::duplicate`], of a value that is not shown.
+    pub fn duplicate_unshown(field: impl Into<String>) -> Self {
+        Self::new(field, "FieldValueDuplicate", "Duplicate value".to_owned())
+    }
+
     /// As [`Self::invalid`], for a value that Go prints in its own way.
     pub fn invalid_shown(field: impl Into<String>, shown: &str, detail: &str) -> Self {
         Self::new(field, "FieldValueInvalid", with_detail(&format!("Invalid value: {shown}"), detail))

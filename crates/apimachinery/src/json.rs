@@ -247,6 +247,26 @@ impl<'de, K: Key> Visitor<'de> for Seed<'_, K> {
     }
 }
 
+/// Appends `[index]` to a field's path.
+pub fn push_index(path: &mut String, index: usize) {
+    path.push('[');
+    path.push_str(&index.to_string());
+    path.push(']');
+}
+
+/// The name of a JSON value's type, as validation errors say it.
+pub(crate) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if !number.is_i64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

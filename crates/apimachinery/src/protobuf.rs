@@ -17,6 +17,8 @@ type Message = [(u64, &'static str, Kind)];
 #[derive(Clone, Copy)]
 enum Kind {
     Text,
+    /// As a [`Text`], of a field that Go leaves out when it is not set: empty is a value.
+    Given,
     Bool,
     Int,
     /// As an [`Int`], of a field that Go writes also when it is not set.
@@ -31,7 +33,7 @@ enum Kind {
     Map(&'static Kind),
 }
 
-use Kind::{Bool, Bytes, Int, Many, MicroTime, Number, One, Text, Time};
+use Kind::{Bool, Bytes, Given, Int, Many, MicroTime, Number, One, Text, Time};
 
 const OBJECT_META: &Message = &[
     (1, "name", Text),
@@ -80,13 +82,13 @@ const LEASE: &Message = &[
         2,
         "spec",
         One(&[
-            (1, "holderIdentity", Text),
+            (1, "holderIdentity", Given),
             (2, "leaseDurationSeconds", Int),
             (3, "acquireTime", MicroTime),
             (4, "renewTime", MicroTime),
             (5, "leaseTransitions", Int),
-            (6, "strategy", Text),
-            (7, "preferredHolder", Text),
+            (6, "strategy", Given),
+            (7, "preferredHolder", Given),
         ]),
     ),
 ];
@@ -163,9 +165,9 @@ const RULES_REVIEW: &Message =
     &[(1, "metadata", One(OBJECT_META)), (2, "spec", One(&[(1, "namespace", Text)]))];
 const DELETE_OPTIONS: &Message = &[
     (1, "gracePeriodSeconds", Int),
-    (2, "preconditions", One(&[(1, "uid", Text), (2, "resourceVersion", Text)])),
+    (2, "preconditions", One(&[(1, "uid", Given), (2, "resourceVersion", Given)])),
     (3, "orphanDependents", Bool),
-    (4, "propagationPolicy", Text),
+    (4, "propagationPolicy", Given),
     (5, "dryRun", Many(&Text)),
 ];
 const ENVELOPE: &Message =
@@ -222,7 +224,7 @@ fn message(mut bytes: &[u8], fields: &Message) -> Option<Map<String, Value>> {
                 let value = single(*kind, &value)?;
                 // Go writes every field of a message; what is empty there is absent here.
                 let is_unset = match &value {
-                    Value::String(text) => text.is_empty(),
+                    Value::String(text) => !matches!(kind, Given) && text.is_empty(),
                     value => matches!(kind, Number) && *value == 0,
                 };
                 if !is_unset {
@@ -249,7 +251,7 @@ fn map_entry(mut bytes: &[u8], kind: Kind) -> Option<(String, Value)> {
 
 fn single(kind: Kind, wire: &Wire<'_>) -> Option<Value> {
     match (kind, wire) {
-        (Text, Wire::Bytes(text)) => Some(json!(std::str::from_utf8(text).ok()?)),
+        (Text | Given, Wire::Bytes(text)) => Some(json!(std::str::from_utf8(text).ok()?)),
         (Bytes, Wire::Bytes(bytes)) => Some(json!(STANDARD.encode(bytes))),
         (Bool, Wire::Number(number)) => Some(json!(*number != 0)),
         (Int | Number, Wire::Number(number)) => Some(json!(number.cast_signed())),

@@ -22,6 +22,8 @@ pub use self::validate::wrong_type;
 use crate::cel::Rules;
 use crate::definition::known_format;
 use crate::field_error::FieldError;
+pub use crate::json::push_index;
+use crate::json::type_name;
 
 /// What a value may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -265,25 +267,5 @@ impl Keywords {
                 Some(schema) => Some(Box::new(Schema::compile(schema, path)?)),
             },
         })
-    }
-}
-
-/// Appends `[index]` to a field's path.
-pub fn push_index(path: &mut String, index: usize) {
-    path.push('[');
-    path.push_str(&index.to_string());
-    path.push(']');
-}
-
-/// The name of a JSON value's type, as validation errors say it.
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(number) if !number.is_i64() => "number",
-        Value::Number(_) => "integer",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }

@@ -11,7 +11,7 @@ use futures::stream;
 use http::{HeaderValue, Request, header};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
-use windlass_auth::{Audiences, Caller, Namespaces, refuse_impersonation};
+use windlass_auth::{Caller, refuse_impersonation};
 
 use crate::failure::{Failure, Result};
 use crate::state::Inner;
@@ -50,7 +50,7 @@ pub(crate) async fn serve(State(inner): State<Arc<Inner>>, request: Request<Body
 fn allow(request: &Request<Body>) -> Result<()> {
     let caller = request.extensions().get::<Caller>().ok_or_else(Failure::unauthorized)?;
     refuse_impersonation(request.headers()).map_err(|status| Failure::from(*status))?;
-    if caller.audiences != Audiences::All || caller.namespaces != Namespaces::All {
+    if !caller.is_master() {
         return Err(Failure::forbidden_path(PATH, &caller.name));
     }
     Ok(())

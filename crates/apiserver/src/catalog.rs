@@ -275,6 +275,9 @@ impl Inner {
                     });
                     match compiled {
                         Ok(mut kind) => {
+                            for version in &mut kind.versions {
+                                version.since = object.revision;
+                            }
                             if let Some(gone) = old.filter(|gone| !gone.is_cancelled()) {
                                 kind.gone = gone;
                             }

@@ -89,6 +89,8 @@ pub(crate) struct Served {
     pub(crate) prunes: bool,
     /// Top-level fields that this version leaves out when they are empty, though others do not.
     pub(crate) omits: &'static [&'static str],
+    /// Objects of earlier revisions were written under another definition: they are read by the present one.
+    pub(crate) since: u64,
     /// Whether clients may ask for this version; a storage version may be for storing only.
     pub(crate) offered: bool,
     /// What everybody is told who uses this version, when it is deprecated.
@@ -214,6 +216,7 @@ impl Served {
             renames: &[],
             prunes: false,
             omits: &[],
+            since: 0,
             offered: true,
             deprecation: None,
         }
@@ -222,6 +225,23 @@ impl Served {
     /// Whether objects of this version look otherwise than they are stored, beside their `apiVersion`.
     pub(crate) fn is_converted(&self) -> bool {
         self.prunes || !self.renames.is_empty()
+    }
+
+    /// Whether an object of this revision looks otherwise than it is stored.
+    pub(crate) fn converts(&self, revision: u64) -> bool {
+        self.is_converted() || (revision != 0 && revision < self.since)
+    }
+
+    /// Makes an object of this revision one of this version, but for its `apiVersion`: without what the definition does not
+    /// have any more, and with the defaults that it has now.
+    pub(crate) fn read(&self, object: &mut Map<String, Value>, revision: u64) {
+        self.convert(object);
+        if revision != 0 && revision < self.since {
+            self.schema.prune(object, &mut Vec::new());
+            self.schema.drop_nulls(object);
+            // Without those that would make it too large.
+            let _ = self.schema.apply_defaults(object);
+        }
     }
 
     /// Makes a stored object one of this version, but for its `apiVersion`.

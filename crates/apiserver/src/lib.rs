@@ -20,6 +20,7 @@
 mod admission;
 mod backup;
 mod catalog;
+mod compress;
 mod discovery;
 mod failure;
 mod garbage;

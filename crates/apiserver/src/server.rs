@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::{HeaderValue, Request, header};
+use http::{HeaderValue, Method, Request, header};
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use secrecy::{ExposeSecret, SecretBox};
@@ -17,12 +17,13 @@ use windlass_auth::Caller;
 use crate::admission::AdmissionRules;
 use crate::backup;
 use crate::catalog::Catalog;
+use crate::compress;
 use crate::garbage::Namespaces;
 use crate::kinds::KindError;
 use crate::request::Accept;
 use crate::seal::{SealError, Sealer};
 use crate::state::Inner;
-use crate::verbs::{self, Turns};
+use crate::verbs::{self, Turns, Watched};
 use windlass_store::Store;
 
 /// How many objects are held against the rules of their definitions at a time.
@@ -232,6 +233,7 @@ pub fn client_of(router: Router, caller: Caller) -> kube::Client {
 
 async fn serve(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Response {
     let yaml = Accept::wants_yaml_errors(request.headers());
+    let gzip = request.method() == Method::GET && compress::is_accepted(request.headers());
     let mut response = match verbs::answer(&inner, request).await {
         Ok(response) => response,
         Err(failure) if yaml => failure.into_yaml(),
@@ -239,5 +241,10 @@ async fn serve(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Respo
     };
     let cache = HeaderValue::from_static("no-cache, private");
     response.headers_mut().entry(header::CACHE_CONTROL).or_insert(cache);
-    response
+    // Of a watch every piece is waited for.
+    if gzip && response.extensions().get::<Watched>().is_none() {
+        compress::compress(response).await
+    } else {
+        response
+    }
 }

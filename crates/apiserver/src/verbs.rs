@@ -46,6 +46,7 @@ pub(crate) struct Context {
 
 pub(crate) use delete::DeleteOptions;
 pub(crate) use turns::Turns;
+pub(crate) use watch::Watched;
 
 /// Within which time a request is answered. What a watch or a long list goes on to say is not part of it.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -111,8 +112,8 @@ pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result
         }
         return discovery::answer(&registry, &route, request.uri(), request.headers());
     };
-    authorize(&caller, &target)?;
     let query = Query::parse(request.uri())?;
+    authorize(&caller, request.method(), &query, &target)?;
     let (parts, body) = request.into_parts();
     if let Some(length) = parts.headers.get(http::header::CONTENT_LENGTH)
         && length
@@ -235,8 +236,8 @@ pub(super) fn verb_of(method: &Method, target: &Target) -> &'static str {
     }
 }
 
-/// Whether the caller's token is for this group and namespace.
-fn authorize(caller: &Caller, target: &Target) -> Result<()> {
+/// Whether the caller's token is for this group and namespace, and for doing this.
+fn authorize(caller: &Caller, method: &Method, query: &Query, target: &Target) -> Result<()> {
     let kind = &target.served.kind;
     // Everybody may ask about itself.
     if kind.is_review() {
@@ -248,7 +249,13 @@ fn authorize(caller: &Caller, target: &Target) -> Result<()> {
         Some(Builtin::Namespace) => target.name.as_deref(),
         _ => target.namespace.as_deref(),
     };
-    caller.may_use(group, namespace.unwrap_or_default()).map_err(|denied| {
+    let verb = match verb_of(method, target) {
+        "get" | "" if target.name.is_some() => "get",
+        "get" | "" if query.flag("watch") => "watch",
+        "get" | "" => "list",
+        verb => verb,
+    };
+    caller.may(verb, group, &kind.plural, namespace.unwrap_or_default()).map_err(|denied| {
         Failure::forbidden(kind, target.name.as_deref().unwrap_or_default(), &denied.to_string())
     })
 }

@@ -33,8 +33,8 @@ pub use provider::{ProviderError, install_crypto_provider};
 pub use server::{
     Access, AccessError, AccessReviews, Audiences, Authenticator, Authorizer, Caller, CallerAccess,
     CertificatePair, Denied, GrantError, Issuer, IssuerError, IssuerOptions, Keys, KeysError, Namespaces,
-    RequestScope, ReviewError, SystemToken, TokenError, TokenRequest, TokenReviews, Verifier,
-    exchange_router, path_segments, refuse_impersonation,
+    RequestScope, ReviewError, Rights, SigningKeys, SystemToken, TokenError, TokenRequest, TokenReviews,
+    Verifier, exchange_router, path_segments, refuse_impersonation,
 };
 
 /// Reads the wall clock. The default is [`jiff::Timestamp::now`]; tests pass their own.

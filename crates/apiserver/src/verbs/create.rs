@@ -65,6 +65,9 @@ impl Context {
             return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
         }
         let namespace = self.target.namespace.as_deref();
+        if namespace.is_none() && !kind.namespaced {
+            metadata::of(&mut object).remove("namespace");
+        }
         let given = metadata::text(&object, "namespace");
         if !given.is_empty() && Some(given) != namespace {
             return Err(Failure::bad_request(
@@ -99,8 +102,9 @@ impl Context {
             self.admit(None, &mut object)?;
             let name = metadata::text(&object, "name").to_owned();
             let mut errors = metadata::validate(&kind.metadata(), &object);
-            errors.extend(kind.stored().schema.validate(&object));
-            errors.extend(kind.stored().schema.validate_embedded(&object));
+            let schema = self.schema();
+            errors.extend(schema.validate(&object));
+            errors.extend(schema.validate_embedded(&object));
             errors.extend(admission::validate_core(kind, &object, None));
             self.check_rules(None, &object, &mut errors).await?;
             self.fail_on(errors, &name)?;

@@ -65,6 +65,9 @@ impl Inner {
         if kind.sealed() {
             self.sealer.open(&mut map).map_err(|error| Failure::internal(&error))?;
         }
+        if object.revision < kind.stored().since {
+            kind.stored().read(&mut map, object.revision);
+        }
         Ok(map)
     }
 }
@@ -176,13 +179,13 @@ pub(super) fn write_whole(served: &ServedKind, plain: &[u8], revision: u64, out:
 }
 
 fn write_under(version: &Served, head: &str, plain: &[u8], revision: u64, out: &mut Vec<u8>) {
-    if !version.is_converted() {
+    if !version.converts(revision) {
         Document::new(plain).write(head, revision, out);
         return;
     }
     let (plain, managed) = document::split(plain);
     let mut object: Map<String, Value> = serde_json::from_slice(&plain).unwrap_or_default();
-    version.convert(&mut object);
+    version.read(&mut object, revision);
     Document::new(&document::encode(&version.head, &object, managed)).write(head, revision, out);
 }
 

@@ -107,7 +107,8 @@ fn access(caller: &Caller, registry: &Registry, object: &Map<String, Value>) -> 
     }
     // A Namespace belongs to itself.
     let field = if kind.is_none_or(|kind| kind.namespaced) { "namespace" } else { "name" };
-    Ok(match caller.may_use(group, text(resource, field)) {
+    let asked = caller.may(text(resource, "verb"), group, text(resource, "resource"), text(resource, field));
+    Ok(match asked {
         Ok(()) => json!({ "allowed": true }),
         Err(denied) => json!({ "allowed": false, "reason": denied.to_string() }),
     })

@@ -75,6 +75,9 @@ pub(super) fn check_place(context: &Context, object: &mut Map<String, Value>, na
             "the name of the object ({given}) does not match the name on the URL ({name})"
         )));
     }
+    if !context.kind().namespaced {
+        metadata::of(object).remove("namespace");
+    }
     let namespace = metadata::text(object, "namespace");
     if !namespace.is_empty() && Some(namespace) != context.target.namespace.as_deref() {
         return Err(Failure::bad_request(

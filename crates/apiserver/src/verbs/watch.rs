@@ -20,6 +20,8 @@ use windlass_store::{Event, EventKind, Object, Range, StoreError, WatchStream};
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// How long a watch without `timeoutSeconds` lasts at least; at most twice as long.
 const LASTS: u64 = 1800;
+/// How long a version of the future is waited for, as on a real server.
+const FUTURE: Duration = Duration::from_secs(3);
 /// How long a watch lasts at most, whatever is asked for: a month.
 const LONGEST: u64 = 30 * 24 * 3600;
 
@@ -45,8 +47,13 @@ pub(super) fn answer(context: Context, list: ListQuery) -> Result<Response> {
     let mut response = Response::new(Pieces::body(&inner, |pieces| watch.run(pieces)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.extensions_mut().insert(Watched);
     Ok(response)
 }
+
+/// Marks the answer to a watch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watched;
 
 struct Watch {
     context: Context,
@@ -111,6 +118,7 @@ impl Watch {
         let initial = self.list.send_initial_events.unwrap_or(from == 0);
         if !initial {
             let from = if from == 0 { store.revision() } else { from };
+            self.wait_for(from).await;
             // A version of the future is expired as well: the client knows another store, and lists anew.
             return Ok(store.watch(&self.range, from)?);
         }
@@ -235,6 +243,15 @@ impl Watch {
         }
         out.extend_from_slice(b"}\n");
         Ok(())
+    }
+
+    /// Waits a little for a version of the future: whoever read it elsewhere may be ahead of what is told here.
+    async fn wait_for(&self, version: u64) {
+        let store = &self.context.inner.store;
+        let until = Instant::now() + FUTURE;
+        while store.revision() < version && Instant::now() < until {
+            tokio::time::sleep(FUTURE / 60).await;
+        }
     }
 
     fn bookmark(&self, revision: u64, initial_events_end: bool, out: &mut Vec<u8>) {

@@ -19,6 +19,7 @@ use windlass_apimachinery::bounds::{self, MAX_BYTES};
 use windlass_apimachinery::document;
 use windlass_apimachinery::json::Parsed;
 use windlass_apimachinery::metadata;
+use windlass_apimachinery::schema::Schema;
 use windlass_apimachinery::{definition, fields};
 use windlass_store::{Object, Op, Precondition};
 
@@ -119,6 +120,13 @@ pub(crate) struct Written {
 }
 
 impl Context {
+    /// The schema that objects are judged by: that of the version that the request is in. What is stored of core kinds has
+    /// the names of one version.
+    pub(super) fn schema(&self) -> &Schema {
+        let served = &self.target.served;
+        if served.kind.builtin.is_some() { &served.kind.stored().schema } else { &served.served().schema }
+    }
+
     pub(super) fn kind(&self) -> &Arc<Kind> {
         &self.target.served.kind
     }
@@ -192,7 +200,7 @@ impl Context {
         let lost = !self.target.is_status() && matches!(&owners, Owners::Sent(sent) if sent.whole.is_some());
         if self.target.is_status() {
             owners = Owners::Known(self.owners_of_changed(old, &new, &owners_before, owners, query));
-            new = status_of(old, &new);
+            new = status_of(kind, old, &new);
         } else if separate_status {
             copy_field(old, &mut new, "status");
         }
@@ -212,7 +220,7 @@ impl Context {
         errors.extend(errors.clone());
         errors.extend(metadata::validate(&kind.metadata(), &new));
         // What was wrong before and did not change is let through; core kinds have rules of their own.
-        let schema = &kind.stored().schema;
+        let schema = self.schema();
         errors.extend(match kind.builtin {
             None if self.target.is_status() => schema.validate_status(old, &new),
             None => {
@@ -269,10 +277,13 @@ impl Context {
     }
 }
 
-/// The old object with the status of the new one.
-fn status_of(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
+/// The old object with the status of the new one; a Namespace's metadata are written with its status.
+fn status_of(kind: &Kind, old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
     let mut object = old.clone();
     copy_field(new, &mut object, "status");
+    if kind.builtin == Some(Builtin::Namespace) {
+        copy_field(new, &mut object, "metadata");
+    }
     object
 }
 

@@ -130,3 +130,92 @@ async fn a_request_as_somebody_else_is_refused() {
         assert_eq!(answer.expect(403)["reason"], "Forbidden");
     }
 }
+
+#[tokio::test]
+async fn a_token_that_is_limited_to_verbs_and_resources_does_nothing_else() {
+    let server = server();
+    post(
+        &server,
+        WIDGETS,
+        &json!({ "apiVersion": "example.dev/v1", "kind": "Widget", "metadata": { "name": "a" } }),
+    )
+    .await;
+    let mut reader = caller("example.dev", Namespaces::All);
+    reader.rights =
+        serde_json::from_value(json!({ "verbs": ["get", "list"], "resources": ["widgets.example.dev"] }))
+            .unwrap();
+    let ask = async |method: http::Method, path: &str| {
+        raw(method, path).json(&json!({})).caller(reader.clone()).send(&server).await.status.as_u16()
+    };
+    assert_eq!(ask(http::Method::GET, WIDGETS).await, 200);
+    assert_eq!(ask(http::Method::GET, &format!("{WIDGETS}?watch=true&timeoutSeconds=1")).await, 403);
+    assert_eq!(ask(http::Method::POST, WIDGETS).await, 403);
+    assert_eq!(ask(http::Method::DELETE, &format!("{WIDGETS}/a")).await, 403);
+    assert_eq!(ask(http::Method::DELETE, WIDGETS).await, 403);
+    assert_eq!(ask(http::Method::PATCH, &format!("{WIDGETS}/a/status")).await, 403);
+    assert_eq!(ask(http::Method::GET, GADGETS).await, 403);
+    assert_eq!(ask(http::Method::GET, "/store/backup").await, 403);
+}
+
+#[tokio::test]
+async fn who_may_not_read_secrets_sees_nothing_of_them_in_any_form() {
+    const RAW: &str = "hunter2";
+    const ENCODED: &str = "aHVudGVyMg";
+    let server = server();
+    let applied = format!("{{\"stringData\":{{\"k\":\"{RAW}\"}}}}");
+    let secret = json!({ "metadata": { "name": "s", "annotations": {
+        "kubectl.kubernetes.io/last-applied-configuration": applied } }, "stringData": { "k": RAW } });
+    post(&server, SECRETS, &secret).await.expect(201);
+    let widgets = caller("example.dev", Namespaces::All);
+    let elsewhere = caller(windlass_api::audience::CORE, Namespaces::One("other".to_owned()));
+    let forms = [
+        "application/json",
+        "application/yaml",
+        "application/json;as=Table;v=v1;g=meta.k8s.io",
+        "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",
+    ];
+    let paths = [
+        SECRETS.to_owned(),
+        format!("{SECRETS}/s"),
+        format!("{SECRETS}?watch=true&timeoutSeconds=1"),
+        format!("{SECRETS}?fieldSelector=metadata.name%3Ds"),
+        "/api/v1/secrets".to_owned(),
+        "/api/v1/namespaces/other/../default/secrets".to_owned(),
+        "/api%2Fv1/namespaces/default/secrets".to_owned(),
+    ];
+    for somebody in [&widgets, &elsewhere] {
+        for (path, form) in paths.iter().flat_map(|path| forms.iter().map(move |form| (path, form))) {
+            let answer =
+                raw(http::Method::GET, path).accept(form).caller(somebody.clone()).send(&server).await;
+            assert!(matches!(answer.status.as_u16(), 403 | 404), "{path} {form}: {answer:?}");
+            let told = answer.body.to_string();
+            assert!(!told.contains(RAW) && !told.contains(ENCODED), "{path} {form}: {told}");
+        }
+        // Nor by writing: neither what is there nor how a change of it would look.
+        for (method, path, kind) in [
+            (http::Method::PATCH, format!("{SECRETS}/s?dryRun=All"), MERGE),
+            (http::Method::PUT, format!("{SECRETS}/s?dryRun=All"), "application/json"),
+            (http::Method::POST, SECRETS.to_owned(), "application/json"),
+            (http::Method::DELETE, format!("{SECRETS}/s?dryRun=All"), "application/json"),
+        ] {
+            let request = raw(method, &path).json(&json!({ "metadata": { "name": "s" } }));
+            let answer = request.header("content-type", kind).caller(somebody.clone()).send(&server).await;
+            assert_eq!(answer.status, 403, "{path}: {answer:?}");
+            assert!(!answer.body.to_string().contains(ENCODED), "{path}: {answer:?}");
+        }
+    }
+    // Whoever may read it is not shown twice what it holds.
+    let reader = caller(windlass_api::audience::CORE, Namespaces::One("default".to_owned()));
+    let metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    let read = raw(http::Method::GET, &format!("{SECRETS}/s"))
+        .caller(reader.clone())
+        .send(&server)
+        .await
+        .expect(200);
+    assert!(read["data"]["k"].as_str().unwrap().starts_with(ENCODED));
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    for form in [metadata, table] {
+        let request = raw(http::Method::GET, &format!("{SECRETS}/s")).accept(form).caller(reader.clone());
+        assert!(!request.send(&server).await.expect(200).to_string().contains(ENCODED), "{form}");
+    }
+}

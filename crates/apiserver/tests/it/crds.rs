@@ -239,7 +239,7 @@ async fn rules_of_a_definition_are_held_against_its_objects() {
     assert_eq!(
         refused.body["details"]["causes"],
         json!([{ "field": "spec.color", "reason": "FieldValueInvalid",
-        "message": "Invalid value: \"object\": no black" }])
+        "message": "Invalid value: no black" }])
     );
     refused.expect(422);
     post(&server, FOOS, &foo("a")).await.expect(201);
@@ -446,4 +446,74 @@ async fn a_deprecated_version_says_so_in_each_answer() {
         answer.headers["warning"],
         "299 - \"example.org/v1beta1 Foo is deprecated; use example.org/v1 Foo\""
     );
+}
+
+#[tokio::test]
+async fn what_was_stored_under_another_definition_is_read_by_the_present_one() {
+    let server = server();
+    post(&server, CRDS, &crd()).await.expect(201);
+    post(&server, FOOS, &foo("old")).await.expect(201);
+    let mut changed = get(&server, FOO).await.expect(200);
+    let properties = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let fields = changed.pointer_mut(properties).unwrap();
+    fields.as_object_mut().unwrap().remove("color");
+    fields["shape"] = json!({ "type": "string", "default": "round" });
+    changed["spec"]["versions"][0].as_object_mut().unwrap().remove("selectableFields");
+    put(&server, FOO, &changed).await.expect(200);
+    let present = json!({ "size": 3, "shape": "round" });
+    let read = get(&server, &format!("{FOOS}/old")).await.expect(200);
+    assert_eq!(read["spec"], present);
+    assert_eq!(get(&server, FOOS).await.expect(200)["items"][0]["spec"], present);
+    let mut events = raw(Method::GET, &format!("{FOOS}?watch=true")).watch(&server).await;
+    assert_eq!(events.next().await.unwrap()["object"]["spec"], present);
+    // A change of something else writes what is read.
+    let labelled = json!({ "metadata": { "labels": { "a": "b" } } });
+    let patched = patch(&server, &format!("{FOOS}/old"), MERGE, &labelled).await.expect(200);
+    assert_eq!(patched["spec"], present);
+    assert_eq!(patched["metadata"]["generation"], read["metadata"]["generation"]);
+}
+
+#[tokio::test]
+async fn an_object_is_judged_by_the_schema_of_the_version_that_it_is_written_in() {
+    let server = server();
+    let mut document = crd();
+    let mut older = version("v1alpha1", false);
+    older.as_object_mut().unwrap().remove("selectableFields");
+    let size = "/schema/openAPIV3Schema/properties/spec/properties/size";
+    *older.pointer_mut(size).unwrap() = json!({ "type": "integer", "maximum": 2 });
+    document["spec"]["versions"] = json!([version("v1", true), older]);
+    post(&server, CRDS, &document).await.expect(201);
+    let alpha = FOOS.replace("/v1/", "/v1alpha1/");
+    let sized = |version: &str, name: &str, size: i64| {
+        let mut object = foo(name);
+        object["apiVersion"] = json!(format!("example.org/{version}"));
+        object["spec"]["size"] = json!(size);
+        object
+    };
+    // 0 is too small for v1, 3 too large for v1alpha1.
+    post(&server, &alpha, &sized("v1alpha1", "a", 3)).await.expect(422);
+    post(&server, &alpha, &sized("v1alpha1", "a", 0)).await.expect(201);
+    post(&server, FOOS, &sized("v1", "b", 0)).await.expect(422);
+    post(&server, FOOS, &sized("v1", "b", 3)).await.expect(201);
+    patch(&server, &format!("{alpha}/b"), MERGE, &json!({ "spec": { "size": 4 } })).await.expect(422);
+    patch(&server, &format!("{FOOS}/b"), MERGE, &json!({ "spec": { "size": 4 } })).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_namespace_in_what_is_in_none_is_cleared_and_a_namespaces_metadata_change_with_its_status() {
+    let server = server();
+    let mut document = crd();
+    document["metadata"]["namespace"] = json!("default");
+    let created = post(&server, CRDS, &document).await.expect(201);
+    assert_eq!(created["metadata"].get("namespace"), None);
+    let mut team = json!({ "metadata": { "name": "team", "namespace": "other" } });
+    let created = post(&server, "/api/v1/namespaces", &team).await.expect(201);
+    assert_eq!(created["metadata"].get("namespace"), None);
+    let annotated = json!({ "metadata": { "annotations": { "a": "b" } }, "status": { "phase": "Active" } });
+    let path = "/api/v1/namespaces/team";
+    let answer = patch(&server, &format!("{path}/status"), MERGE, &annotated).await.expect(200);
+    assert_eq!(answer["metadata"]["annotations"]["a"], "b");
+    team["metadata"]["annotations"] = json!({ "c": "d" });
+    put(&server, path, &team).await.expect(200);
+    assert_eq!(get(&server, path).await.expect(200)["metadata"]["annotations"], json!({ "c": "d" }));
 }

@@ -153,3 +153,30 @@ async fn versions_of_lists_follow_the_rules() {
     }
     get(&server, &format!("{WIDGETS}?resourceVersion=x")).await.expect(400);
 }
+
+#[tokio::test]
+async fn long_answers_are_compressed_for_who_reads_that_and_short_ones_are_not() {
+    use std::io::Read as _;
+    let server = server();
+    for index in 0..40 {
+        let mut widget = widget(&format!("w{index}"));
+        widget["metadata"]["annotations"] = json!({ "long": "text ".repeat(1000) });
+        post(&server, WIDGETS, &widget).await.expect(201);
+    }
+    let plain = get(&server, WIDGETS).await.expect(200);
+    let ask = async |path: &str| {
+        let request = raw(http::Method::GET, path).header("accept-encoding", "br;q=0.5, gzip");
+        let answer = request.response(&server).await;
+        let coding = answer.headers().get("content-encoding").map(|value| value.to_str().unwrap().to_owned());
+        (coding, axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap())
+    };
+    let (coding, bytes) = ask(WIDGETS).await;
+    assert_eq!(coding.as_deref(), Some("gzip"));
+    assert!(bytes.len() < 40_000, "{}", bytes.len());
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), plain);
+    let (coding, bytes) = ask(&format!("{WIDGETS}/w1")).await;
+    assert_eq!(coding, None);
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&bytes).unwrap()["metadata"]["name"], "w1");
+}

@@ -54,7 +54,7 @@ pub struct CallerAccess;
 impl Authorizer for CallerAccess {
     async fn authorize(&self, caller: &Caller, access: &Access) -> Result<(), AccessError> {
         caller
-            .may_use(&access.group, &access.namespace)
+            .may(access.verb, &access.group, &access.resource, &access.namespace)
             .map_err(|denied| AccessError::Denied(denied.to_string()))
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use windlass_api::audience;
 
+use super::rights::Rights;
+
 /// The group that a client certificate names as its organisation to be let in everywhere.
 const MASTERS: &str = "system:masters";
 
@@ -20,6 +22,8 @@ pub struct Caller {
     pub audiences: Audiences,
     /// Namespaces that the caller may use.
     pub namespaces: Namespaces,
+    /// What it may do there.
+    pub rights: Rights,
 }
 
 /// The API groups (token audiences) that a caller may use.
@@ -57,6 +61,16 @@ pub enum Denied {
         /// What the token carries, for reading.
         held: String,
     },
+    /// The token is limited to other verbs or resources.
+    #[error("the access token of {caller:?} may not {verb} {resource}")]
+    Right {
+        /// Who asked.
+        caller: String,
+        /// What was to be done.
+        verb: String,
+        /// `plural.group`.
+        resource: String,
+    },
     /// The token was made for another namespace.
     #[error("the access token of {caller:?} opens namespace {held:?} only: {needed} is needed")]
     Namespace {
@@ -79,6 +93,7 @@ impl Caller {
             groups: vec![MASTERS.to_owned()],
             audiences: Audiences::All,
             namespaces: Namespaces::All,
+            rights: Rights::default(),
         }
     }
 
@@ -90,6 +105,7 @@ impl Caller {
             groups: vec!["system:unauthenticated".to_owned()],
             audiences: Audiences::Some(BTreeSet::new()),
             namespaces: Namespaces::One(String::new()),
+            rights: Rights::default(),
         }
     }
 
@@ -103,7 +119,26 @@ impl Caller {
             groups: groups.to_vec(),
             audiences: if master { Audiences::All } else { Audiences::Some(BTreeSet::new()) },
             namespaces: if master { Namespaces::All } else { Namespaces::One(String::new()) },
+            rights: Rights::default(),
         }
+    }
+
+    /// Whether the caller may do everything.
+    pub fn is_master(&self) -> bool {
+        self.audiences == Audiences::All && self.namespaces == Namespaces::All && self.rights.is_everything()
+    }
+
+    /// As [`Self::may_use`], and whether it may do this to the resource.
+    ///
+    /// # Errors
+    /// [`Denied`], whose text is fit for the 403 answer.
+    pub fn may(&self, verb: &str, group: &str, resource: &str, namespace: &str) -> Result<(), Denied> {
+        self.may_use(group, namespace)?;
+        let resource = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
+        if self.rights.allows(verb, &resource) {
+            return Ok(());
+        }
+        Err(Denied::Right { caller: self.name.clone(), verb: verb.to_owned(), resource })
     }
 
     /// Whether the caller may use `group` (`""` is core) in `namespace`. An empty or `*` namespace is a
@@ -153,6 +188,7 @@ mod tests {
             groups: vec![],
             audiences: Audiences::Some(audiences.iter().map(|&a| a.to_owned()).collect()),
             namespaces,
+            rights: Rights::default(),
         }
     }
 

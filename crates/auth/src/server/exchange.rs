@@ -87,7 +87,9 @@ fn failure(error: &GrantError) -> Response {
             StatusCode::UNAUTHORIZED
         }
         GrantError::BadRequest(_) => StatusCode::BAD_REQUEST,
-        GrantError::AudienceRefused { .. } | GrantError::NamespaceRefused { .. } => StatusCode::FORBIDDEN,
+        GrantError::AudienceRefused { .. }
+        | GrantError::NamespaceRefused { .. }
+        | GrantError::NothingInCommon { .. } => StatusCode::FORBIDDEN,
         GrantError::Sign => StatusCode::INTERNAL_SERVER_ERROR,
     };
     tracing::info!(code = code.as_u16(), error = %error, "token exchange refused");

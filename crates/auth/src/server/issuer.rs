@@ -1,9 +1,15 @@
 //! Issues access tokens to holders of system tokens.
 
-use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
@@ -11,7 +17,13 @@ use subtle::{Choice, ConstantTimeEq as _};
 
 use crate::{
     Now,
-    server::{caller::Audiences, keys::Keys, verify::Verifier},
+    server::{
+        caller::Audiences,
+        keys::Keys,
+        rights::Rights,
+        signing::{SigningKey, SigningKeys},
+        verify::{Ring, Verifier},
+    },
 };
 
 /// The system token that Grafana's development set-up uses; ours on loopback listeners only, and only when asked for.
@@ -28,12 +40,20 @@ pub struct SystemToken {
     pub allowed_audiences: Audiences,
     /// Namespaces that may be asked for; `*` stands for all, and for tokens of all namespaces.
     pub namespaces: Vec<String>,
+    /// What may be done with the access tokens.
+    pub rights: Rights,
 }
 
 impl SystemToken {
     /// A system token for every audience and namespace.
     pub fn admin(name: impl Into<String>, token: SecretString) -> Self {
-        Self { name: name.into(), token, allowed_audiences: Audiences::All, namespaces: vec!["*".to_owned()] }
+        Self {
+            name: name.into(),
+            token,
+            allowed_audiences: Audiences::All,
+            namespaces: vec!["*".to_owned()],
+            rights: Rights::default(),
+        }
     }
 
     /// The well-known development token `ProvisioningAdminToken`, if `listener` can only be reached from this
@@ -109,6 +129,8 @@ pub(crate) struct Claims {
     pub(crate) iat: i64,
     pub(crate) jti: String,
     pub(crate) namespace: String,
+    #[serde(default, rename = "windlass.dev/rights", skip_serializing_if = "Rights::is_everything")]
+    pub(crate) rights: Rights,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) act: Option<Actor>,
 }
@@ -154,6 +176,12 @@ pub enum GrantError {
         /// What was asked for.
         namespace: String,
     },
+    /// What the holder may do and what the subject may do have nothing in common: 403.
+    #[error("system token {holder:?} may do nothing of what the subject token allows")]
+    NothingInCommon {
+        /// Whose system token.
+        holder: String,
+    },
     /// Signing failed: 500.
     #[error("failed to sign the access token")]
     Sign,
@@ -179,9 +207,14 @@ pub struct Issuer {
 
 struct Inner {
     options: IssuerOptions,
+    signing: RwLock<Arc<Signing>>,
+    verifier: Verifier,
+}
+
+/// The key that signs, and all that verify, for strangers.
+struct Signing {
     key_id: String,
     key: EncodingKey,
-    verifier: Verifier,
     jwks: serde_json::Value,
 }
 
@@ -189,7 +222,7 @@ impl std::fmt::Debug for Issuer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Issuer")
             .field("options", &self.inner.options)
-            .field("key_id", &self.inner.key_id)
+            .field("key_id", &self.inner.signing().key_id)
             .finish_non_exhaustive()
     }
 }
@@ -204,23 +237,21 @@ impl Issuer {
         {
             return Err(IssuerError::EmptySystemToken(empty.name.clone()));
         }
-        let key = EncodingKey::from_ec_pem(keys.signing_key_pem().expose_secret().as_bytes())
-            .map_err(IssuerError::SigningKey)?;
-        let (x, y) = keys.signing_public_point();
-        let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
-        // RFC 7638: the thumbprint names the key, so that restarts agree on it.
-        let thumbprint = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
-        let key_id = URL_SAFE_NO_PAD.encode(digest(&SHA256, thumbprint.as_bytes()));
-        let decoding = DecodingKey::from_ec_components(&x, &y).map_err(IssuerError::SigningKey)?;
-        let verifier = Verifier::new(
-            options.issuer.clone(),
-            HashMap::from([(key_id.clone(), decoding)]),
-            options.now.clone(),
-        );
-        let jwks = serde_json::json!({"keys": [{
-            "kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": key_id, "x": x, "y": y,
-        }]});
-        Ok(Self { inner: Arc::new(Inner { options, key_id, key, verifier, jwks }) })
+        let (signing, ring) = signing(keys.signing_keys(), options.max_lifetime)?;
+        let verifier = Verifier::new(options.issuer.clone(), ring, options.now.clone());
+        Ok(Self { inner: Arc::new(Inner { options, signing: RwLock::new(Arc::new(signing)), verifier }) })
+    }
+
+    /// Signs and verifies with these keys from now on.
+    ///
+    /// # Errors
+    /// [`IssuerError`] for an unusable key; nothing is changed then.
+    pub fn use_keys(&self, keys: &SigningKeys) -> Result<(), IssuerError> {
+        let (signing, ring) = signing(keys, self.inner.options.max_lifetime)?;
+        // What is signed can be verified at once.
+        self.inner.verifier.use_ring(ring);
+        *self.inner.signing.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(signing);
+        Ok(())
     }
 
     /// What verifies this issuer's tokens.
@@ -229,8 +260,8 @@ impl Issuer {
     }
 
     /// The public keys, as a JSON web key set.
-    pub fn jwks(&self) -> &serde_json::Value {
-        &self.inner.jwks
+    pub fn jwks(&self) -> serde_json::Value {
+        self.inner.signing().jwks.clone()
     }
 
     /// Whether this is a system token that is accepted.
@@ -263,8 +294,8 @@ impl Issuer {
             });
         }
         let holder_subject = format!("access-policy:{}", holder.name);
-        let (subject, actor) = match &request.subject_token {
-            None => (holder_subject, None),
+        let (subject, actor, rights) = match &request.subject_token {
+            None => (holder_subject, None, holder.rights.clone()),
             Some(subject_token) => {
                 let subject = self
                     .inner
@@ -277,10 +308,13 @@ impl Issuer {
                         namespace: request.namespace.clone(),
                     });
                 }
-                (subject.sub, Some(Actor { sub: holder_subject }))
+                let rights = holder.rights.and(&subject.rights);
+                let rights =
+                    rights.ok_or_else(|| GrantError::NothingInCommon { holder: holder.name.clone() })?;
+                (subject.sub, Some(Actor { sub: holder_subject }), rights)
             }
         };
-        self.sign(subject, actor, audiences, request)
+        self.sign(subject, actor, rights, audiences, request)
     }
 
     /// Issues a token without a system token, for callers inside this process.
@@ -289,13 +323,14 @@ impl Issuer {
     /// [`GrantError::BadRequest`] for an empty namespace or audience list.
     pub fn issue(&self, subject: &str, request: &TokenRequest) -> Result<SecretString, GrantError> {
         let audiences = validated(request)?;
-        self.sign(subject.to_owned(), None, audiences, request)
+        self.sign(subject.to_owned(), None, Rights::default(), audiences, request)
     }
 
     fn sign(
         &self,
         sub: String,
         act: Option<Actor>,
+        rights: Rights,
         aud: Vec<String>,
         request: &TokenRequest,
     ) -> Result<SecretString, GrantError> {
@@ -323,13 +358,15 @@ impl Issuer {
             iat,
             jti: URL_SAFE_NO_PAD.encode(id),
             namespace: request.namespace.clone(),
+            rights,
             act,
         };
+        let signing = self.inner.signing();
         let mut header = Header::new(Algorithm::ES256);
-        header.kid = Some(self.inner.key_id.clone());
+        header.kid = Some(signing.key_id.clone());
         // RFC 9068, and what Grafana's own verifiers ask for.
         header.typ = Some("at+jwt".to_owned());
-        jsonwebtoken::encode(&header, &claims, &self.inner.key).map(SecretString::from).map_err(|error| {
+        jsonwebtoken::encode(&header, &claims, &signing.key).map(SecretString::from).map_err(|error| {
             tracing::error!(error = %error, "failed to sign an access token");
             GrantError::Sign
         })
@@ -352,6 +389,40 @@ impl Issuer {
             GrantError::UnknownSystemToken
         })
     }
+}
+
+impl Inner {
+    fn signing(&self) -> Arc<Signing> {
+        self.signing.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What signs and what verifies. The previous key does as long as a token of it may live.
+fn signing(keys: &SigningKeys, max_lifetime: Duration) -> Result<(Signing, Ring), IssuerError> {
+    let mut ring = Ring { keys: HashMap::new(), revoked: keys.revoked.clone() };
+    let mut published = Vec::new();
+    let mut add = |key: &SigningKey, until: Option<Timestamp>| {
+        let (x, y) = key.point();
+        let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
+        // RFC 7638: the thumbprint names the key, so that restarts agree on it.
+        let thumbprint = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
+        let key_id = URL_SAFE_NO_PAD.encode(digest(&SHA256, thumbprint.as_bytes()));
+        let decoding = DecodingKey::from_ec_components(&x, &y).map_err(IssuerError::SigningKey)?;
+        ring.keys.insert(key_id.clone(), (decoding, until));
+        published.push(serde_json::json!({
+            "kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": key_id, "x": x, "y": y,
+        }));
+        Ok(key_id)
+    };
+    if let Some(previous) = &keys.previous {
+        let until = Timestamp::try_from(keys.since + max_lifetime).unwrap_or(Timestamp::MIN);
+        add(previous, Some(until))?;
+    }
+    let key_id = add(&keys.newest, None)?;
+    published.reverse();
+    let key = EncodingKey::from_ec_pem(keys.newest.pem.expose_secret().as_bytes())
+        .map_err(IssuerError::SigningKey)?;
+    Ok((Signing { key_id, key, jwks: serde_json::json!({ "keys": published }) }, ring))
 }
 
 /// The audiences, sorted and unique, of a request that names a namespace and at least one audience.

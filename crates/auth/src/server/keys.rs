@@ -10,17 +10,17 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use rcgen::KeyPair;
 use secrecy::{ExposeSecret as _, SecretBox, SecretString};
 
 use crate::server::certificates::{self, Leaf};
+use crate::server::signing::SigningKeys;
 
 /// Certificates are renewed at a start that finds less than this left of them.
 const RENEW_BEFORE: Duration = Duration::from_hours(24 * 30);
 const CA: (&str, &str) = ("ca.crt", "ca.key");
 const SERVER: (&str, &str) = ("server.crt", "server.key");
 const ADMIN: (&str, &str) = ("admin.crt", "admin.key");
-const SIGNING: &str = "signing.key";
 const SEALING: &str = "sealing.key";
 
 /// A certificate and its private key, both PEM.
@@ -102,8 +102,7 @@ pub struct Keys {
     ca: CertificatePair,
     server: CertificatePair,
     admin: CertificatePair,
-    signing: SecretString,
-    signing_point: Vec<u8>,
+    signing: SigningKeys,
     sealing: SecretBox<[u8; 32]>,
 }
 
@@ -126,16 +125,7 @@ impl Keys {
     /// [`KeysError`], which names the file. A file that exists is never replaced by a key that is not its successor.
     pub fn load_or_create(directory: impl AsRef<Path>, extra_names: &[String]) -> Result<Self, KeysError> {
         let directory = directory.as_ref();
-        let prepare = |source| KeysError::PrepareDirectory { path: directory.to_owned(), source };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(prepare)?;
-        let lock = fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(directory.join(".lock"))
-            .map_err(prepare)?;
-        lock.lock().map_err(prepare)?;
+        let _lock = locked(directory)?;
         remove_half_written(directory);
         Self::assemble(Some(directory), extra_names, Timestamp::now())
     }
@@ -183,17 +173,9 @@ impl Keys {
             let leaf = certificates::new_leaf(&ca, &Leaf::Client("windlass-admin", &["system:masters"]), now);
             store_leaf(directory, ADMIN, generate("an admin certificate", leaf)?)?
         };
-        let (signing, signing_point) = signing_key(directory)?;
+        let signing = SigningKeys::load_or_create(directory)?;
         let sealing = sealing_key(directory)?;
-        Ok(Self {
-            directory: directory.map(Path::to_owned),
-            ca,
-            server,
-            admin,
-            signing,
-            signing_point,
-            sealing,
-        })
+        Ok(Self { directory: directory.map(Path::to_owned), ca, server, admin, signing, sealing })
     }
 
     /// The CA's certificate, PEM: what clients are to trust.
@@ -235,20 +217,34 @@ impl Keys {
         &self.sealing
     }
 
-    /// The ES256 key that signs access tokens, PKCS#8 PEM.
-    pub(crate) fn signing_key_pem(&self) -> &SecretString {
+    /// The ES256 keys that sign access tokens.
+    pub fn signing_keys(&self) -> &SigningKeys {
         &self.signing
     }
 
-    /// The signing key's public point, x and y.
-    pub(crate) fn signing_public_point(&self) -> (&[u8], &[u8]) {
-        // An uncompressed point: 0x04, 32 bytes of x, 32 bytes of y.
-        self.signing_point.get(1..).unwrap_or_default().split_at_checked(32).unwrap_or_default()
+    /// The folder that they lie in; `None` for ephemeral keys.
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
     }
 }
 
-fn generate<T>(what: &'static str, made: Result<T, rcgen::Error>) -> Result<T, KeysError> {
+pub(super) fn generate<T>(what: &'static str, made: Result<T, rcgen::Error>) -> Result<T, KeysError> {
     made.map_err(|source| KeysError::Generate { what, source })
+}
+
+/// Makes the folder, if need be, and holds its lock.
+pub(super) fn locked(directory: &Path) -> Result<fs::File, KeysError> {
+    let prepare = |source| KeysError::PrepareDirectory { path: directory.to_owned(), source };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(prepare)?;
+    let lock = fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(directory.join(".lock"))
+        .map_err(prepare)?;
+    lock.lock().map_err(prepare)?;
+    Ok(lock)
 }
 
 /// Whether `leaf` names the key of `ca` as its signer: not so after the CA was replaced.
@@ -256,20 +252,6 @@ fn signed_by(ca: &CertificatePair, leaf: &CertificatePair) -> bool {
     let key = certificates::facts(&ca.certificate).and_then(|facts| facts.key_id);
     let signer = certificates::facts(&leaf.certificate).and_then(|facts| facts.signer_key_id);
     key.is_some() && key == signer
-}
-
-fn signing_key(directory: Option<&Path>) -> Result<(SecretString, Vec<u8>), KeysError> {
-    if let Some(pem) = load(directory, SIGNING)? {
-        let key = KeyPair::from_pem(pem.expose_secret())
-            .ok()
-            .filter(|key| key.is_compatible(&PKCS_ECDSA_P256_SHA256))
-            .ok_or_else(|| unusable(directory, SIGNING, "a PKCS#8 PEM of an ECDSA P-256 key"))?;
-        return Ok((pem, key.public_key_raw().to_vec()));
-    }
-    let key = generate("a signing key", KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256))?;
-    let pem = SecretString::from(key.serialize_pem());
-    store(directory, SIGNING, pem.expose_secret())?;
-    Ok((pem, key.public_key_raw().to_vec()))
 }
 
 fn sealing_key(directory: Option<&Path>) -> Result<SecretBox<[u8; 32]>, KeysError> {
@@ -287,7 +269,7 @@ fn sealing_key(directory: Option<&Path>) -> Result<SecretBox<[u8; 32]>, KeysErro
     Ok(SecretBox::new(key))
 }
 
-fn unusable(directory: Option<&Path>, name: &str, expected: &'static str) -> KeysError {
+pub(super) fn unusable(directory: Option<&Path>, name: &str, expected: &'static str) -> KeysError {
     KeysError::UnusableFile { path: directory.unwrap_or(Path::new("")).join(name), expected }
 }
 
@@ -364,7 +346,7 @@ fn remove_half_written(directory: &Path) {
     }
 }
 
-fn load(directory: Option<&Path>, name: &str) -> Result<Option<SecretString>, KeysError> {
+pub(super) fn load(directory: Option<&Path>, name: &str) -> Result<Option<SecretString>, KeysError> {
     let Some(path) = directory.map(|directory| directory.join(name)) else { return Ok(None) };
     match fs::read_to_string(&path) {
         Ok(content) => {
@@ -391,7 +373,7 @@ fn restrict(path: &Path) -> Result<(), KeysError> {
     Ok(())
 }
 
-fn store(directory: Option<&Path>, name: &str, content: &str) -> Result<(), KeysError> {
+pub(super) fn store(directory: Option<&Path>, name: &str, content: &str) -> Result<(), KeysError> {
     let Some(path) = directory.map(|directory| directory.join(name)) else { return Ok(()) };
     write_private(&path, content).map_err(|source| KeysError::WriteFile { path, source })
 }

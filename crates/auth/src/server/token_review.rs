@@ -1,5 +1,6 @@
 //! Who a bearer token belongs to, asked of a Kubernetes API server: `TokenReview`.
 
+use super::rights::Rights;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,6 +137,7 @@ fn read(status: TokenReviewStatus, wanted: &[String]) -> Option<Caller> {
         name,
         audiences: Audiences::Some(BTreeSet::new()),
         namespaces: Namespaces::One(String::new()),
+        rights: Rights::default(),
     })
 }
 

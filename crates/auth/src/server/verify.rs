@@ -1,8 +1,8 @@
 //! Verification of access tokens.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
 use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
@@ -21,6 +21,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
+    /// The token was revoked.
+    #[error("the access token was revoked: ask the token exchange for another")]
+    Revoked,
     /// Nothing was presented.
     #[error(
         "no access token: send \"X-Access-Token: Bearer <token>\", \"Authorization: Bearer <token>\" \
@@ -69,9 +72,16 @@ pub struct Verifier {
 
 struct Inner {
     issuer: String,
-    keys: HashMap<String, DecodingKey>,
+    keys: RwLock<Ring>,
     now: Now,
     verified: Mutex<HashMap<Digest, Verified>>,
+}
+
+/// The keys by their ids, each with the time from which it is none any more, and the ids of revoked tokens.
+#[derive(Default)]
+pub(crate) struct Ring {
+    pub(crate) keys: HashMap<String, (DecodingKey, Option<Timestamp>)>,
+    pub(crate) revoked: BTreeSet<String>,
 }
 
 type Digest = [u8; SHA256_OUTPUT_LEN];
@@ -90,8 +100,15 @@ impl std::fmt::Debug for Verifier {
 }
 
 impl Verifier {
-    pub(crate) fn new(issuer: String, keys: HashMap<String, DecodingKey>, now: Now) -> Self {
-        Self { inner: Arc::new(Inner { issuer, keys, now, verified: Mutex::default() }) }
+    pub(crate) fn new(issuer: String, ring: Ring, now: Now) -> Self {
+        Self { inner: Arc::new(Inner { issuer, keys: RwLock::new(ring), now, verified: Mutex::default() }) }
+    }
+
+    /// Goes by these keys from now on.
+    pub(crate) fn use_ring(&self, ring: Ring) {
+        *self.inner.keys.write().unwrap_or_else(PoisonError::into_inner) = ring;
+        // What the old ones have let through is looked at again.
+        self.inner.verified().clear();
     }
 
     /// The caller that `token` stands for.
@@ -121,6 +138,7 @@ impl Verifier {
             } else {
                 Namespaces::One(claims.namespace)
             },
+            rights: claims.rights,
         };
         let mut verified = self.inner.verified();
         if verified.len() >= REMEMBERED {
@@ -142,7 +160,10 @@ impl Verifier {
             return Err(TokenError::Malformed("it is not signed with ES256"));
         }
         let key_id = header.kid.ok_or(TokenError::Malformed("it names no key (kid)"))?;
-        let Some(key) = self.inner.keys.get(&key_id) else {
+        let ring = self.inner.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let key =
+            ring.keys.get(&key_id).filter(|(_, until)| until.is_none_or(|until| until > (self.inner.now)()));
+        let Some((key, _)) = key else {
             // Whatever the token says is shown to its sender only, and bounded.
             return Err(TokenError::UnknownKey { key: key_id.chars().take(64).collect() });
         };
@@ -159,6 +180,9 @@ impl Verifier {
             .claims;
         if claims.iss != self.inner.issuer {
             return Err(TokenError::WrongIssuer { issuer: claims.iss });
+        }
+        if ring.revoked.contains(&claims.jti) {
+            return Err(TokenError::Revoked);
         }
         if claims.namespace.is_empty() {
             return Err(TokenError::Malformed("it names no namespace"));

@@ -1,12 +1,19 @@
 //! The exchange's side of the wire.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use axum::{Router, body::Body};
 use http::{Request, StatusCode};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, jwk::JwkSet};
 use serde_json::{Value, json};
-use windlass_auth::{Audiences, Issuer, IssuerError, IssuerOptions, Keys, SystemToken, exchange_router};
+use windlass_auth::{
+    Audiences, Issuer, IssuerError, IssuerOptions, Keys, Rights, SigningKeys, SystemToken, TokenError,
+    exchange_router,
+};
 
 use crate::support::{Wall, issuer, send};
 
@@ -18,6 +25,7 @@ fn limited() -> SystemToken {
         token: "limited".into(),
         allowed_audiences: Audiences::Some(BTreeSet::from(["folder.grafana.app".to_owned()])),
         namespaces: vec!["team-a".into()],
+        rights: Rights::default(),
     }
 }
 
@@ -217,4 +225,93 @@ async fn who_asks_is_known_before_a_body_is_read_and_no_body_is_waited_for_long(
         assert_eq!(status, expected);
         assert_eq!(asked.elapsed().is_zero(), status == StatusCode::UNAUTHORIZED);
     }
+}
+
+#[test]
+fn keys_rotate_under_a_running_issuer_and_revoked_tokens_are_refused() {
+    use secrecy::ExposeSecret as _;
+    let folder = tempfile::tempdir().unwrap();
+    let keys = Keys::load_or_create(folder.path(), &[]).unwrap();
+    let later = Arc::new(AtomicI64::new(0));
+    let clock = later.clone();
+    let now = move || jiff::Timestamp::now() + jiff::SignedDuration::from_secs(clock.load(Ordering::SeqCst));
+    let options = IssuerOptions {
+        now: Arc::new(now),
+        max_lifetime: Duration::from_hours(2),
+        ..IssuerOptions::default()
+    };
+    let issuer = Issuer::new(&keys, options).unwrap();
+    let request = serde_json::from_value(
+        json!({"namespace": "*", "audiences": ["folder.grafana.app"], "expiresIn": 7200}),
+    )
+    .unwrap();
+    let token = || issuer.issue("someone", &request).unwrap().expose_secret().to_owned();
+    let verifier = issuer.verifier();
+    let (old, doomed) = (token(), token());
+    verifier.verify(&old).unwrap();
+
+    SigningKeys::rotate(folder.path(), false).unwrap();
+    let rotated = SigningKeys::load(folder.path()).unwrap();
+    assert!(rotated.differ(keys.signing_keys()));
+    issuer.use_keys(&rotated).unwrap();
+    let new = token();
+    let kid = |token: &str| jsonwebtoken::decode_header(token).unwrap().kid;
+    assert_ne!(kid(&old), kid(&new));
+    assert_eq!(issuer.jwks()["keys"].as_array().unwrap().len(), 2);
+    for token in [&old, &doomed, &new] {
+        verifier.verify(token).unwrap();
+    }
+    // As a start that comes after it.
+    let restarted =
+        Issuer::new(&Keys::load_or_create(folder.path(), &[]).unwrap(), IssuerOptions::default()).unwrap();
+    restarted.verifier().verify(&new).unwrap();
+
+    SigningKeys::revoke(folder.path(), &doomed).unwrap();
+    issuer.use_keys(&SigningKeys::load(folder.path()).unwrap()).unwrap();
+    assert_eq!(verifier.verify(&doomed).unwrap_err(), TokenError::Revoked);
+    verifier.verify(&old).unwrap();
+
+    // The old key goes with its last token.
+    later.store(2 * 3600 - 60, Ordering::SeqCst);
+    verifier.verify(&old).unwrap();
+    later.store(2 * 3600 + 60, Ordering::SeqCst);
+    verifier.verify(&old).unwrap_err();
+    later.store(0, Ordering::SeqCst);
+
+    SigningKeys::rotate(folder.path(), true).unwrap();
+    issuer.use_keys(&SigningKeys::load(folder.path()).unwrap()).unwrap();
+    assert!(matches!(verifier.verify(&new).unwrap_err(), TokenError::UnknownKey { .. }), "it is forgotten");
+}
+
+#[test]
+fn a_limited_system_token_gives_limited_tokens_and_no_more_through_a_subject() {
+    use secrecy::ExposeSecret as _;
+    let wall = Wall::new();
+    let reader = SystemToken {
+        rights: serde_json::from_value(
+            json!({"verbs": ["get", "list"], "resources": ["folders.folder.grafana.app"]}),
+        )
+        .unwrap(),
+        ..SystemToken::admin("reader", "reads".into())
+    };
+    let issuer = issuer(&wall, vec![reader, SystemToken::admin("admin", "all".into())]);
+    let ask = |system: &str, subject: Option<&str>| {
+        let mut request = json!({"namespace": "default", "audiences": ["folder.grafana.app"]});
+        if let Some(subject) = subject {
+            request["subjectToken"] = json!(subject);
+        }
+        let token = issuer.exchange(system, &serde_json::from_value(request).unwrap()).unwrap();
+        token.expose_secret().to_owned()
+    };
+    let limited = ask("reads", None);
+    for token in [&limited, &ask("all", Some(&limited)), &ask("reads", Some(&ask("all", None)))] {
+        let caller = issuer.verifier().verify(token).unwrap();
+        caller.may("get", "folder.grafana.app", "folders", "default").unwrap();
+        let denied =
+            caller.may("delete", "folder.grafana.app", "folders", "default").unwrap_err().to_string();
+        assert!(denied.contains("may not delete folders.folder.grafana.app"), "{denied}");
+        caller.may("get", "folder.grafana.app", "others", "default").unwrap_err();
+    }
+    let caller = issuer.verifier().verify(&ask("all", None)).unwrap();
+    caller.may("delete", "folder.grafana.app", "folders", "default").unwrap();
 }

@@ -22,7 +22,7 @@ fn keys_are_private_files_and_re_used_at_the_next_start() {
     let second = Keys::load_or_create(&directory, &[]).unwrap();
     assert_eq!(contents(&directory), before);
     assert_eq!(second.sealing_key().expose_secret(), first.sealing_key().expose_secret());
-    assert_eq!(second.signing_public_point(), first.signing_public_point());
+    assert_eq!(second.signing_keys().newest.point(), first.signing_keys().newest.point());
     assert_ne!(first.sealing_key().expose_secret(), &[0; 32]);
 }
 
@@ -37,7 +37,7 @@ fn two_processes_that_start_at_once_agree() {
     for other in &keys[1..] {
         assert_eq!(other.ca_certificate(), keys[0].ca_certificate());
         assert_eq!(other.server().certificate, keys[0].server().certificate);
-        assert_eq!(other.signing_public_point(), keys[0].signing_public_point());
+        assert_eq!(other.signing_keys().newest.point(), keys[0].signing_keys().newest.point());
     }
 }
 
@@ -50,7 +50,7 @@ fn certificates_near_their_end_are_replaced_and_keys_kept() {
     assert_ne!(new.server().certificate, old.server().certificate);
     assert_ne!(new.admin().certificate, old.admin().certificate);
     assert_eq!(new.ca_certificate(), old.ca_certificate());
-    assert_eq!(new.signing_public_point(), old.signing_public_point());
+    assert_eq!(new.signing_keys().newest.point(), old.signing_keys().newest.point());
     assert_eq!(new.sealing_key().expose_secret(), old.sealing_key().expose_secret());
 }
 
