@@ -140,8 +140,17 @@ pub(crate) async fn apply(
                 }
                 applied.record_check(controller, &checked, generation, now);
                 tip = checked.revision.map(|revision| revision.as_str().to_owned());
+                let is_asked_for = steps.iter().any(|step| matches!(step, Step::Pull(_)));
+                if !is_asked_for && applied.is_in_step(tip.as_deref()) {
+                    applied.wanted.sync.checked = now.as_millisecond();
+                    controller.memory.unchanged(key);
+                }
             }
-            Step::Pull(pull) => applied.want(pull, tip.as_deref(), controller.clock.now()),
+            Step::Pull(pull) => {
+                if applied.want(pull, tip.as_deref(), controller.clock.now()) {
+                    controller.memory.unchanged(key);
+                }
+            }
         }
     }
     if applied.missed && applied.pull.is_none() && observed.filled.spec.sync.enabled {
@@ -308,18 +317,24 @@ impl Applied {
         status.quota = Some(QuotaStatus { updated_at: now.as_millisecond(), ..controller.limits.clone() });
     }
 
+    /// Whether the source is where a pull left it that left nothing undone.
+    fn is_in_step(&self, tip: Option<&str>) -> bool {
+        let sync = &self.wanted.sync;
+        sync.state == JobState::Success && tip.is_some_and(|tip| tip == sync.last_ref)
+    }
+
     /// Decides on the pull, now that health and tip are known. One that is wanted is marked as pending, so that it is
-    /// not lost when the process ends before it is queued.
-    fn want(&mut self, pull: &Pull, tip: Option<&str>, now: Timestamp) {
+    /// not lost when the process ends before it is queued. Answers whether none is, since the source is where it was.
+    fn want(&mut self, pull: &Pull, tip: Option<&str>, now: Timestamp) -> bool {
         let status = &mut self.wanted;
         if !status.health.healthy {
-            return;
+            return false;
         }
         let incremental = match &pull.scope {
             Scope::Full => false,
             Scope::IfChanged(last) if tip == Some(last) => {
                 status.sync.checked = now.as_millisecond();
-                return;
+                return true;
             }
             Scope::Incremental | Scope::IfChanged(_) => true,
         };
@@ -329,6 +344,7 @@ impl Applied {
             status.sync.incremental = incremental;
         }
         self.pull = Some(WantedPull { incremental, why: pull.why });
+        false
     }
 
     async fn run_finalizers(
