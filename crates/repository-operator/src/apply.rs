@@ -140,22 +140,17 @@ pub(crate) async fn apply(
                 }
                 applied.record_check(controller, &checked, generation, now);
                 tip = checked.revision.map(|revision| revision.as_str().to_owned());
-                let is_asked_for = steps.iter().any(|step| matches!(step, Step::Pull(_)));
-                if !is_asked_for && applied.is_in_step(tip.as_deref()) {
-                    applied.wanted.sync.checked = now.as_millisecond();
-                    controller.memory.unchanged(key);
+                let pulls = steps.iter().any(|step| matches!(step, Step::Pull(_)));
+                if !pulls && applied.is_in_step(tip.as_deref()) {
+                    applied.was_unchanged(controller, key);
                 }
             }
-            Step::Pull(pull) => {
-                if applied.want(pull, tip.as_deref(), controller.clock.now()) {
-                    controller.memory.unchanged(key);
-                }
-            }
+            Step::Pull(pull) => applied.want(controller, key, pull, tip.as_deref()),
         }
     }
     if applied.missed && applied.pull.is_none() && observed.filled.spec.sync.enabled {
         let pull = Pull { scope: Scope::Incremental, why: "a webhook's delivery did not reach us" };
-        applied.want(&pull, tip.as_deref(), controller.clock.now());
+        applied.want(controller, key, &pull, tip.as_deref());
     }
     if !steps.is_empty() {
         applied.wanted.observed_generation = generation;
@@ -323,18 +318,24 @@ impl Applied {
         sync.state == JobState::Success && tip.is_some_and(|tip| tip == sync.last_ref)
     }
 
+    /// Its source is where the last pull left it.
+    fn was_unchanged(&mut self, controller: &Controller, key: &ObjectKey) {
+        self.wanted.sync.checked = controller.clock.now().as_millisecond();
+        controller.memory.unchanged(key);
+    }
+
     /// Decides on the pull, now that health and tip are known. One that is wanted is marked as pending, so that it is
-    /// not lost when the process ends before it is queued. Answers whether none is, since the source is where it was.
-    fn want(&mut self, pull: &Pull, tip: Option<&str>, now: Timestamp) -> bool {
+    /// not lost when the process ends before it is queued.
+    fn want(&mut self, controller: &Controller, key: &ObjectKey, pull: &Pull, tip: Option<&str>) {
         let status = &mut self.wanted;
         if !status.health.healthy {
-            return false;
+            return;
         }
         let incremental = match &pull.scope {
             Scope::Full => false,
             Scope::IfChanged(last) if tip == Some(last) => {
-                status.sync.checked = now.as_millisecond();
-                return true;
+                self.was_unchanged(controller, key);
+                return;
             }
             Scope::Incremental | Scope::IfChanged(_) => true,
         };
@@ -344,7 +345,6 @@ impl Applied {
             status.sync.incremental = incremental;
         }
         self.pull = Some(WantedPull { incremental, why: pull.why });
-        false
     }
 
     async fn run_finalizers(
