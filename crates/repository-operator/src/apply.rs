@@ -141,13 +141,17 @@ pub(crate) async fn apply(
                 }
                 applied.record_check(controller, &checked, generation, now);
                 tip = checked.revision.map(|revision| revision.as_str().to_owned());
+                let pulls = steps.iter().any(|step| matches!(step, Step::Pull(_)));
+                if !pulls && applied.is_in_step(tip.as_deref()) {
+                    applied.was_unchanged(controller, key);
+                }
             }
-            Step::Pull(pull) => applied.want(pull, tip.as_deref(), controller.clock.now()),
+            Step::Pull(pull) => applied.want(controller, key, pull, tip.as_deref()),
         }
     }
     if applied.missed && applied.pull.is_none() && observed.filled.spec.sync.enabled {
         let pull = Pull { scope: Scope::Incremental, why: "a webhook's delivery did not reach us" };
-        applied.want(&pull, tip.as_deref(), controller.clock.now());
+        applied.want(controller, key, &pull, tip.as_deref());
     }
     if !steps.is_empty() {
         applied.wanted.observed_generation = generation;
@@ -309,9 +313,21 @@ impl Applied {
         status.quota = Some(QuotaStatus { updated_at: now.as_millisecond(), ..controller.limits.clone() });
     }
 
+    /// Whether the source is where a pull left it that left nothing undone.
+    fn is_in_step(&self, tip: Option<&str>) -> bool {
+        let sync = &self.wanted.sync;
+        sync.state == JobState::Success && tip.is_some_and(|tip| tip == sync.last_ref)
+    }
+
+    /// Its source is where the last pull left it.
+    fn was_unchanged(&mut self, controller: &Controller, key: &ObjectKey) {
+        self.wanted.sync.checked = controller.clock.now().as_millisecond();
+        controller.memory.unchanged(key);
+    }
+
     /// Decides on the pull, now that health and tip are known. One that is wanted is marked as pending, so that it is
     /// not lost when the process ends before it is queued.
-    fn want(&mut self, pull: &Pull, tip: Option<&str>, now: Timestamp) {
+    fn want(&mut self, controller: &Controller, key: &ObjectKey, pull: &Pull, tip: Option<&str>) {
         let status = &mut self.wanted;
         if !status.health.healthy {
             return;
@@ -319,7 +335,7 @@ impl Applied {
         let incremental = match &pull.scope {
             Scope::Full => false,
             Scope::IfChanged(last) if tip == Some(last) => {
-                status.sync.checked = now.as_millisecond();
+                self.was_unchanged(controller, key);
                 return;
             }
             Scope::Incremental | Scope::IfChanged(_) => true,

@@ -165,9 +165,9 @@ impl Forwarder {
         new: Option<&Repository>,
     ) {
         let Some(changed) = new.or(old).filter(|_| self.store.is_synced()) else { return };
-        let others = self.store.list_in(changed.metadata.namespace.as_deref().unwrap_or_default());
-        for other in affected(old, new, others.iter().map(|other| &**other)) {
-            queue.add(ObjectKey::of(other));
+        let namespace = changed.metadata.namespace.as_deref().unwrap_or_default();
+        for other in affected(old, new, || self.store.list_in(namespace)) {
+            queue.add(ObjectKey::of(&*other));
         }
     }
 }

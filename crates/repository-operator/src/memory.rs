@@ -78,7 +78,7 @@ struct Entry {
     pushed: Option<Seen<String>>,
     /// Whether a pull is under way.
     working: bool,
-    /// How many pulls were seen to begin, and when the source was found unchanged.
+    /// How many pulls were seen to begin and looks found nothing, and when the status says that of a look.
     looked: Option<Seen<(i64, i64)>>,
 }
 
@@ -137,6 +137,11 @@ impl<V: PartialEq> Seen<V> {
         };
         *seen = Some(Self { value, at: Instant::now(), before });
         before
+    }
+
+    /// It came to be anew, now.
+    fn renew(&mut self) {
+        (self.at, self.before) = (Instant::now(), Duration::ZERO);
     }
 }
 
@@ -224,6 +229,19 @@ impl Memory {
             synced: (last != 0 || sync.state.is_finished()).then_some(synced),
             full: (sync.last_full != 0).then_some(full),
             told: (event != 0).then_some(told),
+        }
+    }
+
+    /// A look found the source where the last pull left it. Not every such look is written down in the status.
+    pub(crate) fn unchanged(&self, key: &ObjectKey) {
+        if let Some(entry) = self.lock().get_mut(key) {
+            if let Some(synced) = &mut entry.synced {
+                synced.renew();
+            }
+            if let Some(looked) = &mut entry.looked {
+                looked.value.0 += 1;
+                looked.renew();
+            }
         }
     }
 

@@ -5,6 +5,8 @@
 //! waits and says for whom. Every process comes to the same answer, and it changes only when a repository is created,
 //! changed or gone. Grafana: `controller/repository_path_conflict.go`, `controller/repository_quota.go`.
 
+use std::ops::Deref;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use windlass_api::conditions::{self, messages, reasons, types};
@@ -47,11 +49,12 @@ impl Standing {
                 standing.count += 1;
                 standing.older += usize::from(is_older);
             }
+            let Some(conflict) = conflict(repository, other) else { continue };
             let name = other.metadata.name.clone().unwrap_or_default();
-            match conflict(repository, other) {
-                Some(conflict) if is_older => standing.conflicts.push((conflict, name)),
-                Some(_) => standing.waiting.push(name),
-                None => {}
+            if is_older {
+                standing.conflicts.push((conflict, name));
+            } else {
+                standing.waiting.push(name);
             }
         }
         standing.conflicts.sort();
@@ -163,13 +166,9 @@ impl Block {
     }
 }
 
-/// Which of the others have to look again, after `old` became `new`: those that conflict with either, and, when the
-/// number of repositories changed, those that had no room.
-pub(crate) fn affected<'a>(
-    old: Option<&Repository>,
-    new: Option<&Repository>,
-    others: impl Iterator<Item = &'a Repository>,
-) -> Vec<&'a Repository> {
+/// What of others' standing may change when `old` becomes `new`: because there are more repositories or fewer, and
+/// because it is another one. Mostly nothing does.
+fn changes(old: Option<&Repository>, new: Option<&Repository>) -> (bool, bool) {
     let counts = |repository: Option<&Repository>| {
         repository.is_some_and(|repository| repository.metadata.deletion_timestamp.is_none())
     };
@@ -178,10 +177,25 @@ pub(crate) fn affected<'a>(
         (Some(old), Some(new)) => old.metadata.generation != new.metadata.generation,
         _ => true,
     };
+    (recount, moved)
+}
+
+/// Which of the others have to look again, after `old` became `new`: those that conflict with either, and, when the
+/// number of repositories changed, those that had no room. The others are asked for where any may have to.
+pub(crate) fn affected<R: Deref<Target = Repository>>(
+    old: Option<&Repository>,
+    new: Option<&Repository>,
+    others: impl FnOnce() -> Vec<R>,
+) -> Vec<R> {
+    let (recount, moved) = changes(old, new);
+    if !recount && !moved {
+        return Vec::new();
+    }
     let same = |one: Option<&Repository>, other: &Repository| {
         one.is_some_and(|one| one.metadata.name == other.metadata.name)
     };
-    others
+    others()
+        .into_iter()
         .filter(|other| !same(old, other) && !same(new, other))
         .filter(|other| {
             (recount && is_without_room(other))

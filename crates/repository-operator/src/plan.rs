@@ -18,7 +18,7 @@ use crate::token::renewed_in;
 use crate::validate::Valid;
 
 /// How long a healthy repository is taken to be so.
-const HEALTHY_FOR: Duration = Duration::from_mins(5);
+pub(crate) const HEALTHY_FOR: Duration = Duration::from_mins(5);
 /// How long until an unhealthy one is looked at again.
 const UNHEALTHY_FOR: Duration = Duration::from_mins(1);
 /// How long until a repository is looked at again that waits for others: their changes bring it sooner.
@@ -26,6 +26,9 @@ const BLOCKED_FOR: Duration = Duration::from_mins(5);
 
 /// How long what a server says of writing to a repository is taken to be so.
 pub(crate) const INSPECTED_FOR: Duration = Duration::from_mins(10);
+
+/// How often it is noted at most that a delivery came.
+const EVENTS_NOTED: Duration = Duration::from_mins(1);
 
 /// How long a token has to be there, in milliseconds, before one that is refused is replaced.
 const TOKEN_TRIED: i64 = 60_000;
@@ -399,14 +402,14 @@ fn pull_due(observed: &Observed, timing: Timing, checks: bool) -> Due<Pull> {
     }
 }
 
-/// How long its source need not be asked, since a hook that works told of something within the interval: its log, which
-/// is read too, names what it did not tell. What is left undone is tried again all the same.
+/// How long its source need not be asked, since a hook that works told of something within the interval, as far as that
+/// is noted: its log, which is read too, names what it did not tell. What is left undone is tried again all the same.
 fn quiet_for(observed: &Observed, timing: Timing) -> Duration {
     let repository = &*observed.stored;
     let works = conditions::is_true(&repository.status.conditions, types::WEBHOOK);
     match observed.ages.told {
         Some(told) if works && repository.status.sync.state == JobState::Success => {
-            timing.interval(repository).saturating_sub(told)
+            (timing.interval(repository) + EVENTS_NOTED).saturating_sub(told)
         }
         _ => Duration::ZERO,
     }

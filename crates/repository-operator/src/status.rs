@@ -17,6 +17,7 @@ use windlass_telemetry::ErrorChain;
 use crate::apply::{Applied, BeUnhealthy as _, Failing};
 use crate::controller::{CALL, Controller, name};
 use crate::finalize::{FinalizeError, Obstacle};
+use crate::plan::HEALTHY_FOR;
 use crate::reconcile::ReconcileError;
 
 /// Most resources that a blocked deletion names.
@@ -55,7 +56,7 @@ pub(crate) async fn write(controller: &Controller, applied: &Applied) -> Result<
     let mut current = applied.current.clone();
     for attempt in 1.. {
         let merged = merged(&current.status, before, &applied.wanted);
-        if merged == current.status {
+        if merged == current.status || is_recently_said(&merged, &current.status) {
             return Ok(current);
         }
         // Where a list or the whole status may not be there yet, only the version of the object can guard a write.
@@ -86,6 +87,20 @@ pub(crate) async fn write(controller: &Controller, applied: &Applied) -> Result<
         }
     }
     Ok(current)
+}
+
+/// Whether there is nothing new but times, and those that are said are young: a look at a source that finds nothing is
+/// worth no write, which would be told to everybody who watches. This process remembers it.
+fn is_recently_said(merged: &RepositoryStatus, said: &RepositoryStatus) -> bool {
+    let mut same = merged.clone();
+    same.health.checked = said.health.checked;
+    same.sync.checked = said.sync.checked;
+    if let (Some(quota), Some(said)) = (&mut same.quota, &said.quota) {
+        quota.updated_at = said.updated_at;
+    }
+    let lasts = i64::try_from(HEALTHY_FOR.as_millis()).unwrap_or(i64::MAX);
+    let age = merged.health.checked.saturating_sub(said.health.checked);
+    said.health.healthy && (0..lasts).contains(&age) && same == *said
 }
 
 /// A test failed (422), or the version is another one.

@@ -7,6 +7,8 @@ use serde::Serialize;
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{HistoricJob, Job, JobState, Repository, labels};
 
+/// How often a look that found nothing is written down at most, in milliseconds.
+const NOTED_EVERY: i64 = 300_000;
 /// How long until a repository that is not healthy is looked at again, in milliseconds.
 const UNHEALTHY_FOR: i64 = 60_000;
 
@@ -148,14 +150,15 @@ pub(super) fn of_repository(repository: &Repository, queue: &[Job], now: Timesta
         let looked = status.sync.finished.max(status.sync.checked).max(told);
         if own.is_empty() && looked > 0 {
             let next = looked + repository.spec.sync.interval_seconds * 1_000;
-            let late = next < now.as_millisecond();
+            let late = next + NOTED_EVERY < now.as_millisecond();
             let text = if late {
                 "a look at its source is overdue: is a repository controller running?"
             } else {
                 "nothing is known that is not synced; its source is looked at again"
             };
             let weight = if late { Weight::Waits } else { Weight::Note };
-            findings.push(finding(weight, text).since(looked).until(if late { 0 } else { next }));
+            let until = if next < now.as_millisecond() { 0 } else { next };
+            findings.push(finding(weight, text).since(looked).until(until));
         }
     } else {
         findings.push(finding(Weight::Blocked, "spec.sync.enabled is false: it is not pulled by itself"));

@@ -17,16 +17,21 @@ pub enum Overlap {
 /// Branches are compared as written: which branch an empty one stands for, only the remote knows.
 pub fn overlap(one: &RepositorySpec, other: &RepositorySpec) -> Option<Overlap> {
     let (one_url, other_url) = (one.url()?, other.url()?);
-    if one.branch() != other.branch()
-        || differ(one_url, other_url)
-        || comparable(one_url) != comparable(other_url)
-    {
+    if one.branch() != other.branch() {
         return None;
     }
-    let mut one_path = one.path().split('/').filter(|segment| !segment.is_empty());
-    let mut other_path = other.path().split('/').filter(|segment| !segment.is_empty());
+    // Before the URLs, which cost more: many repositories of one URL have paths of their own.
+    let found = of_paths(one.path(), other.path())?;
+    let is_same =
+        one_url == other_url || (!differ(one_url, other_url) && comparable(one_url) == comparable(other_url));
+    is_same.then_some(found)
+}
+
+fn of_paths(one: &str, other: &str) -> Option<Overlap> {
+    let mut one = one.split('/').filter(|segment| !segment.is_empty());
+    let mut other = other.split('/').filter(|segment| !segment.is_empty());
     loop {
-        match (one_path.next(), other_path.next()) {
+        match (one.next(), other.next()) {
             (None, None) => return Some(Overlap::Same),
             (None, Some(_)) | (Some(_), None) => return Some(Overlap::Nested),
             (Some(a), Some(b)) if a == b => {}

@@ -42,18 +42,21 @@ pub(super) async fn on(
     decision: Decision,
     pushed: Option<String>,
 ) -> Result<Response, Refusal> {
-    let answered = match decision {
-        Decision::Answer { code, message } => {
-            let response =
-                WebhookResponse { code: if code == 200 { 0 } else { code.into() }, message, job: None };
-            answer_json(code, &response)
+    let answering = async {
+        match decision {
+            Decision::Answer { code, message } => {
+                let code_if_odd = if code == 200 { 0 } else { code.into() };
+                Ok(answer_json(code, &WebhookResponse { code: code_if_odd, message, job: None }))
+            }
+            Decision::Queue { job } => queue(state, target, repository, marks, *job, pushed).await,
         }
-        Decision::Queue { job } => queue(state, target, repository, marks, *job, pushed).await?,
     };
-    if let Err(error) = note(state, target, repository).await {
+    // Beside one another: each waits for the disk, and the two writes can go there together.
+    let (answered, noted) = tokio::join!(answering, note(state, target, repository));
+    if let Err(error) = noted {
         tracing::debug!(repository = target.name, %error, "it was not noted that a delivery came");
     }
-    Ok(answered)
+    answered
 }
 
 /// Queues the job, or finds the one that is there. One that runs may have looked at the branch before it moved: then the

@@ -288,3 +288,59 @@ async fn a_pull_request_is_looked_at_once_however_often_it_is_told_of() {
     let options = job.spec.pr.clone().unwrap();
     assert_eq!((options.pr, options.reference.as_str(), options.hash.as_str()), (7, "topic", COMMIT));
 }
+
+#[tokio::test]
+async fn a_delivery_that_is_sent_to_two_replicas_queues_one_job() {
+    let world = World::new();
+    github(&world).await;
+    let git = windlass_git::GitConfig::new(world.folder.path().join("replica"));
+    let client = world.client.clone();
+    let other = windlass_repository_api::router(windlass_repository_api::RepositoryApi {
+        provisioning: client.clone(),
+        core: client.clone(),
+        resources: windlass_resources::Clients::same(client),
+        opener: windlass_repository::Opener::new(windlass_git::Git::new(git).unwrap(), None, Vec::new()),
+        loki: None,
+        repository_rules: windlass_api::repositories::RepositoryRules::default(),
+        job_rules: windlass_api::jobs::JobRules::default(),
+        access: std::sync::Arc::new(windlass_auth::CallerAccess),
+        accept_sha1: false,
+        webhook_metrics: None,
+        spans: windlass_telemetry::Spans::disabled(),
+        namespace: None,
+    });
+    let body = push();
+    let mut uids = Vec::new();
+    for router in [world.router.clone(), other.clone(), world.router.clone(), other] {
+        let request = delivery("push", &sign(&body, SECRET), body.clone());
+        let response = tower::ServiceExt::oneshot(router, request).await.unwrap();
+        assert_eq!(response.status(), 202);
+        let answer = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        let job: Value = serde_json::from_slice(&answer).unwrap();
+        uids.push(job["metadata"]["uid"].as_str().unwrap().to_owned());
+    }
+    uids.dedup();
+    assert_eq!((uids.len(), world.jobs().await.len()), (1, 1));
+}
+
+#[tokio::test]
+async fn no_server_that_a_payload_names_is_connected_to() {
+    use futures::FutureExt as _;
+
+    let world = World::new();
+    github(&world).await;
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let named = format!("http://{}/o/r", listener.local_addr().unwrap());
+    let repository = json!({"id": 7, "full_name": "o/r", "url": named, "clone_url": named, "html_url": named,
+        "git_url": named, "hooks_url": named, "archive_url": named, "compare_url": named});
+    let end = json!({"ref": "main", "sha": COMMIT, "repo": repository});
+    let push = json!({"ref": "refs/heads/main", "after": COMMIT, "compare": named, "repository": repository,
+        "pusher": {"url": named}, "head_commit": {"url": named}});
+    let pull = json!({"action": "opened", "number": 7, "repository": repository, "pull_request": {
+        "html_url": named, "url": named, "diff_url": named, "comments_url": named, "base": end, "head": end}});
+    for (event, body) in [("push", push), ("pull_request", pull)] {
+        let (code, answer) = send_signed(&world, event, body.to_string().into()).await;
+        assert_eq!(code, 202, "{answer}");
+    }
+    assert!(listener.accept().now_or_never().is_none(), "somebody connected to {named}");
+}

@@ -114,6 +114,10 @@ async fn a_push_is_new_until_a_pull_began_or_a_look_was_taken_after_it() {
         "that pull may not have seen it"
     );
     assert!(!pushed(&|repository| repository.status.sync.checked = 3).await);
+    assert!(pushed(&|repository| mark(repository, "abc@3")).await);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    memory.unchanged(&key);
+    assert!(!pushed(&|_| {}).await, "a look that is not written down");
     assert!(pushed(&|repository| mark(repository, "abc@4")).await);
     assert!(!pushed(&|repository| repository.status.sync.last_ref = "abc".to_owned()).await);
     assert!(pushed(&|repository| mark(repository, "def@5")).await);

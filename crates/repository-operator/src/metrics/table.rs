@@ -19,7 +19,7 @@ metric_rows! {
     HEALTH = "repository_health", Kind::Gauge, ["namespace", "name"],
         "Whether a repository is healthy, 1 or 0.";
     LAST_SYNC = "repository_last_sync_timestamp_seconds", Kind::Gauge, ["namespace", "name"],
-        "When a repository was last in step, in Unix seconds: its last sync ended, or there was nothing to pull.";
+        "When a repository was last in step, in Unix seconds: its last sync ended, or there was nothing to pull, which is noted every five minutes.";
     MANAGED = "repository_managed_resources", Kind::Gauge, ["namespace", "name", "group", "resource"],
         "Objects that a repository manages, by kind.";
     QUEUE_SIZE = "repository_worker_queue_size", Kind::Gauge, [],

@@ -117,7 +117,7 @@ fn a_change_is_told_to_those_that_it_concerns_and_no_others() {
     over.status.conditions.push(quota);
     let others = [near, far, over];
     let told = |old: Option<&Repository>, new: Option<&Repository>| -> Vec<String> {
-        affected(old, new, others.iter())
+        affected(old, new, || others.iter().collect())
             .into_iter()
             .map(|other| other.metadata.name.clone().unwrap())
             .collect()

@@ -24,6 +24,8 @@ const INTERVALS: u32 = 2;
 /// What a host is sent at most, as the settings have it unless told otherwise.
 const A_SECOND: f64 = 100.0;
 const AT_ONCE: f64 = 200.0;
+/// As many as would send more than that, if nothing held them back.
+const WORKERS: &[(&str, &str)] = &[("GF_OPERATOR_WORKER_COUNT", "64")];
 /// Repositories that are changed at a time.
 const CHANGERS: usize = 16;
 /// Repositories with hooks.
@@ -35,12 +37,12 @@ pub(crate) async fn measure(table: &mut Table) -> Result<()> {
         document["spec"]["sync"] =
             json!({"enabled": true, "target": "folder", "intervalSeconds": INTERVAL.as_secs()});
     });
-    let fleet = fleet.await?;
+    let mut fleet = fleet.await?;
     let jobs = Operator::start(&fleet.server, "provisioning-jobs", &[]).await?;
     fleet.all("/status/sync/state", &json!("success")).await?;
     drop(jobs);
     idle(table, &fleet).await?;
-    budget(table, &fleet).await?;
+    budget(table, &mut fleet).await?;
     drop(fleet);
     hooked(table).await
 }
@@ -70,8 +72,11 @@ async fn idle(table: &mut Table, fleet: &Fleet) -> Result<()> {
 }
 
 /// All are changed at once, and have to be looked at.
-async fn budget(table: &mut Table, fleet: &Fleet) -> Result<()> {
-    let before = fleet.remote.requests();
+async fn budget(table: &mut Table, fleet: &mut Fleet) -> Result<()> {
+    fleet.operator.process.signal("TERM").await?;
+    fleet.operator.process.end(windlass_e2e::DEADLINE).await?;
+    fleet.operator = Operator::start(&fleet.server, "provisioning-repo", WORKERS).await?;
+    let (fleet, before) = (&*fleet, fleet.remote.requests());
     let changed = stream::iter(&fleet.names)
         .map(|name| {
             let body = json!({"spec": {"title": format!("{name}, changed")}});
