@@ -69,6 +69,16 @@ pub enum ArchiveError<E: std::error::Error + 'static = GitError> {
     /// The repository's objects could not be read.
     #[error("failed to read the files of the repository")]
     Read(#[source] E),
+    /// A file is larger than the contents that are read.
+    #[error("the file {path:?} has {size} bytes, and {max} are allowed")]
+    FileTooLarge {
+        /// Which one.
+        path: String,
+        /// Its bytes.
+        size: u64,
+        /// The limit.
+        max: u64,
+    },
     /// The archive could not be written.
     #[error("failed to write the archive")]
     Write(#[source] io::Error),
@@ -134,6 +144,9 @@ pub trait Blobs: Send + Sync {
     /// Why they cannot be read.
     type Error: std::error::Error + Send + Sync + 'static;
 
+    /// Bytes of the largest content that is read.
+    fn limit(&self) -> u64;
+
     /// Contents by id, in this order.
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken)
     -> Result<Vec<Bytes>, Self::Error>;
@@ -142,6 +155,10 @@ pub trait Blobs: Send + Sync {
 #[async_trait]
 impl<S: Source + ?Sized> Blobs for S {
     type Error = GitError;
+
+    fn limit(&self) -> u64 {
+        self.limits().blob_bytes
+    }
 
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {
         self.blobs(ids, cancel).await
@@ -156,6 +173,14 @@ pub async fn write_archive<B: Blobs + ?Sized, W: Write + Send + 'static>(
     sink: W,
     cancel: &CancellationToken,
 ) -> Result<W, ArchiveError<B::Error>> {
+    let max = source.limit();
+    for Member { path, node } in &members {
+        if let Node::File { content: Content::Blob { size, .. }, .. } = node
+            && *size > max
+        {
+            return Err(ArchiveError::FileTooLarge { path: path.clone(), size: *size, max });
+        }
+    }
     let (sender, receiver) = mpsc::channel(1);
     let packing = tokio::task::spawn_blocking(move || pack(receiver, sink));
     let read = async {
