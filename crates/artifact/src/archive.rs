@@ -2,7 +2,8 @@
 //! `pkg/artifact/storage`.
 //!
 //! User, group and times are zero; directories have mode 0750, files 0600, those with the executable bit 0700. So the bytes
-//! depend on contents, that bit and the compressor alone. Links are left out; a submodule is an empty directory.
+//! depend on contents, that bit and the compressor alone. Links are left out, unless they are asked for; a submodule is an
+//! empty directory.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -47,6 +48,26 @@ pub enum Node {
         /// What it holds.
         content: Content,
     },
+    /// A symbolic link.
+    Link {
+        /// What it says.
+        target: String,
+    },
+}
+
+/// Whether a link leads to something below the root, whatever other links of the kind it leads over: it may go up from
+/// where it is, and then down alone.
+pub fn stays_inside(path: &str, target: &str) -> bool {
+    let (mut depth, mut is_down) = (path.matches('/').count(), false);
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if is_down || depth == 0 => return false,
+            ".." => depth -= 1,
+            _ => is_down = true,
+        }
+    }
+    !target.is_empty() && !target.starts_with('/') && !target.contains('\0')
 }
 
 /// Where a file's content comes from.
@@ -69,6 +90,16 @@ pub enum ArchiveError<E: std::error::Error + 'static = GitError> {
     /// The repository's objects could not be read.
     #[error("failed to read the files of the repository")]
     Read(#[source] E),
+    /// A file is larger than the contents that are read.
+    #[error("the file {path:?} has {size} bytes, and {max} are allowed")]
+    FileTooLarge {
+        /// Which one.
+        path: String,
+        /// Its bytes.
+        size: u64,
+        /// The limit.
+        max: u64,
+    },
     /// The archive could not be written.
     #[error("failed to write the archive")]
     Write(#[source] io::Error),
@@ -134,6 +165,9 @@ pub trait Blobs: Send + Sync {
     /// Why they cannot be read.
     type Error: std::error::Error + Send + Sync + 'static;
 
+    /// Bytes of the largest content that is read.
+    fn limit(&self) -> u64;
+
     /// Contents by id, in this order.
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken)
     -> Result<Vec<Bytes>, Self::Error>;
@@ -142,6 +176,10 @@ pub trait Blobs: Send + Sync {
 #[async_trait]
 impl<S: Source + ?Sized> Blobs for S {
     type Error = GitError;
+
+    fn limit(&self) -> u64 {
+        self.limits().blob_bytes
+    }
 
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {
         self.blobs(ids, cancel).await
@@ -156,6 +194,14 @@ pub async fn write_archive<B: Blobs + ?Sized, W: Write + Send + 'static>(
     sink: W,
     cancel: &CancellationToken,
 ) -> Result<W, ArchiveError<B::Error>> {
+    let max = source.limit();
+    for Member { path, node } in &members {
+        if let Node::File { content: Content::Blob { size, .. }, .. } = node
+            && *size > max
+        {
+            return Err(ArchiveError::FileTooLarge { path: path.clone(), size: *size, max });
+        }
+    }
     let (sender, receiver) = mpsc::channel(1);
     let packing = tokio::task::spawn_blocking(move || pack(receiver, sink));
     let read = async {
@@ -170,7 +216,7 @@ pub async fn write_archive<B: Blobs + ?Sized, W: Write + Send + 'static>(
                 let content = match &member.node {
                     Node::File { content: Content::Bytes(bytes), .. } => Some(bytes.clone()),
                     Node::File { .. } => contents.next(),
-                    Node::Directory => None,
+                    Node::Directory | Node::Link { .. } => None,
                 };
                 (member.clone(), content.unwrap_or_default())
             });
@@ -210,6 +256,7 @@ fn pack<W: Write>(mut batches: mpsc::Receiver<Vec<(Member, Bytes)>>, sink: W) ->
         for (member, content) in batch {
             match member.node {
                 Node::Directory => tar::header(&mut out, &member.path, tar::Kind::Directory, 0)?,
+                Node::Link { target } => tar::link(&mut out, &member.path, &target)?,
                 Node::File { executable, .. } => {
                     let size = content.len() as u64;
                     tar::header(&mut out, &member.path, tar::Kind::File { executable }, size)?;
@@ -266,5 +313,30 @@ pub fn unpack(archive: &Path, from: &str, to: &str, max: u64) -> Result<Option<V
         Ok(()) => Ok(exists.then_some(members)),
         Err(_) if too_large => Err(ArchiveError::TooLarge { path, max }),
         Err(source) => Err(failed(source)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stays_inside;
+
+    #[test]
+    fn a_link_goes_up_from_where_it_is_and_then_down_alone() {
+        for (path, target) in
+            [("a", "b"), ("a", "./b/c"), ("d/a", "../b"), ("d/e/a", "../../b/c"), ("d/a", "..")]
+        {
+            assert!(stays_inside(path, target), "{path} -> {target}");
+        }
+        for (path, target) in [
+            ("a", ""),
+            ("a", "/etc/passwd"),
+            ("a", "../b"),
+            ("d/a", "../../b"),
+            // Where `b` leads to the root, this is outside.
+            ("a", "b/.."),
+            ("d/a", "../b/../c"),
+        ] {
+            assert!(!stays_inside(path, target), "{path} -> {target}");
+        }
     }
 }

@@ -18,7 +18,9 @@ mod server;
 mod store;
 mod tar;
 
-pub use self::archive::{ArchiveError, Blobs, Content, Member, Node, members, unpack, write_archive};
+pub use self::archive::{
+    ArchiveError, Blobs, Content, Member, Node, members, stays_inside, unpack, write_archive,
+};
 pub use self::digest::{Algorithm, Digest, Hasher, ParseDigestError};
 pub use self::ignore::{IGNORE_FILE, IgnoreError, Rules};
 pub use self::server::{Missing, Server};

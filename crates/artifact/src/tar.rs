@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 /// Bytes of a header, and what contents are padded to.
 const BLOCK: usize = 512;
 const NAME: std::ops::Range<usize> = 0..100;
+const LINK: std::ops::Range<usize> = 157..257;
 const PREFIX: std::ops::Range<usize> = 345..500;
 /// The most bytes of a pax header that is read.
 const MAX_PAX: u64 = 64 << 10;
@@ -36,13 +37,27 @@ impl Kind {
 /// Writes the header of an entry. Its content follows, and then [`pad`].
 pub(crate) fn header(out: &mut impl Write, path: &str, kind: Kind, size: u64) -> io::Result<()> {
     if let Some((prefix, name)) = split(path) {
-        return out.write_all(&block(prefix, name, kind.mode(), size, kind.flag())?);
+        return out.write_all(&block(prefix, name, "", kind.mode(), size, kind.flag())?);
     }
-    let record = pax_record("path", path);
-    out.write_all(&block("", "pax", 0o600, record.len() as u64, b'x')?)?;
-    out.write_all(record.as_bytes())?;
-    pad(out, record.len() as u64)?;
-    out.write_all(&block("", "long-name", kind.mode(), size, kind.flag())?)
+    pax(out, &pax_record("path", path))?;
+    out.write_all(&block("", "long-name", "", kind.mode(), size, kind.flag())?)
+}
+
+/// Writes a symbolic link, which has no content.
+pub(crate) fn link(out: &mut impl Write, path: &str, target: &str) -> io::Result<()> {
+    let fits = target.is_ascii() && target.len() <= LINK.len();
+    if let Some((prefix, name)) = split(path).filter(|_| fits) {
+        return out.write_all(&block(prefix, name, target, 0o777, 0, b'2')?);
+    }
+    pax(out, &(pax_record("path", path) + &pax_record("linkpath", target)))?;
+    out.write_all(&block("", "long-name", "", 0o777, 0, b'2')?)
+}
+
+/// Writes what the header after it has no room for.
+fn pax(out: &mut impl Write, records: &str) -> io::Result<()> {
+    out.write_all(&block("", "pax", "", 0o600, records.len() as u64, b'x')?)?;
+    out.write_all(records.as_bytes())?;
+    pad(out, records.len() as u64)
 }
 
 /// Fills up the last block of a content of `size` bytes.
@@ -82,9 +97,23 @@ fn pax_record(key: &str, value: &str) -> String {
     }
 }
 
-fn block(prefix: &str, name: &str, mode: u64, size: u64, flag: u8) -> io::Result<[u8; BLOCK]> {
+/// The value of a record.
+fn pax_value<'a>(mut records: &'a str, key: &str) -> Option<&'a str> {
+    while let Some((digits, _)) = records.split_once(' ') {
+        let length: usize = digits.parse().ok()?;
+        let record = records.get(digits.len() + 1..length)?.strip_suffix('\n')?;
+        if let Some((_, value)) = record.split_once('=').filter(|(known, _)| *known == key) {
+            return Some(value);
+        }
+        records = records.get(length..)?;
+    }
+    None
+}
+
+fn block(prefix: &str, name: &str, target: &str, mode: u64, size: u64, flag: u8) -> io::Result<[u8; BLOCK]> {
     let mut block = [0; BLOCK];
     block[NAME][..name.len()].copy_from_slice(name.as_bytes());
+    block[LINK][..target.len()].copy_from_slice(target.as_bytes());
     block[PREFIX][..prefix.len()].copy_from_slice(prefix.as_bytes());
     octal(&mut block[100..108], mode)?;
     octal(&mut block[108..116], 0)?;
@@ -117,7 +146,7 @@ fn octal(field: &mut [u8], value: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads an archive that this crate wrote. `found` gets each entry's path, kind, size and content, which it may leave
+/// Reads an archive that this crate wrote, without its links. `found` gets each entry's path, kind, size and content, which it may leave
 /// unread. Anything that this crate does not write is an error.
 pub(crate) fn read<R: Read>(
     mut from: R,
@@ -139,9 +168,11 @@ pub(crate) fn read<R: Read>(
             b'x' if size <= MAX_PAX => {
                 let mut text = String::new();
                 content.read_to_string(&mut text)?;
-                let path = text.split_once(" path=").and_then(|(_, rest)| rest.strip_suffix('\n'));
+                let path = pax_value(&text, "path");
                 long_name = Some(path.ok_or_else(|| malformed("a pax header names no path"))?.to_owned());
             }
+            // Nobody who reads follows a link.
+            b'2' => long_name = None,
             flag @ (b'0' | b'5') => {
                 let executable = parse_octal(&block[100..108])? & 0o100 != 0;
                 let kind = if flag == b'5' { Kind::Directory } else { Kind::File { executable } };

@@ -22,6 +22,8 @@ pub struct Start {
     pub print_config: bool,
     /// Section, key and value of each flag; of two for one key the last counts.
     pub settings: Vec<(String, String, String)>,
+    /// What is to be logged of the command line.
+    pub notices: Vec<String>,
 }
 
 impl Start {
@@ -82,6 +84,7 @@ impl SettingsFlags {
             config: self.config,
             print_config: self.print_config,
             settings: self.set.into_iter().chain(flags).collect(),
+            notices: Vec::new(),
         }
     }
 }

@@ -80,7 +80,8 @@ impl Launch {
 
     /// Runs the operator that `GF_OPERATOR_NAME` names until a signal, and answers the process's exit code.
     pub fn run(self, runtime: &Runtime, start: impl Into<Start>) -> ExitCode {
-        let start: Start = start.into();
+        let mut start: Start = start.into();
+        let notices = std::mem::take(&mut start.notices);
         let environment = environment();
         let name = self.operator_name(&environment);
         let settings = match start.settings(environment, name.clone().ok()) {
@@ -111,6 +112,9 @@ impl Launch {
         let (metrics, spans) = (telemetry.metrics(), telemetry.spans());
         for notice in settings.notices() {
             tracing::info!(notice, "settings");
+        }
+        for notice in notices {
+            tracing::warn!(notice, "command line");
         }
         let ended = runtime.block_on(async {
             // First of all: from here on a signal ends it in order.

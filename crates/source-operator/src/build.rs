@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 use windlass_api::flux::Artifact;
 use windlass_artifact::{
     ArchiveError, ArtifactPath, Blobs, Content, Digest, Hasher, IGNORE_FILE, Kept, Member, Node, Rules,
-    Store, StoreError, Verdict, members, unpack, write_archive,
+    Store, StoreError, Verdict, members, stays_inside, unpack, write_archive,
 };
-use windlass_git::{Entry, ObjectId};
+use windlass_git::{Entry, EntryKind, ObjectId, batches};
 
 use crate::failure::Failure;
 use crate::files::Files;
@@ -20,6 +20,8 @@ use crate::validate::{Include, Wanted};
 
 /// Contents that are remembered.
 const MAX_KNOWN: usize = 4_096;
+/// Bytes of a link.
+const MAX_LINK: u64 = 4_096;
 /// Bytes that all included artifacts of an object may unpack to.
 const MAX_INCLUDED: u64 = 256 << 20;
 
@@ -30,11 +32,13 @@ pub(crate) struct Builder {
     upstreams: Arc<Upstreams>,
     /// By all that decides what is in them: the commit and what is wanted of it, and then the files themselves.
     known: Mutex<HashMap<String, Arc<OnceCell<Kept>>>>,
+    /// Whether links that stay inside are in the archives.
+    keep_links: bool,
 }
 
 impl Builder {
-    pub(crate) fn new(store: Arc<Store>, upstreams: Arc<Upstreams>) -> Self {
-        Self { store, upstreams, known: Mutex::default() }
+    pub(crate) fn new(store: Arc<Store>, upstreams: Arc<Upstreams>, keep_links: bool) -> Self {
+        Self { store, upstreams, known: Mutex::default(), keep_links }
     }
 
     /// The content that is wanted of a commit. `included` are the artifacts in the order of the includes.
@@ -72,7 +76,7 @@ impl Builder {
         &self,
         blobs: &B,
         entries: &[Entry],
-        more: Vec<Member>,
+        mut more: Vec<Member>,
         ignore: Option<&str>,
         failed: fn(&str, &B::Error) -> Failure,
         cancel: &CancellationToken,
@@ -87,6 +91,10 @@ impl Builder {
             let read = blobs.contents(&ids, cancel).await;
             read.map_err(|error| failed("read the ignore files of the revision", &error))?
         };
+        if self.keep_links {
+            let read = links(blobs, entries, cancel).await;
+            more.extend(read.map_err(|error| failed("read the links of the revision", &error))?);
+        }
         let rules = rules(own.into_iter().zip(contents), &more, ignore)?;
         let all = members(entries, more, &rules);
         let key = format!("{:?}", fingerprint(&all));
@@ -104,6 +112,10 @@ impl Builder {
         let written = write_archive(blobs, members, draft, cancel).await;
         let draft = written.map_err(|error| match error {
             ArchiveError::Read(error) => failed("read the files of the revision", &error),
+            ArchiveError::FileTooLarge { .. } => {
+                let what = "[operator] git_max_file_bytes raises that, and spec.ignore or .sourceignore leaves files out";
+                Failure::fetch("GitOperationFailed", format!("{error}; {what}"))
+            }
             other => {
                 let text = windlass_telemetry::ErrorChain(&other).to_string();
                 Failure::storage("ArchiveOperationFailed", text)
@@ -202,6 +214,26 @@ impl Builder {
     }
 }
 
+/// The links that stay inside.
+async fn links<B: Blobs>(
+    blobs: &B,
+    entries: &[Entry],
+    cancel: &CancellationToken,
+) -> Result<Vec<Member>, B::Error> {
+    let is_link = |entry: &&Entry| entry.kind == EntryKind::Symlink && entry.size <= MAX_LINK;
+    let links: Vec<&Entry> = entries.iter().filter(is_link).collect();
+    let mut members = Vec::new();
+    for batch in batches(&links, |entry| entry.size, 512, 1 << 20) {
+        let ids: Vec<ObjectId> = batch.iter().map(|entry| entry.id).collect();
+        for (entry, target) in batch.iter().zip(blobs.contents(&ids, cancel).await?) {
+            let path = entry.path.clone();
+            let target = String::from_utf8(target.to_vec()).ok().filter(|target| stays_inside(&path, target));
+            members.extend(target.map(|target| Member { path, node: Node::Link { target } }));
+        }
+    }
+    Ok(members)
+}
+
 /// The rules of the ignore files, and of those in `more`.
 fn rules<'a>(
     own: impl Iterator<Item = (&'a Entry, Bytes)>,
@@ -227,6 +259,11 @@ fn fingerprint(members: &[Member]) -> Digest {
         hasher.update(member.path.as_bytes());
         match &member.node {
             Node::Directory => hasher.update(b"d"),
+            Node::Link { target } => {
+                hasher.update(b"l");
+                hasher.update(&(target.len() as u64).to_le_bytes());
+                hasher.update(target.as_bytes());
+            }
             Node::File { executable, content } => {
                 hasher.update(if *executable { b"x" } else { b"f" });
                 match content {

@@ -89,7 +89,11 @@ impl Operator<Context> for Sources {
             client: client.clone(),
             settings: Arc::clone(&settings),
             objects: watch.store(),
-            builder: Arc::new(Builder::new(Arc::clone(&store), Arc::clone(&upstreams))),
+            builder: Arc::new(Builder::new(
+                Arc::clone(&store),
+                Arc::clone(&upstreams),
+                settings.keep_symlinks,
+            )),
             upstreams,
             apps: Arc::new(Apps::new(process.git.clone())),
             verifications: Arc::default(),

@@ -89,30 +89,108 @@ pub struct SourceArgs {
     /// An origin (scheme://host:port) of a Git server that may be plain http, private or local; may be given again.
     #[arg(long, value_name = "ORIGIN")]
     pub allow_git_origin: Vec<String>,
+    /// How long a Lease is good for that is not renewed.
+    #[arg(long, value_name = "DURATION")]
+    pub leader_election_lease_duration: Option<String>,
+    /// How long the leader tries to renew it.
+    #[arg(long, value_name = "DURATION")]
+    pub leader_election_renew_deadline: Option<String>,
+    /// How often it is tried for.
+    #[arg(long, value_name = "DURATION")]
+    pub leader_election_retry_period: Option<String>,
+    #[command(flatten)]
+    meaningless: Meaningless,
+}
+
+/// Flags of Flux's for what there is not here, or goes by itself. They are taken, so that its Deployment needs another image
+/// alone, and told in a line of log each.
+#[derive(Clone, Debug, Default, clap::Args)]
+struct Meaningless {
+    #[arg(long, hide = true)]
+    helm_index_max_size: Option<String>,
+    #[arg(long, hide = true)]
+    helm_chart_max_size: Option<String>,
+    #[arg(long, hide = true)]
+    helm_chart_file_max_size: Option<String>,
+    #[arg(long, hide = true)]
+    helm_cache_max_size: Option<String>,
+    #[arg(long, hide = true)]
+    helm_cache_ttl: Option<String>,
+    #[arg(long, hide = true)]
+    helm_cache_purge_interval: Option<String>,
+    #[arg(long, hide = true)]
+    token_cache_max_size: Option<String>,
+    #[arg(long, hide = true)]
+    token_cache_max_duration: Option<String>,
+    #[arg(long, hide = true)]
+    default_service_account: Option<String>,
+    #[arg(long, hide = true)]
+    kube_api_qps: Option<String>,
+    #[arg(long, hide = true)]
+    kube_api_burst: Option<String>,
+    #[arg(long, hide = true)]
+    feature_gates: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true")]
+    leader_election_release_on_cancel: Option<String>,
+}
+
+impl Meaningless {
+    /// A line for each that was given.
+    fn notices(&self) -> Vec<String> {
+        let helm = "charts are not made here";
+        let tokens = "tokens of Apps are kept for as long as they are good";
+        let clouds = "identities of clouds are not known here";
+        let calls = "calls are not throttled by a rate";
+        let all = [
+            ("helm-index-max-size", &self.helm_index_max_size, helm),
+            ("helm-chart-max-size", &self.helm_chart_max_size, helm),
+            ("helm-chart-file-max-size", &self.helm_chart_file_max_size, helm),
+            ("helm-cache-max-size", &self.helm_cache_max_size, helm),
+            ("helm-cache-ttl", &self.helm_cache_ttl, helm),
+            ("helm-cache-purge-interval", &self.helm_cache_purge_interval, helm),
+            ("token-cache-max-size", &self.token_cache_max_size, tokens),
+            ("token-cache-max-duration", &self.token_cache_max_duration, tokens),
+            ("default-service-account", &self.default_service_account, clouds),
+            ("kube-api-qps", &self.kube_api_qps, calls),
+            ("kube-api-burst", &self.kube_api_burst, calls),
+            ("feature-gates", &self.feature_gates, "there are none"),
+            (
+                "leader-election-release-on-cancel",
+                &self.leader_election_release_on_cancel,
+                "the Lease is always given back",
+            ),
+        ];
+        let given = all.into_iter().filter(|(_, value, _)| value.is_some());
+        given.map(|(flag, _, why)| format!("--{flag} changes nothing: {why}")).collect()
+    }
 }
 
 impl From<SourceArgs> for Start {
     fn from(args: SourceArgs) -> Self {
+        // As Flux's reads them where no flag is given.
+        let or = |flag: Option<String>, name: &str| {
+            flag.or_else(|| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        };
         let origins = (!args.allow_git_origin.is_empty()).then(|| args.allow_git_origin.join("|"));
         let only_own = args.watch_all_namespaces.as_deref() == Some("false");
         let namespace = std::env::var("RUNTIME_NAMESPACE").ok().filter(|_| only_own);
         let form = args.log_encoding.map(|form| if form == "console" { "pretty".to_owned() } else { form });
         let own = |key, value| ("source", key, value);
-        args.common.start([
+        let start = args.common.start([
             ("operator", "namespace", namespace),
             ("operator", "log_level", args.log_level),
             ("operator", "log_format", form),
             ("operator", "allowed_git_origins", origins),
             ("operator", "git_ssh_key_exchange_algorithms", args.ssh_kex_algos),
             ("operator", "git_ssh_host_key_algorithms", args.ssh_hostkey_algos),
-            own("metrics_address", args.metrics_addr),
+            own("metrics_address", or(args.metrics_addr, "METRICS_ADDR")),
             own("health_address", args.health_addr),
             own("receiver_address", args.receiver_addr),
             own("external_artifacts", args.external_artifacts),
-            own("events_address", args.events_addr),
-            own("storage_path", args.storage_path),
-            own("storage_address", args.storage_addr),
-            own("storage_advertised_address", args.storage_adv_addr),
+            own("events_address", or(args.events_addr, "EVENTS_ADDR")),
+            own("storage_path", or(args.storage_path, "STORAGE_PATH")),
+            own("storage_address", or(args.storage_addr, "STORAGE_ADDRESS")),
+            own("storage_advertised_address", or(args.storage_adv_addr, "STORAGE_ADV_ADDR")),
             own("concurrent", args.concurrent),
             own("requeue_dependency", args.requeue_dependency),
             own("artifact_retention_ttl", args.artifact_retention_ttl),
@@ -126,7 +204,11 @@ impl From<SourceArgs> for Start {
             own("watch_label_selector", args.watch_label_selector),
             own("watch_configs_label_selector", args.watch_configs_label_selector),
             own("watch_secrets", args.watch_secrets),
-        ])
+            ("operator", "leader_election_lease_duration", args.leader_election_lease_duration),
+            ("operator", "leader_election_renew_deadline", args.leader_election_renew_deadline),
+            ("operator", "leader_election_retry_period", args.leader_election_retry_period),
+        ]);
+        Self { notices: args.meaningless.notices(), ..start }
     }
 }
 
@@ -178,8 +260,15 @@ mod tests {
             "--requeue-dependency=5s",
             "--ssh-kex-algos=curve25519-sha256,ecdh-sha2-nistp256",
             "--ssh-hostkey-algos=ssh-ed25519",
+            "--leader-election-lease-duration=35s",
+            "--leader-election-release-on-cancel",
+            "--kube-api-qps=50",
+            "--feature-gates=CacheSecretsAndConfigMaps=true",
+            "--helm-cache-max-size=0",
         ];
         let start = Start::from(Program::parse_from(arguments).source);
+        assert_eq!(start.notices.len(), 4, "{:#?}", start.notices);
+        assert!(start.notices.iter().any(|it| it.starts_with("--kube-api-qps changes nothing")));
         let operator = Some(crate::SOURCE_CONTROLLER.to_owned());
         let settings =
             Settings::load(Sources { config: None, env: Vec::new(), flags: start.settings, operator })

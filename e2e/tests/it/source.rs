@@ -1,8 +1,14 @@
 //! The source controller beside a real kustomize-controller, which applies what it serves.
 
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
 use jiff::Timestamp;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use windlass_api::Repository;
 use windlass_api::flux::GitRepository;
 use windlass_e2e::eventually;
@@ -78,7 +84,7 @@ async fn an_unmodified_kustomize_controller_applies_what_the_source_controller_s
     .await
     .unwrap();
     process.signal("TERM").await.unwrap();
-    let code = process.end(std::time::Duration::from_secs(30)).await.unwrap();
+    let code = process.end(Duration::from_secs(30)).await.unwrap();
     assert_eq!(code, 0, "{}", process.output());
 }
 
@@ -128,7 +134,7 @@ async fn fifty_kustomizations_of_ten_sources_follow_a_push_that_one_source_was_a
         .unwrap();
     }
     process.signal("TERM").await.unwrap();
-    assert_eq!(process.end(std::time::Duration::from_secs(30)).await.unwrap(), 0, "{}", process.output());
+    assert_eq!(process.end(Duration::from_secs(30)).await.unwrap(), 0, "{}", process.output());
 }
 
 #[tokio::test]
@@ -164,5 +170,76 @@ async fn an_unmodified_kustomize_controller_applies_a_repository_that_is_publish
     kustomization.delete().await.unwrap();
     repositories.delete("fleet", &DeleteParams::default()).await.unwrap();
     process.signal("TERM").await.unwrap();
-    assert_eq!(process.end(std::time::Duration::from_secs(30)).await.unwrap(), 0, "{}", process.output());
+    assert_eq!(process.end(Duration::from_secs(30)).await.unwrap(), 0, "{}", process.output());
+}
+
+/// Text that takes a while to compress.
+fn large(number: u64) -> String {
+    let mut state = number + 1;
+    let mut text = String::new();
+    while text.len() < 6 << 20 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let _ = writeln!(text, "{state:x}");
+    }
+    text
+}
+
+/// The files of a folder that are not hidden, or nothing where there is no folder.
+fn files(folder: &Path) -> BTreeSet<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect()
+}
+
+/// As `kill -9` does it, at each step that can be seen from outside: while it writes, when the content is kept, and when the
+/// artifact has its name.
+#[tokio::test]
+async fn whenever_the_source_controller_is_killed_no_torn_file_has_a_name_that_is_served() {
+    let Some(scene) = FluxScene::shared().await.unwrap() else { return };
+    let remote = GitRemote::new().await.unwrap();
+    let objects: Api<GitRepository> = Api::namespaced(scene.client.clone(), scene.namespace.name());
+    let mut controller = SourceController::new(&scene, &remote.origin()).await.unwrap();
+    let storage = controller.storage();
+    let place = storage.join("gitrepository").join(scene.namespace.name()).join("fleet");
+    let new = |number: u64| NewCommit::new("large", Timestamp::now(), "large.txt", large(number));
+    remote.commit(new(0)).await.unwrap();
+    scene.git_repository("fleet", &remote).await.unwrap();
+    let case = Case { scene, objects };
+    let mut last = String::new();
+    for round in 1..=9 {
+        let mut process = controller.start().await.unwrap();
+        last = remote.commit(new(round)).await.unwrap();
+        let folder = match round % 3 {
+            0 => storage.join(".drafts"),
+            1 => storage.join(".content"),
+            _ => place.clone(),
+        };
+        let before = files(&folder);
+        case.request(&round.to_string()).await;
+        let until = Instant::now() + Duration::from_mins(1);
+        while files(&folder).is_subset(&before) {
+            assert!(Instant::now() < until, "nothing new in {}: {}", folder.display(), process.output());
+            tokio::task::yield_now().await;
+        }
+        process.kill().await.unwrap();
+        for file in files(&place) {
+            let name = file.file_name().unwrap().to_str().unwrap();
+            if !name.starts_with('.') {
+                let digest = hex::encode(Sha256::digest(std::fs::read(&file).unwrap()));
+                assert_eq!(name, format!("{digest}.tar.gz"), "round {round}");
+            }
+        }
+    }
+    let mut process = controller.start().await.unwrap();
+    eventually("the last commit is served", || async {
+        let status = case.objects.get("fleet").await?.status;
+        let artifact = status.artifact.filter(|artifact| artifact.revision.ends_with(&last));
+        let Some(artifact) = artifact else { return Ok(None) };
+        let bytes = reqwest::get(&artifact.url).await?.bytes().await?;
+        Ok((artifact.digest == format!("sha256:{}", hex::encode(Sha256::digest(&bytes)))).then_some(()))
+    })
+    .await
+    .unwrap();
+    case.objects.delete("fleet", &DeleteParams::default()).await.unwrap();
+    process.signal("TERM").await.unwrap();
+    assert_eq!(process.end(Duration::from_secs(30)).await.unwrap(), 0, "{}", process.output());
 }

@@ -49,6 +49,9 @@ section! {
         artifact_digest_algorithm: DigestAlgorithm = Choice, "sha256";
         /// Whether the metadata of artifacts has `contentConfigChecksum`, which the status of Flux's older API had.
         content_config_checksum: bool = Bool, "false";
+        /// Whether symbolic links that lead to something within the archive are in it; all others are left out, as Flux leaves
+        /// all of them out. All replicas have to agree; what there is is packed anew with the next revision.
+        keep_symlinks: bool = Bool, "false";
         /// Sources that are worked on at a time.
         concurrent: usize = Number<1, 1_024>, "16";
         /// After this time a source is looked at again that waits for another one. A change of that one makes it sooner.

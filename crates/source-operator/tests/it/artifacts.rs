@@ -136,3 +136,46 @@ async fn an_included_artifact_is_put_in_and_its_changes_come_with_it() {
     let (_, message) = world.failed("base", "IncludeCycle").await;
     assert!(message.contains("base -> app -> base"), "{message}");
 }
+
+#[tokio::test]
+async fn links_that_stay_inside_are_kept_where_that_is_set_and_no_others() {
+    let world = World::new().await;
+    world.commit([put("deploy/a", "1")]);
+    let long = format!("../deploy/{}a", "./".repeat(60));
+    let script = format!(
+        "set -e
+         link() {{ printf %s \"$2\" | git hash-object -w --stdin | sed \"s/^/120000 blob /;s/$/\t$1/\"; }}
+         sub=$({{ git ls-tree main:deploy; link up ../deploy/a; link long '{long}'; link out ../../etc/passwd; }} | git mktree)
+         tree=$({{ echo \"040000 tree $sub\tdeploy\"; link near deploy/a; link far /etc/passwd; link over near/..; }} | git mktree)
+         commit=$(git -c user.name=a -c user.email=a@example.org commit-tree $tree -m links)
+         git update-ref refs/heads/main $commit; echo $commit"
+    );
+    let mut command = std::process::Command::new("bash");
+    command.args(["-c", &script]).current_dir(world.folder.path().join("app.git"));
+    let done =
+        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let commit = String::from_utf8(done.stdout).unwrap().trim().to_owned();
+    let mut found = Vec::new();
+    for (name, keep) in [("without", "false"), ("with", "true")] {
+        let more = [("source.leader_election", "false"), ("source.keep_symlinks", keep)];
+        let process = world.start_as(name, &more).await;
+        world.create(name, json!({})).await;
+        let artifact = world.ready(name, &commit).await;
+        let file = world.folder.path().join(name);
+        std::fs::write(&file, fetch(&artifact.url).await.1).unwrap();
+        let listed =
+            std::process::Command::new("tar").env("TZ", "UTC").arg("-tvzf").arg(&file).output().unwrap();
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        let links = listed.lines().filter(|line| line.starts_with('l'));
+        let links: Vec<_> = links.map(|line| line.split_once(" 1970").unwrap().1[13..].to_owned()).collect();
+        found.push(links);
+        process.stop().await;
+    }
+    let kept = [
+        format!("deploy/long -> {long}"),
+        "deploy/up -> ../deploy/a".to_owned(),
+        "near -> deploy/a".to_owned(),
+    ];
+    assert_eq!(found, [Vec::new(), kept.to_vec()]);
+}

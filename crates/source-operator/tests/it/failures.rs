@@ -4,6 +4,12 @@ use kube::api::PostParams;
 use serde_json::json;
 use windlass_api::conditions;
 
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use windlass_git_server::HttpBackend;
+
 use crate::world::{World, fetch, is_ready, put};
 
 #[tokio::test]
@@ -129,4 +135,55 @@ async fn a_revision_with_a_path_that_git_refuses_is_refused_and_the_last_one_ser
     assert!(message.contains(".GIT"), "{message}");
     assert_eq!(object.status.artifact.as_ref(), Some(&artifact));
     assert_eq!(fetch(&artifact.url).await.0, 200);
+}
+
+/// The day is on a paused clock; what fails is a connection that is refused, which takes no time of it.
+#[tokio::test]
+async fn a_git_server_that_is_down_for_a_day_is_asked_now_and_then_and_the_artifact_is_served() {
+    let world = World::new().await;
+    let first = world.commit([put("a", "1")]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serve = |listener: TcpListener| {
+        let stop = CancellationToken::new();
+        let backend = HttpBackend::new(world.folder.path());
+        let served = tokio::spawn(backend.serve(listener, stop.clone()));
+        (stop, served)
+    };
+    let (stop, served) = serve(listener);
+    let origin = format!("http://{address}");
+    let more = [
+        ("source.leader_election", "false"),
+        ("operator.allowed_git_origins", origin.as_str()),
+        ("source.min_retry_delay", "750ms"),
+        ("source.max_retry_delay", "15m"),
+    ];
+    let process = world.start_as("one", &more).await;
+    world.create("app", json!({"url": format!("{origin}/app.git"), "interval": "10m"})).await;
+    let artifact = world.ready("app", &first).await;
+    stop.cancel();
+    served.await.unwrap().unwrap();
+    world.request("app", "1").await;
+    world.failed("app", "GitOperationFailed").await;
+    let failures = || {
+        let rendered = process.context.metrics.render().unwrap();
+        let series = "windlass_source_failures_total{reason=\"GitOperationFailed\"} ";
+        let line = rendered.lines().find_map(|line| line.strip_prefix(series)).unwrap();
+        line.parse::<f64>().unwrap()
+    };
+    let before = failures();
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_hours(24)).await;
+    tokio::time::resume();
+    let tried = failures() - before;
+    assert!((90.0..400.0).contains(&tried), "{tried} times in a day");
+    let object = world.objects.get("app").await.unwrap();
+    assert_eq!(object.status.artifact.as_ref(), Some(&artifact));
+    assert_eq!(fetch(&artifact.url).await.0, 200, "it is served all the while");
+    let second = world.commit([put("a", "2")]);
+    let (stop, served) = serve(TcpListener::bind(address).await.unwrap());
+    world.request("app", "2").await;
+    world.ready("app", &second).await;
+    stop.cancel();
+    served.await.unwrap().unwrap();
 }

@@ -4,6 +4,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::world::{World, put};
@@ -57,4 +60,30 @@ async fn who_wants_events_is_posted_each_once_unless_it_was_not_taken() {
     let series =
         "gotk_reconcile_duration_seconds_count{kind=\"GitRepository\",name=\"app\",namespace=\"default\"}";
     assert!(metrics.contains(series), "{metrics}");
+}
+
+#[tokio::test]
+async fn who_asks_for_a_reconcile_that_finds_nothing_new_is_told_so_and_no_archive_is_made() {
+    let world = World::new().await;
+    let commit = world.commit([put("a", "1")]);
+    let process = world.start().await;
+    world.create("app", json!({})).await;
+    let artifact = world.ready("app", &commit).await;
+    world.request("app", "1").await;
+    let events: Api<Event> = Api::namespaced(world.client.clone(), "default");
+    let until = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    let told = loop {
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        let is_it = |it: &Event| it.reason.as_deref() == Some("GitOperationSucceeded");
+        if let Some(found) = all.iter().find(|it| is_it(it)) {
+            break found.clone();
+        }
+        assert!(tokio::time::Instant::now() < until, "{all:#?}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    let expected = format!("no changes since last reconciliation: observed revision 'main@sha1:{commit}'");
+    assert_eq!(told.note.as_deref(), Some(expected.as_str()));
+    assert_eq!(world.objects.get("app").await.unwrap().status.artifact.unwrap(), artifact);
+    let metrics = process.context.metrics.render().unwrap();
+    assert!(metrics.contains("windlass_source_artifacts_total 1"), "{metrics}");
 }
