@@ -20,7 +20,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    fn link(&self, path: &str) -> String {
+    pub(crate) fn link(&self, path: &str) -> String {
         format!("{}/repos/{}/{path}", self.api, self.repository)
     }
 

@@ -113,6 +113,7 @@ impl Description {
             let schema = &parameter["schema"];
             let typed = match schema["type"].as_str() {
                 Some("integer") => value.parse::<i64>().map_or_else(|_| json!(value), |number| json!(number)),
+                Some("boolean") => value.parse::<bool>().map_or_else(|_| json!(value), |truth| json!(truth)),
                 _ => json!(value),
             };
             self.check(&format!("{operation} {name}"), schema, &typed)?;

@@ -193,7 +193,7 @@ fn as_user(
         ["branches" | "rules" | "rulesets", ..] => {
             let is_admin = matches!(caller, Caller::Person) && state.administer;
             let place = Place { api: api.to_owned(), repository: name };
-            protection::respond(description, &place, &repository, below, is_admin)
+            protection::respond(description, &place, &repository, below, (incoming, is_admin))
         }
         _ => read(&Place { api: api.to_owned(), repository: name }, &repository, below, incoming),
     }

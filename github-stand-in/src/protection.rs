@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::answers::{self, Place};
 use crate::description::Description;
 use crate::repository::Repository;
-use crate::request::Reply;
+use crate::request::{Incoming, Reply};
 
 const BRANCH: &str = "GET /repos/{owner}/{repo}/branches/{branch}";
 const PROTECTION: &str = "GET /repos/{owner}/{repo}/branches/{branch}/protection";
@@ -63,17 +63,28 @@ pub(crate) fn respond(
     place: &Place,
     repository: &Repository,
     below: &[&str],
-    is_admin: bool,
+    (incoming, is_admin): (&Incoming, bool),
 ) -> Reply {
     let tip = repository.commit("main");
     let content = repository.content();
+    let is_protected = content.protection.is_some() || !content.rules.is_empty();
     match below {
+        ["branches"] => {
+            let wanted = incoming.query("protected").is_none_or(|wanted| (wanted == "true") == is_protected);
+            let one = |(name, sha): (&String, &String)| {
+                json!({ "name": name, "protected": is_protected,
+                        "commit": { "sha": sha, "url": place.link(&format!("commits/{sha}")) } })
+            };
+            let all: Vec<Value> = content.branches.iter().filter(|_| wanted).map(one).collect();
+            let (page, next_page) = incoming.page(&all);
+            Reply { next_page, ..Reply::ok(page.to_vec().into()) }
+        }
         ["branches", "main"] => {
             let Some(tip) = tip else { return Reply::not_found() };
             let mut body = description.least(BRANCH);
             body["name"] = json!("main");
             body["commit"] = answers::listed_commit(place, &tip);
-            body["protected"] = json!(content.protection.is_some() || !content.rules.is_empty());
+            body["protected"] = json!(is_protected);
             Reply::ok(body)
         }
         ["branches", "main", "protection"] if is_admin => match content.protection {

@@ -23,7 +23,7 @@ pub struct Repository {
 pub(crate) struct Content {
     commits: HashMap<String, Arc<Commit>>,
     blobs: HashMap<String, Bytes>,
-    branches: HashMap<String, String>,
+    pub(crate) branches: HashMap<String, String>,
     private: bool,
     pub(crate) archived: bool,
     pub(crate) trusted: Option<PathBuf>,

@@ -25,6 +25,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("get", "/users/{username}/installation"),
     ("get", "/installation/repositories"),
     ("get", "/repos/{owner}/{repo}"),
+    ("get", "/repos/{owner}/{repo}/branches"),
     ("get", "/repos/{owner}/{repo}/branches/{branch}"),
     ("get", "/repos/{owner}/{repo}/branches/{branch}/protection"),
     ("get", "/repos/{owner}/{repo}/rules/branches/{branch}"),

@@ -219,9 +219,9 @@ pub struct RefItem {
     /// Its page at the provider.
     #[serde(rename = "refURL", default, skip_serializing_if = "is_zero")]
     pub ref_url: String,
-    /// Whether it takes no direct writes.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub protected: bool,
+    /// Whether something keeps direct writes from it; absent where the provider does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protected: Option<bool>,
 }
 
 /// Answer of `…/files/{path}`: a file and the resource in it.

@@ -1,5 +1,7 @@
 //! What keeps a caller from pushing to a branch: the branch's protection, and the rulesets that cover it.
 
+use std::collections::BTreeSet;
+
 use octocrab::Page;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +58,20 @@ struct WireSwitch {
 
 #[derive(Deserialize)]
 struct WireBranch {
+    #[serde(default)]
+    protected: bool,
+}
+
+#[derive(Serialize)]
+struct ProtectedQuery {
+    protected: bool,
+    per_page: u8,
+    page: u32,
+}
+
+#[derive(Deserialize)]
+struct WireNamedBranch {
+    name: String,
     #[serde(default)]
     protected: bool,
 }
@@ -147,6 +163,27 @@ impl Github {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// The names of the branches that anything protects, of 500 at most; nothing if there are more. One request for each
+    /// hundred.
+    pub async fn protected_branches(
+        &self,
+        name: &RepositoryName,
+    ) -> Result<Option<BTreeSet<String>>, GithubError> {
+        let action = format!("list the protected branches of {name}");
+        let route = format!("/repos/{name}/branches");
+        let mut found = BTreeSet::new();
+        for page in 1..=PAGES {
+            let query = ProtectedQuery { protected: true, per_page: PER_PAGE, page };
+            let listed = self.get::<Page<WireNamedBranch>>(&action, route.clone(), Some(&query)).await?;
+            found
+                .extend(listed.items.into_iter().filter(|branch| branch.protected).map(|branch| branch.name));
+            if listed.next.is_none() {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     /// What the rulesets refuse that cover the branch. Servers that know no rulesets have none.

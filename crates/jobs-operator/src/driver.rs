@@ -151,10 +151,20 @@ impl Driver {
         }
         match ended {
             Ok(()) if state == JobState::Error => {
-                tracing::warn!(state = state.as_str(), message, duration_seconds = took, "job finished");
+                tracing::warn!(
+                    state = state.as_str(),
+                    outcome = message,
+                    duration_seconds = took,
+                    "job finished"
+                );
             }
             Ok(()) => {
-                tracing::info!(state = state.as_str(), message, duration_seconds = took, "job finished");
+                tracing::info!(
+                    state = state.as_str(),
+                    outcome = message,
+                    duration_seconds = took,
+                    "job finished"
+                );
             }
             Err(error) => {
                 tracing::warn!(state = state.as_str(), error = %ErrorChain(&error), "job finished, but was not filed");
@@ -318,7 +328,7 @@ impl Driver {
 }
 
 /// The Event of a repository whose job ended; nothing for one that found nothing to do and nothing to complain of.
-fn event_of(record: &Record, status: &JobStatus, revision: Option<&str>) -> Option<Note> {
+pub(crate) fn event_of(record: &Record, status: &JobStatus, revision: Option<&str>) -> Option<Note> {
     let job = format!("job {} ({})", record.key.name, record.action());
     let with = |details: &[String]| {
         let details = details.iter().filter(|detail| **detail != status.message);

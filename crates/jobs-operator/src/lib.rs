@@ -23,6 +23,7 @@ mod operator;
 mod orphans;
 mod pull;
 mod pull_request;
+mod reaped;
 mod reasons;
 mod sleep;
 mod status;

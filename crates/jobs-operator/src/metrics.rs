@@ -9,7 +9,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram, UpDownCounter};
 use windlass_api::{JobAction, JobState, JobStatus};
 use windlass_lease_queue::progress::{Phase, Recorder, Work};
-use windlass_lease_queue::{End, Observer, PruneReason};
+use windlass_lease_queue::{End, Observer, PruneReason, Record};
 use windlass_loki::DropReason;
 use windlass_telemetry::{Metrics, Stage, Stages};
 
@@ -30,6 +30,8 @@ pub(crate) struct JobMetrics {
     full_phase: Histogram<f64>,
     sync: Histogram<f64>,
     operations: Counter<u64>,
+    pull_request: Histogram<f64>,
+    pull_request_comments: Counter<u64>,
     in_flight: UpDownCounter<i64>,
     busy: Counter<f64>,
     yields: Counter<u64>,
@@ -62,6 +64,8 @@ impl JobMetrics {
             full_phase: table::FULL_PHASE.seconds(meter),
             sync: table::SYNC_DURATION.seconds(meter),
             operations: table::OPERATIONS.counter(meter),
+            pull_request: table::PULL_REQUEST_DURATION.seconds(meter),
+            pull_request_comments: table::PULL_REQUEST_COMMENTS.counter(meter),
             in_flight: meter.i64_up_down_counter(in_flight.name).with_description(in_flight.meaning).build(),
             busy: meter.f64_counter(busy.name).with_description(busy.meaning).with_unit("s").build(),
             reaped: table::REAPED.counter(meter),
@@ -78,6 +82,16 @@ impl JobMetrics {
 
     pub(crate) fn drivers(&self, number: usize) {
         self.drivers.record(number as u64, &[]);
+    }
+
+    /// A pull request was looked at.
+    pub(crate) fn looked_at(&self, took: Duration, succeeded: bool) {
+        self.pull_request.record(took.as_secs_f64(), &[outcome(succeeded)]);
+    }
+
+    /// A comment was written to a pull request, or refused.
+    pub(crate) fn commented(&self, succeeded: bool) {
+        self.pull_request_comments.add(1, &[outcome(succeeded)]);
     }
 
     /// A new job, so long after it was created.
@@ -189,8 +203,8 @@ impl Observer for JobMetrics {
         self.pruned.add(count, &[KeyValue::new("reason", why.as_str())]);
     }
 
-    fn reaped(&self, action: &str) {
-        self.reaped.add(1, &[KeyValue::new("action", known(action))]);
+    fn reaped(&self, job: &Record) {
+        self.reaped.add(1, &[KeyValue::new("action", known(job.action()))]);
     }
 }
 
@@ -206,6 +220,10 @@ impl windlass_loki::Observer for JobMetrics {
     fn dropped(&self, why: DropReason, count: usize) {
         self.loki_dropped.add(count as u64, &[KeyValue::new("reason", why.as_str())]);
     }
+}
+
+fn outcome(succeeded: bool) -> KeyValue {
+    KeyValue::new("outcome", if succeeded { "success" } else { "error" })
 }
 
 fn driver_id(driver: usize) -> KeyValue {

@@ -25,6 +25,7 @@ use crate::notifications::{Notifications, SeenJob};
 use crate::orphans::Orphans;
 use crate::pull::{Limits, Pull};
 use crate::pull_request::LookAtPullRequest;
+use crate::reaped::ReapedJobs;
 use crate::sleep::Sleep;
 use crate::tasks::{TaskEnded, Tasks};
 use crate::worker::{Worker, Workers};
@@ -122,6 +123,15 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
         "look at all known jobs",
         tick(queue.clone(), store, metrics.clone(), config.job_interval, stop.clone()),
     );
+    let (events, writer) =
+        EventRecorder::new(EVENTS_FROM, config.replica.clone(), Arc::clone(&context.clock));
+    tasks.spawn("writer of Events", writer.run(context.clients.core.clone(), stop.clone()));
+    let reaped_jobs = ReapedJobs {
+        client: client.clone(),
+        events: events.clone(),
+        spans: context.spans.clone(),
+        clock: Arc::clone(&context.clock),
+    };
     if config.processing {
         metrics.drivers(config.drivers);
         let deletions = DeletionSignals::default();
@@ -132,13 +142,10 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
             "watch of repositories",
             watch.run(context.health.clone(), stop.clone(), move |event| signals.handle(event)),
         );
-        let (events, writer) =
-            EventRecorder::new(EVENTS_FROM, config.replica.clone(), Arc::clone(&context.clock));
-        tasks.spawn("writer of Events", writer.run(context.clients.core.clone(), stop.clone()));
         let driver = Driver {
             queue: queue.clone(),
             client,
-            workers: workers(context, &config),
+            workers: workers(context, &config, &metrics),
             clock: Arc::clone(&context.clock),
             metrics,
             deletions,
@@ -152,7 +159,7 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
     }
     if config.clean_up {
         let (reaper, stop, every) = (queue.clone(), stop.clone(), config.cleanup_interval);
-        tasks.spawn("reaper", async move { reaper.run_reaper(every, &stop).await });
+        tasks.spawn("reaper", async move { reaper.run_reaper_for(every, &reaped_jobs, &stop).await });
     }
     match history {
         Some(writer) => tasks.spawn("push of history", writer.run(stop)),
@@ -173,7 +180,7 @@ async fn run(context: &Context, config: JobsConfig) -> Result<(), JobsError> {
     Ok(tasks.join().await?)
 }
 
-fn workers(context: &Context, config: &JobsConfig) -> Workers {
+fn workers(context: &Context, config: &JobsConfig, metrics: &JobMetrics) -> Workers {
     let pull = Pull {
         provisioning: context.clients.provisioning.clone(),
         core: context.clients.core.clone(),
@@ -198,6 +205,7 @@ fn workers(context: &Context, config: &JobsConfig) -> Workers {
             pull: pull.clone(),
             public_url: context.settings.operator().provisioning_server_public_url.clone(),
             comment_each: context.settings.operator().pull_request_comment_each,
+            metrics: metrics.clone(),
         }),
         Box::new(pull),
     ];

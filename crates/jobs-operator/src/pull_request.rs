@@ -9,6 +9,7 @@ mod look;
 
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_api::{JobAction, PullRequestJobOptions, Repository};
 use windlass_git::{Revision, Tree};
@@ -19,6 +20,7 @@ use windlass_resources::{Context, Preview};
 
 use self::comment::{Comment, Footer};
 use self::look::{Changed, Looking};
+use crate::metrics::JobMetrics;
 use crate::pull::Pull;
 use crate::worker::{JobContext, JobError, Worker};
 
@@ -36,6 +38,7 @@ pub(crate) struct LookAtPullRequest {
     pub(crate) public_url: String,
     /// Whether each look is a comment of its own, as upstream has it.
     pub(crate) comment_each: bool,
+    pub(crate) metrics: JobMetrics,
 }
 
 #[async_trait]
@@ -58,7 +61,10 @@ impl Worker for LookAtPullRequest {
         let opened = self.pull.opener.open(core, repository).await.map_err(JobError::OpenRepository)?;
         let round = Round { worker: self, job, repository, options, at_github: &at_github, opened, number };
         for _ in 0..MAX_ROUNDS {
-            let Some(head) = stoppable(job.cancel(), round.run()).await? else { return Ok(()) };
+            let began = Instant::now();
+            let looked = stoppable(job.cancel(), round.run()).await;
+            self.metrics.looked_at(began.elapsed(), looked.is_ok());
+            let Some(head) = looked? else { return Ok(()) };
             // A delivery that came meanwhile found this job, and queued none.
             if round.tip().await? == head {
                 return Ok(());
@@ -183,8 +189,14 @@ impl Round<'_> {
         (!base.is_empty()).then_some(look::Links { base, repository, reference, pull })
     }
 
-    /// Writes the comment, or gives the one that is there another text.
     async fn tell(&self, comment: &Comment) -> Result<(), JobError> {
+        let told = self.comment(comment).await;
+        self.worker.metrics.commented(told.is_ok());
+        told
+    }
+
+    /// Writes the comment, or gives the one that is there another text.
+    async fn comment(&self, comment: &Comment) -> Result<(), JobError> {
         let marker = marker(self.repository, self.number);
         let footer = Footer { repository: &self.repository.spec.title, marker: &marker };
         let body = comment.render(&footer);

@@ -131,7 +131,7 @@ fn hash(text: &str) -> u128 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    fn record(uid: &str) -> Record {
+    pub(crate) fn record(uid: &str) -> Record {
         Record {
             key: Key::new("default", "repo-sync"),
             uid: uid.to_owned(),

@@ -15,6 +15,7 @@ mod migrate;
 mod move_files;
 mod push;
 mod selection;
+mod timing;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub(crate) use self::fix_folders::FixFolderMetadata;
 pub(crate) use self::migrate::Migrate;
 pub(crate) use self::move_files::Move;
 pub(crate) use self::push::Push;
+use self::timing::Timing;
 use crate::pull::{Pull, PullRequest, StatusOwner};
 use crate::worker::{JobContext, JobError};
 
@@ -144,6 +146,7 @@ impl<'a> Writing<'a> {
     ) -> Result<Written, JobError> {
         let cancel = self.job.cancel();
         let mut tries = 0;
+        let mut timing = Timing::begin(&*self.pull.clock, &self.job.progress);
         loop {
             let (tip, exists) = self.tip().await?;
             let before = self.written_before(&tip).await?;
@@ -175,8 +178,13 @@ impl<'a> Writing<'a> {
             if !self.job.lease.valid() {
                 return Err(JobError::LeaseLost);
             }
+            timing.phase("stage");
             match staged.push(&commit, cancel).await {
-                Ok(revision) => return Ok(self.written(&results, revision, false)),
+                Ok(pushed) => {
+                    timing.phase_of("commit", pushed.committing);
+                    timing.phase("push");
+                    return Ok(self.written(&results, pushed.revision, false));
+                }
                 Err(WriteError::Conflict { .. }) if tries == RETRIES => {
                     let (actual, _) = self.tip().await?;
                     let (branch, tries, base) = (self.branch.clone(), tries + 1, base.revision);
@@ -185,6 +193,7 @@ impl<'a> Writing<'a> {
                 // Whether it was taken after all is seen when the branch is looked at.
                 Err(error) if tries < RETRIES && may_repeat(&error) => {
                     tracing::info!(%error, "the changes are made again");
+                    timing.phase("push");
                     tries += 1;
                 }
                 Err(error) => {
@@ -295,6 +304,7 @@ fn may_repeat(error: &WriteError) -> bool {
 /// Pulls everything that the repository holds now, after its own branch was written to.
 async fn pull_after(pull: &Pull, job: &JobContext, take_over: TakeOver) -> Result<(), JobError> {
     job.progress.message("pull resources");
+    let mut timing = Timing::begin(&*pull.clock, &job.progress);
     let uid = job.job.metadata.uid.as_deref().unwrap_or_default();
     let request = PullRequest {
         repository: job.repository()?,
@@ -305,5 +315,7 @@ async fn pull_after(pull: &Pull, job: &JobContext, take_over: TakeOver) -> Resul
         lease: &job.lease,
         stop: &job.stop,
     };
-    Box::pin(pull.pull(&request)).await.map_err(|error| error.within("pull resources"))
+    let pulled = Box::pin(pull.pull(&request)).await;
+    timing.phase("pull");
+    pulled.map_err(|error| error.within("pull resources"))
 }

@@ -51,7 +51,7 @@ pub use crate::{
     history::{HistoryLimits, PruneReason, Pruned},
     job::QueuedJob,
     lease::{Lease, LeaseError, LeaseGuard},
-    observer::{End, Observer, Unobserved},
+    observer::{End, Observer, Reaper, Unobserved},
     queue::{Claimed, Event, LEASE_EXPIRED, Queue},
     store::{
         Change, Clock, HistoryEntry, HistoryPage, Key, NewRecord, Precondition, Record, Store, StoreError,

@@ -1,8 +1,12 @@
 //! What the queue tells whoever counts.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use async_trait::async_trait;
+
 use crate::history::PruneReason;
+use crate::store::Record;
 
 /// Called as things happen, on the task that they happen on: must not block. Every method does nothing by default.
 pub trait Observer: Send + Sync + 'static {
@@ -42,10 +46,28 @@ pub trait Observer: Send + Sync + 'static {
     }
 
     /// A job whose attempts were used up was failed and filed.
-    fn reaped(&self, action: &str) {
-        let _ = action;
+    fn reaped(&self, job: &Record) {
+        let _ = job;
     }
 }
+
+/// Has something to say of the jobs that are failed and filed since their attempts are used up.
+#[async_trait]
+pub trait Reaper: Send + Sync {
+    /// Annotations for the job's record in history, beside its own.
+    fn annotations(&self, job: &Record) -> BTreeMap<String, String> {
+        let _ = job;
+        BTreeMap::new()
+    }
+
+    /// The job is in history and out of the queue.
+    async fn reaped(&self, job: &Record) {
+        let _ = job;
+    }
+}
+
+/// Says nothing.
+impl Reaper for () {}
 
 /// How a driver's hold on a job came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

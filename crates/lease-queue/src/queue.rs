@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use windlass_api::{JobState, labels};
 
-use crate::archive;
+use crate::archive::{self, Ending};
 use crate::config::{ConfigError, QueueConfig};
 use crate::history::{self, HistoryLimits, Pruned, StoreTime};
 use crate::job::QueuedJob;
 use crate::lease::{Hold, Lease, LeaseError};
-use crate::observer::{Observer, Unobserved};
+use crate::observer::{Observer, Reaper, Unobserved};
 use crate::peers::Peers;
 use crate::schedule::{Candidate, Pick, Schedule};
 use crate::status;
@@ -326,24 +326,28 @@ impl Queue {
 
     /// Fails and files each job whose attempts are used up and whose last lease has lapsed. Answers how many.
     pub async fn reap(&self) -> usize {
+        self.reap_for(&()).await
+    }
+
+    async fn reap_for(&self, reaper: &dyn Reaper) -> usize {
         let exhausted = self.inner.schedule().exhausted(Instant::now());
-        let mut reaped = 0;
+        let mut count = 0;
         for record in exhausted {
-            match self.reap_one(&record).await {
-                Ok(true) => {
-                    reaped += 1;
-                    self.inner.observer.reaped(record.action.as_str());
-                    info!(job = %record.key, uid = %record.uid, "failed a job whose worker vanished too often");
+            match self.reap_one(&record, reaper).await {
+                Ok(Some(job)) => {
+                    count += 1;
+                    self.inner.observer.reaped(&job);
+                    reaper.reaped(&job).await;
                 }
-                Ok(false) => debug!(job = %record.key, "somebody else has seen to the job"),
+                Ok(None) => debug!(job = %record.key, "somebody else has seen to the job"),
                 Err(error) => warn!(job = %record.key, %error, "failed to reap a job"),
             }
         }
-        reaped
+        count
     }
 
     /// Takes the job over, so that its last owner can write to it no more, files it, removes it.
-    async fn reap_one(&self, job: &QueuedJob) -> Result<bool, LeaseError> {
+    async fn reap_one(&self, job: &QueuedJob, reaper: &dyn Reaper) -> Result<Option<Record>, LeaseError> {
         let inner = &self.inner;
         let owner = Peers::token(&inner.config.replica);
         let now = inner.now().as_millisecond();
@@ -354,7 +358,7 @@ impl Queue {
             Ok(taken) => taken,
             Err(StoreError::NotFound) => {
                 inner.schedule().deleted(&job.key, &job.uid);
-                return Ok(false);
+                return Ok(None);
             }
             Err(StoreError::Conflict) => {
                 // Our copy may be one that the watch never replaced: read it, or the reaper would trip over it for ever.
@@ -363,7 +367,7 @@ impl Queue {
                     Err(StoreError::NotFound) => inner.schedule().deleted(&job.key, &job.uid),
                     Err(error) => return Err(LeaseError::Store(error)),
                 }
-                return Ok(false);
+                return Ok(None);
             }
             Err(error) => return Err(LeaseError::Store(error)),
         };
@@ -379,14 +383,20 @@ impl Queue {
             status::merged(&taken.status, &failed)
         };
         let hold = Hold { driver: usize::MAX, owner, attempt: job.attempts };
-        let lease = Lease::start(Arc::clone(inner), hold, taken, sent);
-        lease.complete_as(status).await.map(|()| true)
+        let annotations = reaper.annotations(&taken);
+        let lease = Lease::start(Arc::clone(inner), hold, taken.clone(), sent);
+        lease.complete_as(Ending { status, annotations }).await.map(|()| Some(taken))
     }
 
     /// Reaps whenever there is something to reap, looking at least `every` so often, until `stop` is cancelled.
     pub async fn run_reaper(&self, every: Duration, stop: &CancellationToken) {
+        self.run_reaper_for(every, &(), stop).await;
+    }
+
+    /// [`Queue::run_reaper`], telling `reaper` of each job.
+    pub async fn run_reaper_for(&self, every: Duration, reaper: &dyn Reaper, stop: &CancellationToken) {
         loop {
-            self.reap().await;
+            self.reap_for(reaper).await;
             let next = self.inner.schedule().next_exhausted();
             let now = Instant::now();
             // At least a second apart, so that a job that cannot be reaped does not keep the store busy.

@@ -48,7 +48,7 @@ pub(crate) async fn refs(
 ) -> Result<Response, Refusal> {
     target.admit(&state, caller.as_ref(), ("create", "reftree")).await?;
     let place = open(&state, &target, body).await?;
-    Ok(target.typed(200, "RefList", &branches(&place).await?))
+    Ok(target.typed(200, "RefList", &branches(&state, &place).await?))
 }
 
 async fn open(state: &RepositoryApi, target: &Target, body: Body) -> Result<Place, Refusal> {

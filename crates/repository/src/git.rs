@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_git::{
     CommitMeta, Diff, GitError, History, HistoryQuery, JOB_TRAILER, Limits, ObjectId, Ref, RemoteRepository,
@@ -12,7 +13,7 @@ use windlass_git::{
 
 use crate::signing::Signer;
 use crate::{
-    Base, Commit, Opened, ReadError, Reader, Signature, StagedChange, Versioned, WriteError, Writer,
+    Base, Commit, Opened, ReadError, Reader, Signature, StagedChange, Versioned, WriteError, Writer, Written,
 };
 
 /// A repository on a Git server.
@@ -140,7 +141,8 @@ impl Writer for GitRepository {
         changes: Vec<StagedChange>,
         commit: &Commit,
         cancel: &CancellationToken,
-    ) -> Result<Revision, WriteError> {
+    ) -> Result<Written, WriteError> {
+        let began = Instant::now();
         let changes: Vec<TreeChange> = changes.into_iter().map(|change| self.change(change)).collect();
         let named = |who: &Signature| windlass_git::Signature {
             name: who.name.clone(),
@@ -160,11 +162,12 @@ impl Writer for GitRepository {
         let parent = Some(&base.revision).filter(|revision| !revision.is_nothing());
         let made = self.remote.commit(parent, &changes, &meta, cancel).await;
         let Some(new) = made.map_err(|error| self.refused(base, error))? else {
-            return Ok(base.revision.clone());
+            return Ok(Written { revision: base.revision.clone(), committing: began.elapsed() });
         };
+        let committing = began.elapsed();
         let expected = parent.filter(|_| !base.is_new);
         let pushed = self.remote.push(&base.branch, expected, &new, cancel).await;
         pushed.map_err(|error| self.refused(base, error))?;
-        Ok(new)
+        Ok(Written { revision: new, committing })
     }
 }

@@ -39,7 +39,7 @@ pub use self::github::{GithubOpenError, GithubRepository};
 pub use self::local::LocalError;
 pub use self::opened::{Hooks, Opened, PullRequests, Reader, Urls, Versioned};
 pub use self::opener::{Opener, prefix};
-pub use self::stage::{Base, Commit, Signature, Stage, StagedChange, Writer};
+pub use self::stage::{Base, Commit, Signature, Stage, StagedChange, Writer, Written};
 pub use self::template::MessageVariables;
 pub use self::token::{
     PREVIOUS_WEBHOOK_SECRET_KEY, SIGNING_KEY_KEY, SecretToken, TOKEN_KEY, Token, TokenError, TokenSource,

@@ -13,6 +13,7 @@ mod write;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -24,7 +25,7 @@ use self::dir::Root;
 pub use self::error::LocalError;
 use self::list::Listing;
 pub use self::watch::Changes;
-use crate::{Base, Commit, Opened, ReadError, Reader, StagedChange, WriteError, Writer};
+use crate::{Base, Commit, Opened, ReadError, Reader, StagedChange, WriteError, Writer, Written};
 
 /// Folders that are read or written at a time; more wait.
 const CONCURRENT: usize = 4;
@@ -192,7 +193,7 @@ impl Writer for LocalFolder {
         changes: Vec<StagedChange>,
         _commit: &Commit,
         cancel: &CancellationToken,
-    ) -> Result<Revision, WriteError> {
+    ) -> Result<Written, WriteError> {
         let read = |error: LocalError| WriteError::Read(error.into());
         if self.list(cancel).await.map_err(read)?.revision != base.revision {
             let (name, base) = (self.root.name().to_owned(), base.revision.to_string());
@@ -201,6 +202,7 @@ impl Writer for LocalFolder {
         let root = Arc::clone(&self.root);
         let work = move |_stop: &CancellationToken| Ok(write::apply(&root.open()?, root.name(), &changes));
         blocking(&self.turns, cancel, work).await.map_err(read)??;
-        Ok(self.list(cancel).await.map_err(read)?.revision.clone())
+        let revision = self.list(cancel).await.map_err(read)?.revision.clone();
+        Ok(Written { revision, committing: Duration::ZERO })
     }
 }

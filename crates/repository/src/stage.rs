@@ -1,6 +1,7 @@
 //! Changes that are collected, judged, and written at once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -45,6 +46,15 @@ pub struct Commit {
     pub seconds: i64,
     /// UID of the job that makes it: becomes the trailer `Windlass-Job`. Empty for a commit of no job, which has none.
     pub job: String,
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The revision that holds the changes; the base's where they change nothing.
+    pub revision: Revision,
+    /// How long it took to make the commit, before it was pushed.
+    pub committing: Duration,
 }
 
 /// One change to one path, seen from the repository's folder.
@@ -94,15 +104,14 @@ pub trait Writer: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Writes changes, in their order, as one commit onto `base`, and answers the revision that holds them; `base`
-    /// itself when they change nothing. The paths were judged by [`Stage`].
+    /// Writes changes, in their order, as one commit onto `base`. The paths were judged by [`Stage`].
     async fn write(
         &self,
         base: &Base,
         changes: Vec<StagedChange>,
         commit: &Commit,
         cancel: &CancellationToken,
-    ) -> Result<Revision, WriteError>;
+    ) -> Result<Written, WriteError>;
 }
 
 impl dyn Writer {
@@ -161,10 +170,10 @@ impl Stage {
         self.changes.is_empty()
     }
 
-    /// Writes what was staged as one commit, and answers the revision that holds it.
-    pub async fn push(self, commit: &Commit, cancel: &CancellationToken) -> Result<Revision, WriteError> {
+    /// Writes what was staged as one commit.
+    pub async fn push(self, commit: &Commit, cancel: &CancellationToken) -> Result<Written, WriteError> {
         if self.changes.is_empty() {
-            return Ok(self.base.revision);
+            return Ok(Written { revision: self.base.revision, committing: Duration::ZERO });
         }
         self.writer.write(&self.base, self.changes, commit, cancel).await
     }

@@ -67,6 +67,18 @@ async fn protection_is_read_by_those_who_administer_and_guessed_at_by_others() {
 }
 
 #[tokio::test]
+async fn protected_branches_are_listed_for_everybody() {
+    let stand_in = stand_in().await;
+    let repository = stand_in.repository("grafana/kube-manifests");
+    repository.push("first", at("2026-03-04T09:15:00Z"), &[("a", Some(b"a"))]);
+    let github = client(&stand_in, Credentials::Anonymous);
+    let listed = async || github.protected_branches(&manifests()).await.unwrap().unwrap();
+    assert!(listed().await.is_empty());
+    repository.protect(Some(Protection::default()));
+    assert_eq!(listed().await.into_iter().collect::<Vec<_>>(), ["main"]);
+}
+
+#[tokio::test]
 async fn what_may_be_over_later_is_no_protection() {
     let stand_in = stand_in().await;
     stand_in.repository("grafana/kube-manifests");

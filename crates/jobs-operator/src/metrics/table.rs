@@ -7,6 +7,7 @@ const WAIT: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0,
 const DURATION: &[f64] = &[0.05, 0.25, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 1200.0];
 /// Grafana's: eight that grow by the same factor, from 10 ms to 10 minutes.
 const SYNC: &[f64] = &[0.01, 0.048_15, 0.231_8, 1.116, 5.375, 25.88, 124.6, 600.0];
+const PULL_REQUEST: &[f64] = &[0.5, 1.0, 2.0, 5.0, 10.0, 30.0];
 const DELIVERY: &[f64] = &[0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0];
 
 metric_rows! {
@@ -39,6 +40,10 @@ metric_rows! {
         "From a push to the healthy repository, each stage since the one before: `delivered` (by two clocks, in whole seconds), `queued`, `claimed`, `fetched`, `applied`, `healthy`. The first two are told by whoever receives webhooks, the last by the repository operator.";
     OPERATIONS = "jobs_resource_operations_total", Kind::Counter, ["action", "operation", "outcome", "reason", "group", "kind"],
         "What jobs did, or tried to do, to resources: `created`, `updated`, `deleted`, `renamed`, `ignored`; `success`, `warning` or `error`, and of the last two the reason.";
+    PULL_REQUEST_DURATION = "pullrequest_processing_duration_seconds", Kind::Histogram(PULL_REQUEST), ["outcome"],
+        "Time of a look at a pull request, comment included: `success` or `error`.";
+    PULL_REQUEST_COMMENTS = "pullrequest_comments_posted_total", Kind::Counter, ["outcome"],
+        "Comments on pull requests, written or edited: `success` or `error`.";
     IN_FLIGHT = "jobs_in_flight", Kind::Gauge, ["driver_id", "action"],
         "Jobs that run now.";
     BUSY = "jobs_busy_seconds_total", Kind::Counter, ["driver_id", "action"],

@@ -21,7 +21,9 @@ fn exercised() -> String {
     told.claim_failed(0);
     told.started(0, "pull");
     told.ended(0, "pull", second, End::Completed);
-    told.reaped("pull");
+    told.reaped(&crate::trace::tests::record("a"));
+    told.looked_at(second, true);
+    told.commented(false);
     Observer::pruned(&told, PruneReason::Age, 1);
     windlass_loki::Observer::waiting(&told, 2);
     windlass_loki::Observer::pushed(&told, 1);

@@ -57,6 +57,15 @@ async fn the_queue_alone_claims_and_runs() {
     assert_eq!(end_of(&world.run(sleep("1ms")).await).0, JobState::Success);
 }
 
+/// The only Event that there is, once there is one.
+async fn event(world: &World) -> Event {
+    eventually("there is an Event", || async {
+        let mut events = world.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+        events.pop().ok_or("none")
+    })
+    .await
+}
+
 #[tokio::test]
 async fn a_job_that_failed_is_an_event_of_its_repository() {
     let world = World::new();
@@ -65,11 +74,7 @@ async fn a_job_that_failed_is_an_event_of_its_repository() {
     let _process = world.start(register, PROVISIONING_JOBS);
     let (state, said) = end_of(&world.pull("test6", false).await);
     assert_eq!(state, JobState::Error, "{said}");
-    let event = eventually("there is an Event", || async {
-        let mut events = world.api::<Event>().list(&ListParams::default()).await.unwrap().items;
-        events.pop().ok_or("none")
-    })
-    .await;
+    let event = event(&world).await;
     let about = event.regarding.unwrap();
     let uid = world.repository("test6").await.metadata.uid;
     assert_eq!((about.kind.as_deref(), about.name.as_deref()), (Some("Repository"), Some("test6")));
@@ -195,6 +200,10 @@ async fn a_job_whose_attempts_are_used_up_is_failed_and_filed() {
     let _second = world.start(register, PROVISIONING_JOBS);
     let (state, said) = end_of(&world.ended(&job).await);
     assert_eq!((state, said.trim()), (JobState::Error, windlass_lease_queue::LEASE_EXPIRED));
+    let event = event(&world).await;
+    assert_eq!(event.regarding.unwrap().uid, world.repository("test6").await.metadata.uid);
+    let note = event.note.unwrap();
+    assert!(note.ends_with(&format!("(test) failed: {}", windlass_lease_queue::LEASE_EXPIRED)), "{note}");
 }
 
 #[tokio::test(start_paused = true)]

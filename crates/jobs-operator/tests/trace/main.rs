@@ -8,14 +8,19 @@ use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use serde_json::json;
-use windlass_api::annotations;
+use windlass_api::{HistoricJob, JobSpec, annotations};
 use windlass_jobs_operator::{PROVISIONING_JOBS, register};
+use windlass_launch::Context;
 use windlass_otlp_receiver::Receiver;
 use windlass_telemetry::{Collector, LogFormat, LogOutput, Telemetry, TelemetryMode, TelemetryOptions};
 
-use crate::kit::{Death, GitServer, World};
+use crate::kit::{Death, GitServer, World, eventually};
 
 const DELIVERY: &str = "f3a5-of-gitea";
+
+fn trace_of(record: &HistoricJob) -> String {
+    record.metadata.annotations.as_ref().unwrap()[annotations::TRACE_ID].clone()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_one_trace_that_begins_at_its_delivery_and_whose_id_its_record_carries() {
@@ -37,19 +42,56 @@ async fn a_job_is_one_trace_that_begins_at_its_delivery_and_whose_id_its_record_
     let files = world.create_local("traced").await;
     std::fs::write(files.join("a.json"), crate::kit::dashboard("a", "A")).unwrap();
     let spans = telemetry.spans();
-    let _process =
-        world.start_with(register, PROVISIONING_JOBS, Death::Never, |context| context.spans = spans);
-    let record = world.pull("traced", false).await;
-    let id = record.metadata.annotations.unwrap()[annotations::TRACE_ID].clone();
-    crate::kit::eventually("the trace is told", || async {
-        let phase = "provisioning.sync.full.file_creations";
-        let told = collector.look(|received| received.spans_of(phase).any(|span| span.trace_id == id));
-        if told { Ok(()) } else { Err("not yet") }
+    let traced = |context: &mut Context| context.spans = spans.clone();
+    let _process = world.start_with(register, PROVISIONING_JOBS, Death::Never, traced);
+    let id = trace_of(&world.pull("traced", false).await);
+    world.patch_repository("traced", json!({"spec": {"workflows": ["write"]}})).await;
+    let delete = json!({"action": "delete", "repository": "traced", "delete": {"paths": ["a.json"]}});
+    let written = trace_of(&world.run(serde_json::from_value(delete).unwrap()).await);
+
+    // A job whose worker vanishes, and that nobody may run again.
+    let forsaken = World::new()
+        .set("operator.max_attempts", "1")
+        .set("operator.lease_expiry", "300ms")
+        .set("operator.lease_renewal_interval", "100ms")
+        .set("operator.cleanup_interval", "1s");
+    forsaken.create_local("traced").await;
+    let mortal = forsaken.start_with(register, PROVISIONING_JOBS, Death::After(1), |_context| {});
+    let job = forsaken.queue(JobSpec::pull("traced", false)).await;
+    mortal.dead().await;
+    mortal.kill().await;
+    let _heir = forsaken.start_with(register, PROVISIONING_JOBS, Death::Never, traced);
+    let reaped = trace_of(&forsaken.ended(&job).await);
+
+    eventually("the traces are told", || async {
+        let ends = [
+            (&id, "provisioning.sync.full.file_creations"),
+            (&written, "provisioning.write.pull"),
+            (&reaped, "provisioning.jobs.job"),
+        ];
+        let missing = ends.into_iter().find(|(id, name)| {
+            collector.look(|received| received.spans_of(name).all(|span| span.trace_id != **id))
+        });
+        missing.map_or(Ok(()), |(_, name)| Err(name))
     })
     .await;
     let delivered = delivered(&world, &git).await;
     telemetry.shutdown(Duration::from_secs(30)).await;
     collector.look(|received| {
+        for name in ["stage", "commit", "push", "pull"] {
+            let name = format!("provisioning.write.{name}");
+            let found: Vec<_> = received.spans_of(&name).filter(|span| span.trace_id == written).collect();
+            assert_eq!(found.len(), 1, "{name}");
+            let attempt = received.spans.iter().find(|span| span.span_id == found[0].parent_span_id);
+            assert_eq!(attempt.map(|span| &*span.name), Some("provisioning.jobs.process_job"));
+        }
+        for (line, id) in [
+            ("job started", &id),
+            ("job finished", &id),
+            ("failed a job whose worker vanished too often", &reaped),
+        ] {
+            assert!(received.logs_of(line).any(|log| log.trace_id == **id), "{line}");
+        }
         for name in [
             "provisioning.jobs.job",
             "provisioning.jobs.wait",

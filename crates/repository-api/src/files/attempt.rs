@@ -67,7 +67,8 @@ impl Attempt<'_> {
             let mut stage = writer.stage(base);
             change.stage(&mut stage)?;
             match stage.push(commit, &place.cancel).await {
-                Ok(revision) => {
+                Ok(pushed) => {
+                    let revision = pushed.revision;
                     let trial = std::mem::take(trial);
                     return Ok(self.written(tree, &revision, trial).await);
                 }

@@ -1,11 +1,16 @@
 //! `refs`, `history`, `filetree`, `reftree`, `settings`, `stats`, `render`, and jobs that have not ended.
 
 use http::Request;
+use secrecy::SecretString;
 use serde_json::{Value, json};
 use windlass_api::JobSpec;
 use windlass_auth::Caller;
+use windlass_git_server::HttpBackend;
+use windlass_git_server::seed::{self, Edit};
+use windlass_github_stand_in::{Fault, Protection, StandIn};
 
 use crate::desk::{Desk, paths, refused};
+use crate::kit::World;
 
 /// A namespace's own sub-resource.
 async fn of_namespace(desk: &Desk, name: &str) -> Value {
@@ -32,6 +37,38 @@ async fn branches_are_listed_with_their_commits() {
     let main = desk.git.git(&["rev-parse", "main"]);
     assert_eq!(list["kind"], "RefList");
     assert_eq!(list["items"], json!([{"name": "feature/x", "hash": main}, {"name": "main", "hash": main}]));
+}
+
+#[tokio::test]
+async fn branches_of_github_say_whether_they_are_protected() {
+    let folder = tempfile::tempdir().unwrap();
+    windlass_git::init_process().unwrap();
+    let files = folder.path().join("grafana/dash");
+    seed::commit(&files, "main", [Edit::put("a.json", "{}")], "first").unwrap();
+    seed::commit(&files, "other", [Edit::put("a.json", "{}")], "first").unwrap();
+    let github = StandIn::start_beside(HttpBackend::new(folder.path()).router()).await.unwrap();
+    github.allow_token(&SecretString::from("a-t0ken"));
+    let upstream = github.repository("grafana/dash");
+    upstream.push("first", "2026-03-04T09:15:00Z".parse().unwrap(), &[("a", Some(b"a"))]);
+    upstream.protect(Some(Protection::default()));
+    let world = World::with_origins(&[github.api().to_owned()]);
+    let enterprise = json!({"serverUrl": github.api(), "url": github.url_of(&upstream), "branch": "main"});
+    let document = json!({
+        "spec": {"type": "githubEnterprise", "workflows": ["write"], "githubEnterprise": enterprise},
+        "secure": {"token": {"create": "a-t0ken"}},
+    });
+    world.create_repository("r", document).await;
+    let said = async || {
+        let (code, list) = world.send("GET", "r/refs", "").await;
+        assert_eq!(code, 200, "{list}");
+        let items = list["items"].as_array().unwrap().iter();
+        items
+            .map(|item| (item["name"].as_str().unwrap().to_owned(), item["protected"].clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(said().await, [("main".to_owned(), json!(true)), ("other".to_owned(), json!(false))]);
+    github.fail("/branches", 10, Fault::Status(403));
+    assert_eq!(said().await, [("main".to_owned(), Value::Null), ("other".to_owned(), Value::Null)]);
 }
 
 #[tokio::test]

@@ -223,7 +223,7 @@ async fn what_is_staged_is_written_and_nothing_of_it_before() {
     stage.put("old.json", "replaced").unwrap();
     stage.rename("deep/moved.json", "moved/here.json").unwrap();
     assert_eq!(opened.reader.resolve("", &folder.cancel).await.unwrap(), base, "nothing is written yet");
-    let written = stage.push(&commit(), &folder.cancel).await.unwrap();
+    let written = stage.push(&commit(), &folder.cancel).await.unwrap().revision;
     assert_eq!(opened.reader.resolve("", &folder.cancel).await.unwrap(), written);
     assert_eq!(paths(&folder.tree(&opened.reader).await), ["moved/here.json", "new/file.json", "old.json"]);
     assert_eq!(folder.content("old.json").as_deref(), Some("replaced"));
