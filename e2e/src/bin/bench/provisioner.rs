@@ -19,7 +19,7 @@ use windlass_apiserver::store::{StoreOptions, in_memory};
 use windlass_cluster::Cluster;
 use windlass_provisioner::{
     Manager, ManagerOptions, ManagerProvisioner, Memory, Node, Outcome, Owner, ProvisionError, Provisioner,
-    Resource, Scope, Tree, Visited, WakeOn, Watches, leaf, serial,
+    Resource, Scope, Sight, Tree, Visited, WakeOn, Watches, leaf, serial,
 };
 use windlass_runtime::{CallOptions, Scope as Namespaces};
 use windlass_telemetry::Health;
@@ -80,11 +80,12 @@ async fn overhead() -> Result<Row> {
 struct Seen(Mutex<HashMap<String, String>>);
 
 impl Watches for Seen {
-    fn version(&self, object: &WakeOn) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&object.name).cloned()
+    fn sight(&self, object: &WakeOn) -> Sight {
+        let version = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&object.name).cloned();
+        version.map_or(Sight::Unknown, Sight::Version)
     }
 
-    fn follow(&self, _object: &WakeOn) {}
+    fn follow(&self, _cluster: &windlass_provisioner::Cluster, _object: &WakeOn) {}
 }
 
 async fn settled() -> Result<Row> {
