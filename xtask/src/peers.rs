@@ -1,6 +1,6 @@
 //! The foreign programs that the end-to-end tests talk to.
 //!
-//! What the system has is used; git, curl, jq, OpenSSH and gpg come from its packages. The programs of a Kubernetes cluster, kubectl
+//! What the system has is used; git, curl, jq, OpenSSH, gpg and Prometheus come from its packages. The programs of a Kubernetes cluster, kubectl
 //! among them, are built with Go by `windlass-cluster`.
 
 use std::ffi::OsString;
@@ -13,13 +13,15 @@ use windlass_cluster::{Program, Programs, in_ci};
 use crate::shell::{run, which};
 
 /// Programs of the system, and the packages that have them.
-const PACKAGES: [(&str, &str); 6] = [
+const PACKAGES: [(&str, &str); 8] = [
     ("git", "git"),
     ("curl", "curl"),
     ("jq", "jq"),
     ("ssh-keygen", "openssh-client"),
     ("sshd", "openssh-server"),
     ("gpg", "gnupg"),
+    ("prometheus", "prometheus"),
+    ("promtool", "prometheus"),
 ];
 
 /// The search path with our own kubectl behind the system's.
@@ -57,6 +59,6 @@ fn install_package(package: &str) -> Result<()> {
         bail!("{package} is missing and there is no apt-get to install it with");
     }
     run(Command::new("apt-get").args(["update", "-qq"]))?;
-    let install = ["install", "-y", "-qq", package];
+    let install = ["install", "-y", "-qq", "--no-install-recommends", package];
     run(Command::new("apt-get").args(install).env("DEBIAN_FRONTEND", "noninteractive"))
 }

@@ -11,7 +11,7 @@ use windlass_runtime::Clock;
 use windlass_settings::{CommitTrackerSettings, HistogramForm, MetricNames};
 use windlass_telemetry::{Buckets, CumulativeSource, CumulativeView, Family, FamilyKind};
 
-use self::view::{LedgerView, Now, Shown};
+use self::view::{LedgerView, Shown};
 use crate::metrics::{Kind, METRICS, Spelling};
 use crate::tracker::Leading;
 
@@ -48,12 +48,9 @@ impl LedgerSource {
 impl CumulativeSource for LedgerSource {
     fn view(&self) -> Option<Arc<dyn CumulativeView>> {
         let led = self.leading.current()?;
-        let entries = led.ledger.entries().into_iter().map(|(uid, entry)| {
-            let suspended = led.unapplied.is_suspended(&uid);
-            let example = led.exemplars.of(&uid);
-            let now = Now { waiting: led.unapplied.waiting(&uid), example, suspended };
-            Shown { entry, now: Some(now), deleted: None }
-        });
+        let entries = led.ledger.entries().into_iter();
+        let entries =
+            entries.map(|(uid, entry)| Shown { entry, now: Some(led.states.now(&uid)), deleted: None });
         let deleted = led.ledger.deleted().into_iter();
         let deleted = deleted.map(|(uid, entry)| Shown { entry, now: None, deleted: Some(uid) });
         let families = Arc::clone(&self.families);

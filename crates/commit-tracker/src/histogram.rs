@@ -31,7 +31,7 @@ pub struct Histogram {
     count: u64,
     /// In microseconds.
     sum: u64,
-    classic: [u64; CLASSIC_BUCKETS],
+    classic: [u32; CLASSIC_BUCKETS],
     zero: u64,
     exponential: Exponential,
 }
@@ -56,7 +56,8 @@ impl Histogram {
         self.count += 1;
         self.sum = self.sum.saturating_add(micros);
         let value = seconds_of(micros);
-        self.classic[CLASSIC_BOUNDS.partition_point(|bound| *bound < value)] += 1;
+        let classic = &mut self.classic[CLASSIC_BOUNDS.partition_point(|bound| *bound < value)];
+        *classic = classic.saturating_add(1);
         if micros == 0 {
             self.zero += 1;
         } else {
@@ -81,8 +82,8 @@ impl Histogram {
     }
 
     /// How many there are in each classic bucket alone (not cumulative); the last is above every bound.
-    pub fn classic(&self) -> &[u64; CLASSIC_BUCKETS] {
-        &self.classic
+    pub fn classic(&self) -> [u64; CLASSIC_BUCKETS] {
+        self.classic.map(u64::from)
     }
 
     /// How many durations are zero, to the microsecond.
@@ -107,7 +108,7 @@ impl Histogram {
 struct Parts {
     count: u64,
     sum_us: u64,
-    classic: [u64; CLASSIC_BUCKETS],
+    classic: [u32; CLASSIC_BUCKETS],
     zero: u64,
     scale: i8,
     offset: i32,
@@ -136,9 +137,8 @@ impl TryFrom<Parts> for Histogram {
                 "there are at most {MAX_SIZE} buckets, and the first and the last are not empty"
             ));
         }
-        let positive: u64 = buckets.iter().copied().map(u64::from).sum();
-        let sum = |counts: &[u64]| counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count));
-        if sum(&classic) != Some(count) || sum(&[zero, positive]) != Some(count) {
+        let sum = |counts: &[u32]| counts.iter().copied().map(u64::from).sum::<u64>();
+        if sum(&classic) != count || zero.checked_add(sum(&buckets)) != Some(count) {
             return Err(format!("the count is {count}, and the buckets hold others"));
         }
         let exponential = Exponential { scale, offset, counts: buckets };

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::ops::Range;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -16,22 +15,14 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Revision {
     text: Box<str>,
-    parts: Option<Parts>,
+    /// The digest in lower case, where the text has another.
+    folded: Option<Box<str>>,
 }
 
-#[derive(Clone)]
-struct Parts {
-    name: Option<Range<usize>>,
+struct Parts<'a> {
+    name: Option<&'a str>,
     algorithm: Algorithm,
-    digest: Digest,
-}
-
-#[derive(Clone)]
-enum Digest {
-    /// As it stands in the text.
-    There(Range<usize>),
-    /// In lower case, where it is not in the text.
-    Folded(Box<str>),
+    hex: &'a str,
 }
 
 /// What a digest was made with.
@@ -98,26 +89,23 @@ impl Revision {
 
     /// What it was resolved from: a branch, a tag, `refs/…`, a version; none where only a digest stands.
     pub fn name(&self) -> Option<&str> {
-        self.text.get(self.parts.as_ref()?.name.clone()?)
+        Parts::of(&self.text)?.name
     }
 
     /// What the digest was made with; none in a malformed revision.
     pub fn algorithm(&self) -> Option<Algorithm> {
-        Some(self.parts.as_ref()?.algorithm)
+        Some(Parts::of(&self.text)?.algorithm)
     }
 
     /// The commit or digest, hexadecimal in lower case and of its algorithm's full length; none in a malformed revision.
     pub fn digest(&self) -> Option<&str> {
-        match &self.parts.as_ref()?.digest {
-            Digest::There(range) => self.text.get(range.clone()),
-            Digest::Folded(text) => Some(text),
-        }
+        self.folded.as_deref().or_else(|| Some(Parts::of(&self.text)?.hex))
     }
 
     /// What makes it the same as another.
     fn meaning(&self) -> (Option<&str>, Option<Algorithm>, Option<&str>) {
-        match self.parts {
-            Some(_) => (self.name(), self.algorithm(), self.digest()),
+        match Parts::of(&self.text) {
+            Some(Parts { name, algorithm, .. }) => (name, Some(algorithm), self.digest()),
             None => (Some(&self.text), None, None),
         }
     }
@@ -125,7 +113,7 @@ impl Revision {
 
 impl PartialEq for Revision {
     fn eq(&self, other: &Self) -> bool {
-        self.meaning() == other.meaning()
+        self.text == other.text || self.meaning() == other.meaning()
     }
 }
 
@@ -156,7 +144,9 @@ impl FromStr for Revision {
         if text.is_empty() {
             return Err(ParseRevisionError(()));
         }
-        Ok(Self { parts: parts(text), text: text.into() })
+        let hex = Parts::of(text).map(|parts| parts.hex);
+        let folded = hex.filter(|hex| hex.bytes().any(|byte| byte.is_ascii_uppercase()));
+        Ok(Self { text: text.into(), folded: folded.map(|hex| hex.to_ascii_lowercase().into()) })
     }
 }
 
@@ -174,49 +164,36 @@ impl From<Revision> for String {
     }
 }
 
-fn parts(text: &str) -> Option<Parts> {
-    let Some(colon) = text.rfind(':') else { return old_parts(text) };
-    let hex = colon + 1..text.len();
-    let (name, algorithm) = match text[..colon].rfind('@') {
+impl<'a> Parts<'a> {
+    fn of(text: &'a str) -> Option<Self> {
+        let Some((before, hex)) = text.rsplit_once(':') else { return Self::of_old(text) };
         // A name is not empty where its sign is there.
-        Some(0) => return None,
-        Some(at) => (Some(0..at), &text[at + 1..colon]),
-        None => (None, &text[..colon]),
-    };
-    let algorithm = Algorithm::of(algorithm)?;
-    Some(Parts { name, algorithm, digest: digest(text, hex, algorithm)? })
-}
-
-/// Flux: `TransformLegacyRevision`.
-fn old_parts(text: &str) -> Option<Parts> {
-    let (name, hex) = match text.rfind('/') {
-        Some(slash) => (Some(0..slash), slash + 1..text.len()),
-        None => (None, 0..text.len()),
-    };
-    let algorithm = match hex.len() {
-        40 => Algorithm::Sha1,
-        64 => Algorithm::Sha256,
-        _ => return None,
-    };
-    let digest = digest(text, hex, algorithm)?;
-    let name = match name {
-        Some(range) if range.is_empty() => return None,
-        Some(range) => Some(range).filter(|range| text[range.clone()] != *"HEAD"),
-        None => None,
-    };
-    Some(Parts { name, algorithm, digest })
-}
-
-fn digest(text: &str, range: Range<usize>, algorithm: Algorithm) -> Option<Digest> {
-    let hex = &text[range.clone()];
-    if hex.len() != algorithm.digits() || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
+        let (name, algorithm) = match before.rsplit_once('@') {
+            Some(("", _)) => return None,
+            Some((name, algorithm)) => (Some(name), algorithm),
+            None => (None, before),
+        };
+        Self { name, algorithm: Algorithm::of(algorithm)?, hex }.checked()
     }
-    Some(if hex.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        Digest::Folded(hex.to_ascii_lowercase().into())
-    } else {
-        Digest::There(range)
-    })
+
+    /// Flux: `TransformLegacyRevision`.
+    fn of_old(text: &'a str) -> Option<Self> {
+        let (name, hex) = text.rsplit_once('/').map_or((None, text), |(name, hex)| (Some(name), hex));
+        let algorithm = match hex.len() {
+            40 => Algorithm::Sha1,
+            64 => Algorithm::Sha256,
+            _ => return None,
+        };
+        let is_named = name.is_none_or(|name| !name.is_empty());
+        let parts = Self { name: name.filter(|name| *name != "HEAD"), algorithm, hex };
+        parts.checked().filter(|_| is_named)
+    }
+
+    fn checked(self) -> Option<Self> {
+        let is_digest = self.hex.len() == self.algorithm.digits()
+            && self.hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_digest.then_some(self)
+    }
 }
 
 #[cfg(test)]

@@ -7,19 +7,15 @@
 //!
 //! All of it happens within a term as leader (`lead.rs`). What is kept here besides is worth nothing to anybody else.
 
-mod exemplars;
-mod failure_cache;
-mod last_logged;
 mod lead;
 mod metrics;
 mod plan;
 mod reconcile;
 mod sources;
-mod unapplied;
+mod state;
 
-pub use self::exemplars::{Example, Exemplars};
 pub(crate) use self::lead::{Current, Tracker};
 pub use self::lead::{Leading, Led};
 pub(crate) use self::metrics::{ProcessMetrics, ReconcileMetrics};
 pub(crate) use self::sources::Sources;
-pub use self::unapplied::{Unapplied, Waiting};
+pub use self::state::{Example, Now, States, Waiting};

@@ -5,6 +5,7 @@ mod exporter;
 mod failing;
 mod guide;
 mod original;
+mod prometheus;
 mod replicas;
 mod rewritten;
 mod rights;

@@ -15,19 +15,11 @@ use crate::metrics::{
     CLASSIC_BOUNDS, COMMIT_OUTCOMES, COMMITS, LAST_APPLIED, METRICS, Metric, OLDEST_UNAPPLIED, OUTCOME,
     RESOURCE_NAME, RESOURCE_NAMESPACE, REVISIONS, SOURCE_KIND, SUSPENDED, UNAPPLIED_UNKNOWN,
 };
-use crate::tracker::{Example, Waiting};
+use crate::tracker::{Now, Waiting};
 use crate::{Instrument, SourceKind};
 
 /// The instrumentation scope, as the original calls it.
 const SCOPE: &str = "tracker";
-
-/// What is known of a Kustomization besides what the ledger says.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Now {
-    pub(super) waiting: Waiting,
-    pub(super) example: Option<Arc<Example>>,
-    pub(super) suspended: bool,
-}
 
 /// Of a Kustomization that was deleted nothing waits.
 static GONE: Now = Now { waiting: Waiting::Nothing, example: None, suspended: false };

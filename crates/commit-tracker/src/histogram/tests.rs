@@ -133,7 +133,7 @@ fn one_value_is_kept_as_finely_as_can_be() {
 #[test]
 fn a_bound_belongs_to_the_classic_bucket_below_it() {
     let histogram = of(&[15.0, 15.000_001, 1800.0, 1801.0]);
-    assert_eq!(histogram.classic(), &[1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
+    assert_eq!(histogram.classic(), [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
 }
 
 #[test]

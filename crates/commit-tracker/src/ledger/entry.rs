@@ -294,10 +294,21 @@ impl Entry {
         self.accounted.push(to);
     }
 
+    /// Without the room that reading left.
+    pub(super) fn shrunk(mut self) -> Self {
+        self.accounted.shrink_to_fit();
+        self.older.shrink_to_fit();
+        self.pending.shrink_to_fit();
+        self.histograms.shrink_to_fit();
+        self.revisions.shrink_to_fit();
+        self
+    }
+
     fn histogram_mut(&mut self, instrument: Instrument) -> &mut Histogram {
         let place = match self.histograms.binary_search_by_key(&instrument, |(own, _)| *own) {
             Ok(place) => place,
             Err(place) => {
+                self.histograms.reserve_exact(1);
                 self.histograms.insert(place, (instrument, Histogram::default()));
                 place
             }
@@ -308,7 +319,10 @@ impl Entry {
     fn count(&mut self, outcome: Outcome) {
         match self.revisions.binary_search_by_key(&outcome, |(own, _)| *own) {
             Ok(place) => self.revisions[place].1 += 1,
-            Err(place) => self.revisions.insert(place, (outcome, 1)),
+            Err(place) => {
+                self.revisions.reserve_exact(1);
+                self.revisions.insert(place, (outcome, 1));
+            }
         }
     }
 }

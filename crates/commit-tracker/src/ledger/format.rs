@@ -148,7 +148,7 @@ pub(super) fn entry_text(entry: &Entry) -> String {
 
 /// An entry of its text.
 pub(super) fn entry_of(uid: &str, text: &str) -> Result<Entry, Unreadable> {
-    serde_json::from_str(text).map_err(|error| Unreadable::damaged(uid, error))
+    serde_json::from_str(text).map(Entry::shrunk).map_err(|error| Unreadable::damaged(uid, error))
 }
 
 #[cfg(test)]

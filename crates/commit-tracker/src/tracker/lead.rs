@@ -12,9 +12,8 @@ use windlass_runtime::{
 };
 use windlass_telemetry::{ErrorChain, Health, Metrics};
 
-use super::last_logged::LastLogged;
 use super::metrics::ReconcileMetrics;
-use super::{Exemplars, ProcessMetrics, Sources, Unapplied};
+use super::{ProcessMetrics, Sources, States};
 use crate::changes::ChangesResolver;
 use crate::facts::source_of;
 use crate::ledger::{Ledger, LedgerConfig};
@@ -93,10 +92,8 @@ pub struct Led {
     pub ledger: Ledger,
     /// The time in which this process speaks for the ledger.
     pub term: Term,
-    /// What is not applied yet.
-    pub unapplied: Arc<Unapplied>,
-    /// Examples of what was measured.
-    pub exemplars: Arc<Exemplars>,
+    /// What is known of each Kustomization besides.
+    pub states: Arc<States>,
 }
 
 impl Leading {
@@ -140,14 +137,9 @@ pub(crate) struct Tracker {
 pub(crate) struct Work {
     pub(super) tracker: Arc<Tracker>,
     pub(super) ledger: Ledger,
-    pub(super) unapplied: Arc<Unapplied>,
-    pub(super) exemplars: Arc<Exemplars>,
+    pub(super) states: Arc<States>,
     /// Since when this process looks.
     pub(super) looking: jiff::Timestamp,
-    pub(super) logged: LastLogged,
-    /// Why what was measured could not be recorded.
-    pub(super) unrecorded: LastLogged,
-    pub(super) failures: super::failure_cache::FailureCache,
 }
 
 impl Tracker {
@@ -239,22 +231,13 @@ impl Tracker {
 
     /// Works over one ledger, until it is lost, or the term is over, or `shutdown`.
     async fn work(self: &Arc<Self>, term: &Term, ledger: Ledger, shutdown: &CancellationToken) {
-        let (unapplied, exemplars) = (Arc::<Unapplied>::default(), Arc::<Exemplars>::default());
-        let led = Led {
-            ledger: ledger.clone(),
-            term: term.clone(),
-            unapplied: Arc::clone(&unapplied),
-            exemplars: Arc::clone(&exemplars),
-        };
+        let states = Arc::<States>::default();
+        let led = Led { ledger: ledger.clone(), term: term.clone(), states: Arc::clone(&states) };
         let work = Arc::new(Work {
             tracker: Arc::clone(self),
             ledger: ledger.clone(),
-            unapplied,
-            exemplars,
+            states,
             looking: self.clock.now(),
-            logged: LastLogged::default(),
-            unrecorded: LastLogged::default(),
-            failures: super::failure_cache::FailureCache::default(),
         });
         let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
         // First the queue, then what is known already: nothing can fall between the two.

@@ -13,11 +13,10 @@ use kube::core::DynamicObject;
 use windlass_runtime::{ObjectKey, Requeue, deadline};
 use windlass_telemetry::ErrorChain;
 
-use super::Waiting;
-use super::failure_cache::MISSING;
 use super::lead::{Task, Work};
 use super::plan::{pending, plan};
 use super::sources::{Known, Version};
+use super::state::{Example, MISSING, Topic, Waiting};
 use crate::changes::{Changes, ChangesError, ChangesQuery, NoAnswer, Problem};
 use crate::facts::{source_of, standing};
 use crate::ledger::{
@@ -89,15 +88,18 @@ impl Work {
     /// What can be said of what waits before anybody was asked.
     fn wait(&self, view: &View) {
         let Standing { uid, suspended, steps, .. } = &view.standing;
-        self.unapplied.suspend(uid, *suspended);
         let entry = self.ledger.entry(uid);
         let has = view.source.as_ref().and_then(|source| source.revision.as_ref());
         let coming = plan(&view.standing, has, entry.as_deref(), self.ledger.began()).coming;
-        if view.source.is_some() && coming.is_none() {
-            self.unapplied.set(uid, Waiting::Nothing);
-        } else {
-            self.unapplied.look(uid, |coming| steps.iter().any(|step| step.revision == *coming));
-        }
+        let is_settled = view.source.is_some() && coming.is_none();
+        self.states.change(uid, |now| {
+            now.suspended = *suspended;
+            if is_settled {
+                now.waiting = Waiting::Nothing;
+            } else {
+                now.look(|coming| steps.iter().any(|step| step.revision == *coming));
+            }
+        });
     }
 
     /// The Kustomization with its source; nothing while it is not known what its source says.
@@ -106,22 +108,22 @@ impl Work {
         let known = source_of(&kustomization).map(|key| self.tracker.sources.get(&key));
         let (source, source_version) = match known {
             Some(Known::NotYet) => {
-                let left = self.failures.missing_for(uid);
-                if left.is_none() && self.logged.is_change(uid, WAITING) {
+                let left = self.states.missing_for(uid);
+                if left.is_none() && self.states.is_news(uid, Topic::Standing, Some(WAITING)) {
                     let ObjectKey { namespace, name } = &*kustomization.metadata.key;
                     tracing::warn!(name, namespace, "{WAITING}");
                 }
                 return left.map_or(Ok(None), Err);
             }
             Some(Known::There(source, version)) => (Some(source), Some(version)),
-            Some(Known::Gone) => match self.failures.missing_for(uid) {
+            Some(Known::Gone) => match self.states.missing_for(uid) {
                 Some(left) => return Err(left),
                 None => (None, None),
             },
             None => (None, None),
         };
         if source.is_some() {
-            self.failures.found(uid);
+            self.states.found(uid);
         }
         let standing = standing(&kustomization, source.as_deref());
         Ok(Some(View { kustomization, standing, source, source_version }))
@@ -135,9 +137,12 @@ impl Work {
             (Some(_), None) => "the Kustomization's source is not there, nothing is measured until it is",
             _ if *suspended => "the Kustomization is suspended",
             _ if steps.is_empty() => "has not reconciled successfully yet, skipping",
-            _ => return self.logged.clear(uid),
+            _ => {
+                self.states.is_news(uid, Topic::Standing, None);
+                return;
+            }
         };
-        if self.logged.is_change(uid, text) {
+        if self.states.is_news(uid, Topic::Standing, Some(text)) {
             let source = source.as_ref().map(ToString::to_string);
             let revision = attempted.as_ref().map(Revision::as_str);
             tracing::info!(name = key.name, namespace = key.namespace, source, revision, failing, "{text}");
@@ -164,7 +169,7 @@ impl Work {
         let mut next = 0;
         while let Some(Pending { step, problem }) = pending.get(next).cloned() {
             next += 1;
-            if self.failures.was_tried(view, &step.revision) {
+            if self.states.was_tried(view, &step.revision) {
                 continue;
             }
             let began = self.tracker.clock.now();
@@ -186,7 +191,8 @@ impl Work {
                     let measurement =
                         Measurement { standing, step: &step, changes: &changes, measured, worked: worked() };
                     if let Some(trace) = self.tracker.reporter.measured(&measurement) {
-                        self.exemplars.set(&standing.uid, trace, answered, &measured.observations);
+                        let example = Example::new(trace, answered, &measured.observations);
+                        self.states.change(&standing.uid, |now| now.example = Some(Arc::new(example)));
                     }
                 }
                 // The two are watched apart: what its source says of it may be on its way.
@@ -202,7 +208,7 @@ impl Work {
                         let known = nothing(view, source_key, entry.as_deref());
                         self.record(view, Record { pending: pending.clone(), outcome, ..known }).await?;
                     }
-                    self.failures.tried(view, &step.revision);
+                    self.states.tried(view, &step.revision);
                     if problem != now {
                         let failure = Failure { standing, step: &step, error: &no.error, worked: worked() };
                         self.tracker.reporter.failed(&failure);
@@ -233,13 +239,13 @@ impl Work {
                 let merged = changes.commits.iter().map(|commit| commit.merged);
                 let oldest = merged.filter(|merged| *merged >= since && is_a_date(*merged, now)).min();
                 let since = |oldest| Waiting::Since(Box::new((coming.clone(), oldest)));
-                self.unapplied.set(&standing.uid, oldest.map_or(Waiting::Nothing, since));
+                self.states.wait(&standing.uid, oldest.map_or(Waiting::Nothing, since));
                 Ok(())
             }
             // It is said when the revision is applied, and asked again if something has changed by then.
             Err(no) if no.error.problem.is_permanent() => {
-                self.unapplied.set(&standing.uid, Waiting::Unknown);
-                self.failures.tried(view, coming);
+                self.states.wait(&standing.uid, Waiting::Unknown);
+                self.states.tried(view, coming);
                 Ok(())
             }
             Err(no) => {
@@ -279,7 +285,7 @@ impl Work {
             metadata,
             seen: source.seen(to),
         };
-        self.tracker.ask.ask(&question, self.failures.tried_at(&view.standing.uid, to)).await
+        self.tracker.ask.ask(&question, self.states.tried_at(&view.standing.uid, to)).await
     }
 
     /// Takes revisions that were there before the tracker for accounted, all in one write.
@@ -303,14 +309,14 @@ impl Work {
         self.tracker.metrics.recorded(recorded.is_ok());
         match recorded {
             Ok(()) => {
-                self.unrecorded.clear(&view.standing.uid);
+                self.states.is_news(&view.standing.uid, Topic::Recording, None);
                 Ok(())
             }
             // Everything is dropped in a moment; the ledger says so.
             Err(LedgerError::Lost(_)) => Err(Unfinished::Failed),
             Err(error) => {
                 let text = ErrorChain(&error).to_string();
-                if self.unrecorded.is_change(&view.standing.uid, &text) {
+                if self.states.is_news(&view.standing.uid, Topic::Recording, Some(&text)) {
                     let ObjectKey { namespace, name } = &view.standing.key;
                     tracing::error!(
                         name,
@@ -330,12 +336,7 @@ impl Work {
         if tracker.kustomizations.get(key).is_some_and(|found| *found.metadata.uid == *uid) {
             return Requeue::No;
         }
-        self.unapplied.suspend(uid, false);
-        self.unapplied.set(uid, Waiting::Untracked);
-        self.logged.clear(uid);
-        self.unrecorded.clear(uid);
-        self.failures.forget(uid);
-        self.exemplars.forget(uid);
+        self.states.forget(uid);
         if !tracker.selected.is_everything() {
             let resource = Kustomization::resource();
             let api: Api<DynamicObject> =
