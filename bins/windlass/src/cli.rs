@@ -26,7 +26,7 @@ enum Command {
     /// Start everything, pull a sample repository (or yours), and stay up for a look around.
     Demo(DemoArgs),
     /// Run the API server and the token exchange.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Check, copy, restore and compact the store of a server.
     Store(StoreArgs),
     /// Rotate the keys that sign access tokens, and revoke tokens.
@@ -64,7 +64,7 @@ pub(crate) fn main() -> ExitCode {
     let ended = match args.command {
         Command::Demo(args) => runtime.block_on(demo::run(args)),
         Command::Why(args) => runtime.block_on(why::run(args)),
-        Command::Serve(args) => runtime.block_on(serve::run(args)),
+        Command::Serve(args) => runtime.block_on(serve::run(*args)),
         Command::Store(args) => runtime.block_on(store::run(args)),
         Command::Keys(args) => keys::run(args),
         Command::Server(ServerArgs { command: ServerCommand::Target(args) }) => {

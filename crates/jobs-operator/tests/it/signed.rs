@@ -38,6 +38,7 @@ fn caller(name: &str) -> Caller {
         groups: Vec::new(),
         audiences: Audiences::All,
         namespaces: Namespaces::One("default".to_owned()),
+        rights: windlass_auth::Rights::default(),
     }
 }
 
