@@ -17,7 +17,6 @@ use windlass_api::JobState;
 use windlass_apiserver::AdmissionRules;
 use windlass_git::Origin;
 use windlass_launch::{Context, job_rules, open_loki, repository_rules};
-use windlass_repository_api::WebhookMetrics;
 use windlass_runtime::signals;
 use windlass_settings::{Settings, Sources, listen_address};
 use windlass_telemetry::{LogFormat, LogOutput, Metrics};
@@ -171,6 +170,7 @@ async fn set_up(
     let settings = Settings::load(Sources { config: None, env: Vec::new(), flags, operator: None }).map_err(
         |errors| anyhow::anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
     )?;
+    let metrics = Metrics::new()?;
     let server = Server::open(ServerOptions {
         api: args.api_address.clone(),
         exchange: args.exchange_address.clone(),
@@ -186,15 +186,14 @@ async fn set_up(
         loki: open_loki(&settings)?,
         accept_sha1: settings.operator().webhook_accept_sha1,
         audit: None,
+        metrics: metrics.clone(),
     })
     .await?;
-    let context =
-        Arc::new(Context::new(settings, server.clients.clone(), &folder.join("git"), Metrics::new()?)?);
+    let context = Arc::new(Context::new(settings, server.clients.clone(), &folder.join("git"), metrics)?);
     let (ports, authority) = ([server.api.port(), server.exchange.port()], server.ca_file.clone());
     screen.done("API server", &format!("https://localhost:{}", ports[0]));
     screen.done("token exchange", &format!("http://localhost:{}/sign/access-token", ports[1]));
-    let metrics = WebhookMetrics::new(&context.metrics);
-    server.start(context.opener.clone(), metrics, context.spans.clone(), &context.supervisor)?;
+    server.start(context.opener.clone(), context.spans.clone(), &context.supervisor)?;
     Ok((context, ports, authority))
 }
 

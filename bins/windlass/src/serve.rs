@@ -15,7 +15,6 @@ use windlass_launch::{
     start_telemetry,
 };
 use windlass_repository::Opener;
-use windlass_repository_api::WebhookMetrics;
 use windlass_runtime::{Supervisor, signals};
 use windlass_settings::listen_address;
 use windlass_telemetry::{Health, LogOutput};
@@ -147,6 +146,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         resource_kinds: settings.provisioning().resource_kinds.clone(),
         loki: open_loki(&settings)?,
         accept_sha1: settings.operator().webhook_accept_sha1,
+        metrics: metrics.clone(),
         audit: args.audit_log.map(|path| AuditOptions {
             path,
             max_bytes: args.audit_log_max_size.saturating_mul(1 << 20),
@@ -165,7 +165,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     if !server.well_known_token && !has_tokens {
         println!("no system token is accepted: name one with --system-token-file");
     }
-    server.start(opener, WebhookMetrics::new(&metrics), spans, &supervisor)?;
+    server.start(opener, spans, &supervisor)?;
     let health = Health::new();
     let scraped = Listener {
         address: operator.serve_metrics_address.clone(),

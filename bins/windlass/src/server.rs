@@ -60,6 +60,8 @@ pub(crate) struct ServerOptions {
     pub(crate) accept_sha1: bool,
     /// Where requests are written down, if anywhere.
     pub(crate) audit: Option<AuditOptions>,
+    /// Where requests are counted, and webhooks.
+    pub(crate) metrics: Metrics,
 }
 
 /// A server whose listeners are bound and whose store is open.
@@ -113,7 +115,7 @@ impl Server {
             .build()?;
         server.start().await?;
         let audit = options.audit.map(AuditLog::open).transpose()?;
-        let metrics = Metrics::new()?;
+        let metrics = options.metrics;
         let clients = ApiClients::same(server.client(Caller::system("windlass")));
         let written = kubeconfig::write(
             &options.kubeconfig,
@@ -148,15 +150,9 @@ impl Server {
         })
     }
 
-    /// Serves until the supervisor shuts down. `opener` is how the sub-resources of repositories read them; `metrics` counts
-    /// deliveries, `spans` tells of them.
-    pub(crate) fn start(
-        self,
-        opener: Opener,
-        metrics: WebhookMetrics,
-        spans: Spans,
-        supervisor: &Supervisor,
-    ) -> Result<()> {
+    /// Serves until the supervisor shuts down. `opener` is how the sub-resources of repositories read them; `spans` tells of
+    /// deliveries.
+    pub(crate) fn start(self, opener: Opener, spans: Spans, supervisor: &Supervisor) -> Result<()> {
         let state = RepositoryApi {
             provisioning: self.clients.provisioning.clone(),
             core: self.clients.core.clone(),
@@ -171,7 +167,7 @@ impl Server {
             job_rules: self.rules.jobs,
             access: Arc::new(CallerAccess),
             accept_sha1: self.accept_sha1,
-            webhook_metrics: Some(metrics),
+            webhook_metrics: Some(WebhookMetrics::new(&self.metrics)),
             spans,
             namespace: None,
         };
@@ -295,6 +291,7 @@ mod tests {
             loki: None,
             accept_sha1: false,
             audit: None,
+            metrics: Metrics::new().unwrap(),
         };
         Server::open(options).await.unwrap()
     }

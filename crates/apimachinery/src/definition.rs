@@ -1,6 +1,6 @@
 //! `CustomResourceDefinition`s as documents: their typed form, what is defaulted, and what a write may not change.
 //!
-//! What their schemas may hold is judged in [`structural`] and [`keywords`], what else they may say in [`validate`];
+//! What their schemas may hold is judged in `structural` and `keywords`, what else they may say in `validate`;
 //! names are claimed in [`names`].
 
 mod keywords;

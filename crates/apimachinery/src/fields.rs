@@ -1,6 +1,6 @@
 //! Which manager owns which fields of an object, and what a write does to that.
 //!
-//! A [`Shape`] says how the values of a kind merge, a [`Set`] is a set of fields, [`Managers`] is
+//! A [`Shape`] says how the values of a kind merge, a `Set` is a set of fields, [`Managers`] is
 //! `metadata.managedFields`, and an [`Update`] is one write: it computes the managers after an update, and the object
 //! and its managers after a server-side apply. Behaves as `structured-merge-diff` 6.3 does under kube-apiserver 1.36.
 

@@ -11,7 +11,7 @@ use windlass_api::{JobAction, JobState, JobStatus};
 use windlass_lease_queue::progress::{Phase, Recorder, Work};
 use windlass_lease_queue::{End, Observer, PruneReason, Record};
 use windlass_loki::DropReason;
-use windlass_telemetry::{Metrics, Stage, Stages};
+use windlass_telemetry::{Metrics, Stage, Stages, resources_bucket};
 
 pub use self::reference::reference_markdown;
 
@@ -239,15 +239,9 @@ fn known(action: &str) -> String {
 }
 
 fn bucket(state: JobState, changes: i64) -> &'static str {
-    match changes {
-        _ if state == JobState::Error => "unknown",
-        ..=0 => "0",
-        1..=10 => "1-10",
-        11..=50 => "11-50",
-        51..=100 => "51-100",
-        101..=500 => "101-500",
-        501..=1000 => "501-1000",
-        _ => "1000+",
+    match state {
+        JobState::Error => "unknown",
+        _ => resources_bucket(u64::try_from(changes).unwrap_or(0)),
     }
 }
 

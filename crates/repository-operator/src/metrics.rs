@@ -11,7 +11,7 @@ use opentelemetry::metrics::{Counter, Histogram, Meter};
 use windlass_api::conditions::reasons;
 use windlass_api::{JobState, Repository, SyncTarget};
 use windlass_runtime::{Clock, EventRecorder, Store};
-use windlass_telemetry::{MetricRow, Metrics, Stage, Stages};
+use windlass_telemetry::{MetricRow, Metrics, Stage, Stages, resources_bucket};
 
 pub use self::reference::reference_markdown;
 use crate::finalize::{FinalizeError, Obstacle};
@@ -171,7 +171,7 @@ impl RepositoryMetrics {
     /// A finalizer was run to its end, which had to do with so many resources.
     pub(crate) fn finalized(&self, finalizer: &'static str, resources: usize, took: Duration) {
         let finalizer = KeyValue::new("finalizer_type", finalizer);
-        let bucket = KeyValue::new("resource_count_bucket", bucket(resources));
+        let bucket = KeyValue::new("resource_count_bucket", resources_bucket(resources as u64));
         self.finalizer_duration.record(took.as_secs_f64(), &[finalizer.clone(), bucket]);
         self.finalizers.add(1, &[finalizer, outcome(true)]);
     }
@@ -286,18 +286,6 @@ fn observe_repositories(meter: &Meter, repositories: &Store<Repository>) {
             }
         }
     });
-}
-
-fn bucket(resources: usize) -> &'static str {
-    match resources {
-        0 => "0",
-        1..=10 => "1-10",
-        11..=50 => "11-50",
-        51..=100 => "51-100",
-        101..=500 => "101-500",
-        501..=1000 => "501-1000",
-        _ => "1000+",
-    }
 }
 
 fn outcome(success: bool) -> KeyValue {

@@ -62,7 +62,9 @@ pub use secrecy::ExposeSecret;
 pub use secrecy::SecretString as Secret;
 pub use spans::{FinishedSpan, Spans, carried};
 pub use stages::{STAGE_BOUNDS, STAGES, Stage, Stages};
-pub use table::{MetricKind, MetricRow, metrics_buckets, metrics_table};
+pub use table::{
+    MetricKind, MetricRow, metrics_buckets, metrics_differences, metrics_table, resources_bucket,
+};
 pub use telemetry::{Telemetry, TelemetryError, TelemetryOptions};
 pub use traced::traced;
 pub use traceparent::{parse_traceparent, traceparent};

@@ -1,5 +1,6 @@
 //! Metrics as a table: one row a metric, from which its instrument and its line in a reference are made.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter};
@@ -100,4 +101,47 @@ pub fn metrics_buckets<'a>(rows: impl IntoIterator<Item = &'a &'static MetricRow
         }
     }
     out
+}
+
+/// How what is exported differs from the rows: metrics that lack, that have other labels, and that are of no row. Nothing
+/// where every row was told once, in the text of Prometheus.
+pub fn metrics_differences<'a>(
+    rows: impl IntoIterator<Item = &'a &'static MetricRow>,
+    text: &str,
+) -> Vec<String> {
+    let (mut differences, mut known) = (Vec::new(), BTreeSet::new());
+    for row in rows {
+        known.insert(row.name);
+        let is_histogram = matches!(row.kind, MetricKind::Histogram(_));
+        let name = if is_histogram { format!("{}_count", row.name) } else { row.name.to_owned() };
+        let is_of_it =
+            |line: &&str| line.strip_prefix(&*name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        let Some(line) = text.lines().find(is_of_it) else {
+            differences.push(format!("{name} is not told"));
+            continue;
+        };
+        let labels =
+            line.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(labels, _)| labels);
+        let labels = labels.split(',').filter_map(|label| Some(label.split_once('=')?.0));
+        if labels.collect::<BTreeSet<_>>() != row.labels.iter().copied().collect() {
+            differences.push(format!("{line} has other labels than {:?}", row.labels));
+        }
+    }
+    let told = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    differences
+        .extend(told.filter(|name| !known.contains(name)).map(|name| format!("{name} is in no table")));
+    differences
+}
+
+/// In which of Grafana's buckets a number of resources is, as a label.
+pub fn resources_bucket(resources: u64) -> &'static str {
+    match resources {
+        0 => "0",
+        1..=10 => "1-10",
+        11..=50 => "11-50",
+        51..=100 => "51-100",
+        101..=500 => "101-500",
+        501..=1000 => "501-1000",
+        _ => "1000+",
+    }
 }

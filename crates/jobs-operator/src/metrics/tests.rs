@@ -1,8 +1,6 @@
-use std::collections::BTreeSet;
-
 use jiff::Timestamp;
 use windlass_lease_queue::progress::{Failure, Phase, ResourceAction, ResourceResult};
-use windlass_telemetry::{MetricKind as Kind, Metrics};
+use windlass_telemetry::{Metrics, metrics_differences};
 
 use super::table::TABLE;
 use super::*;
@@ -49,27 +47,7 @@ fn exercised() -> String {
 #[test]
 fn every_metric_of_the_table_is_told_with_its_labels_and_no_other_is() {
     let text = exercised();
-    let mut seen = BTreeSet::new();
-    for row in TABLE {
-        let histogram = matches!(row.kind, Kind::Histogram(_));
-        let name = if histogram { format!("{}_count", row.name) } else { row.name.to_owned() };
-        let line = text
-            .lines()
-            .find(|line| line.strip_prefix(&*name).is_some_and(|rest| rest.starts_with(['{', ' '])));
-        let line = line.unwrap_or_else(|| panic!("no {name} in\n{text}"));
-        let labels = line.split_once('{').map_or("", |(_, rest)| rest.split_once('}').unwrap().0);
-        let labels: BTreeSet<&str> = labels
-            .split(',')
-            .filter(|label| !label.is_empty())
-            .map(|label| label.split('=').next().unwrap())
-            .collect();
-        assert_eq!(labels, row.labels.iter().copied().collect(), "{line}");
-        seen.insert(row.name);
-    }
-    for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
-        let name = line.split(' ').next().unwrap();
-        assert!(seen.contains(name), "{name} is not in the table");
-    }
+    assert_eq!(metrics_differences(TABLE, &text), Vec::<String>::new(), "{text}");
 }
 
 #[test]

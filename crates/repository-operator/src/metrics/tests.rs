@@ -1,10 +1,8 @@
-use std::collections::BTreeSet;
-
 use kube::Api;
 use serde_json::json;
 use windlass_api::finalizers;
 use windlass_runtime::{BackoffPolicy, KeyedQueue, SystemClock, Watch, WatchConfig};
-use windlass_telemetry::MetricKind;
+use windlass_telemetry::metrics_differences;
 
 use super::table::{OWN, TABLE};
 use super::*;
@@ -50,27 +48,8 @@ async fn every_metric_of_the_table_is_told_with_its_labels_and_no_other_is() {
 
     let text = metrics.render().unwrap();
     let of_each = ["repository_info", "repository_health", "last_sync_timestamp", "managed_resources"];
-    let mut seen = BTreeSet::new();
-    for row in TABLE.iter().chain(OWN).filter(|row| !of_each.iter().any(|gauge| row.name.contains(gauge))) {
-        let histogram = matches!(row.kind, MetricKind::Histogram(_));
-        let name = if histogram { format!("{}_count", row.name) } else { row.name.to_owned() };
-        let line = text
-            .lines()
-            .find(|line| line.strip_prefix(&*name).is_some_and(|rest| rest.starts_with(['{', ' '])));
-        let line = line.unwrap_or_else(|| panic!("no {name} in\n{text}"));
-        let labels = line.split_once('{').map_or("", |(_, rest)| rest.split_once('}').unwrap().0);
-        let labels: BTreeSet<&str> = labels
-            .split(',')
-            .filter(|label| !label.is_empty())
-            .map(|label| label.split('=').next().unwrap())
-            .collect();
-        assert_eq!(labels, row.labels.iter().copied().collect(), "{line}");
-        seen.insert(row.name);
-    }
-    for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
-        let name = line.split(' ').next().unwrap();
-        assert!(seen.contains(name), "{name} is not in the table");
-    }
+    let rows = TABLE.iter().chain(OWN).filter(|row| !of_each.iter().any(|gauge| row.name.contains(gauge)));
+    assert_eq!(metrics_differences(rows, &text), Vec::<String>::new(), "{text}");
     for line in [
         r#"repository_reconcile_errors_total{cause="system",phase="health"} 1"#,
         r#"repository_reconcile_errors_total{cause="user",phase="hook"} 1"#,
