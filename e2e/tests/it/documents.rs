@@ -30,6 +30,10 @@ const NOT_FOLLOWED: &[(&str, &str)] = &[
         "docs/how-to/commit-tracker-oci.md",
         "it takes Flux's command-line program, and a pipeline that builds artifacts",
     ),
+    (
+        "docs/reference/api-server.md",
+        "its commands are for a folder and a token of the reader's; `keys.rs` gives them to a running server",
+    ),
     ("docs/how-to/history.md", "it takes a Loki; what it reads is read by the page of the sub-resources too"),
 ];
 

@@ -11,6 +11,7 @@ mod github;
 mod github_apps;
 mod github_pulls;
 mod hostile;
+mod keys;
 mod kubectl;
 mod kubectl_work;
 mod kubernetes;
