@@ -44,6 +44,21 @@ impl Hub {
         object.to_string()
     }
 
+    /// An embedded server with both operators, on which the repository is and has its hook and the first title.
+    pub(crate) async fn served(&self) -> (Server, Operator, Operator) {
+        let server = Server::start(&[self.github.api().to_owned()]).await.unwrap();
+        self.upstream.trust(&server.ca_file());
+        // GitHub makes no hook for localhost.
+        let url = server.url().replace("localhost", "127.0.0.1");
+        let public = [("GF_OPERATOR_PROVISIONING_SERVER_PUBLIC_URL", url.as_str())];
+        let repositories = Operator::start(&server, "provisioning-repo", &public).await.unwrap();
+        let jobs = Operator::start(&server, "provisioning-jobs", &[]).await.unwrap();
+        server.kubectl_with(&["apply", "-f", "-"], &self.object(&json!({"create": TOKEN}))).await.unwrap();
+        self.hooked(&server).await;
+        title(&server, "A").await;
+        (server, repositories, jobs)
+    }
+
     /// Pushes, and tells whoever wants to be told; answers what they said.
     pub(crate) async fn push(&self, title: &str) -> Vec<u16> {
         let edit = Edit::put("a.json", dashboard("a", title));
@@ -101,17 +116,8 @@ async fn a_push_to_github_changes_the_embedded_server_over_tls_and_its_hook_heal
         return;
     }
     let hub = Hub::new().await;
-    let server = Server::start(&[hub.github.api().to_owned()]).await.unwrap();
-    hub.upstream.trust(&server.ca_file());
-    // GitHub makes no hook for localhost.
-    let url = server.url().replace("localhost", "127.0.0.1");
-    let public = [("GF_OPERATOR_PROVISIONING_SERVER_PUBLIC_URL", url.as_str())];
-    let repositories = Operator::start(&server, "provisioning-repo", &public).await.unwrap();
-    let jobs = Operator::start(&server, "provisioning-jobs", &[]).await.unwrap();
-    server.kubectl_with(&["apply", "-f", "-"], &hub.object(&json!({"create": TOKEN}))).await.unwrap();
-    hub.hooked(&server).await;
+    let (server, repositories, jobs) = hub.served().await;
     assert!(hub.upstream.hooks()[0].url.starts_with("https://127.0.0.1:"));
-    title(&server, "A").await;
     assert_eq!(hub.push("B").await, [202]);
     title(&server, "B").await;
     timed(&[&repositories, &jobs], &["claimed", "fetched", "applied", "healthy"]).await;

@@ -1,12 +1,10 @@
 //! What a pull request would do is told on it, and follows it.
 
 use serde_json::json;
-use windlass_e2e::{Operator, Peers, Server, dashboard, eventually};
+use windlass_e2e::{Operator, Peers, dashboard, eventually};
 use windlass_git_server::seed::{self, Edit};
 
 use crate::github::{Hub, title};
-
-const TOKEN: &str = "ghp_e2e_t0ken";
 
 impl Hub {
     /// Moves the pull request's branch on, and tells of it; answers what was said to that.
@@ -40,15 +38,7 @@ async fn a_pull_request_gets_one_comment_that_follows_it_or_one_each_time_where_
         return;
     }
     let hub = Hub::new().await;
-    let server = Server::start(&[hub.github.api().to_owned()]).await.unwrap();
-    hub.upstream.trust(&server.ca_file());
-    let url = server.url().replace("localhost", "127.0.0.1");
-    let public = [("GF_OPERATOR_PROVISIONING_SERVER_PUBLIC_URL", url.as_str())];
-    let _repositories = Operator::start(&server, "provisioning-repo", &public).await.unwrap();
-    let mut jobs = Operator::start(&server, "provisioning-jobs", &[]).await.unwrap();
-    server.kubectl_with(&["apply", "-f", "-"], &hub.object(&json!({"create": TOKEN}))).await.unwrap();
-    hub.hooked(&server).await;
-    title(&server, "A").await;
+    let (server, _repositories, mut jobs) = hub.served().await;
 
     seed::commit(&hub.files, "feature", [Edit::put("a.json", dashboard("a", "A"))], "begun").unwrap();
     let number = hub.upstream.open_pull("Change", "feature", &[("a.json", "modified", None)]);

@@ -12,7 +12,7 @@ use windlass_e2e::{
 use crate::api::{Api, REPOSITORIES};
 
 /// How long many repositories may take.
-const PATIENCE: Duration = Duration::from_mins(5);
+const DEADLINE: Duration = Duration::from_mins(5);
 
 /// `USER_HZ`, the same on every Linux.
 const TICKS_A_SECOND: f64 = 100.0;
@@ -95,7 +95,7 @@ impl Fleet {
 
     /// Waits until every repository says this at a place.
     pub(crate) async fn all(&self, pointer: &str, wished: &Value) -> Result<()> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + DEADLINE;
         loop {
             let list = self.api.get_json(REPOSITORIES).await?;
             let items = list["items"].as_array().context("no list of repositories")?;
