@@ -21,7 +21,7 @@ use kube::Api;
 use tokio_util::sync::CancellationToken;
 use windlass_api::{Connection, Repository};
 use windlass_launch::observe_leadership;
-use windlass_runtime::{BoxError, LeaderElection, Leadership, ObjectKey, Operator, Watch, WatchConfig};
+use windlass_runtime::{BoxError, LeaderElection, Leadership, ObjectKey, Operator, Term, Watch, WatchConfig};
 
 pub(crate) use self::check::{Asked, Failure, explain, needed};
 pub(crate) use self::lead::Connections;
@@ -72,17 +72,9 @@ impl Operator<windlass_launch::Context> for ConnectionsOperator {
             }
         };
         let lead = async {
-            while let Some(term) = shutdown.run_until_cancelled(leadership.term()).await {
-                let clients = process.clients.map(|client| term.guard(client));
-                tokio::select! {
-                    biased;
-                    () = term.ended() => {}
-                    () = connections.lead(clients, &shutdown) => {}
-                }
-                if shutdown.is_cancelled() {
-                    break;
-                }
-            }
+            let work =
+                |term: Term| connections.lead(process.clients.map(|client| term.guard(client)), &shutdown);
+            leadership.lead(&shutdown, work).await;
             finished.cancel();
         };
         tokio::join!(follow, follow_repositories, stand, lead);

@@ -1,11 +1,13 @@
 //! Working on repositories while this process leads. One that stands by watches, and begins where it took over.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use windlass_api::conditions::{self, types};
 use windlass_api::{Connection, Repository};
-use windlass_runtime::{BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, run_keyed};
+use windlass_runtime::{
+    BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, TermQueue, run_keyed,
+};
 
 use crate::connections::{Connections, referred_to};
 use crate::controller::Controller;
@@ -15,37 +17,29 @@ use crate::metrics::RepositoryMetrics;
 use crate::neighbours::affected;
 use crate::reconcile::reconcile;
 
-/// Where the queue is of the term that goes on, if one does.
-pub(crate) type Current = Arc<Mutex<Option<KeyedQueue<ObjectKey>>>>;
-
 /// The operator's work, term by term.
 pub(crate) struct Work {
     pub(crate) connections: Arc<Connections>,
     pub(crate) controller: Controller,
     pub(crate) leadership: Leadership,
     pub(crate) workers: usize,
-    pub(crate) current: Current,
+    pub(crate) queue: TermQueue<ObjectKey>,
     /// Whether changes in the folders of local repositories are waited for.
     pub(crate) watch_folders: bool,
 }
 
 /// Forwards what the watch has seen to the queue of the term.
 pub(crate) struct Forwarder {
-    current: Current,
+    queue: TermQueue<ObjectKey>,
     memory: Arc<Memory>,
     store: Store<Repository>,
     metrics: RepositoryMetrics,
 }
 
-/// The queue of the term that goes on, if one does.
-pub(crate) fn queue(current: &Current) -> Option<KeyedQueue<ObjectKey>> {
-    current.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
 impl Work {
     pub(crate) fn forwarder(&self) -> Forwarder {
         Forwarder {
-            current: Arc::clone(&self.current),
+            queue: self.queue.clone(),
             memory: Arc::clone(&self.controller.memory),
             store: self.controller.store.clone(),
             metrics: self.controller.metrics.clone(),
@@ -54,33 +48,23 @@ impl Work {
 
     /// Works whenever this process leads, until `shutdown`; passes that are under way then are finished.
     pub(crate) async fn run(&self, shutdown: &CancellationToken) {
-        while let Some(term) = shutdown.run_until_cancelled(self.leadership.term()).await {
-            self.lead(&term, shutdown).await;
-            if shutdown.is_cancelled() {
-                return;
-            }
-        }
+        self.leadership.lead(shutdown, |term| self.lead(term, shutdown)).await;
     }
 
-    /// Works until the term is over: then every pass is dropped where it is.
-    async fn lead(&self, term: &Term, shutdown: &CancellationToken) {
+    async fn lead(&self, term: Term, shutdown: &CancellationToken) {
         let cancel = shutdown.child_token();
         let _stop = cancel.clone().drop_guard();
         let clients = self.controller.clients.map(|client| term.guard(client));
         let connections = self.connections.lead(clients.clone(), shutdown);
-        let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
+        let known = &self.controller.store;
+        let work = self.queue.begin(BackoffPolicy::OBJECT, || known.keys());
         let Controller { opener, store, memory, .. } = self.controller.clone();
         let folders =
-            self.watch_folders.then(|| Arc::new(Folders::new(opener, store, memory, queue.clone())));
+            self.watch_folders.then(|| Arc::new(Folders::new(opener, store, memory, work.queue.clone())));
         let controller = Arc::new(Controller { clients, folders, cancel, ..self.controller.clone() });
-        // First the queue, then what is known already: nothing can fall between the two.
-        self.set(Some(queue.clone()));
-        for repository in self.controller.store.list() {
-            queue.add(ObjectKey::of(&*repository));
-        }
-        let (metrics, taken) = (self.controller.metrics.clone(), queue.clone());
-        let work = run_keyed(
-            queue,
+        let (metrics, taken) = (self.controller.metrics.clone(), work.queue.clone());
+        let repositories = run_keyed(
+            work.queue.clone(),
             self.workers,
             shutdown.clone(),
             move |key| {
@@ -89,23 +73,13 @@ impl Work {
             },
             move |_key| metrics.panicked(),
         );
-        tokio::select! {
-            biased;
-            () = term.ended() => {}
-            _both = async { tokio::join!(work, connections) } => {}
-        }
-        self.set(None);
-    }
-
-    fn set(&self, queue: Option<KeyedQueue<ObjectKey>>) {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = queue;
+        tokio::join!(repositories, connections);
     }
 }
 
 impl Forwarder {
     pub(crate) fn forward(&self, event: Event<Repository>) {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(queue) = &*current else {
+        let Some(queue) = &self.queue.current() else {
             if let Event::Deleted(gone) = event {
                 self.memory.forget(&ObjectKey::of(&*gone));
             }
@@ -145,14 +119,11 @@ impl Forwarder {
         }
         let another = old.as_ref().is_some_and(|old| facts(old).0 != facts(new).0);
         let key = ObjectKey::of(&**new);
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         for repository in self.store.list_in(&key.namespace) {
             if referred_to(&repository).as_ref() == Some(&key) {
                 let of = ObjectKey::of(&*repository);
                 self.memory.token_wanted(&of, another);
-                if let Some(queue) = &*current {
-                    queue.add(of);
-                }
+                self.queue.add(of);
             }
         }
     }

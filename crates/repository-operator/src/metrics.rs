@@ -10,12 +10,11 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
 use windlass_api::conditions::reasons;
 use windlass_api::{JobState, Repository, SyncTarget};
-use windlass_runtime::{Clock, EventRecorder, Store};
+use windlass_runtime::{Clock, EventRecorder, ObjectKey, Store, TermQueue};
 use windlass_telemetry::{MetricRow, Metrics, Stage, Stages, resources_bucket};
 
 pub use self::reference::reference_markdown;
 use crate::finalize::{FinalizeError, Obstacle};
-use crate::lead::Current;
 use crate::plan::TokenWanted;
 use crate::reconcile::ReconcileError;
 
@@ -77,7 +76,7 @@ impl RepositoryMetrics {
     pub(crate) fn new(
         metrics: &Metrics,
         repositories: &Store<Repository>,
-        queue: &Current,
+        queue: &TermQueue<ObjectKey>,
         events: &EventRecorder,
         clock: Arc<dyn Clock>,
     ) -> Self {
@@ -232,16 +231,16 @@ fn cause(reason: &str) -> &'static str {
 }
 
 /// Gauges of the queue, while there is one.
-fn observe_queue(meter: &Meter, current: &Current) {
-    let queue = Arc::clone(current);
+fn observe_queue(meter: &Meter, queue: &TermQueue<ObjectKey>) {
+    let terms = queue.clone();
     gauge!(meter, u64_observable_gauge, table::QUEUE_SIZE, move |gauge| {
-        if let Some(queue) = crate::lead::queue(&queue) {
+        if let Some(queue) = terms.current() {
             gauge.observe(queue.waiting() as u64, &[]);
         }
     });
-    let queue = Arc::clone(current);
+    let terms = queue.clone();
     gauge!(meter, f64_observable_gauge, table::QUEUE_LAG, move |gauge| {
-        if let Some(queue) = crate::lead::queue(&queue) {
+        if let Some(queue) = terms.current() {
             gauge.observe(queue.lag().as_secs_f64(), &[]);
         }
     });

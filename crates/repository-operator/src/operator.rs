@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 use windlass_api::{QuotaStatus, Repository};
 use windlass_launch::observe_leadership;
 use windlass_runtime::{
-    BoxError, EventRecorder, LeaderElection, Leadership, Operator, Registry, Watch, WatchConfig,
+    BoxError, EventRecorder, LeaderElection, Leadership, Operator, Registry, TermQueue, Watch, WatchConfig,
 };
 
 use crate::connections::{self, Connections, ConnectionsOperator, PROVISIONING_CONNECTION};
 use crate::controller::Controller;
-use crate::lead::{Current, Work};
+use crate::lead::Work;
 use crate::memory::Memory;
 use crate::metrics::{METER, RepositoryMetrics};
 use crate::plan::Timing;
@@ -57,7 +57,7 @@ impl Operator<windlass_launch::Context> for Repositories {
         let (events, event_writer) =
             EventRecorder::new(REPORTER, process.replica.as_str(), Arc::clone(&process.clock));
         let provisioning = process.settings.provisioning();
-        let current = Current::default();
+        let queue = TermQueue::default();
         let controller = Controller {
             clients: process.clients.clone(),
             resources: process.resources.clone(),
@@ -78,7 +78,7 @@ impl Operator<windlass_launch::Context> for Repositories {
             metrics: RepositoryMetrics::new(
                 &process.metrics,
                 &watch.store(),
-                &current,
+                &queue,
                 &events,
                 Arc::clone(&process.clock),
             ),
@@ -97,7 +97,7 @@ impl Operator<windlass_launch::Context> for Repositories {
             controller,
             leadership,
             workers: settings.worker_count,
-            current,
+            queue,
             watch_folders: settings.local_watch,
         };
         let (forwarder, of_connections) = (work.forwarder(), work.forwarder());

@@ -6,7 +6,7 @@
 //! - [`Definitions`]: whether the server knows every field of the kinds.
 //! - [`Scope`]: one namespace, or all of them.
 //! - [`LeaderElection`] and [`Term`]: of several replicas, one writes.
-//! - [`KeyedQueue`] and [`run_keyed`]: reconciling object by object, with back-off.
+//! - [`KeyedQueue`] and [`run_keyed`]: reconciling object by object, with back-off; [`TermQueue`]: while this process leads.
 //! - [`CallOptions`], [`RestClient`], [`ListRequest`]: the one way to call an API server; see `api.rs` for how.
 //! - [`merge_patch`], [`json_patch()`], [`add_finalizers`]: writes that overwrite nothing newer.
 //! - [`EventRecorder`]: Kubernetes Events that delay nobody.
@@ -46,7 +46,7 @@ pub use definitions::Definitions;
 pub use events::{EventRecorder, EventType, EventWriter, Note};
 pub use leader::{LeaderConfig, LeaderConfigError, LeaderElection, Leadership, NotLeading, Term};
 pub use operator::{Operator, Registry, UnknownOperator};
-pub use queue::{KeyedQueue, Requeue, run_keyed};
+pub use queue::{KeyedQueue, Requeue, TermQueue, TermWork, run_keyed};
 pub use scope::Scope;
 pub use signals::{Signal, signals};
 pub use supervisor::{RunError, Supervisor, TaskEnded, TaskResult, Unfinished};

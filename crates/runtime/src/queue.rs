@@ -1,5 +1,7 @@
 //! Reconciling key by key: a queue without duplicates, and the loop that works it off.
 
+mod term;
+
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -14,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use self::term::{TermQueue, TermWork};
 use crate::supervisor::panic_message;
 use crate::{Backoff, BackoffPolicy};
 

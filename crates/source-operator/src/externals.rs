@@ -27,19 +27,21 @@ use windlass_git::{ObjectId, Revision};
 use windlass_launch::Context;
 use windlass_repository::{Opened, Opener, ReadError, Reader, prefix};
 use windlass_runtime::{
-    CallError, Event, Leadership, ObjectKey, Part, Requeue, Store, Term, Watch, WatchConfig, merge_patch,
+    BackoffPolicy, CallError, Event, Leadership, ObjectKey, Part, Requeue, Store, TermQueue, Watch,
+    WatchConfig, merge_patch, run_keyed,
 };
 use windlass_telemetry::{ErrorChain, Health};
 
 use crate::controller::{CALL, Controller};
 use crate::failure::{Failure, types};
 use crate::status::{Conditions, now};
-use crate::terms::Terms;
 
 /// The kind as it stands in paths.
 pub(crate) const KIND: &str = "externalartifact";
 /// How often a repository is looked at, at most.
 const INTERVAL: Duration = Duration::from_mins(1);
+/// Repositories that are looked at at a time.
+const WORKERS: usize = 4;
 
 /// Repositories, and what making artifacts of them takes. Cheap to clone.
 #[derive(Clone)]
@@ -47,7 +49,7 @@ pub(crate) struct Externals {
     controller: Controller,
     repositories: Store<Repository>,
     opener: Opener,
-    terms: Terms,
+    queue: TermQueue<ObjectKey>,
 }
 
 /// Repositories that are not followed yet.
@@ -67,7 +69,7 @@ impl Externals {
             controller,
             repositories: watch.store(),
             opener: process.opener.clone(),
-            terms: Terms::default(),
+            queue: TermQueue::default(),
         };
         Unfollowed { externals, watch, health: process.health.clone() }
     }
@@ -77,23 +79,23 @@ impl Unfollowed {
     /// Looks at repositories until `shutdown`.
     pub(crate) async fn run(self, leadership: &Leadership, shutdown: &CancellationToken) {
         let Self { externals, watch, health } = self;
-        let terms = externals.terms.clone();
+        let queue = externals.queue.clone();
         let follow = watch.run(health, shutdown.clone(), move |event| match event {
             Event::Applied { old, new } if old.as_deref().is_none_or(|old| wanted(old) != wanted(&new)) => {
-                terms.add(ObjectKey::of(&*new));
+                queue.add(ObjectKey::of(&*new));
             }
             // Its artifact is deleted by whoever collects what has no owner any more; its files are ours.
-            Event::Deleted(gone) => terms.add(ObjectKey::of(&*gone)),
+            Event::Deleted(gone) => queue.add(ObjectKey::of(&*gone)),
             _ => {}
         });
-        let all = || externals.repositories.list().iter().map(|it| ObjectKey::of(&**it)).collect();
-        let lead = externals.terms.lead(leadership, shutdown, all, |term: &Term| {
+        let lead = leadership.lead(shutdown, async |term| {
             let client = term.guard(&externals.controller.client);
-            let externals = externals.clone();
-            move |key| {
+            let work = externals.queue.begin(BackoffPolicy::OBJECT, || externals.repositories.keys());
+            let reconcile = |key| {
                 let (externals, client) = (externals.clone(), client.clone());
                 async move { externals.reconcile(&client, &key).await }
-            }
+            };
+            run_keyed(work.queue.clone(), WORKERS, shutdown.clone(), reconcile, |_key| {}).await;
         });
         tokio::join!(follow, lead);
     }

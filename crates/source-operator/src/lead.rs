@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 use windlass_api::flux::GitRepository;
 use windlass_artifact::Place;
-use windlass_runtime::{BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, run_keyed};
+use windlass_runtime::{
+    BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, TermQueue, run_keyed,
+};
 
 use crate::apply::KIND;
 use crate::build::Builder;
@@ -17,19 +19,16 @@ use crate::secrets::{self, SecretVersion};
 use crate::upstream::Upstreams;
 use crate::verify::Verifications;
 
-/// The queue of the term that goes on, if one does.
-pub(crate) type Current = Arc<Mutex<Option<KeyedQueue<ObjectKey>>>>;
-
 /// The operator's work, term by term.
 pub(crate) struct Work {
     pub(crate) controller: Controller,
     pub(crate) leadership: Leadership,
-    pub(crate) current: Current,
+    pub(crate) queue: TermQueue<ObjectKey>,
 }
 
 /// Forwards what the watch has seen to the queue of the term.
 pub(crate) struct Forwarder {
-    current: Current,
+    queue: TermQueue<ObjectKey>,
     objects: Store<GitRepository>,
     upstreams: Arc<Upstreams>,
     verifications: Arc<Verifications>,
@@ -44,7 +43,7 @@ struct Includes(Mutex<HashMap<ObjectKey, HashSet<ObjectKey>>>);
 impl Work {
     pub(crate) fn forwarder(&self) -> Forwarder {
         Forwarder {
-            current: Arc::clone(&self.current),
+            queue: self.queue.clone(),
             objects: self.controller.objects.clone(),
             upstreams: Arc::clone(&self.controller.upstreams),
             verifications: Arc::clone(&self.controller.verifications),
@@ -55,16 +54,10 @@ impl Work {
 
     /// Works whenever this process leads, until `shutdown`; passes that are under way then are finished.
     pub(crate) async fn run(&self, shutdown: &CancellationToken) {
-        while let Some(term) = shutdown.run_until_cancelled(self.leadership.term()).await {
-            self.lead(&term, shutdown).await;
-            if shutdown.is_cancelled() {
-                return;
-            }
-        }
+        self.leadership.lead(shutdown, |term| self.lead(term, shutdown)).await;
     }
 
-    /// Works until the term is over: then every pass is dropped where it is.
-    async fn lead(&self, term: &Term, shutdown: &CancellationToken) {
+    async fn lead(&self, term: Term, shutdown: &CancellationToken) {
         let cancel = shutdown.child_token();
         let _stop = cancel.clone().drop_guard();
         let settings = &self.controller.settings;
@@ -73,52 +66,37 @@ impl Work {
             max: settings.max_retry_delay.max(settings.min_retry_delay),
             ..BackoffPolicy::OBJECT
         };
-        let queue = KeyedQueue::new(policy);
+        let work = self.queue.begin(policy, || self.controller.objects.keys());
         let client = term.guard(&self.controller.client);
         let controller =
-            Arc::new(Controller { client, cancel, queue: queue.clone(), ..self.controller.clone() });
-        // First the queue, then what is known already: nothing can fall between the two.
-        self.set(Some(queue.clone()));
-        for object in self.controller.objects.list() {
-            queue.add(ObjectKey::of(&*object));
-        }
+            Arc::new(Controller { client, cancel, queue: work.queue.clone(), ..self.controller.clone() });
         let metrics = self.controller.metrics.clone();
-        let work = run_keyed(
-            queue,
+        run_keyed(
+            work.queue.clone(),
             settings.concurrent,
             shutdown.clone(),
             move |key| reconcile(Arc::clone(&controller), key),
             move |_key| metrics.failed("Panic"),
-        );
-        tokio::select! {
-            biased;
-            () = term.ended() => {}
-            () = work => {}
-        }
-        self.set(None);
-    }
-
-    fn set(&self, queue: Option<KeyedQueue<ObjectKey>>) {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = queue;
+        )
+        .await;
     }
 }
 
 impl Forwarder {
     /// Has those looked at that name a Secret that changed.
     pub(crate) fn forward_secret(&self, event: &Event<SecretVersion>, secrets: &Store<SecretVersion>) {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(queue) = &*current {
-            secrets::forward(event, secrets, &self.objects, queue);
+        if let Some(queue) = self.queue.current() {
+            secrets::forward(event, secrets, &self.objects, &queue);
         }
     }
 
     pub(crate) fn forward(&self, event: Event<GitRepository>) {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.queue.current();
         match event {
             Event::Applied { old, new } => {
                 let key = ObjectKey::of(&*new);
                 self.includes.change(&key, old.as_deref(), Some(&new));
-                let Some(queue) = &*current else { return };
+                let Some(queue) = &current else { return };
                 if old.as_deref().is_none_or(|old| is_asked_for(old, &new)) {
                     queue.add(key.clone());
                 }
@@ -131,7 +109,7 @@ impl Forwarder {
                 self.upstreams.forget(&key);
                 self.verifications.forget(&key);
                 self.includes.change(&key, Some(&gone), None);
-                match &*current {
+                match &current {
                     // The leader has removed its own before it took the finalizer off.
                     Some(queue) => {
                         queue.forget(&key);

@@ -33,7 +33,6 @@ mod reference;
 mod replica;
 mod secrets;
 mod status;
-mod terms;
 mod upstream;
 mod validate;
 mod verify;

@@ -13,7 +13,7 @@ use windlass_auth::ServeOptions;
 use windlass_launch::{Context, Launch, observe_leadership};
 use windlass_runtime::{
     BackoffPolicy, BoxError, EventRecorder, KeyedQueue, LeaderElection, Leadership, Operator, Registry,
-    Watch, WatchConfig,
+    TermQueue, Watch, WatchConfig,
 };
 use windlass_settings::{DigestAlgorithm, SourceSettings};
 
@@ -21,7 +21,7 @@ use crate::app::Apps;
 use crate::build::Builder;
 use crate::controller::{Controller, origin};
 use crate::externals::Externals;
-use crate::lead::{Current, Forwarder, Work};
+use crate::lead::{Forwarder, Work};
 use crate::metrics::SourceMetrics;
 use crate::notify::{Notifier, REPORTER};
 use crate::options::needs;
@@ -109,7 +109,7 @@ impl Operator<Context> for Sources {
             externals: externals.as_ref().map(|it| it.externals.clone()),
         };
         let artifacts = Server::new(Arc::clone(&store), Some(Arc::new(replica)));
-        let work = Work { controller: controller.clone(), leadership, current: Current::default() };
+        let work = Work { controller: controller.clone(), leadership, queue: TermQueue::default() };
         let forwarder = work.forwarder();
         let follow =
             watch.run(process.health.clone(), shutdown.clone(), move |event| forwarder.forward(event));

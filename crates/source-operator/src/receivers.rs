@@ -18,15 +18,20 @@ use tokio_util::sync::CancellationToken;
 use windlass_api::flux::{Receiver, ReceiverSpec, WEBHOOK_PATH};
 use windlass_launch::Context;
 use windlass_repository::webhook::Reception;
-use windlass_runtime::{Clock, Event, Leadership, ObjectKey, Store, Term, Watch, WatchConfig, Watched as _};
+use windlass_runtime::{
+    BackoffPolicy, Clock, Event, Leadership, ObjectKey, Store, TermQueue, Watch, WatchConfig, Watched as _,
+    run_keyed,
+};
 use windlass_telemetry::Health;
 
 use crate::access;
 use crate::secrets::SecretVersion;
-use crate::terms::Terms;
 
 /// The key of a Secret that holds the token.
 const TOKEN: &str = "token";
+
+/// Receivers that are looked at at a time.
+const WORKERS: usize = 4;
 
 /// The receivers, and what working on them takes. Cheap to clone.
 #[derive(Clone)]
@@ -34,7 +39,7 @@ pub(crate) struct Receivers {
     /// It writes whether this process leads or not.
     client: Client,
     objects: Store<Receiver>,
-    terms: Terms,
+    queue: TermQueue<ObjectKey>,
     clock: Arc<dyn Clock>,
     reception: Arc<Reception>,
     /// The one namespace whose objects may be asked for; any if there is none.
@@ -59,7 +64,7 @@ impl Receivers {
         let receivers = Self {
             client,
             objects: watch.store(),
-            terms: Terms::default(),
+            queue: TermQueue::default(),
             clock: Arc::clone(&process.clock),
             reception: Arc::default(),
             namespace: process.scope.namespace().map(str::to_owned),
@@ -72,7 +77,7 @@ impl Receivers {
         let (Event::Applied { new: secret, .. } | Event::Deleted(secret)) = event else { return };
         for receiver in self.objects.list_in(&secret.key().namespace) {
             if receiver.spec.secret_ref.name == secret.key().name {
-                self.terms.add(ObjectKey::of(&*receiver));
+                self.queue.add(ObjectKey::of(&*receiver));
             }
         }
     }
@@ -92,21 +97,22 @@ impl Unfollowed {
     /// Takes deliveries in and looks at receivers until `shutdown`.
     pub(crate) async fn run(self, leadership: &Leadership, shutdown: &CancellationToken) {
         let Self { receivers, watch, health, listener } = self;
-        let terms = receivers.terms.clone();
+        let queue = receivers.queue.clone();
         let follow = watch.run(health, shutdown.clone(), move |event| {
             if let Event::Applied { old, new } = event
                 && old.is_none_or(|old| is_asked_for(&old, &new))
             {
-                terms.add(ObjectKey::of(&*new));
+                queue.add(ObjectKey::of(&*new));
             }
         });
-        let all = || receivers.objects.list().iter().map(|it| ObjectKey::of(&**it)).collect();
-        let lead = receivers.terms.lead(leadership, shutdown, all, |term: &Term| {
-            let (receivers, client) = (receivers.clone(), term.guard(&receivers.client));
-            move |key| {
+        let lead = leadership.lead(shutdown, async |term| {
+            let client = term.guard(&receivers.client);
+            let work = receivers.queue.begin(BackoffPolicy::OBJECT, || receivers.objects.keys());
+            let reconcile = |key| {
                 let (receivers, client) = (receivers.clone(), client.clone());
                 async move { receivers.reconcile(&client, &key).await }
-            }
+            };
+            run_keyed(work.queue.clone(), WORKERS, shutdown.clone(), reconcile, |_key| {}).await;
         });
         let take = windlass_auth::plain::serve(listener, hook::router(receivers.clone()), shutdown.clone());
         tokio::join!(follow, lead, take);

@@ -1,13 +1,13 @@
 //! Which connections are looked at, and when.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use windlass_api::{Connection, Repository};
 use windlass_auth::ApiClients;
 use windlass_repository::Opener;
-use windlass_runtime::{BackoffPolicy, Clock, Event, KeyedQueue, ObjectKey, Store, run_keyed};
+use windlass_runtime::{BackoffPolicy, Clock, Event, ObjectKey, Store, TermQueue, run_keyed};
 
 use super::reconcile::reconcile;
 use super::referred_to;
@@ -23,8 +23,7 @@ pub(crate) struct Connections {
     pub(super) deadline: Duration,
     pub(super) metrics: HealthMetrics,
     workers: usize,
-    /// The queue of the term that goes on, if one does.
-    current: Mutex<Option<KeyedQueue<ObjectKey>>>,
+    queue: TermQueue<ObjectKey>,
 }
 
 impl Connections {
@@ -41,38 +40,28 @@ impl Connections {
             deadline: process.check_deadline,
             metrics: HealthMetrics::new(&process.metrics),
             workers: process.settings.operator().worker_count,
-            current: Mutex::default(),
+            queue: TermQueue::default(),
         }
     }
 
     /// Works with these clients until `shutdown`, or until it is dropped; passes that are under way at the shutdown are
     /// finished.
     pub(crate) async fn lead(self: &Arc<Self>, clients: ApiClients, shutdown: &CancellationToken) {
-        let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
-        // First the queue, then what is known already: nothing can fall between the two.
-        self.set(Some(queue.clone()));
-        for connection in self.store.list() {
-            queue.add(ObjectKey::of(&*connection));
-        }
+        let term = self.queue.begin(BackoffPolicy::OBJECT, || self.store.keys());
         let this = Arc::clone(self);
         let work = move |key| {
             let (this, clients) = (Arc::clone(&this), clients.clone());
             async move { reconcile(&this, &clients, &key).await }
         };
         let panicked = |key: &ObjectKey| tracing::error!(connection = %key, "the pass panicked");
-        run_keyed(queue, self.workers, shutdown.clone(), work, panicked).await;
-        self.set(None);
+        run_keyed(term.queue.clone(), self.workers, shutdown.clone(), work, panicked).await;
     }
 
     pub(crate) fn connection_seen(&self, event: &Event<Connection>) {
         match event {
             Event::Applied { old, new } if old.as_ref().is_some_and(|old| Arc::ptr_eq(old, new)) => {}
-            Event::Applied { new, .. } => self.add(ObjectKey::of(&**new)),
-            Event::Deleted(gone) => {
-                if let Some(queue) = &*self.lock() {
-                    queue.forget(&ObjectKey::of(&**gone));
-                }
-            }
+            Event::Applied { new, .. } => self.queue.add(ObjectKey::of(&**new)),
+            Event::Deleted(gone) => self.queue.forget(&ObjectKey::of(&**gone)),
             Event::Synced => {}
         }
     }
@@ -83,28 +72,11 @@ impl Connections {
             Event::Applied { old, new } => (old.as_deref().and_then(referred_to), referred_to(new)),
             Event::Deleted(gone) => (referred_to(gone), None),
             Event::Synced => {
-                for connection in self.store.list() {
-                    self.add(ObjectKey::of(&*connection));
-                }
-                return;
+                return self.store.keys().into_iter().for_each(|key| self.queue.add(key));
             }
         };
         if old != new {
-            old.into_iter().chain(new).for_each(|key| self.add(key));
+            old.into_iter().chain(new).for_each(|key| self.queue.add(key));
         }
-    }
-
-    fn add(&self, key: ObjectKey) {
-        if let Some(queue) = &*self.lock() {
-            queue.add(key);
-        }
-    }
-
-    fn set(&self, queue: Option<KeyedQueue<ObjectKey>>) {
-        *self.lock() = queue;
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<KeyedQueue<ObjectKey>>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 use kube::Api;
 use serde_json::json;
 use windlass_api::finalizers;
-use windlass_runtime::{BackoffPolicy, KeyedQueue, SystemClock, Watch, WatchConfig};
+use windlass_runtime::{BackoffPolicy, SystemClock, Watch, WatchConfig};
 use windlass_telemetry::metrics_differences;
 
 use super::table::{OWN, TABLE};
@@ -18,10 +18,10 @@ async fn every_metric_of_the_table_is_told_with_its_labels_and_no_other_is() {
     let store = Watch::new(api, WatchConfig::new("repositories")).store();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (events, _writer) = EventRecorder::new("test", "test", Arc::clone(&clock));
-    let current = Current::default();
+    let current = TermQueue::default();
     let told = RepositoryMetrics::new(&metrics, &store, &current, &events, clock);
     assert!(!metrics.render().unwrap().contains("worker_queue_size"), "there is no queue");
-    *current.lock().unwrap() = Some(KeyedQueue::new(BackoffPolicy::OBJECT));
+    let _work = current.begin(BackoffPolicy::OBJECT, || []);
 
     let second = Duration::from_secs(1);
     told.taken(second);

@@ -58,6 +58,21 @@ impl Leadership {
             }
         }
     }
+
+    /// Has `work` done whenever this process leads, until `shutdown`. Work is dropped where it is when its term ends; a
+    /// shutdown it has to see itself, so that it may finish what is under way.
+    pub async fn lead<W: Future<Output = ()>>(&self, shutdown: &CancellationToken, work: impl Fn(Term) -> W) {
+        while let Some(term) = shutdown.run_until_cancelled(self.term()).await {
+            tokio::select! {
+                biased;
+                () = term.ended() => {}
+                () = work(term.clone()) => {}
+            }
+            if shutdown.is_cancelled() {
+                return;
+            }
+        }
+    }
 }
 
 /// One uninterrupted time as leader. Once it is over it stays over. Clones share it.

@@ -100,6 +100,11 @@ impl<K> Store<K> {
         self.read(|objects| objects.values().cloned().collect())
     }
 
+    /// The keys of all objects, in order.
+    pub fn keys(&self) -> Vec<ObjectKey> {
+        self.read(|objects| objects.keys().map(|key| ObjectKey::clone(key)).collect())
+    }
+
     /// The objects of one namespace, ordered by name.
     pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
         self.read(|objects| {
