@@ -7,14 +7,17 @@
 //!   and one that cannot find an object any more has the cache rebuilt.
 //! - `tips` in it lists the commits that were fetched whole, the last used last. They are what the next transfer
 //!   builds on. It also lists the commits that were made here and are not known to be pushed.
-//! - Every transfer leaves a pack. When there are more than [`MAX_PACKS`], what the last [`MAX_TIPS`] tips need
-//!   is written as one pack, and the others are removed. This happens beside transfers and readings, since it
-//!   takes seconds for a large repository: it removes only packs that it saw at its start, and whatever a later
-//!   transfer builds on is in the new one.
+//! - Every transfer leaves a pack. When there are more than [`MAX_PACKS`](consolidate::MAX_PACKS), what the last
+//!   [`MAX_TIPS`] tips need is written as one pack, and the others are removed. This happens beside transfers and
+//!   readings, since it takes seconds for a large repository: it removes only packs that it saw at its start, and
+//!   whatever a later transfer builds on is in the new one.
 //! - A cache is disposable: one that cannot be opened, is of another format, or lacks an object is removed and
-//!   fetched again, but not again and again for one tip; one that nobody used for [`MAX_IDLE`] is removed when another one is made.
+//!   fetched again, but not again and again for one tip; one that nobody used for [`MAX_IDLE`] is removed when another
+//!   one is made.
 
+mod consolidate;
 mod idle;
+mod key;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -25,19 +28,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use git2::{Repository, RepositoryInitOptions, RepositoryOpenFlags};
-use sha2::{Digest as _, Sha256};
 use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
-use windlass_http_client::Tls;
 
+pub(crate) use self::consolidate::Consolidation;
 use self::idle::Idle;
+pub(crate) use self::key::Key;
 use crate::commit::NewCommit;
 use crate::pack::Scratch;
-use crate::tree::{self, oid};
-use crate::{Credentials, GitError, Limits, ObjectId, Proxy, private};
+use crate::tree;
+use crate::{GitError, ObjectId, private};
 
-/// Packs beyond which a cache is consolidated.
-pub(crate) const MAX_PACKS: usize = 32;
 /// Fetched commits that a cache keeps.
 pub(crate) const MAX_TIPS: usize = 8;
 /// How long an unused cache is kept.
@@ -56,41 +57,6 @@ const MAX_UNPUSHED: usize = 1_000;
 const REBUILD_EVERY: Duration = Duration::from_hours(1);
 /// Tips whose rebuilding is remembered.
 const MAX_REBUILDS: usize = 64;
-
-/// What tells one cache from another: the URL, who asks, who is trusted to be the server, and what lies between.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Key(String);
-
-impl Key {
-    /// Who asks is `identity` if there is one, whose secrets change; else the credentials themselves.
-    pub(crate) fn new(
-        url: &str,
-        credentials: Option<&Credentials>,
-        identity: Option<&str>,
-        tls: &Tls,
-        proxy: Option<&Proxy>,
-    ) -> Self {
-        let mut hash = Sha256::new();
-        hash.update(url.as_bytes());
-        match (identity, credentials) {
-            (Some(identity), _) => {
-                hash.update(b"\0\0identity\0");
-                hash.update(identity.as_bytes());
-            }
-            (None, Some(credentials)) => hash.update(credentials.fingerprint()),
-            (None, None) => {}
-        }
-        if let Some(fingerprint) = tls.fingerprint() {
-            hash.update(b"\0\0tls\0");
-            hash.update(fingerprint);
-        }
-        if let Some(proxy) = proxy {
-            hash.update(b"\0\0proxy\0");
-            hash.update(proxy.fingerprint());
-        }
-        Self(hex::encode(&hash.finalize()[..16]))
-    }
-}
 
 /// The caches under one folder.
 pub(crate) struct Caches {
@@ -111,12 +77,6 @@ pub(crate) struct Cache {
     /// One transfer at a time; the second finds what the first one brought.
     transfer: tokio::sync::Mutex<()>,
     idle: Arc<Idle>,
-}
-
-/// Packs to replace by one, and the commits that it must hold.
-pub(crate) struct Consolidation {
-    packs: Vec<PathBuf>,
-    tips: Vec<ObjectId>,
 }
 
 #[derive(Default)]
@@ -374,12 +334,6 @@ impl Cache {
         self.crowded(&state)
     }
 
-    fn crowded(&self, state: &State) -> Result<Option<Consolidation>, GitError> {
-        let packs = self.packs()?;
-        let tips = state.tips.iter().chain(&state.unpushed).copied().collect();
-        Ok((packs.len() > MAX_PACKS).then_some(Consolidation { packs, tips }))
-    }
-
     /// Takes over a commit that was made here, with its pack. Call it with the lock file held. Blocking.
     pub(crate) fn adopt(&self, commit: &NewCommit) -> Result<Option<Consolidation>, GitError> {
         let failed = |error: std::io::Error| GitError::cache("take over a commit", error);
@@ -414,56 +368,6 @@ impl Cache {
         let Some(tip) = chain.first() else { return Ok(()) };
         self.state().unpushed.retain(|commit| !chain.contains(commit));
         self.add_tips(&[*tip]).map(drop)
-    }
-
-    /// Consolidates, unless somebody does it already. Blocking.
-    pub(crate) fn consolidate(&self, consolidation: &Consolidation) -> Result<(), GitError> {
-        let Ok(_turn) = self.consolidating.try_lock() else {
-            return Ok(());
-        };
-        self.repack(consolidation)
-    }
-
-    fn packs(&self) -> Result<Vec<PathBuf>, GitError> {
-        let failed = |error| GitError::cache("list the packs", error);
-        let mut packs = Vec::new();
-        for entry in std::fs::read_dir(self.store.join("objects/pack")).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            if path.extension().is_some_and(|it| it == "pack") {
-                packs.push(path);
-            }
-        }
-        Ok(packs)
-    }
-
-    fn repack(&self, Consolidation { packs: old, tips }: &Consolidation) -> Result<(), GitError> {
-        let failed = |error: git2::Error| GitError::cache("consolidate the packs", error.message());
-        let repository = open(&self.store)?;
-        let odb = repository.odb().map_err(failed)?;
-        let limits = &Limits { tree_bytes: u64::MAX, ..Limits::default() };
-        let mut builder = repository.packbuilder().map_err(failed)?;
-        builder.set_threads(1);
-        for tip in tips {
-            builder.insert_object(oid(*tip)?, None).map_err(failed)?;
-            let commit = tree::commit(&odb, *tip)?;
-            builder.insert_object(oid(commit.id)?, None).map_err(failed)?;
-            let never = CancellationToken::new();
-            // What is no tree or file where one should be is kept as it is, and rejected when it is read.
-            tree::changed(&odb, commit.tree, None, limits, &never, |_, id, _| {
-                builder.insert_object(oid(id)?, None).map_err(failed)
-            })?;
-        }
-        builder.write(&self.store.join("objects/pack"), private::FILE).map_err(failed)?;
-        let new = builder.name().ok().flatten().map(|name| format!("pack-{name}.pack")).unwrap_or_default();
-        let _alone = self.files.blocking_write();
-        self.state().idle.clear();
-        for pack in old.iter().filter(|pack| pack.file_name().is_none_or(|name| *name != *new)) {
-            for extension in ["idx", "pack", "rev"] {
-                let _ = std::fs::remove_file(pack.with_extension(extension));
-            }
-        }
-        tracing::debug!(store = %self.store.display(), packs = old.len(), "consolidated a git cache");
-        Ok(())
     }
 
     /// Whether the cache may be thrown away for want of what `tips` need, and notes that it is. Once it was, and they are
