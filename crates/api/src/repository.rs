@@ -97,7 +97,8 @@ pub struct RepositorySpec {
 }
 
 impl RepositorySpec {
-    /// URL of the remote, if the active settings have one.
+    /// URL of the remote, if the active settings have one: without slashes at its end, and without `.git` where a host
+    /// names a repository with and without. Whether admission has trimmed what is stored makes no difference.
     pub fn url(&self) -> Option<&str> {
         let url = match self.kind {
             RepositoryType::Local => None,
@@ -107,7 +108,11 @@ impl RepositorySpec {
             RepositoryType::Bitbucket => self.bitbucket.as_ref().map(|c| &c.url),
             RepositoryType::Gitlab => self.gitlab.as_ref().map(|c| &c.url),
         };
-        url.map(String::as_str).filter(|url| !url.is_empty())
+        let url = url?.trim_end_matches('/');
+        // A server of one's own may well have its repositories at names that end in .git.
+        let hosted = !matches!(self.kind, RepositoryType::Git | RepositoryType::Local);
+        let url = if hosted { url.trim_end_matches(".git") } else { url };
+        (!url.is_empty()).then_some(url)
     }
 
     /// URL of the remote in the active settings, for writing; `None` if the settings are missing.

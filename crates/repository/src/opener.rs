@@ -52,7 +52,7 @@ impl Opener {
             let folder = self.folders.open(&self.local_path(spec));
             return folder.map_err(|error| OpenError::Refused(error.into()));
         }
-        let url = spec.url().filter(|url| !url.is_empty()).ok_or(OpenError::NoUrl)?;
+        let url = spec.url().ok_or(OpenError::NoUrl)?;
         let token = SecretToken::new(core, repository).token().await?;
         let mut remote = Remote { url: url.to_owned(), kind: spec.kind.as_str(), ..Remote::default() };
         if let Some(token) = token {

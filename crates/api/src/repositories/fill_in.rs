@@ -3,11 +3,7 @@
 use serde_json::{Value, json};
 
 use super::RepositoryRules;
-use crate::{
-    consts::finalizers,
-    patch::merge_diff,
-    repository::{Repository, RepositoryType},
-};
+use crate::{consts::finalizers, patch::merge_diff, repository::Repository};
 
 /// Fills in what the server decides: finalizers, the interval, trimmed URLs.
 ///
@@ -22,18 +18,15 @@ pub fn mutate(new: &mut Repository, old: Option<&Repository>, rules: &Repository
         spec.sync.interval_seconds = spec.sync.interval_seconds.max(rules.min_interval_seconds);
     }
     if let Some(webhook) = &mut spec.webhook {
-        trim_end(&mut webhook.base_url, "/");
+        trim_slashes(&mut webhook.base_url);
     }
-    // A server of one's own may well have its repositories at names that end in .git.
-    let hosted = !matches!(spec.kind, RepositoryType::Git | RepositoryType::Local);
-    if let Some(url) = spec.url_mut() {
-        trim_end(url, "/");
-        if hosted {
-            trim_end(url, ".git");
-        }
+    if let Some(trimmed) = spec.url().map(str::to_owned)
+        && let Some(url) = spec.url_mut()
+    {
+        *url = trimmed;
     }
     if let Some(enterprise) = &mut spec.github_enterprise {
-        trim_end(&mut enterprise.server_url, "/");
+        trim_slashes(&mut enterprise.server_url);
     }
 }
 
@@ -73,6 +66,6 @@ fn seed_finalizers(new: &mut Repository, create: bool) {
     new.metadata.finalizers = Some(seeded);
 }
 
-fn trim_end(text: &mut String, suffix: &str) {
-    text.truncate(text.trim_end_matches(suffix).len());
+fn trim_slashes(text: &mut String) {
+    text.truncate(text.trim_end_matches('/').len());
 }
