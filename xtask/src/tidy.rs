@@ -33,6 +33,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("windlass-artifact", 2),
     ("windlass-repository", 2),
     ("windlass-resources", 2),
+    ("windlass-admission", 3),
     ("windlass-launch", 3),
     ("windlass-repository-api", 3),
     ("windlass-commit-tracker", 4),
@@ -56,6 +57,7 @@ const LAYERS: &[(&str, u8)] = &[
 const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("windlass-repository-api", "windlass-apiserver", "the API of repositories runs beside any API server"),
     ("windlass-apiserver", "windlass-repository-api", "`windlass` mounts one on the other"),
+    ("windlass-apiserver", "windlass-admission", "the program passes the rules of its kinds in"),
     ("windlass-apiserver", "git2", "only the git crate names git2"),
     ("windlass-apimachinery", "tokio", "what the API does to documents needs no input or output"),
     ("windlass-apimachinery", "kube", "it does to documents what others do over a connection"),
