@@ -1,5 +1,6 @@
 //! Checks that no compiler makes: layers, file headers, one place for versions, links in documents.
 
+mod circles;
 mod deny;
 mod unused;
 
@@ -85,10 +86,15 @@ pub(crate) fn run() -> Result<()> {
     let mut findings = Vec::new();
     findings.extend(layers()?);
     findings.extend(manifests()?);
-    findings.extend(unused::dependencies(&metadata()?.packages)?);
+    let packages = metadata()?.packages;
+    findings.extend(unused::dependencies(&packages)?);
+    findings.extend(circles::findings(&packages)?);
     findings.extend(sources()?);
     findings.extend(links()?);
     findings.extend(deny::findings()?);
+    for (package, files) in circles::STANDING {
+        println!("{package}: a circle of {files} modules still stands");
+    }
     if findings.is_empty() {
         return Ok(());
     }
@@ -254,6 +260,12 @@ mod tests {
     #[test]
     fn imports_run_downward_only() {
         let findings = super::layers();
+        assert!(matches!(&findings, Ok(none) if none.is_empty()), "{findings:?}");
+    }
+
+    #[test]
+    fn no_circle_of_modules_is_larger_than_three_files_but_those_that_stand() {
+        let findings = super::metadata().and_then(|metadata| super::circles::findings(&metadata.packages));
         assert!(matches!(&findings, Ok(none) if none.is_empty()), "{findings:?}");
     }
 }
