@@ -106,6 +106,7 @@ impl Embedded {
         let shutdown = CancellationToken::new();
         let api = ApiServer::builder(store::in_memory(&StoreOptions::default())?)
             .crds(definitions)
+            .admission(windlass_admission::Provisioning::default())
             .shutdown(shutdown.clone())
             .build()?;
         let caller = Caller::system("admin");

@@ -1,5 +1,6 @@
 //! Checks that no compiler makes: layers, file headers, one place for versions, links in documents.
 
+mod circles;
 mod deny;
 mod unused;
 
@@ -33,6 +34,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("windlass-artifact", 2),
     ("windlass-repository", 2),
     ("windlass-resources", 2),
+    ("windlass-admission", 3),
     ("windlass-launch", 3),
     ("windlass-repository-api", 3),
     ("windlass-commit-tracker", 4),
@@ -56,6 +58,7 @@ const LAYERS: &[(&str, u8)] = &[
 const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("windlass-repository-api", "windlass-apiserver", "the API of repositories runs beside any API server"),
     ("windlass-apiserver", "windlass-repository-api", "`windlass` mounts one on the other"),
+    ("windlass-apiserver", "windlass-admission", "the program passes the rules of its kinds in"),
     ("windlass-apiserver", "git2", "only the git crate names git2"),
     ("windlass-apimachinery", "tokio", "what the API does to documents needs no input or output"),
     ("windlass-apimachinery", "kube", "it does to documents what others do over a connection"),
@@ -83,10 +86,15 @@ pub(crate) fn run() -> Result<()> {
     let mut findings = Vec::new();
     findings.extend(layers()?);
     findings.extend(manifests()?);
-    findings.extend(unused::dependencies(&metadata()?.packages)?);
+    let packages = metadata()?.packages;
+    findings.extend(unused::dependencies(&packages)?);
+    findings.extend(circles::findings(&packages)?);
     findings.extend(sources()?);
     findings.extend(links()?);
     findings.extend(deny::findings()?);
+    for (package, files) in circles::STANDING {
+        println!("{package}: a circle of {files} modules still stands");
+    }
     if findings.is_empty() {
         return Ok(());
     }
@@ -252,6 +260,12 @@ mod tests {
     #[test]
     fn imports_run_downward_only() {
         let findings = super::layers();
+        assert!(matches!(&findings, Ok(none) if none.is_empty()), "{findings:?}");
+    }
+
+    #[test]
+    fn no_circle_of_modules_is_larger_than_three_files_but_those_that_stand() {
+        let findings = super::metadata().and_then(|metadata| super::circles::findings(&metadata.packages));
         assert!(matches!(&findings, Ok(none) if none.is_empty()), "{findings:?}");
     }
 }

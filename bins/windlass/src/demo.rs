@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use windlass_admission::Provisioning;
 use windlass_api::JobState;
-use windlass_apiserver::AdmissionRules;
 use windlass_git::Origin;
 use windlass_launch::{Context, job_rules, open_loki, repository_rules};
 use windlass_runtime::signals;
@@ -181,7 +181,7 @@ async fn set_up(
         well_known_token: true,
         namespaces_must_exist: false,
         names: Vec::new(),
-        rules: AdmissionRules { repositories: repository_rules(&settings), jobs: job_rules(&settings) },
+        rules: Provisioning { repositories: repository_rules(&settings), jobs: job_rules(&settings) },
         resource_kinds: Vec::new(),
         loki: open_loki(&settings)?,
         accept_sha1: settings.operator().webhook_accept_sha1,

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use secrecy::SecretString;
-use windlass_apiserver::{AdmissionRules, AuditOptions};
+use windlass_admission::Provisioning;
+use windlass_apiserver::AuditOptions;
 use windlass_auth::{Audiences, Rights, SystemToken};
 use windlass_launch::{
     FLUSH, Listener, SettingsFlags, environment, job_rules, open_git, open_loki, repository_rules,
@@ -142,7 +143,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
         well_known_token: args.well_known_token,
         namespaces_must_exist: args.namespaces_must_exist,
         names: args.tls_name,
-        rules: AdmissionRules { repositories: repository_rules(&settings), jobs: job_rules(&settings) },
+        rules: Provisioning { repositories: repository_rules(&settings), jobs: job_rules(&settings) },
         resource_kinds: settings.provisioning().resource_kinds.clone(),
         loki: open_loki(&settings)?,
         accept_sha1: settings.operator().webhook_accept_sha1,

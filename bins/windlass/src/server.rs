@@ -9,9 +9,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use windlass_admission::Provisioning;
 use windlass_api::GroupResource;
 use windlass_apiserver::store::{self, Store, StoreOptions};
-use windlass_apiserver::{AdmissionRules, ApiServer, AuditLog, AuditOptions, Observer, RequestMetrics};
+use windlass_apiserver::{ApiServer, AuditLog, AuditOptions, Observer, RequestMetrics};
 use windlass_auth::kubeconfig::KubeconfigError;
 use windlass_auth::{
     ApiClients, Authenticator, Caller, CallerAccess, Issuer, IssuerOptions, Keys, SigningKeys, SystemToken,
@@ -51,7 +52,7 @@ pub(crate) struct ServerOptions {
     /// Names and addresses that the server's certificate carries beside this machine's own.
     pub(crate) names: Vec<String>,
     /// What repositories may say, and jobs ask for.
-    pub(crate) rules: AdmissionRules,
+    pub(crate) rules: Provisioning,
     /// Kinds that repositories may write beside folders and dashboards.
     pub(crate) resource_kinds: Vec<GroupResource>,
     /// Where records of finished jobs are kept; `historicjobs` are served when there is none.
@@ -79,7 +80,7 @@ pub(crate) struct Server {
     keys: Keys,
     issuer: Issuer,
     router: axum::Router,
-    rules: AdmissionRules,
+    rules: Provisioning,
     resource_kinds: Vec<GroupResource>,
     loki: Option<Loki>,
     accept_sha1: bool,
@@ -110,7 +111,7 @@ impl Server {
         let server = ApiServer::builder(store)
             .crds(crds)
             .sealing_key(keys.sealing_key())
-            .rules(options.rules.clone())
+            .admission(options.rules.clone())
             .namespaces_must_exist(options.namespaces_must_exist)
             .build()?;
         server.start().await?;
@@ -286,7 +287,7 @@ mod tests {
             well_known_token,
             namespaces_must_exist: false,
             names: Vec::new(),
-            rules: AdmissionRules::default(),
+            rules: Provisioning::default(),
             resource_kinds: Vec::new(),
             loki: None,
             accept_sha1: false,

@@ -1,8 +1,9 @@
-//! Rules that an object has to keep beyond its schema: one table for a real API server and the embedded one.
+//! Rules that an object has to keep beyond its schema: one table for API servers and for controllers.
 //!
 //! Each [`Rule`] says the same thing twice: as a CEL expression, which goes into the definition as
-//! `x-kubernetes-validations`, and as a function, which the embedded server runs. Path, reason and text of the refusal
-//! are stated once. Rules stand on objects, never on the text that they are about, so that no server repeats the
+//! `x-kubernetes-validations`, and as a function, for controllers that judge what is in no server yet, or was stored under
+//! other rules. Path, reason and text of the refusal are stated once. Rules stand on objects, never on the text that they
+//! are about, so that no server repeats the
 //! refused value: a URL may have a password in it.
 
 use std::borrow::Cow;
@@ -27,7 +28,7 @@ pub struct Rule<T: 'static> {
     pub message: &'static str,
     /// Holds when the object is fine; `self` is the value at [`Rule::at`].
     pub cel: &'static str,
-    /// The same for the embedded server.
+    /// The same for a controller.
     pub check: Check<T>,
 }
 
@@ -42,7 +43,7 @@ pub enum Reason {
     Forbidden,
 }
 
-/// How the embedded server sees that a rule is broken.
+/// How a controller sees that a rule is broken.
 #[derive(Debug)]
 pub enum Check<T: 'static> {
     /// By the object alone. What was broken before and did not change is let through, as Kubernetes does.
@@ -53,7 +54,7 @@ pub enum Check<T: 'static> {
     Write(fn(&T, Option<&T>) -> bool),
     /// By each text of a list.
     Each(fn(&T) -> &[String], fn(&str) -> bool),
-    /// Never: the embedded server takes what a real one has to refuse.
+    /// Never: a server that seals raw values takes what others have to refuse.
     Elsewhere,
 }
 

@@ -252,6 +252,20 @@ pub fn set_condition(object: &mut Object, kind: &str, status: &str, reason: &str
     }
 }
 
+/// Marks a definition as being deleted, held until its objects are gone.
+pub fn mark_deleted(document: &mut Object, now: &str) {
+    let fields = crate::metadata::of(document);
+    fields.insert("deletionTimestamp".to_owned(), json!(now));
+    let finalizers = fields.entry("finalizers").or_insert_with(|| json!([]));
+    if let Value::Array(finalizers) = finalizers
+        && !finalizers.contains(&json!(CLEANUP))
+    {
+        finalizers.push(json!(CLEANUP));
+    }
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    set_condition(document, "Terminating", "True", "InstanceDeletionPending", message, now);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

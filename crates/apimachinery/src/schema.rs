@@ -68,6 +68,8 @@ pub struct Schema {
     rules: Keywords,
     /// Whether an embedded object stands here or below.
     has_embedded: bool,
+    /// Of a whole object: what its name has to be, beside what every name has to.
+    name: Option<Box<Schema>>,
     /// Of a whole object that has rules in CEL: they, once they were first looked at.
     cel: Option<Box<Cel>>,
 }
@@ -117,7 +119,11 @@ impl Schema {
         schema.embedded = true;
         schema.cel =
             has_rules(document).then(|| Box::new(Cel { document: document.clone(), rules: OnceLock::new() }));
-        schema.properties.remove("metadata");
+        schema.name = schema
+            .properties
+            .remove("metadata")
+            .and_then(|mut metadata| metadata.properties.remove("name"))
+            .map(Box::new);
         Ok(schema)
     }
 
@@ -206,6 +212,7 @@ impl Schema {
             default,
             has_defaults,
             rules: Keywords::compile(document, path)?,
+            name: None,
             cel: None,
         })
     }

@@ -1,32 +1,21 @@
-//! What is served now, and how it follows the stored definitions.
+//! What is served now.
 //!
-//! A [`Snapshot`] never changes: a request takes the current one and keeps it. Whoever changes a definition has the
-//! catalog brought up to date before the answer goes out, so that a kind is served at once; at start, and after a
-//! crash between the two, [`Inner::start`] does the same.
+//! A [`Snapshot`] never changes: a request takes the current one and keeps it. How the catalog follows the stored
+//! definitions is in [`crate::settle`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use bytes::Bytes;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use serde::Deserialize as _;
-use serde_json::{Map, Value, json};
-use tracing::{error, info, warn};
-use uuid::Uuid;
+use serde_json::Value;
 
 use crate::discovery::OpenApi;
 use crate::failure::{Failure, Result};
-use crate::garbage;
-use crate::kinds::{self, Builtin, Kind, KindError, Registry};
-use crate::state::Inner;
-use windlass_apimachinery::definition::names::{Used, accept};
-use windlass_apimachinery::definition::{self, is_true};
-use windlass_apimachinery::document;
-use windlass_apimachinery::metadata;
-use windlass_store::{Key, Object, Page, Range, StoreError, Write};
+use crate::kinds::{self, Kind, KindError, Registry};
 
-/// How often names are settled anew when a definition is written beside us.
-const TRIES: usize = 20;
+/// Why the definitions that the server was built with are not written by others.
+const OWN: &str = "it belongs to Windlass, which serves this kind itself: only its labels and annotations can be \
+    changed";
 
 /// One state of what is served.
 #[derive(Debug)]
@@ -58,13 +47,13 @@ impl Snapshot {
 #[derive(Debug)]
 pub(crate) struct Catalog {
     current: RwLock<Arc<Snapshot>>,
-    core: Vec<Arc<Kind>>,
+    pub(crate) core: Vec<Arc<Kind>>,
     /// The definitions that the server was built with.
-    own: Vec<CustomResourceDefinition>,
+    pub(crate) own: Vec<CustomResourceDefinition>,
     own_names: BTreeSet<String>,
     /// Held while names are settled and the kinds swapped. Kinds by the name of their definition, with what they were
     /// made of.
-    settling: tokio::sync::Mutex<HashMap<String, (Value, Arc<Kind>)>>,
+    pub(crate) settling: tokio::sync::Mutex<HashMap<String, (Value, Arc<Kind>)>>,
     changed: tokio::sync::watch::Sender<()>,
 }
 
@@ -97,234 +86,15 @@ impl Catalog {
         self.changed.subscribe()
     }
 
-    fn swap(&self, registry: Registry) {
+    /// Refuses to touch a definition that the server was built with.
+    pub(crate) fn check_own(&self, kind: &Kind, name: &str) -> Result<()> {
+        if self.is_own(name) { Err(Failure::forbidden(kind, name, OWN)) } else { Ok(()) }
+    }
+
+    /// Serves something else from now on.
+    pub(crate) fn swap(&self, registry: Registry) {
         let snapshot = Arc::new(Snapshot::new(registry));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
         self.changed.send_replace(());
     }
-}
-
-type Document = Map<String, Value>;
-
-impl Inner {
-    /// Stores the definitions that the server was built with and reads those of users; once.
-    pub(crate) async fn start(self: &Arc<Self>) -> Result<()> {
-        self.started
-            .get_or_try_init(|| async {
-                self.store_own().await?;
-                self.settle().await?;
-                self.read_namespaces().await?;
-                self.make_namespaces().await?;
-                garbage::spawn(self);
-                Ok(())
-            })
-            .await
-            .copied()
-    }
-
-    /// Brings what is served up to date after definitions were written. Failing does not undo the write: the next
-    /// write or start makes up for it.
-    pub(crate) async fn definitions_changed(self: &Arc<Self>) {
-        if let Err(failure) = self.settle().await {
-            error!(?failure, "failed to serve the definitions as they are stored");
-        }
-    }
-
-    fn definition_kind(&self) -> Result<Arc<Kind>> {
-        self.catalog
-            .core
-            .iter()
-            .find(|kind| kind.builtin == Some(Builtin::Definition))
-            .cloned()
-            .ok_or_else(Failure::unknown_path)
-    }
-
-    async fn store_own(&self) -> Result<()> {
-        let kind = self.definition_kind()?;
-        let now = self.now_text();
-        let mut writes = Vec::new();
-        for crd in &self.catalog.own {
-            let wanted = definition::own(crd).map_err(Failure::bad_request)?;
-            let name = metadata::text(&wanted, "name").to_owned();
-            let key = Key::new(&kind.group, &kind.plural, "", &name)?;
-            let stored = self.store.get(&key).await?;
-            let Some(mut object) = stored.as_ref().and_then(|stored| parse(stored).ok()) else {
-                // There is none, or none that can be read.
-                let mut object = wanted;
-                let uid = Uuid::new_v4().to_string();
-                metadata::fill_new(&kind.metadata(), None, &now, &uid, &mut object);
-                accept(&mut object, &Used::default(), &now);
-                let value = encode(&kind, &object);
-                writes.push(match stored {
-                    None => Write::create(key, value),
-                    Some(stored) => Write::update(key, stored.revision, value),
-                });
-                continue;
-            };
-            let unchanged = object.get("spec") == wanted.get("spec") && !metadata::is_deleting(&object);
-            if let (false, Some(stored)) = (unchanged, stored) {
-                object.insert("spec".to_owned(), wanted.get("spec").cloned().unwrap_or_default());
-                definition::fill_in(Some(&wanted), &mut object);
-                // It may have been a user's before, who deletes it.
-                let fields = metadata::of(&mut object);
-                fields.remove("deletionTimestamp");
-                fields.remove("finalizers");
-                metadata::bump_generation(&mut object);
-                writes.push(Write::update(key, stored.revision, encode(&kind, &object)));
-            }
-        }
-        match self.store.commit(writes).await {
-            // A full disk is no reason not to start: what was stored before is served.
-            Err(StoreError::Commit { source }) => warn!(error = %source, "failed to store our definitions"),
-            committed => drop(committed?),
-        }
-        Ok(())
-    }
-
-    /// Settles who has which names, stores that, and serves every definition that is established.
-    async fn settle(self: &Arc<Self>) -> Result<()> {
-        let kind = self.definition_kind()?;
-        let mut made = self.catalog.settling.lock().await;
-        for _ in 0..TRIES {
-            let mut documents = self.definitions(&kind).await?;
-            match self.accept_names(&kind, &mut documents).await {
-                Ok(()) => {
-                    self.serve(&mut made, &documents);
-                    drop(made);
-                    self.clean_up(&documents);
-                    return Ok(());
-                }
-                Err(StoreError::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(Failure::modified(&kind, ""))
-    }
-
-    /// All stored definitions that can be read, our own first. Of one that cannot, nothing is served.
-    async fn definitions(&self, kind: &Kind) -> Result<Vec<(Object, Document)>> {
-        let range = Range::new(&kind.group, &kind.plural, None)?;
-        let listed = self.store.list(&range, Page::default()).await?.objects;
-        let mut documents = Vec::with_capacity(listed.len());
-        for object in listed {
-            match parse(&object) {
-                Ok(document) => documents.push((object, document)),
-                Err(problem) => {
-                    error!(definition = object.key.name(), %problem, "failed to read a stored definition");
-                }
-            }
-        }
-        documents.sort_by_key(|(object, _)| !self.catalog.is_own(object.key.name()));
-        Ok(documents)
-    }
-
-    /// Gives each definition the names that no other one has.
-    async fn accept_names(
-        &self,
-        kind: &Kind,
-        documents: &mut [(Object, Document)],
-    ) -> Result<(), StoreError> {
-        let now = self.now_text();
-        for index in 0..documents.len() {
-            let group = group_of(&documents[index].1).to_owned();
-            let mut used = Used::default();
-            for core in self.catalog.core.iter().filter(|core| core.versions.iter().any(|v| v.group == group))
-            {
-                used.resources.extend([core.plural.clone(), core.singular.clone()]);
-                used.resources.extend(core.short_names.iter().cloned());
-                used.kinds.extend([core.kind.clone(), core.list_kind.clone()]);
-            }
-            for (other, (_, document)) in documents.iter().enumerate() {
-                if other != index && group_of(document) == group {
-                    used.add(document);
-                }
-            }
-            let (stored, document) = &mut documents[index];
-            if accept(document, &used, &now) {
-                let write = Write::update(stored.key.clone(), stored.revision, encode(kind, document));
-                let committed = self.store.commit(vec![write]).await?;
-                stored.revision = committed.revision;
-            }
-        }
-        Ok(())
-    }
-
-    /// Swaps in the kinds of the established definitions. Those that did not change stay the same.
-    fn serve(&self, made: &mut HashMap<String, (Value, Arc<Kind>)>, documents: &[(Object, Document)]) {
-        let mut kinds = self.catalog.core.clone();
-        let mut next = HashMap::new();
-        for (object, document) in documents.iter().filter(|(_, document)| is_true(document, "Established")) {
-            let name = object.key.name();
-            let essence = json!([
-                metadata::text(document, "uid"),
-                metadata::is_deleting(document),
-                document.get("spec"),
-                document.get("status").map(|status| &status["acceptedNames"]),
-            ]);
-            let kind = match made.remove(name) {
-                Some((before, kind)) if before == essence => kind,
-                old => {
-                    let compiled = compile(document);
-                    let old = old.map(|(before, old)| {
-                        // Watches go on when all that has changed is that it is being deleted.
-                        let is_same = [0, 2, 3].iter().all(|part| before[*part] == essence[*part]);
-                        if !is_same || compiled.is_err() {
-                            old.gone.cancel();
-                        }
-                        old.gone.clone()
-                    });
-                    match compiled {
-                        Ok(mut kind) => {
-                            for version in &mut kind.versions {
-                                version.since = object.revision;
-                            }
-                            if let Some(gone) = old.filter(|gone| !gone.is_cancelled()) {
-                                kind.gone = gone;
-                            }
-                            Arc::new(kind)
-                        }
-                        Err(problem) => {
-                            error!(definition = name, problem, "failed to serve a definition");
-                            continue;
-                        }
-                    }
-                }
-            };
-            kinds.push(kind.clone());
-            next.insert(name.to_owned(), (essence, kind));
-        }
-        match Registry::of(kinds) {
-            Ok(registry) => self.catalog.swap(registry),
-            Err(problem) => error!(%problem, "failed to serve the definitions"),
-        }
-        // After the swap: a watch that ends is opened again on what is served now.
-        for (name, (_, kind)) in made.drain() {
-            info!(definition = name, "a definition is no longer served");
-            kind.gone.cancel();
-        }
-        *made = next;
-    }
-
-    /// The time as metadata carries it: whole seconds, UTC.
-    pub(crate) fn now_text(&self) -> String {
-        (self.now)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-    }
-}
-
-fn group_of(document: &Document) -> &str {
-    document.get("spec").and_then(|spec| spec["group"].as_str()).unwrap_or_default()
-}
-
-fn parse(object: &Object) -> Result<Document, serde_json::Error> {
-    serde_json::from_slice(&object.value)
-}
-
-fn encode(kind: &Kind, document: &Document) -> Bytes {
-    Bytes::from(document::encode(&kind.stored().head, document, b""))
-}
-
-fn compile(document: &Document) -> Result<Kind, String> {
-    let document = Value::Object(document.clone());
-    let document = CustomResourceDefinition::deserialize(&document).map_err(|error| error.to_string())?;
-    kinds::custom_kind(&document).map_err(|error| error.to_string())
 }

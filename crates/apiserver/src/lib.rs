@@ -7,9 +7,11 @@
 //!
 //! # Where to start
 //!
-//! A request goes through `verbs::answer`: its path is read (`request`), the kind looked up (`kinds`, of which
-//! `catalog` holds those that are served now), its body conformed to the schema (`schema`, `metadata`), admitted (`admission`), stored ([`store`]), and rendered from
-//! bytes (`document`). Errors are `metav1.Status` with kube-apiserver's words (`failure`).
+//! A request goes through `verbs::serve`: its path is read (`request`), the kind looked up (`kinds`, of which `catalog`
+//! holds those that are served now) and its body conformed to the schema. A `writer`, which knows who writes what but
+//! nothing of requests, fills in and judges ([`Admission`], `builtin`) and commits to the [`store`]; garbage collection
+//! calls the same one. What is known of namespaces and definitions follows what was committed (`commit`, `settle`).
+//! Answers are rendered from bytes. Errors are `metav1.Status` with kube-apiserver's words (`failure`).
 //!
 //! # Intended differences from a real server
 //!
@@ -18,23 +20,37 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod admission;
+mod attributes;
 mod backup;
+mod builtin;
 mod catalog;
+mod commit;
 mod compress;
 mod discovery;
 mod failure;
 mod garbage;
 mod kinds;
+mod meta;
+mod namespaces;
+mod objects;
 mod observe;
 mod request;
 mod seal;
+mod secure;
 mod server;
+mod settle;
+mod start;
 mod state;
+mod turns;
 mod verbs;
+mod writer;
 
-pub use admission::AdmissionRules;
+pub use admission::{Admission, AdmissionError};
+pub use attributes::Attributes;
 pub use kinds::KindError;
 pub use observe::{AuditError, AuditLog, AuditOptions, Observer, RequestMetrics};
+pub use secure::RAW_VALUE;
+pub use windlass_apimachinery::field_error::FieldError;
 pub use windlass_store as store;
 
 pub use server::{ApiServer, BuildError, Builder, StartError, client_of};

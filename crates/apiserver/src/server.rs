@@ -4,26 +4,23 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::{HeaderValue, Method, Request, header};
+use http::Request;
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use secrecy::{ExposeSecret, SecretBox};
 use tokio_util::sync::CancellationToken;
 use windlass_auth::Caller;
 
-use crate::admission::AdmissionRules;
+use crate::admission::Admission;
 use crate::backup;
 use crate::catalog::Catalog;
-use crate::compress;
-use crate::garbage::Namespaces;
 use crate::kinds::KindError;
-use crate::request::Accept;
+use crate::namespaces::Namespaces;
 use crate::seal::{SealError, Sealer};
 use crate::state::Inner;
-use crate::verbs::{self, Turns, Watched};
+use crate::turns::Turns;
+use crate::verbs;
 use windlass_store::Store;
 
 /// How many objects are held against the rules of their definitions at a time.
@@ -76,7 +73,7 @@ pub struct Builder {
     store: Arc<dyn Store>,
     crds: Vec<CustomResourceDefinition>,
     sealer: Option<Result<Sealer, SealError>>,
-    rules: AdmissionRules,
+    admission: Arc<dyn Admission>,
     now: Box<dyn Fn() -> Timestamp + Send + Sync>,
     shutdown: CancellationToken,
     namespaces_must_exist: bool,
@@ -97,10 +94,10 @@ impl Builder {
         self
     }
 
-    /// What admission lets through.
+    /// What fills in and refuses objects of custom kinds beside their definitions. Without it, those alone decide.
     #[must_use]
-    pub fn rules(mut self, rules: AdmissionRules) -> Self {
-        self.rules = rules;
+    pub fn admission(mut self, admission: impl Admission) -> Self {
+        self.admission = Arc::new(admission);
         self
     }
 
@@ -145,7 +142,7 @@ impl Builder {
                 started: tokio::sync::OnceCell::new(),
                 cleaning: Mutex::default(),
                 sealer,
-                rules: self.rules,
+                admission: self.admission,
                 now: self.now,
                 stop: self.shutdown.child_token(),
                 tasks: Mutex::default(),
@@ -166,7 +163,7 @@ impl ApiServer {
             store,
             crds: Vec::new(),
             sealer: None,
-            rules: AdmissionRules::default(),
+            admission: Arc::new(()),
             now: Box::new(Timestamp::now),
             shutdown: CancellationToken::new(),
             namespaces_must_exist: false,
@@ -178,7 +175,10 @@ impl ApiServer {
     ///
     /// Every request must carry a [`Caller`] extension; one without is answered 401.
     pub fn router(&self) -> Router {
-        Router::new().route(backup::PATH, get(backup::serve)).fallback(serve).with_state(self.inner.clone())
+        Router::new()
+            .route(backup::PATH, get(backup::serve))
+            .fallback(verbs::serve)
+            .with_state(self.inner.clone())
     }
 
     /// A client of this server in this process, without a socket, that calls as `caller`.
@@ -229,22 +229,4 @@ pub fn client_of(router: Router, caller: Caller) -> kube::Client {
         })
         .service(router);
     kube::Client::new(service, "default")
-}
-
-async fn serve(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Response {
-    let yaml = Accept::wants_yaml_errors(request.headers());
-    let gzip = request.method() == Method::GET && compress::is_accepted(request.headers());
-    let mut response = match verbs::answer(&inner, request).await {
-        Ok(response) => response,
-        Err(failure) if yaml => failure.into_yaml(),
-        Err(failure) => failure.into_response(),
-    };
-    let cache = HeaderValue::from_static("no-cache, private");
-    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(cache);
-    // Of a watch every piece is waited for.
-    if gzip && response.extensions().get::<Watched>().is_none() {
-        compress::compress(response).await
-    } else {
-        response
-    }
 }

@@ -8,11 +8,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use windlass_store::Store;
 
-use crate::admission::AdmissionRules;
+use crate::admission::Admission;
 use crate::catalog::Catalog;
-use crate::garbage::Namespaces;
+use crate::namespaces::Namespaces;
 use crate::seal::Sealer;
-use crate::verbs::Turns;
+use crate::turns::Turns;
 
 /// What all requests share.
 pub(crate) struct Inner {
@@ -24,7 +24,7 @@ pub(crate) struct Inner {
     /// Definitions and namespaces whose objects are being removed, by UID.
     pub(crate) cleaning: Mutex<HashSet<String>>,
     pub(crate) sealer: Sealer,
-    pub(crate) rules: AdmissionRules,
+    pub(crate) admission: Arc<dyn Admission>,
     pub(crate) now: Box<dyn Fn() -> Timestamp + Send + Sync>,
     /// Cancelled at shutdown and when the server is dropped: its own tasks end.
     pub(crate) stop: CancellationToken,
@@ -53,6 +53,11 @@ impl Inner {
 
     pub(crate) fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time as metadata carries it: whole seconds, UTC.
+    pub(crate) fn now_text(&self) -> String {
+        (self.now)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
 }
 

@@ -1,52 +1,41 @@
 //! What is done for each request.
 
 mod apply;
-mod commit;
+mod conform;
+mod context;
 mod create;
-mod definition;
 mod delete;
 mod get;
 mod list;
-mod owners;
 mod past;
 mod patch;
 mod pieces;
 mod render;
 mod review;
 mod scale;
-mod turns;
 mod update;
 mod watch;
-mod write;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::response::Response;
-use http::{Method, Request, request::Parts};
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, Method, Request, header};
 use tokio_util::sync::CancellationToken;
 use windlass_auth::{Caller, refuse_impersonation};
 
+use crate::compress;
 use crate::discovery;
 use crate::failure::{self, Failure, Result};
 use crate::kinds::Builtin;
-use crate::request::{Accept, Part, Query, Route, Target, read_bytes};
+use crate::request::{Accept, Part, Query, Route, Target, read_bytes, verb_of};
 use crate::state::Inner;
 use windlass_apimachinery::bounds::MAX_BYTES;
 
-/// A request for a resource, with all but its body read.
-pub(crate) struct Context {
-    pub(crate) inner: Arc<Inner>,
-    pub(crate) caller: Caller,
-    pub(crate) target: Target,
-    pub(crate) query: Query,
-    pub(crate) parts: Parts,
-}
-
-pub(crate) use delete::DeleteOptions;
-pub(crate) use turns::Turns;
-pub(crate) use watch::Watched;
+use self::context::Context;
+use self::watch::Watched;
 
 /// Within which time a request is answered. What a watch or a long list goes on to say is not part of it.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -58,42 +47,41 @@ pub(crate) const LARGE_AT_ONCE: usize = 4;
 /// The namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 
-impl Context {
-    /// Refuses to delete the namespaces that are always there.
-    fn check_immortal(&self, method: &Method) -> Result<()> {
-        let kind = &self.target.served.kind;
-        match self.target.name.as_deref() {
-            Some(name)
-                if method == Method::DELETE
-                    && kind.builtin == Some(Builtin::Namespace)
-                    && IMMORTAL.contains(&name) =>
-            {
-                Err(Failure::forbidden(kind, name, "this namespace may not be deleted"))
-            }
-            _ => Ok(()),
+/// Answers one request, whatever comes of it.
+pub(crate) async fn serve(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Response {
+    let yaml = Accept::wants_yaml_errors(request.headers());
+    let gzip = request.method() == Method::GET && compress::is_accepted(request.headers());
+    let mut response = match answer(&inner, request).await {
+        Ok(response) => response,
+        Err(failure) if yaml => failure.into_yaml(),
+        Err(failure) => failure.into_response(),
+    };
+    let cache = HeaderValue::from_static("no-cache, private");
+    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(cache);
+    // Of a watch every piece is waited for.
+    if gzip && response.extensions().get::<Watched>().is_none() {
+        compress::compress(response).await
+    } else {
+        response
+    }
+}
+
+/// Refuses to delete what is always there, and to change the status of definitions that are ours.
+fn check_immutable(context: &Context, method: &Method) -> Result<()> {
+    let (kind, Some(name)) = (context.kind(), context.target.name.as_deref()) else { return Ok(()) };
+    match kind.builtin {
+        Some(Builtin::Definition) if method == Method::DELETE || context.target.is_status() => {
+            context.inner.catalog.check_own(kind, name)
         }
-    }
-
-    /// A request of the server's own.
-    pub(crate) fn internal(inner: &Arc<Inner>, target: Target) -> Self {
-        let (parts, ()) = Request::new(()).into_parts();
-        let caller = Caller::system("garbage-collector");
-        Self { inner: inner.clone(), caller, target, query: Query::default(), parts }
-    }
-
-    /// The form of an answer that is one object.
-    fn accept(&self) -> Result<Accept> {
-        Accept::parse(&self.parts.headers, false)
-    }
-
-    /// The name that the path gives.
-    fn name(&self) -> Result<&str> {
-        self.target.name.as_deref().ok_or_else(Failure::unknown_path)
+        Some(Builtin::Namespace) if method == Method::DELETE && IMMORTAL.contains(&name) => {
+            Err(Failure::forbidden(kind, name, "this namespace may not be deleted"))
+        }
+        _ => Ok(()),
     }
 }
 
 /// Answers one request.
-pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result<Response> {
+async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result<Response> {
     let caller = request.extensions().get::<Caller>().cloned().ok_or_else(Failure::unauthorized)?;
     refuse_impersonation(request.headers()).map_err(|status| Failure::from(*status))?;
     if request.uri().path() == "/readyz"
@@ -134,10 +122,9 @@ pub(crate) async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result
             (_, Some(_)) => Err(Failure::unknown_path()),
         };
     }
-    if context.target.served.kind.builtin == Some(Builtin::Definition) && method != Method::GET {
-        context.check_own_definition(&method)?;
+    if method != Method::GET {
+        check_immutable(&context, &method)?;
     }
-    context.check_immortal(&method)?;
     let deprecation = context.target.served.served().deprecation.clone();
     let answer = tokio::time::timeout(DEADLINE, work(context, method, body)).await;
     answer.unwrap_or_else(|_| Err(Failure::deadline_passed())).map(|mut response| {
@@ -220,19 +207,6 @@ async fn dispatch(context: Context, method: &Method, body: Body) -> Result<Respo
             let verb = verb_of(method, &context.target);
             Err(Failure::verb_not_supported(&context.target.served.kind, verb))
         }
-    }
-}
-
-/// What a method asks for, in Kubernetes' words.
-pub(super) fn verb_of(method: &Method, target: &Target) -> &'static str {
-    match method.as_str() {
-        "POST" => "create",
-        "PUT" => "update",
-        "PATCH" => "patch",
-        "DELETE" if target.name.is_none() => "deletecollection",
-        "DELETE" => "delete",
-        "GET" => "get",
-        _ => "",
     }
 }
 

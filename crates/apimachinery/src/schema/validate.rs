@@ -18,6 +18,16 @@ impl Schema {
         errors
     }
 
+    /// What is wrong with the name of a whole object.
+    pub fn validate_name(&self, object: &Map<String, Value>) -> Vec<FieldError> {
+        let name = object.get("metadata").map(|metadata| &metadata["name"]).filter(|name| !name.is_null());
+        let mut errors = Vec::new();
+        if let (Some(schema), Some(name)) = (&self.name, name) {
+            schema.check(name, None, &mut "metadata.name".to_owned(), &mut errors);
+        }
+        errors
+    }
+
     /// As [`Self::validate`], of a changed object: what is wrong with a value that did not change is let through.
     pub fn validate_change(&self, old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();

@@ -11,11 +11,13 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::graph::{Graph, Meta};
+use super::cleaning::{self, PARALLEL};
+use super::graph::Graph;
 use super::item::{self, Item, Outcome};
-use super::{PARALLEL, namespaces};
+use super::{definitions, namespaces};
 use crate::failure::Result;
 use crate::kinds::{Builtin, Kind};
+use crate::meta::Meta;
 use crate::state::Inner;
 use windlass_apimachinery::document::Document;
 use windlass_store::{Event, EventKind, Object, Page, Range, StoreError, WatchStream};
@@ -184,7 +186,7 @@ impl Collector {
                 }
                 let meta = Meta::of(object);
                 gone.remove(&meta.uid);
-                self.put(kind.builtin, object, &meta);
+                self.put(object, &meta);
             }
             match found.objects.last() {
                 Some(last) if found.more => {
@@ -199,12 +201,19 @@ impl Collector {
         Ok(stream)
     }
 
-    fn put(&mut self, builtin: Option<Builtin>, object: &Object, meta: &Meta) {
+    fn put(&mut self, object: &Object, meta: &Meta) {
         for uid in self.graph.put(&object.key, meta) {
             self.queue.push(uid);
         }
-        if builtin == Some(Builtin::Namespace) && meta.deletion_timestamp.is_some() {
-            namespaces::empty(&self.inner, &object.key, &meta.uid);
+        let key = &object.key;
+        match (key.group(), key.resource()) {
+            ("", "namespaces") if meta.deletion_timestamp.is_some() => {
+                cleaning::start(&self.inner, key, &meta.uid, namespaces::remove);
+            }
+            ("apiextensions.k8s.io", "customresourcedefinitions") if definitions::is_due(meta) => {
+                cleaning::start(&self.inner, key, &meta.uid, definitions::remove);
+            }
+            _ => {}
         }
     }
 
@@ -215,9 +224,7 @@ impl Collector {
         self.unresolved.remove(uid);
     }
 
-    fn apply(&mut self, kind: &(String, String), event: &Event) {
-        let namespace = kind.0.is_empty() && kind.1 == "namespaces";
-        let builtin = namespace.then_some(Builtin::Namespace);
+    fn apply(&mut self, event: &Event) {
         if event.kind == EventKind::Deleted {
             let meta = Meta::of(event.previous.as_ref().unwrap_or(&event.object));
             return self.removed(&meta.uid);
@@ -226,13 +233,13 @@ impl Collector {
         // An object that was made again under its name: the one before is gone.
         if concerns_us(&event.object) || before.is_some_and(concerns_us) {
             let meta = Meta::of(&event.object);
-            self.put(builtin, &event.object, &meta);
+            self.put(&event.object, &meta);
         }
     }
 
     fn saw(&mut self, kind: (String, String), event: Result<Arc<Event>, StoreError>) {
         match event {
-            Ok(event) => self.apply(&kind, &event),
+            Ok(event) => self.apply(&event),
             // We fell behind, or the store was opened again: the kind is looked through anew.
             Err(error) => {
                 debug!(%error, resource = kind.1, "lost the events of a kind");
@@ -254,7 +261,7 @@ impl Collector {
             for (kind, stream) in &mut self.kinds {
                 loop {
                     match stream.try_next() {
-                        Ok(Some(event)) => seen.push((kind.clone(), event)),
+                        Ok(Some(event)) => seen.push(event),
                         Ok(None) => break,
                         Err(_) => {
                             lost.push(kind.clone());
@@ -266,8 +273,8 @@ impl Collector {
             if seen.is_empty() && lost.is_empty() {
                 return;
             }
-            for (kind, event) in seen {
-                self.apply(&kind, &event);
+            for event in seen {
+                self.apply(&event);
             }
             for kind in lost {
                 self.kinds.remove(&kind);

@@ -4,54 +4,35 @@
 //! with finalizers are gone too, and takes the finalizer off. Everything that it does may be done again, so a server
 //! that was stopped on the way starts it anew.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::Weak;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use serde_json::{Map, Value, json};
-use tracing::info;
+use serde_json::{Map, Value};
 
-use super::until_done;
+use super::cleaning::delete_all;
 use crate::failure::{Failure, Result};
-use crate::kinds::{Builtin, Kind, ServedKind};
+use crate::kinds::{Builtin, ServedKind};
+use crate::meta::Meta;
 use crate::state::Inner;
 use windlass_apimachinery::definition::{CLEANUP, is_true, set_condition};
 use windlass_apimachinery::document;
 use windlass_apimachinery::metadata;
-use windlass_store::{Key, Object, Page, Range, StoreError, Write};
+use windlass_store::{Key, Page, Range, StoreError, Write};
 
 /// How often a write that meets another one is tried again.
 const TRIES: usize = 10;
 
 type Document = Map<String, Value>;
 
-impl Inner {
-    /// Starts the removal of what belongs to definitions that are being deleted.
-    pub(crate) fn clean_up(self: &Arc<Self>, documents: &[(Object, Document)]) {
-        for (object, document) in documents {
-            if !metadata::is_deleting(document) || !metadata::finalizers(document).contains(&CLEANUP) {
-                continue;
-            }
-            let uid = metadata::text(document, "uid").to_owned();
-            let mut cleaning = self.cleaning.lock().unwrap_or_else(PoisonError::into_inner);
-            if cleaning.insert(uid.clone()) {
-                self.spawn(clean(Arc::downgrade(self), object.key.clone(), uid));
-            }
-        }
-    }
+/// Whether what goes before a definition is to be removed.
+pub(super) fn is_due(meta: &Meta) -> bool {
+    meta.deletion_timestamp.is_some() && meta.finalizers.iter().any(|one| one == CLEANUP)
 }
 
-/// Boxed: removing objects may change definitions, which leads back here.
-fn clean(inner: Weak<Inner>, key: Key, uid: String) -> BoxFuture<'static, ()> {
-    Box::pin(async move {
-        let name = key.name().to_owned();
-        let is_done = until_done(&inner, &name, || Box::pin(remove_all(&inner, &key, &uid))).await;
-        let Some(inner) = inner.upgrade() else { return };
-        inner.cleaning.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);
-        if is_done {
-            info!(definition = name, "removed a definition and its objects");
-        }
-    })
+/// As [`super::cleaning::Removal`].
+pub(super) fn remove<'a>(inner: &'a Weak<Inner>, key: &'a Key, uid: &'a str) -> BoxFuture<'a, Result<()>> {
+    Box::pin(remove_all(inner, key, uid))
 }
 
 async fn remove_all(inner: &Weak<Inner>, key: &Key, uid: &str) -> Result<()> {
@@ -111,7 +92,7 @@ async fn remove_objects(inner: &Weak<Inner>, document: &Document, range: &Range)
         let Some(served) = strong.served_of(document) else {
             return Err(Failure::bad_request("its kind is not served"));
         };
-        super::delete_all(&strong, &served, &listed.objects).await?;
+        delete_all(&strong, &served, &listed.objects).await?;
         let stop = strong.stop.clone();
         // The server may be dropped while this waits.
         drop(strong);
@@ -146,24 +127,19 @@ async fn update(
         }
         change(&mut document, &strong.now_text());
         let removed = metadata::is_deleting(&document) && metadata::finalizers(&document).is_empty();
+        let registry = strong.catalog.current();
+        let kind = registry.builtin(Builtin::Definition).ok_or_else(Failure::unknown_path)?;
         let write = if removed {
             Write::delete(key.clone(), stored.revision)
         } else {
-            let registry = strong.catalog.current();
-            let kind: &Kind = registry.builtin(Builtin::Definition).ok_or_else(Failure::unknown_path)?;
             let value = Bytes::from(document::encode(&kind.stored().head, &document, b""));
             Write::update(key.clone(), stored.revision, value)
         };
-        match strong.store.commit(vec![write]).await {
-            Ok(_) => {
-                if removed {
-                    strong.definitions_changed().await;
-                    sweep(&strong, &document).await?;
-                }
-                return Ok(Some(document));
+        if strong.commit(kind, vec![write]).await?.is_some() {
+            if removed {
+                sweep(&strong, &document).await?;
             }
-            Err(StoreError::Conflict { .. }) => {}
-            Err(error) => return Err(error.into()),
+            return Ok(Some(document));
         }
     }
     Err(Failure::bad_request("the definition was changed again and again"))
@@ -178,18 +154,4 @@ async fn sweep(inner: &Inner, document: &Document) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Marks a definition as being deleted, held until its objects are gone.
-pub(crate) fn mark(document: &mut Document, now: &str) {
-    let fields = metadata::of(document);
-    fields.insert("deletionTimestamp".to_owned(), json!(now));
-    let finalizers = fields.entry("finalizers").or_insert_with(|| json!([]));
-    if let Value::Array(finalizers) = finalizers
-        && !finalizers.contains(&json!(CLEANUP))
-    {
-        finalizers.push(json!(CLEANUP));
-    }
-    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
-    set_condition(document, "Terminating", "True", "InstanceDeletionPending", message, now);
 }

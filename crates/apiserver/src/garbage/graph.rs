@@ -2,57 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use serde::Deserialize;
-
-use super::{FOREGROUND, ORPHAN};
-use windlass_apimachinery::document::Document;
-use windlass_store::{Key, Object};
-
-/// The part of an object's metadata that matters here.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Meta {
-    pub(super) uid: String,
-    pub(super) owner_references: Vec<Owner>,
-    pub(super) finalizers: Vec<String>,
-    pub(super) deletion_timestamp: Option<String>,
-}
-
-/// An owner reference.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Owner {
-    pub(super) api_version: String,
-    pub(super) kind: String,
-    pub(super) name: String,
-    pub(super) uid: String,
-    pub(super) block_owner_deletion: Option<bool>,
-}
-
-impl Meta {
-    /// Of a stored object.
-    pub(super) fn of(object: &Object) -> Self {
-        let fields = Document::new(&object.value).own_metadata();
-        let mut text = Vec::with_capacity(fields.len() + 1);
-        text.push(b'{');
-        text.extend_from_slice(fields);
-        // A stored value is our own: what cannot be read has no owners.
-        serde_json::from_slice(&text).unwrap_or_default()
-    }
-
-    fn waits_for(&self, finalizer: &str) -> bool {
-        self.deletion_timestamp.is_some() && self.finalizers.iter().any(|one| one == finalizer)
-    }
-
-    /// Whether it is being deleted once its dependants are.
-    pub(super) fn is_foreground(&self) -> bool {
-        self.waits_for(FOREGROUND)
-    }
-
-    fn is_orphaning(&self) -> bool {
-        self.waits_for(ORPHAN)
-    }
-}
+use crate::meta::{Meta, Owner};
+use windlass_store::Key;
 
 /// An object that has owners, or waits for its dependants.
 #[derive(Debug, Clone)]
@@ -188,6 +139,7 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meta::FOREGROUND;
 
     fn key(name: &str) -> Key {
         Key::new("", "configmaps", "default", name).unwrap()

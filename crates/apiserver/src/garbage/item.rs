@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::graph::{Dependant, Meta, Node, Owner};
-use super::{FOREGROUND, ORPHAN};
+use super::graph::{Dependant, Node};
+use crate::attributes::Attributes;
 use crate::failure::Result;
 use crate::kinds::ServedKind;
+use crate::meta::{FOREGROUND, Meta, ORPHAN};
 use crate::request::Target;
 use crate::state::Inner;
-use crate::verbs::{Context, DeleteOptions};
+use crate::writer::{Deletion, Dependants, Writer};
 use windlass_apimachinery::metadata;
 use windlass_store::{Key, Object};
 
@@ -67,27 +68,38 @@ pub(super) async fn look_at(inner: &Arc<Inner>, item: Item) -> Result<Outcome> {
             return Ok(Outcome::Done);
         }
         let useless = [owners.absent, owners.waiting].concat();
-        let context = Context::internal(inner, Target::object(&served, &object.key));
-        return change(&context, &object, |document| drop_owners(document, &useless)).await;
+        let writer = writer(inner, &served, &object.key);
+        return change(&writer, &object, |document| drop_owners(document, &useless)).await;
     }
-    let context = Context::internal(inner, Target::object(&served, &object.key));
-    let policy = if owners.waiting.is_empty() || item.dependants.is_empty() {
+    let writer = writer(inner, &served, &object.key);
+    let dependants = if owners.waiting.is_empty() || item.dependants.is_empty() {
         let has = |finalizer: &str| meta.finalizers.iter().any(|one| one == finalizer);
         match () {
-            () if has(ORPHAN) => "Orphan",
-            () if has(FOREGROUND) => "Foreground",
-            () => "Background",
+            () if has(ORPHAN) => Dependants::Orphan,
+            () if has(FOREGROUND) => Dependants::Foreground,
+            () => Dependants::Background,
         }
     } else {
         // A circle: the owner waits for this one, which would wait for a dependant that waits already.
         if item.dependants.iter().any(|dependant| dependant.foreground)
-            && let Outcome::Again = change(&context, &object, unblock).await?
+            && let Outcome::Again = change(&writer, &object, unblock).await?
         {
             return Ok(Outcome::Again);
         }
-        "Foreground"
+        Dependants::Foreground
     };
-    delete(&context, &object, &item.uid, &meta.owner_references, policy).await
+    let Some(current) = inner.store.get(&object.key).await? else { return Ok(Outcome::Done) };
+    // Only if its owners are still those that were judged.
+    if Meta::of(&current).owner_references != meta.owner_references {
+        return Ok(Outcome::Again);
+    }
+    let wanted = Deletion { uid: Some(item.uid), dependants: Some(dependants), ..Deletion::default() };
+    match Box::pin(writer.delete_state(&current, &wanted)).await {
+        Ok(Some(_)) => Ok(Outcome::Done),
+        Ok(None) => Ok(Outcome::Again),
+        Err(failure) if failure.is_not_found() => Ok(Outcome::Done),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// The object that is stored under this key, if it is still the one with this UID and its kind is served.
@@ -147,9 +159,9 @@ async fn orphan(inner: &Arc<Inner>, served: &ServedKind, item: &Item) -> Result<
     for dependant in &item.dependants {
         for attempt in 1.. {
             let Some((kind, object)) = find(inner, &dependant.key, &dependant.uid).await? else { break };
-            let context = Context::internal(inner, Target::object(&kind, &object.key));
+            let writer = writer(inner, &kind, &object.key);
             let uids = [item.uid.clone()];
-            match change(&context, &object, |document| drop_owners(document, &uids)).await? {
+            match change(&writer, &object, |document| drop_owners(document, &uids)).await? {
                 Outcome::Again if attempt < TRIES => {}
                 Outcome::Again => return Ok(Outcome::Again),
                 _ => break,
@@ -166,8 +178,8 @@ async fn drop_finalizer(
     finalizer: &str,
 ) -> Result<Outcome> {
     let Some((_, object)) = find(inner, &item.node.key, &item.uid).await? else { return Ok(Outcome::Done) };
-    let context = Context::internal(inner, Target::object(served, &object.key));
-    change(&context, &object, |document| {
+    let writer = writer(inner, served, &object.key);
+    change(&writer, &object, |document| {
         let fields = metadata::of(document);
         if let Some(Value::Array(finalizers)) = fields.get_mut("finalizers") {
             finalizers.retain(|one| one != finalizer);
@@ -199,30 +211,11 @@ fn unblock(document: &mut Document) {
 }
 
 /// Stores a change of the metadata of this state of an object.
-async fn change(context: &Context, object: &Object, change: impl FnOnce(&mut Document)) -> Result<Outcome> {
-    let mut document = context.inner.load_unopened(&context.target.served.kind, object)?;
-    change(&mut document);
-    let stored = Box::pin(context.store_metadata(object, document)).await?;
+async fn change(writer: &Writer, object: &Object, change: impl FnOnce(&mut Document)) -> Result<Outcome> {
+    let stored = Box::pin(writer.change_metadata(object, change)).await?;
     Ok(if stored { Outcome::Done } else { Outcome::Again })
 }
 
-/// Deletes the object, if its owners are still those that were judged.
-async fn delete(
-    context: &Context,
-    object: &Object,
-    uid: &str,
-    owners: &[Owner],
-    policy: &str,
-) -> Result<Outcome> {
-    let options = DeleteOptions::of(uid, policy);
-    let Some(current) = context.inner.store.get(&object.key).await? else { return Ok(Outcome::Done) };
-    if Meta::of(&current).owner_references != owners {
-        return Ok(Outcome::Again);
-    }
-    match Box::pin(context.delete_state(&current, &options)).await {
-        Ok(Some(_)) => Ok(Outcome::Done),
-        Ok(None) => Ok(Outcome::Again),
-        Err(failure) if failure.is_not_found() => Ok(Outcome::Done),
-        Err(failure) => Err(failure),
-    }
+fn writer(inner: &Arc<Inner>, served: &ServedKind, key: &Key) -> Writer {
+    Writer::new(inner, Attributes::internal(Target::object(served, key)))
 }

@@ -1,134 +1,35 @@
 //! The content of a namespace goes before its Namespace object does.
 //!
-//! Namespaces are implicit here, unless the server was built to ask for them: a Namespace object is not needed to put
-//! objects into it. Where there is one, deleting it marks it (`Terminating`), which keeps new objects out, deletes everything that is in the namespace, waits for
+//! Deleting a Namespace marks it (`Terminating`), which keeps new objects out, deletes everything that is in the namespace, waits for
 //! those with finalizers, takes the `kubernetes` finalizer off, and lets the object go.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, Weak};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
-use tracing::{info, warn};
 
-use super::graph::Meta;
-use super::{delete_all, until_done};
+use super::cleaning::delete_all;
 use crate::failure::{Failure, Result};
-use crate::kinds::{Builtin, Kind, ServedKind};
-use crate::request::Target;
+use crate::kinds::{Builtin, ServedKind};
+use crate::meta::Meta;
+use crate::namespaces::holds_content;
 use crate::state::Inner;
-use crate::verbs::Context;
 use windlass_apimachinery::document;
 use windlass_apimachinery::metadata;
-use windlass_store::{Key, Object, Page, Range, StoreError, WatchStream, Write};
+use windlass_store::{Key, Object, Page, Range, WatchStream, Write};
 
 /// How often a write that meets another one is tried again.
 const TRIES: usize = 10;
-/// The namespaces that are there from the first moment.
-const FIRST: [&str; 2] = ["default", "kube-system"];
 /// The finalizer in `spec` that stands for the content.
 const CONTENT: &str = "kubernetes";
 
 type Document = Map<String, Value>;
 
-/// What is known of namespaces, which is changed with what is stored of them.
-#[derive(Debug)]
-pub(crate) struct Namespaces {
-    /// Those that there are, and whether nothing may be created in them any more.
-    stored: HashMap<String, bool>,
-    /// Whether nothing may be created in one that there is not.
-    must_exist: bool,
-}
-
-impl Namespaces {
-    pub(crate) fn new(must_exist: bool) -> Self {
-        Self { stored: HashMap::new(), must_exist }
-    }
-
-    /// Refuses to create an object of this name where nothing may be created.
-    pub(crate) fn check(&self, kind: &Kind, name: &str, namespace: &str) -> Result<()> {
-        match self.stored.get(namespace) {
-            Some(true) => Err(Failure::namespace_terminating(kind, name, namespace)),
-            None if self.must_exist => Err(Failure::no_namespace(namespace)),
-            Some(false) | None => Ok(()),
-        }
-    }
-
-    /// A Namespace was written, or removed (`None`).
-    pub(crate) fn written(&mut self, name: &str, object: Option<&Object>) {
-        match object {
-            Some(object) => {
-                self.stored.insert(name.to_owned(), Meta::of(object).deletion_timestamp.is_some());
-            }
-            None => {
-                self.stored.remove(name);
-            }
-        }
-    }
-}
-
-impl Inner {
-    /// Reads which namespaces there are.
-    pub(crate) async fn read_namespaces(&self) -> Result<()> {
-        let range = Range::new("", "namespaces", None)?;
-        let mut namespaces = self.namespaces.write().await;
-        for object in self.store.list(&range, Page::default()).await?.objects {
-            namespaces.written(object.key.name(), Some(&object));
-        }
-        Ok(())
-    }
-
-    /// Makes the namespaces that are there from the first moment, where they are not.
-    pub(crate) async fn make_namespaces(self: &Arc<Self>) -> Result<()> {
-        let registry = self.catalog.current();
-        let served = registry.stored("", "namespaces").ok_or_else(Failure::unknown_path)?;
-        for name in FIRST {
-            let key = Key::new("", "namespaces", "", name)?;
-            if self.store.get(&key).await?.is_some() {
-                continue;
-            }
-            let Value::Object(object) = json!({ "metadata": { "name": name } }) else { continue };
-            let target = Target { name: None, ..Target::object(&served, &key) };
-            match Context::internal(self, target).make(object).await {
-                // A full disk is no reason not to start.
-                Err(failure) if !failure.is_already_exists() => {
-                    warn!(namespace = name, ?failure, "failed to make a namespace that is always there");
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Marks a Namespace as being deleted.
-pub(crate) fn mark(document: &mut Document, now: &str) {
-    metadata::of(document).insert("deletionTimestamp".to_owned(), json!(now));
-    if let Value::Object(status) = document.entry("status").or_insert_with(|| json!({})) {
-        status.insert("phase".to_owned(), json!("Terminating"));
-    }
-}
-
-/// Starts to empty a namespace, unless that is under way.
-pub(super) fn empty(inner: &Weak<Inner>, key: &Key, uid: &str) {
-    let Some(strong) = inner.upgrade() else { return };
-    let mut cleaning = strong.cleaning.lock().unwrap_or_else(PoisonError::into_inner);
-    if cleaning.insert(uid.to_owned()) {
-        strong.spawn(run(inner.clone(), key.clone(), uid.to_owned()));
-    }
-}
-
-fn run(inner: Weak<Inner>, key: Key, uid: String) -> BoxFuture<'static, ()> {
-    Box::pin(async move {
-        let namespace = key.name();
-        let is_done = until_done(&inner, namespace, || Box::pin(remove_content(&inner, &key, &uid))).await;
-        let Some(inner) = inner.upgrade() else { return };
-        inner.cleaning.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);
-        if is_done {
-            info!(namespace, "removed the content of a namespace");
-        }
-    })
+/// As [`super::cleaning::Removal`].
+pub(super) fn remove<'a>(inner: &'a Weak<Inner>, key: &'a Key, uid: &'a str) -> BoxFuture<'a, Result<()>> {
+    Box::pin(remove_content(inner, key, uid))
 }
 
 /// Objects that are left, by kind.
@@ -301,22 +202,9 @@ async fn update(inner: &Arc<Inner>, key: &Key, uid: &str, change: impl Fn(&mut D
         } else {
             Write::delete(key.clone(), stored.revision)
         };
-        let mut namespaces = inner.namespaces.write().await;
-        match inner.store.commit(vec![write]).await {
-            Ok(_) if held => return Ok(true),
-            Ok(_) => {
-                namespaces.written(key.name(), None);
-                return Ok(false);
-            }
-            Err(StoreError::Conflict { .. }) => {}
-            Err(error) => return Err(error.into()),
+        if inner.commit(kind, vec![write]).await?.is_some() {
+            return Ok(held);
         }
     }
     Err(Failure::bad_request("the namespace was changed again and again"))
-}
-
-/// Whether a Namespace has finalizers in its spec: its content was not removed yet.
-pub(crate) fn holds_content(document: &Document) -> bool {
-    let finalizers = document.get("spec").and_then(|spec| spec.get("finalizers"));
-    finalizers.and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
 }

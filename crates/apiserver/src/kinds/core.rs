@@ -4,7 +4,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSche
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Builtin, Kind, KindError, Served, reviews};
+use super::kind::{Builtin, Kind, KindError, Served};
+use super::reviews;
 use windlass_apimachinery::schema::Schema;
 use windlass_apimachinery::table::Column;
 

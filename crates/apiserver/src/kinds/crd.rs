@@ -6,7 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Kind, KindError, ScalePaths, Served};
+use super::kind::{Kind, KindError, ScalePaths, Served};
 use windlass_apimachinery::schema::Schema;
 use windlass_apimachinery::table::Column;
 

@@ -3,18 +3,7 @@
 use serde_json::{Value, json};
 
 use super::core::{kind, served};
-use super::{Builtin, Kind, KindError};
-
-/// What is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Review {
-    /// Who the caller is.
-    Subject,
-    /// Whether the caller may do something.
-    Access,
-    /// What the caller may do in a namespace.
-    Rules,
-}
+use super::kind::{Builtin, Kind, KindError, Review};
 
 pub(super) fn kinds() -> Result<Vec<Kind>, KindError> {
     let text = || json!({ "type": "string" });

@@ -5,21 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::core::{kind, served};
-use super::{Builtin, KindError, ServedKind};
+use super::kind::{Builtin, KindError, ServedKind};
 use windlass_apimachinery::table::Column;
-
-/// Where objects of a version have what their scale says: the names of fields, one below the other.
-#[derive(Debug, Clone)]
-pub(crate) struct ScalePaths {
-    /// How many there are to be.
-    pub(crate) spec: Vec<String>,
-    /// How many there are.
-    pub(crate) status: Vec<String>,
-    /// Which ones they are, as text of a label selector.
-    pub(crate) selector: Option<Vec<String>>,
-    /// The kind that a scale is written as.
-    pub(crate) scale: ServedKind,
-}
 
 /// The kind `Scale`, which is a view of other objects and never stored.
 pub(super) fn scale() -> Result<ServedKind, KindError> {

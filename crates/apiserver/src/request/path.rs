@@ -1,10 +1,11 @@
 //! Reading a request's path.
 
+use http::Method;
 use windlass_auth::path_segments;
 
 use crate::failure::{Failure, Result};
 use crate::kinds::{Builtin, Registry, ServedKind};
-use windlass_store::Key;
+use windlass_store::{Key, Range};
 
 /// What a path addresses.
 #[derive(Debug)]
@@ -86,6 +87,18 @@ impl Target {
             part: Part::Whole,
         }
     }
+
+    /// The objects that the path's collection spans.
+    pub(crate) fn range(&self) -> Result<Range> {
+        let kind = &self.served.kind;
+        Ok(Range::new(&kind.group, &kind.plural, self.namespace.as_deref())?)
+    }
+
+    /// Where an object of the collection is stored.
+    pub(crate) fn key(&self, name: &str) -> Result<Key> {
+        let kind = &self.served.kind;
+        Ok(Key::new(&kind.group, &kind.plural, self.namespace.as_deref().unwrap_or_default(), name)?)
+    }
 }
 
 impl Route {
@@ -161,6 +174,19 @@ impl Route {
             Some(_) => return Err(Failure::not_found(&served.kind, name.unwrap_or_default())),
         };
         Ok(Self::Resource(Target { served, namespace, name: name.map(str::to_owned), part }))
+    }
+}
+
+/// What a method asks for, in Kubernetes' words.
+pub(crate) fn verb_of(method: &Method, target: &Target) -> &'static str {
+    match method.as_str() {
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" if target.name.is_none() => "deletecollection",
+        "DELETE" => "delete",
+        "GET" => "get",
+        _ => "",
     }
 }
 

@@ -7,13 +7,13 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::Context;
-use super::owners::{Owners, stored_owners};
+use super::conform::conform;
+use super::context::Context;
 use super::update::{check_place, check_version};
-use super::write::conform;
-use crate::admission;
 use crate::failure::{Failure, Result};
 use crate::request::{FieldValidation, WriteQuery, read_bytes};
+use crate::secure;
+use crate::writer::{Owners, Writer, stored_owners};
 use windlass_apimachinery::fields::{
     self, Conflict, Managers, Mismatch, Operation, Refused, Update, Versions as _,
 };
@@ -32,7 +32,7 @@ const KUBECTL: &str = "kubectl";
 struct Applied {
     /// In the version of the request; raw secret values are taken out of it.
     object: Object,
-    secrets: admission::Withheld,
+    secrets: secure::Withheld,
     /// What is wrong with the text, which only strict decoding minds; each a line.
     problems: Vec<String>,
 }
@@ -47,15 +47,17 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         FieldValidation::Warn => applied.problems.clone(),
         FieldValidation::Strict | FieldValidation::Ignore => Vec::new(),
     };
-    let mut tries = context.tries();
+    let writer = context.writer_of(&query);
+    let mut tries = writer.tries(&name);
     while tries.next().await {
         let current = context.find(&name).await?;
         let Some(current) = current else {
-            let (mut object, managers) = context.apply(None, &applied, Managers::default(), &query)?;
+            let (mut object, managers) =
+                context.apply(&writer, None, &applied, Managers::default(), &query)?;
             context.check_created(&mut object, &name)?;
             let mut object = context.finish(object)?;
             metadata::of(&mut object).remove("resourceVersion");
-            return match context.create(object, Owners::Known(managers), &query).await {
+            return match writer.create(object, Owners::Known(managers)).await {
                 Ok(written) => context.written(StatusCode::CREATED, &written, &warnings),
                 // Somebody else was quicker: apply to what there is now.
                 Err(failure) if failure.is_already_exists() => continue,
@@ -66,13 +68,13 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let mut live = old.clone();
         metadata::of(&mut live).insert("resourceVersion".to_owned(), json!(current.revision.to_string()));
         let (object, managers) =
-            context.apply(Some(live), &applied, stored_owners(&current.value), &query)?;
+            context.apply(&writer, Some(live), &applied, stored_owners(&current.value), &query)?;
         let mut object = context.finish(object)?;
         check_place(&context, &mut object, &name)?;
         check_version(context.kind(), &name, &object, current.revision)?;
-        admission::remove_missing_secrets(context.kind(), &old, &mut object);
+        secure::remove_missing(context.kind(), &old, &mut object);
         let owners = Owners::Known(managers);
-        if let Some(written) = context.replace(&current, &old, object, owners, &query).await? {
+        if let Some(written) = writer.replace(&current, &old, object, owners).await? {
             return context.written(StatusCode::OK, &written, &warnings);
         }
         if !metadata::text(&applied.object, "resourceVersion").is_empty() {
@@ -99,30 +101,31 @@ impl Context {
                  into Go value of type map[string]interface {{}}"
             )));
         };
-        admission::check_secret_types(self.kind(), &object)?;
-        let secrets = admission::withhold(self.kind(), &mut object);
+        secure::check_types(self.kind(), &object)?;
+        let secrets = secure::withhold(self.kind(), &mut object);
         Ok(Applied { object, secrets, problems })
     }
 
     /// The object with what is applied, and its managers. `live` carries its resourceVersion.
     fn apply(
         &self,
+        writer: &Writer,
         live: Option<Object>,
         applied: &Applied,
         managers: Managers,
         query: &WriteQuery,
     ) -> Result<(Object, Managers)> {
         self.check_applied(&applied.object)?;
-        let update = self.update_of(query, Operation::Apply);
+        let update = writer.update_of(Operation::Apply);
         let version = &update.writer.api_version;
         let shape = self.kind().shape(version).ok_or_else(Failure::unknown_path)?;
         let exists = live.is_some();
-        let live = live.unwrap_or_else(|| self.nothing());
+        let live = live.unwrap_or_else(|| writer.nothing());
         let mut managers = managers;
         if managers.is_empty() && exists {
-            let mut before = self.update_of(query, Operation::Update);
+            let mut before = writer.update_of(Operation::Update);
             BEFORE_FIRST_APPLY.clone_into(&mut before.writer.manager);
-            managers = before.update(&self.nothing(), &live, managers).unwrap_or_default();
+            managers = before.update(&writer.nothing(), &live, managers).unwrap_or_default();
         }
         fields::check(shape, &applied.object).map_err(|error| self.mismatch(&applied.object, &error))?;
         let force = query.force == Some(true);

@@ -2,23 +2,14 @@
 
 use axum::body::Body;
 use axum::response::Response;
-use bytes::Bytes;
 use http::StatusCode;
-use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
-use super::Context;
-use super::owners::{Owners, Sent};
-use super::write::{Written, conform, strict};
-use crate::admission;
-use crate::failure::{Failure, Result};
+use super::conform::{conform, strict};
+use super::context::Context;
+use crate::failure::Result;
 use crate::request::{WriteQuery, read_bytes, read_object};
+use crate::writer::Owners;
 use windlass_apimachinery::metadata;
-use windlass_apimachinery::names;
-use windlass_store::{Object, Op, Precondition};
-
-/// How often a generated name is tried.
-const NAME_TRIES: usize = 8;
 
 pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     context.accept()?;
@@ -33,124 +24,9 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     let refused = warnings.clone();
     warnings.extend(metadata::finalizer_warnings(&context.kind().metadata(), None, &conformed.object));
     let written = context
-        .create(conformed.object, Owners::Sent(conformed.sent), &query)
+        .writer_of(&query)
+        .create(conformed.object, Owners::Sent(conformed.sent))
         .await
         .map_err(|failure| failure.warned(&refused))?;
     context.written(StatusCode::CREATED, &written, &conformed.problems)
-}
-
-impl Context {
-    /// Stores a new object of the server's own.
-    pub(crate) async fn make(&self, mut object: Map<String, Value>) -> Result<()> {
-        if let Some(builtin) = self.kind().builtin {
-            admission::default_core(builtin, &mut object);
-        }
-        let version = &self.kind().stored().api_version;
-        object.insert("apiVersion".to_owned(), json!(version));
-        object.insert("kind".to_owned(), json!(self.kind().kind));
-        let query = WriteQuery::parse(&self.query, "CreateOptions")?;
-        Box::pin(self.create(object, Owners::Sent(Sent::default()), &query)).await.map(drop)
-    }
-
-    /// Stores a new object.
-    pub(super) async fn create(
-        &self,
-        mut object: Map<String, Value>,
-        owners: Owners,
-        query: &WriteQuery,
-    ) -> Result<Written> {
-        let kind = self.kind();
-        if !metadata::text(&object, "resourceVersion").is_empty() {
-            // The real server answers 500 here, which would be logged as our own error.
-            return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
-        }
-        let namespace = self.target.namespace.as_deref();
-        if namespace.is_none() && !kind.namespaced {
-            metadata::of(&mut object).remove("namespace");
-        }
-        let given = metadata::text(&object, "namespace");
-        if !given.is_empty() && Some(given) != namespace {
-            return Err(Failure::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
-        }
-        if namespace.is_none() && kind.namespaced {
-            return Err(Failure::unknown_path());
-        }
-        let now = now_text(self);
-        metadata::fill_new(&kind.metadata(), namespace, &now, &Uuid::new_v4().to_string(), &mut object);
-        if let Some(namespace) = namespace {
-            self.inner.namespaces.read().await.check(kind, metadata::text(&object, "name"), namespace)?;
-        }
-        if kind.terminating {
-            let why = "create not allowed while custom resource definition is terminating";
-            return Err(Failure::forbidden(kind, metadata::text(&object, "name"), why));
-        }
-        if self.target.served.served().status_subresource && kind.builtin.is_none() {
-            object.remove("status");
-        }
-        let base = metadata::text(&object, "generateName").to_owned();
-        let generate = metadata::text(&object, "name").is_empty() && !base.is_empty();
-        let secrets = admission::take_secrets(kind, &mut object, None)?;
-        let managed = self.owners_of_new(&object, &owners, query).encode();
-        for attempt in 1.. {
-            let neighbours = self.neighbours(kind).await;
-            let mut object = if generate { object.clone() } else { std::mem::take(&mut object) };
-            if generate {
-                metadata::of(&mut object).insert("name".to_owned(), json!(names::generate(&base)));
-            }
-            self.admit(None, &mut object)?;
-            let name = metadata::text(&object, "name").to_owned();
-            let mut errors = metadata::validate(&kind.metadata(), &object);
-            let schema = self.schema();
-            errors.extend(schema.validate(&object));
-            errors.extend(schema.validate_embedded(&object));
-            errors.extend(admission::validate_core(kind, &object, None));
-            self.check_rules(None, &object, &mut errors).await?;
-            self.fail_on(errors, &name)?;
-            self.validate(None, &object).await?;
-            let extra = secrets.store(&self.inner, kind, &mut object, None).await?;
-            let (plain, stored) = self.encode_bounded(object, &managed, 0)?;
-            let key = self.target.key(&name)?;
-            if query.dry_run {
-                return match self.inner.store.get(&key).await? {
-                    Some(present) => Err(self.taken(Some(&present), &name, &base)),
-                    None => Ok(Written { plain, revision: 0 }),
-                };
-            }
-            match self.commit(key, Precondition::Absent, Op::Put(stored), extra, neighbours).await? {
-                Some(committed) => return Ok(created(plain, &committed)),
-                None if !generate || attempt == NAME_TRIES => {
-                    let present = self.find(&name).await?;
-                    return Err(self.taken(present.as_ref(), &name, &base));
-                }
-                None => {}
-            }
-        }
-        Err(Failure::unknown_path())
-    }
-
-    /// A name that is in use, by an object that may be on its way out.
-    fn taken(&self, present: Option<&Object>, name: &str, base: &str) -> Failure {
-        let kind = self.kind();
-        let failure = if base.is_empty() {
-            Failure::already_exists(kind, name)
-        } else {
-            Failure::name_not_generated(kind, name)
-        };
-        let deleting = present
-            .and_then(|present| self.inner.load_unopened(kind, present).ok())
-            .is_some_and(|object| metadata::is_deleting(&object));
-        if deleting { failure.being_deleted() } else { failure }
-    }
-}
-
-fn created(plain: Bytes, committed: &windlass_store::Committed) -> Written {
-    let revision = committed.events.first().map_or(committed.revision, |event| event.revision);
-    Written { plain, revision }
-}
-
-/// The time of the request as metadata carries it: whole seconds, UTC.
-pub(super) fn now_text(context: &Context) -> String {
-    context.inner.now_text()
 }

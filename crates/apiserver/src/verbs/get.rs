@@ -3,7 +3,7 @@
 use axum::response::Response;
 use http::StatusCode;
 
-use super::Context;
+use super::context::Context;
 use super::render::Renderer;
 use crate::failure::{Failure, Result};
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tracing::error;
 
-use super::Context;
+use super::context::Context;
 use super::past;
 use super::pieces::{Gone, Pieces};
 use super::render::{Renderer, respond};
@@ -236,20 +236,6 @@ impl Token {
         };
         let key = Key::new(&kind.group, &kind.plural, namespace, name).map_err(|_| invalid(start))?;
         Ok((u64::try_from(token.rv).ok(), key))
-    }
-}
-
-impl Target {
-    /// The objects that the path's collection spans.
-    pub(crate) fn range(&self) -> Result<Range> {
-        let kind = &self.served.kind;
-        Ok(Range::new(&kind.group, &kind.plural, self.namespace.as_deref())?)
-    }
-
-    /// Where an object of the collection is stored.
-    pub(super) fn key(&self, name: &str) -> Result<Key> {
-        let kind = &self.served.kind;
-        Ok(Key::new(&kind.group, &kind.plural, self.namespace.as_deref().unwrap_or_default(), name)?)
     }
 }
 

@@ -8,14 +8,14 @@ use http::{StatusCode, header};
 use json_patch::PatchOperation;
 use serde_json::Value;
 
-use super::Context;
-use super::owners::Owners;
+use super::conform::{Conformed, conform};
+use super::context::Context;
 use super::render::write_whole;
 use super::update::{check_place, check_version};
-use super::write::{Conformed, conform};
-use crate::admission;
 use crate::failure::{Failure, FieldError, Result};
 use crate::request::{FieldValidation, WriteQuery, check_type, read_bytes, syntax_error};
+use crate::secure;
+use crate::writer::Owners;
 use windlass_apimachinery::bounds::{self, Allowance};
 use windlass_apimachinery::fields;
 use windlass_apimachinery::json::{self, Parsed};
@@ -49,7 +49,8 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     let Read { patch, twice, unknown } = read(&context, &bytes)?;
     let quoted = || patch.shown(&bytes);
     let name = context.name()?.to_owned();
-    let mut tries = context.tries();
+    let writer = context.writer_of(&query);
+    let mut tries = writer.tries(&name);
     while tries.next().await {
         let Some(current) = context.find(&name).await? else {
             return Err(Failure::not_found(context.kind(), &name));
@@ -82,8 +83,8 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         problems.extend(metadata::finalizer_warnings(&context.kind().metadata(), Some(&old), &object));
         let warned = |failure: Failure| failure.warned(&refused);
         let version = check_version(context.kind(), &name, &object, current.revision).map_err(warned)?;
-        admission::remove_missing_secrets(context.kind(), &old, &mut object);
-        let replaced = context.replace(&current, &old, object, Owners::Sent(sent), &query).await;
+        secure::remove_missing(context.kind(), &old, &mut object);
+        let replaced = writer.replace(&current, &old, object, Owners::Sent(sent)).await;
         if let Some(written) = replaced.map_err(warned)? {
             return context.written(StatusCode::OK, &written, &problems);
         }

@@ -7,12 +7,12 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 use windlass_auth::{Audiences, Caller, Namespaces, RequestScope};
 
-use super::Context;
-use super::owners::Owners;
-use super::write::{Written, conform, strict};
+use super::conform::{conform, strict};
+use super::context::Context;
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::{Registry, Review};
 use crate::request::{WriteQuery, read_bytes, read_object};
+use crate::writer::{Owners, Written};
 use windlass_apimachinery::document;
 
 /// The group of everybody who was recognised.
@@ -42,7 +42,8 @@ pub(super) async fn answer(
             let status = access(&context.caller, registry, &object)?;
             // What it was sent with is nobody's.
             object.remove("status");
-            managed = context.owners_of_new(&object, &Owners::Sent(conformed.sent), &query).encode();
+            managed =
+                context.writer_of(&query).owners_of_new(&object, &Owners::Sent(conformed.sent)).encode();
             object.insert("status".to_owned(), status);
         }
         Review::Rules => {

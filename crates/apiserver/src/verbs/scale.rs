@@ -6,15 +6,15 @@ use axum::response::Response;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::owners::{Owners, stored_owners};
+use super::conform::{conform, strict};
+use super::context::Context;
 use super::patch::{PatchKind, read_patch, unreadable_result};
 use super::render::Renderer;
 use super::update::{check_place, check_uid, check_version};
-use super::write::{conform, strict};
-use super::{Context, verb_of};
 use crate::failure::{self, Failure, FieldError, Result};
 use crate::kinds::ScalePaths;
-use crate::request::{WriteQuery, check_type, read_bytes, read_object};
+use crate::request::{WriteQuery, check_type, read_bytes, read_object, verb_of};
+use crate::writer::{Owners, Writer, stored_owners};
 use windlass_apimachinery::document;
 use windlass_apimachinery::fields::{Managers, Operation};
 use windlass_apimachinery::json::Parsed;
@@ -53,14 +53,15 @@ async fn put(context: Context, paths: &ScalePaths, body: Body) -> Result<Respons
     let conformed = conform(&paths.scale, parsed, query.field_validation)?;
     strict(&paths.scale, &conformed.problems, query.field_validation)?;
     let name = context.name()?.to_owned();
-    let mut tries = context.tries();
+    let writer = context.writer_of(&query);
+    let mut tries = writer.tries(&name);
     while tries.next().await {
         let (current, old) = context.present(&name).await?;
         let mut scale = conformed.object.clone();
         check_place(&context, &mut scale, &name)?;
         check_uid(&context, &name, &old, &scale)?;
         let version = context.version_of(&scale, &name, current.revision)?;
-        if let Some(response) = context.scale_to(paths, &current, &old, &scale, &query).await? {
+        if let Some(response) = context.scale_to(&writer, paths, &current, &old, &scale).await? {
             return Ok(warned(response, &conformed.problems));
         }
         if version.is_some() {
@@ -75,7 +76,8 @@ async fn patch(context: Context, paths: &ScalePaths, body: Body) -> Result<Respo
     let bytes = read_bytes(body).await?;
     let patch: PatchKind = read_patch(&context, &bytes)?;
     let name = context.name()?.to_owned();
-    let mut tries = context.tries();
+    let writer = context.writer_of(&query);
+    let mut tries = writer.tries(&name);
     while tries.next().await {
         let (current, old) = context.present(&name).await?;
         let mut document = Value::Object(scale_of(paths, &old));
@@ -92,7 +94,7 @@ async fn patch(context: Context, paths: &ScalePaths, body: Body) -> Result<Respo
         let mut scale = conformed.object.clone();
         check_place(&context, &mut scale, &name)?;
         context.version_of(&scale, &name, current.revision)?;
-        if let Some(response) = context.scale_to(paths, &current, &old, &scale, &query).await? {
+        if let Some(response) = context.scale_to(&writer, paths, &current, &old, &scale).await? {
             return Ok(warned(response, &conformed.problems));
         }
         if patch.names_version() {
@@ -120,35 +122,27 @@ impl Context {
     /// Changes an object to what a scale asks for. `None`: it was changed meanwhile.
     async fn scale_to(
         &self,
+        writer: &Writer,
         paths: &ScalePaths,
         current: &windlass_store::Object,
         old: &Object,
         scale: &Object,
-        query: &WriteQuery,
     ) -> Result<Option<Response>> {
         let replicas = scale.get("spec").and_then(|spec| spec["replicas"].as_i64()).unwrap_or_default();
         if replicas < 0 {
             let field = format!(".{}", paths.spec.join("."));
             let error = FieldError::invalid(field, &json!(replicas), "should be a non-negative integer");
-            return self.fail_on(vec![error], metadata::text(old, "name")).map(|()| None);
+            return writer.fail_on(vec![error], metadata::text(old, "name")).map(|()| None);
         }
         let mut new = old.clone();
         set(&mut new, &paths.spec, json!(replicas));
         let before = self.inner.plain(self.kind(), &current.value)?;
-        let owners = Owners::Known(self.owners_of_scaled(old, &new, stored_owners(&before), query));
+        let owners = Owners::Known(owners_of_scaled(writer, old, &new, stored_owners(&before)));
         drop(before);
-        match self.replace(current, old, new.clone(), owners, query).await? {
+        match writer.replace(current, old, new.clone(), owners).await? {
             Some(written) => self.scaled(paths, &new, written.revision).map(Some),
             None => Ok(None),
         }
-    }
-
-    /// The managers of an object whose scale was changed. As on a real server, nobody knows when.
-    fn owners_of_scaled(&self, old: &Object, new: &Object, before: Managers, query: &WriteQuery) -> Managers {
-        let update = self.update_of(query, Operation::Update);
-        let mut managers = update.update(old, new, before).unwrap_or_default();
-        managers.forget_time(&update.writer);
-        managers
     }
 
     fn scaled(&self, paths: &ScalePaths, object: &Object, revision: u64) -> Result<Response> {
@@ -157,6 +151,14 @@ impl Context {
         let renderer = Renderer::new(&self.inner, &paths.scale, self.accept()?, &self.query)?;
         Ok(renderer.response(StatusCode::OK, &plain, revision))
     }
+}
+
+/// The managers of an object whose scale was changed. As on a real server, nobody knows when.
+fn owners_of_scaled(writer: &Writer, old: &Object, new: &Object, before: Managers) -> Managers {
+    let update = writer.update_of(Operation::Update);
+    let mut managers = update.update(old, new, before).unwrap_or_default();
+    managers.forget_time(&update.writer);
+    managers
 }
 
 fn warned(mut response: Response, problems: &[String]) -> Response {

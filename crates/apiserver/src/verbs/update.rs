@@ -5,12 +5,12 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::Context;
-use super::owners::Owners;
-use super::write::{Conformed, Written, conform, strict};
+use super::conform::{Conformed, conform, strict};
+use super::context::Context;
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::Kind;
 use crate::request::{WriteQuery, read_bytes, read_object};
+use crate::writer::{Owners, Written};
 use windlass_apimachinery::metadata;
 
 pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
@@ -29,12 +29,13 @@ async fn put(context: Context, mut conformed: Conformed, query: WriteQuery) -> R
     conformed.problems.extend(metadata::dedup_owners(&mut object, false));
     let name = context.name()?.to_owned();
     check_place(&context, &mut object, &name)?;
-    let mut tries = context.tries();
+    let writer = context.writer_of(&query);
+    let mut tries = writer.tries(&name);
     while tries.next().await {
         let Some(current) = context.find(&name).await? else {
             if context.kind().create_on_update() && !context.target.is_status() {
                 metadata::of(&mut object).remove("resourceVersion");
-                let written = context.create(object, Owners::Sent(conformed.sent), &query).await?;
+                let written = writer.create(object, Owners::Sent(conformed.sent)).await?;
                 return context.written(StatusCode::CREATED, &written, &conformed.problems);
             }
             return Err(Failure::not_found(context.kind(), &name));
@@ -43,7 +44,7 @@ async fn put(context: Context, mut conformed: Conformed, query: WriteQuery) -> R
         check_uid(&context, &name, &old, &object)?;
         let version = check_version(context.kind(), &name, &object, current.revision)?;
         let owners = Owners::Sent(conformed.sent.clone());
-        if let Some(written) = context.replace(&current, &old, object.clone(), owners, &query).await? {
+        if let Some(written) = writer.replace(&current, &old, object.clone(), owners).await? {
             conformed.problems.extend(metadata::finalizer_warnings(
                 &context.kind().metadata(),
                 Some(&old),

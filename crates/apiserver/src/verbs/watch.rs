@@ -8,7 +8,7 @@ use rand::Rng as _;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::Context;
+use super::context::Context;
 use super::list::{self, AT_ONCE};
 use super::pieces::{Gone, PIECE, Pieces};
 use super::render::{Renderer, write_whole};

@@ -75,7 +75,11 @@ pub(crate) fn memory() -> Arc<dyn Store> {
 pub(crate) fn server_over(store: Arc<dyn Store>) -> ApiServer {
     let mut kinds = crds();
     kinds.extend(windlass_api::crds::all());
-    ApiServer::builder(store).crds(kinds).build().unwrap()
+    ApiServer::builder(store)
+        .crds(kinds)
+        .admission(windlass_admission::Provisioning::default())
+        .build()
+        .unwrap()
 }
 
 pub(crate) fn server() -> ApiServer {

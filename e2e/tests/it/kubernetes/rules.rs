@@ -91,6 +91,7 @@ async fn every_rule_refuses_the_same_with_the_same_words_on_both_servers() {
     };
     let server = ApiServer::builder(in_memory(&StoreOptions::default()).unwrap())
         .crds(windlass_api::crds::all())
+        .admission(windlass_admission::Provisioning::default())
         .sealing_key(&secrecy::SecretBox::new(Box::new([7; 32])))
         .build()
         .unwrap();

@@ -83,6 +83,7 @@ impl World {
         let store = in_memory(&StoreOptions::default()).unwrap();
         let server = ApiServer::builder(store)
             .crds(windlass_api::crds::all())
+            .admission(windlass_admission::Provisioning::default())
             .sealing_key(&secrecy::SecretBox::new(Box::new([7; 32])))
             .build()
             .unwrap();

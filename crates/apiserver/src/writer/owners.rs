@@ -2,19 +2,18 @@
 
 use std::borrow::Cow;
 
-use http::header;
 use serde_json::{Map, Value, json};
 
-use super::Context;
+use super::Writer;
+use crate::attributes::Attributes;
 use crate::kinds::Builtin;
-use crate::request::{FIELD_MANAGER_MAX, WriteQuery, is_printable};
 use windlass_apimachinery::document;
 use windlass_apimachinery::fields::{
-    Ignored, Managers, Operation, Update, Versions as _, Writer, fits, is_reset,
+    self, Ignored, Managers, Operation, Update, Versions as _, fits, is_reset,
 };
 
 /// Where the managers of an object come from.
-pub(super) enum Owners {
+pub(crate) enum Owners {
     /// From the ones that it has, or those that the client sent with it, and what the write changes.
     Sent(Sent),
     /// They are known.
@@ -23,12 +22,12 @@ pub(super) enum Owners {
 
 /// What a written object says of its managers.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sent {
+pub(crate) struct Sent {
     /// The `managedFields` in it.
-    pub(super) managers: Option<Value>,
+    pub(crate) managers: Option<Value>,
     /// All of it, when it has fields that the stored version does not know: they are owned, though not stored. A real
     /// server then cannot say what that means to managers in other versions, and forgets them all.
-    pub(super) whole: Option<Map<String, Value>>,
+    pub(crate) whole: Option<Map<String, Value>>,
 }
 
 impl Sent {
@@ -45,16 +44,16 @@ impl Sent {
     }
 }
 
-impl Context {
+impl Writer {
     /// This write, as it is filed among the managers.
-    pub(super) fn update_of(&self, query: &WriteQuery, operation: Operation) -> Update<'_> {
-        let named =
-            if query.field_manager.is_empty() { self.user_agent() } else { query.field_manager.clone() };
-        let writer = Writer {
-            manager: if named.is_empty() { "unknown".to_owned() } else { named },
+    pub(crate) fn update_of(&self, operation: Operation) -> Update<'_> {
+        let Attributes { field_manager, target, .. } = &self.attributes;
+        let manager = if field_manager.is_empty() { "unknown" } else { field_manager };
+        let writer = fields::Writer {
+            manager: manager.to_owned(),
             operation,
-            api_version: self.target.served.served().api_version.clone(),
-            subresource: self.target.part.name().to_owned(),
+            api_version: target.served.served().api_version.clone(),
+            subresource: target.part.name().to_owned(),
         };
         Update {
             versions: &**self.kind(),
@@ -64,25 +63,11 @@ impl Context {
         }
     }
 
-    /// The program that the User-Agent names, as far as it can be printed.
-    fn user_agent(&self) -> String {
-        let value = self.parts.headers.get(header::USER_AGENT);
-        let text = value.map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
-        let mut name = String::new();
-        for c in text.split('/').next().unwrap_or_default().chars().filter(|c| is_printable(*c)) {
-            if name.len() + c.len_utf8() > FIELD_MANAGER_MAX {
-                break;
-            }
-            name.push(c);
-        }
-        name
-    }
-
     /// The fields that a request to this path cannot change.
     fn ignored(&self) -> Ignored {
-        let served = self.target.served.served();
+        let served = self.attributes.target.served.served();
         let (fields, in_all_versions): (&'static [&'static str], bool) =
-            match (self.kind().builtin, self.target.is_status()) {
+            match (self.kind().builtin, self.is_status()) {
                 (None, true) => (&["metadata", "spec"], true),
                 (None, false) if served.status_subresource => (&["status"], false),
                 (Some(Builtin::Namespace), true) => (&["spec"], false),
@@ -94,7 +79,7 @@ impl Context {
     }
 
     /// An object of this kind that holds nothing: what there is before a create.
-    pub(super) fn nothing(&self) -> Map<String, Value> {
+    pub(crate) fn nothing(&self) -> Map<String, Value> {
         let kind = self.kind();
         Map::from_iter([
             ("apiVersion".to_owned(), json!(kind.stored().api_version)),
@@ -103,12 +88,7 @@ impl Context {
     }
 
     /// The managers of a new object.
-    pub(super) fn owners_of_new(
-        &self,
-        new: &Map<String, Value>,
-        owners: &Owners,
-        query: &WriteQuery,
-    ) -> Managers {
+    pub(crate) fn owners_of_new(&self, new: &Map<String, Value>, owners: &Owners) -> Managers {
         let sent = match owners {
             Owners::Known(managers) => return managers.clone(),
             Owners::Sent(sent) => sent,
@@ -116,30 +96,29 @@ impl Context {
         let named = sent.managers.as_ref().filter(|sent| !is_reset(sent));
         let base = named.and_then(|named| Managers::decode(named).ok()).unwrap_or_default();
         let new = sent.with_the_rest(new);
-        self.update_of(query, Operation::Update).update(&self.nothing(), &new, base).unwrap_or_else(|error| {
+        self.update_of(Operation::Update).update(&self.nothing(), &new, base).unwrap_or_else(|error| {
             tracing::debug!(%error, "the owners of an object's fields are not known");
             Managers::default()
         })
     }
 
     /// The managers of a changed object, which had these.
-    pub(super) fn owners_of_changed(
+    pub(crate) fn owners_of_changed(
         &self,
         old: &Map<String, Value>,
         new: &Map<String, Value>,
         before: &Managers,
         owners: Owners,
-        query: &WriteQuery,
     ) -> Managers {
         let sent = match owners {
             Owners::Known(managers) => return managers,
             // A sub-resource is no place to set the managers.
-            Owners::Sent(sent) if self.target.is_status() => Sent { managers: None, ..sent },
+            Owners::Sent(sent) if self.is_status() => Sent { managers: None, ..sent },
             Owners::Sent(sent) => sent,
         };
         let whole = sent.with_the_rest(new);
         // What a status is sent with is not stored and may be anything, but a real server has to read it.
-        if self.target.is_status() && !self.is_readable(&whole) {
+        if self.is_status() && !self.is_readable(&whole) {
             return Managers::default();
         }
         let base = match sent.managers {
@@ -154,7 +133,7 @@ impl Context {
         if base.is_empty() {
             return base;
         }
-        self.update_of(query, Operation::Update).update(old, &whole, base).unwrap_or_else(|error| {
+        self.update_of(Operation::Update).update(old, &whole, base).unwrap_or_else(|error| {
             tracing::debug!(%error, "the owners of an object's fields are not known");
             Managers::default()
         })
@@ -162,13 +141,13 @@ impl Context {
 
     /// Whether the values of an object are of the types that its shape in the request's version has.
     fn is_readable(&self, object: &Map<String, Value>) -> bool {
-        let version = &self.target.served.served().api_version;
+        let version = &self.attributes.target.served.served().api_version;
         let kind = self.kind();
         kind.shape(version).is_some_and(|shape| fits(shape, &kind.to_version(object, version)))
     }
 }
 
 /// The managers in the stored bytes of an object.
-pub(super) fn stored_owners(value: &[u8]) -> Managers {
+pub(crate) fn stored_owners(value: &[u8]) -> Managers {
     Managers::read(document::split(value).1)
 }

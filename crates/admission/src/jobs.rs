@@ -1,37 +1,33 @@
 //! Admission of jobs and historic jobs.
 
 use serde_json::Value;
+use windlass_api::jobs::JobRules;
 use windlass_api::{FieldError, GROUP, JobSpec, Repository, annotations, jobs, patch};
+use windlass_apiserver::AdmissionError;
+use windlass_apiserver::store::{Key, Store};
 use windlass_auth::{Caller, Namespaces};
 
-use super::Object;
-use crate::failure::{Failure, Result};
-use crate::kinds::Kind;
-use crate::verbs::Context;
-use windlass_apimachinery::metadata;
-use windlass_store::Key;
+use crate::object::{Object, metadata_text};
 
 /// Infers a missing action from the options and settles who the job's author is.
-pub(super) fn admit(kind: &Kind, caller: &Caller, old: Option<&Object>, new: &mut Object) -> Result<()> {
-    if old.is_none() {
-        infer_action(kind, new)?;
-    }
+pub(crate) fn fill_in(caller: &Caller, old: Option<&Object>, new: &mut Object) -> Vec<FieldError> {
+    let refused = if old.is_none() { infer_action(new) } else { None };
     settle_author(caller, old, new);
-    Ok(())
+    refused.into_iter().collect()
 }
 
-fn infer_action(kind: &Kind, new: &mut Object) -> Result<()> {
+fn infer_action(new: &mut Object) -> Option<FieldError> {
     // What is no JobSpec is refused by the schema.
-    let Ok(mut spec) = spec_of(new) else { return Ok(()) };
+    let mut spec = spec_of(new).ok()?;
     let before = serde_json::to_value(&spec).unwrap_or_default();
-    jobs::normalise(&mut spec).map_err(|error| {
-        Failure::invalid(&kind.kind, &kind.group, metadata::text(new, "name"), vec![error.into()])
-    })?;
+    if let Err(error) = jobs::normalise(&mut spec) {
+        return Some(error);
+    }
     let after = serde_json::to_value(&spec).unwrap_or_default();
     if let (Some(change), Some(spec)) = (patch::merge_diff(&before, &after), new.get_mut("spec")) {
         json_patch::merge(spec, &change);
     }
-    Ok(())
+    None
 }
 
 /// The author of a job is whose name its commits carry: only services, which open every namespace, may say who
@@ -46,7 +42,7 @@ fn settle_author(caller: &Caller, old: Option<&Object>, new: &mut Object) {
             None if trusted => continue,
             None => None,
         };
-        let metadata = metadata::of(new);
+        let Some(Value::Object(metadata)) = new.get_mut("metadata") else { return };
         match settled {
             Some(value) => {
                 let annotations =
@@ -69,30 +65,31 @@ fn settle_author(caller: &Caller, old: Option<&Object>, new: &mut Object) {
 
 /// Judges a job by itself, and a new one beside its repository, as `POST …/jobs` does. One whose repository is not there is
 /// let through: both may come in one file.
-pub(super) async fn validate(
-    context: &Context,
+pub(crate) async fn judge(
+    rules: &JobRules,
     old: Option<&Object>,
     new: &Object,
-) -> Result<Vec<FieldError>> {
-    let spec = read(new)?;
-    let mut errors = jobs::offered(&spec, &context.inner.rules.jobs);
+    store: &dyn Store,
+) -> Result<Vec<FieldError>, AdmissionError> {
+    let spec = spec_of(new).map_err(|error| AdmissionError::Unreadable(format!("spec: {error}")))?;
+    let mut errors = jobs::offered(&spec, rules);
     if old.is_none()
-        && let Some(repository) = repository(context, new, &spec.repository).await?
+        && let Some(repository) = repository(store, new, &spec.repository).await?
     {
         errors.extend(jobs::refused_by(&spec, &repository));
     }
     Ok(errors)
 }
 
-async fn repository(context: &Context, job: &Object, name: &str) -> Result<Option<Repository>> {
-    let namespace = metadata::text(job, "namespace");
+async fn repository(
+    store: &dyn Store,
+    job: &Object,
+    name: &str,
+) -> Result<Option<Repository>, AdmissionError> {
+    let namespace = metadata_text(job, "namespace");
     let Ok(key) = Key::new(GROUP, "repositories", namespace, name) else { return Ok(None) };
-    let Some(found) = context.inner.store.get(&key).await? else { return Ok(None) };
-    serde_json::from_slice(&found.value).map(Some).map_err(|error| Failure::internal(&error))
-}
-
-fn read(object: &Object) -> Result<JobSpec> {
-    spec_of(object).map_err(|error| Failure::bad_request(format!("spec: {error}")))
+    let Some(found) = store.get(&key).await? else { return Ok(None) };
+    serde_json::from_slice(&found.value).map(Some).map_err(AdmissionError::Parse)
 }
 
 fn spec_of(object: &Object) -> Result<JobSpec, serde_json::Error> {

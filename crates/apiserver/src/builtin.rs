@@ -1,16 +1,19 @@
-//! The few rules of the core kinds.
+//! What the core kinds have filled in and refused beyond their schemas.
+
+mod events;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{Object, events};
 use crate::failure::FieldError;
 use crate::kinds::{Builtin, Kind};
 use crate::request::syntax_error;
 use windlass_apimachinery::metadata;
 use windlass_apimachinery::names;
 use windlass_apimachinery::{definition, json};
+
+type Object = Map<String, Value>;
 
 /// At most this many bytes of data in a Secret or a `ConfigMap`.
 const DATA_MAX: usize = 1024 * 1024;
@@ -61,7 +64,7 @@ pub(crate) fn default(builtin: Builtin, object: &mut Object) {
 }
 
 /// Sets what the server decides of these kinds.
-pub(super) fn fill_in(builtin: Builtin, old: Option<&Object>, object: &mut Object) {
+pub(crate) fn fill_in(builtin: Builtin, old: Option<&Object>, object: &mut Object) {
     default(builtin, object);
     match builtin {
         Builtin::Namespace => fill_in_namespace(old, object),
@@ -96,7 +99,7 @@ fn fill_in_namespace(old: Option<&Object>, object: &mut Object) {
 }
 
 /// Sets the finalizers of a Namespace, as whoever has removed its content may.
-pub(super) fn finalize(spec: Option<Value>, object: &mut Object) {
+pub(crate) fn finalize(spec: Option<Value>, object: &mut Object) {
     let finalizers = spec
         .map(|spec| spec["finalizers"].clone())
         .filter(|one| one.as_array().is_some_and(|one| !one.is_empty()));
@@ -234,4 +237,14 @@ pub(crate) fn validate(kind: &Kind, new: &Object, old: Option<&Object>) -> Vec<F
         }
     }
     errors
+}
+
+/// What is refused of an object of a core kind that is otherwise fine, as it is written through this group.
+pub(crate) fn validate_last(
+    builtin: Builtin,
+    group: &str,
+    old: Option<&Object>,
+    new: &Object,
+) -> Vec<FieldError> {
+    if builtin == Builtin::Event { events::validate(group, old, new) } else { Vec::new() }
 }

@@ -1,11 +1,12 @@
 //! Events: one storage behind two groups, which ask for different things.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::Object;
 use crate::failure::FieldError;
 use windlass_apimachinery::metadata;
 use windlass_apimachinery::names;
+
+type Object = Map<String, Value>;
 
 /// The group whose events are judged strictly.
 const STRICT: &str = "events.k8s.io";

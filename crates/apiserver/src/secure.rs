@@ -3,36 +3,28 @@
 //! A write says `create` (the raw value), `name` (a Secret that exists) or `remove`. What a write leaves out stays
 //! as it was. The raw value is taken out before anything else sees the object, and is never in an error or a log.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use secrecy::{ExposeSecret as _, SecretString};
-use serde_json::{Value, json};
-use uuid::Uuid;
+use serde_json::{Map, Value, json};
 use windlass_api::ONE_SECRET;
-use windlass_api::secret_use::SEALED_SECRET;
 
-use super::Object;
 use crate::failure::{Failure, FieldError, Result};
-use crate::kinds::{Builtin, Kind};
-use crate::state::Inner;
-use windlass_apimachinery::document;
+use crate::kinds::Kind;
 use windlass_apimachinery::metadata::{self, LAST_APPLIED};
-use windlass_apimachinery::names;
 use windlass_apimachinery::schema;
-use windlass_store::{Key, Write};
+
+type Object = Map<String, Value>;
 
 /// What stands for a raw value while the object is judged: a name, as rules have it that names are.
-pub(super) const TAKEN: &str = "raw-value-taken.windlass.dev";
+pub const RAW_VALUE: &str = "raw-value-taken.windlass.dev";
 /// At most this many characters in a value.
 const LONGEST: usize = 24_576;
 
 /// The raw values of one write, by field.
 #[derive(Debug)]
 pub(crate) struct Secrets {
-    taken: Vec<(String, SecretString)>,
+    pub(crate) taken: Vec<(String, SecretString)>,
     /// Secrets of the old object that the new one no longer names.
-    dropped: Vec<String>,
+    pub(crate) dropped: Vec<String>,
 }
 
 /// Refuses secure values of a wrong type, before anything else could print them. Null is absent.
@@ -103,7 +95,7 @@ pub(crate) fn take(kind: &Kind, new: &mut Object, old: Option<&Object>) -> Resul
                 errors.push(FieldError::too_long(format!("secure.{field}.create"), LONGEST as u64));
             }
             // Who writes a raw value owns the name that takes its place.
-            value.insert("name".to_owned(), json!(TAKEN));
+            value.insert("name".to_owned(), json!(RAW_VALUE));
             secrets.taken.push((field.clone(), SecretString::from(raw)));
         }
         if twice {
@@ -142,7 +134,7 @@ pub(crate) fn withhold(kind: &Kind, applied: &mut Object) -> Withheld {
         let Some(value) = value.as_object_mut() else { continue };
         match value.remove("create") {
             Some(Value::String(raw)) if !raw.is_empty() => {
-                value.insert("name".to_owned(), json!(TAKEN));
+                value.insert("name".to_owned(), json!(RAW_VALUE));
                 withheld.values.push((field.clone(), SecretString::from(raw)));
             }
             _ => {}
@@ -157,7 +149,7 @@ impl Withheld {
         let Some(Value::Object(fields)) = object.get_mut("secure") else { return };
         for (field, raw) in &self.values {
             if let Some(Value::Object(value)) = fields.get_mut(field)
-                && name_in(value) == Some(TAKEN)
+                && name_in(value) == Some(RAW_VALUE)
             {
                 value.remove("name");
                 value.insert("create".to_owned(), json!(raw.expose_secret()));
@@ -198,112 +190,13 @@ fn refuse(kind: &Kind, object: &Object, errors: Vec<FieldError>) -> Result<()> {
     Err(Failure::invalid(&kind.kind, &kind.group, metadata::text(object, "name"), errors))
 }
 
-impl Secrets {
-    /// The writes that make the new Secrets and remove the dropped ones; the object then names the new ones.
-    pub(crate) async fn store(
-        &self,
-        inner: &Inner,
-        kind: &Kind,
-        object: &mut Object,
-        old: Option<&Object>,
-    ) -> Result<Vec<Write>> {
-        let mut writes = Vec::new();
-        for (field, value) in &self.taken {
-            let (name, write) = create(inner, kind, object, field, value)?;
-            writes.push(write);
-            if let Some(Value::Object(fields)) = object.get_mut("secure") {
-                fields.insert(field.clone(), json!({ "name": name }));
-            }
-        }
-        if let Some(old) = old {
-            writes.extend(remove(inner, old, &self.dropped).await?);
-        }
-        Ok(writes)
-    }
-}
-
-/// The writes that remove the Secrets which were made for an object, for when it is removed itself.
-pub(crate) async fn owned(inner: &Inner, kind: &Kind, object: &Object) -> Result<Vec<Write>> {
-    if kind.builtin.is_some() {
-        return Ok(Vec::new());
-    }
-    let fields = object.get("secure").and_then(Value::as_object);
-    let names: Vec<String> = fields
-        .into_iter()
-        .flat_map(|fields| fields.values())
-        .filter_map(|value| name_of(Some(value)).map(str::to_owned))
-        .collect();
-    remove(inner, object, &names).await
-}
-
-fn name_of(value: Option<&Value>) -> Option<&str> {
+/// The name of a Secret in a field.
+pub(crate) fn name_of(value: Option<&Value>) -> Option<&str> {
     name_in(value?.as_object()?)
 }
 
 fn name_in(value: &Object) -> Option<&str> {
     value.get("name")?.as_str().filter(|name| !name.is_empty())
-}
-
-fn secret_key(namespace: &str, name: &str) -> Result<Key> {
-    Ok(Key::new("", "secrets", namespace, name)?)
-}
-
-/// Removes those of the Secrets that the object owns; a user's own Secret stays.
-async fn remove(inner: &Inner, object: &Object, names: &[String]) -> Result<Vec<Write>> {
-    let mut writes = Vec::new();
-    for name in names {
-        let key = secret_key(metadata::text(object, "namespace"), name)?;
-        let Some(secret) = inner.store.get(&key).await? else { continue };
-        let document: Value =
-            serde_json::from_slice(&secret.value).map_err(|error| Failure::internal(&error))?;
-        let owners = document["metadata"]["ownerReferences"].as_array();
-        let owned = owners.into_iter().flatten().any(|owner| owner["uid"] == metadata::text(object, "uid"));
-        if owned && document["type"] == SEALED_SECRET {
-            writes.push(Write::delete(key, secret.revision));
-        }
-    }
-    Ok(writes)
-}
-
-fn create(
-    inner: &Inner,
-    kind: &Kind,
-    owner: &Object,
-    field: &str,
-    value: &SecretString,
-) -> Result<(String, Write)> {
-    let (namespace, owner_name) = (metadata::text(owner, "namespace"), metadata::text(owner, "name"));
-    let name = names::generate(&format!("{owner_name}-{}-", field.to_lowercase()));
-    let secret = json!({
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "uid": Uuid::new_v4().to_string(),
-            "creationTimestamp": (inner.now)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            "ownerReferences": [{
-                "apiVersion": kind.stored().api_version,
-                "kind": kind.kind,
-                "name": owner_name,
-                "uid": metadata::text(owner, "uid"),
-                "controller": true,
-            }],
-        },
-        "type": SEALED_SECRET,
-        "data": { field: STANDARD.encode(value.expose_secret()) },
-    });
-    let registry = inner.catalog.current();
-    let secret_kind = registry.builtin(Builtin::Secret).ok_or_else(Failure::unknown_path)?;
-    let Value::Object(secret) = secret else { return Err(Failure::unknown_path()) };
-    let stored = inner.seal(secret_kind, secret, b"")?;
-    Ok((name.clone(), Write::create(secret_key(namespace, &name)?, Bytes::from(stored))))
-}
-
-impl Inner {
-    /// What is stored of a Secret.
-    pub(crate) fn seal(&self, kind: &Kind, mut object: Object, managed: &[u8]) -> Result<Vec<u8>> {
-        self.sealer.seal(&mut object).map_err(|error| Failure::internal(&error))?;
-        Ok(document::encode(&kind.stored().head, &object, managed))
-    }
 }
 
 /// `kubectl apply` repeats the whole document in an annotation, raw values included.

@@ -1,0 +1,103 @@
+//! From a body to an object of its kind.
+
+use serde_json::{Map, Value};
+
+use crate::failure::{Failure, Result};
+use crate::kinds::{Builtin, ServedKind};
+use crate::request::FieldValidation;
+use crate::writer::Sent;
+use crate::{builtin, secure};
+use windlass_apimachinery::bounds::MAX_BYTES;
+use windlass_apimachinery::json::Parsed;
+use windlass_apimachinery::metadata;
+use windlass_apimachinery::{definition, fields};
+
+/// An object that was read from a body, in its stored version, and what is to be warned about.
+pub(super) struct Conformed {
+    pub(super) object: Map<String, Value>,
+    pub(super) problems: Vec<String>,
+    /// What it says of its managers.
+    pub(super) sent: Sent,
+}
+
+/// Reads an object of this kind: known fields only, defaults filled in, metadata in its stored form.
+pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldValidation) -> Result<Conformed> {
+    let kind = &*served.kind;
+    let version = served.served();
+    let Value::Object(mut object) = parsed.value else {
+        return Err(Failure::bad_request("json: cannot unmarshal the body into an object"));
+    };
+    let mut unknown = Vec::new();
+    let managers = fields::take_sent(&mut object).filter(|managers| !managers.is_null());
+    metadata::conform(&kind.metadata(), &version.version, &mut object, &mut unknown)
+        .map_err(Failure::bad_request)?;
+    version.schema.prune(&mut object, &mut unknown);
+    if kind.builtin == Some(Builtin::Definition) {
+        definition::conform(&mut object, &mut unknown).map_err(Failure::bad_request)?;
+    }
+    // Before unknown fields are reported: what a raw value of a wrong type holds would be among them.
+    secure::check_types(kind, &object)?;
+    if kind.builtin.is_some() {
+        decode_typed(served, &mut object)?;
+    }
+    version.schema.drop_nulls(&mut object);
+    let mut in_embedded = Vec::new();
+    if let Err(error) = version.schema.coerce_embedded(&mut object, &mut in_embedded) {
+        return Err(undecodable(served, &error.to_string()));
+    }
+    let too_large = || Failure::too_large(MAX_BYTES);
+    version.schema.apply_defaults(&mut object).ok_or_else(too_large)?;
+    version.rename_back(&mut object);
+    let mut whole = None;
+    if version.prunes {
+        // What is stored is of the stored version, whose defaults every read would fill in.
+        let stored = &kind.stored().schema;
+        let (before, mut lost) = (object.clone(), Vec::new());
+        stored.prune(&mut object, &mut lost);
+        stored.apply_defaults(&mut object).ok_or_else(too_large)?;
+        whole = (!lost.is_empty()).then_some(before);
+    }
+    if let Some(builtin) = kind.builtin {
+        builtin::default(builtin, &mut object);
+    }
+    object.insert("apiVersion".to_owned(), kind.stored().api_version.clone().into());
+    object.insert("kind".to_owned(), kind.kind.clone().into());
+    let mut problems = Vec::new();
+    if validation != FieldValidation::Ignore {
+        unknown.sort();
+        in_embedded.sort();
+        unknown.append(&mut in_embedded);
+        problems.extend(parsed.problems);
+        problems.extend(unknown.iter().map(|field| format!("unknown field {field:?}")));
+    }
+    Ok(Conformed { object, problems, sent: Sent { managers, whole } })
+}
+
+/// Core kinds are typed on a real server: a value of the wrong type is a 400 where a custom kind has a 422.
+fn decode_typed(served: &ServedKind, object: &mut Map<String, Value>) -> Result<()> {
+    match served.served().schema.decode(&served.kind.kind, object) {
+        None => Ok(()),
+        Some(problem) => Err(undecodable(served, &problem)),
+    }
+}
+
+fn undecodable(served: &ServedKind, problem: &str) -> Failure {
+    let kind = &served.kind.kind;
+    Failure::bad_request(format!(
+        "{kind} in version {:?} cannot be handled as a {kind}: {problem}",
+        served.served().version
+    ))
+}
+
+/// Strict validation refuses what the others warn about.
+pub(super) fn strict(served: &ServedKind, problems: &[String], validation: FieldValidation) -> Result<()> {
+    if validation != FieldValidation::Strict || problems.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::bad_request(format!(
+        "{0} in version {1:?} cannot be handled as a {0}: strict decoding error: {2}",
+        served.kind.kind,
+        served.served().version,
+        problems.join(", ")
+    )))
+}

@@ -1,0 +1,105 @@
+//! A request for a resource, with all but its body read.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::request::Parts;
+use http::{HeaderMap, Method, StatusCode, header};
+use serde_json::Value;
+use windlass_auth::Caller;
+
+use super::render::Renderer;
+use crate::attributes::Attributes;
+use crate::failure::{self, Failure, Result};
+use crate::kinds::{Builtin, Kind};
+use crate::request::{Accept, FIELD_MANAGER_MAX, Query, Target, WriteQuery, is_printable};
+use crate::state::Inner;
+use crate::writer::{Writer, Written};
+use windlass_apimachinery::definition;
+use windlass_store::Object;
+
+/// A request.
+pub(super) struct Context {
+    pub(super) inner: Arc<Inner>,
+    pub(super) caller: Caller,
+    pub(super) target: Target,
+    pub(super) query: Query,
+    pub(super) parts: Parts,
+}
+
+impl Context {
+    /// The form of an answer that is one object.
+    pub(super) fn accept(&self) -> Result<Accept> {
+        Accept::parse(&self.parts.headers, false)
+    }
+
+    /// The name that the path gives.
+    pub(super) fn name(&self) -> Result<&str> {
+        self.target.name.as_deref().ok_or_else(Failure::unknown_path)
+    }
+
+    pub(super) fn kind(&self) -> &Arc<Kind> {
+        &self.target.served.kind
+    }
+
+    /// The stored object of this name in the path's namespace.
+    pub(super) async fn find(&self, name: &str) -> Result<Option<Object>> {
+        // A name that cannot be stored names nothing.
+        let Ok(key) = self.target.key(name) else { return Ok(None) };
+        Ok(self.inner.store.get(&key).await?)
+    }
+
+    /// What writes for this request. A field manager that is not named is the program of the User-Agent.
+    pub(super) fn writer(&self, dry_run: bool, field_manager: &str) -> Writer {
+        let named =
+            if field_manager.is_empty() { user_agent(&self.parts.headers) } else { field_manager.to_owned() };
+        let (caller, target) = (self.caller.clone(), self.target.clone());
+        Writer::new(&self.inner, Attributes { caller, target, dry_run, field_manager: named })
+    }
+
+    /// As [`Self::writer`], as the request's parameters say.
+    pub(super) fn writer_of(&self, query: &WriteQuery) -> Writer {
+        self.writer(query.dry_run, &query.field_manager)
+    }
+
+    /// The answer to a write.
+    pub(super) fn written(
+        &self,
+        status: StatusCode,
+        written: &Written,
+        warnings: &[String],
+    ) -> Result<Response> {
+        let renderer = Renderer::new(&self.inner, &self.target.served, self.accept()?, &self.query)?;
+        let mut response = renderer.response(status, &written.plain, written.revision);
+        failure::warn(&mut response, warnings);
+        if self.kind().builtin == Some(Builtin::Definition) && !self.target.is_status() {
+            failure::warn(&mut response, &self.definition_warnings(&written.plain));
+        }
+        Ok(response)
+    }
+
+    /// What the writer of a definition is warned about.
+    fn definition_warnings(&self, plain: &[u8]) -> Vec<String> {
+        let method = &self.parts.method;
+        let Ok(object) = serde_json::from_slice::<Value>(plain) else { return Vec::new() };
+        let own = self.inner.catalog.is_own(object["metadata"]["name"].as_str().unwrap_or_default());
+        if own || method == Method::DELETE {
+            return Vec::new();
+        }
+        definition::warnings(&object, method == Method::POST)
+    }
+}
+
+/// The program that the User-Agent names, as far as it can be printed.
+fn user_agent(headers: &HeaderMap) -> String {
+    let value = headers.get(header::USER_AGENT);
+    let text = value.map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
+    let mut name = String::new();
+    for c in text.split('/').next().unwrap_or_default().chars().filter(|c| is_printable(*c)) {
+        if name.len() + c.len_utf8() > FIELD_MANAGER_MAX {
+            break;
+        }
+        name.push(c);
+    }
+    name
+}
