@@ -105,6 +105,7 @@ impl Context {
             let schema = self.schema();
             errors.extend(schema.validate(&object));
             errors.extend(schema.validate_embedded(&object));
+            errors.extend(self.scale_error(&object));
             errors.extend(admission::validate_core(kind, &object, None));
             self.check_rules(None, &object, &mut errors).await?;
             self.fail_on(errors, &name)?;

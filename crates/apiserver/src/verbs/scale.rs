@@ -127,11 +127,8 @@ impl Context {
         query: &WriteQuery,
     ) -> Result<Option<Response>> {
         let replicas = scale.get("spec").and_then(|spec| spec["replicas"].as_i64()).unwrap_or_default();
-        if replicas < 0 {
-            let field = format!(".{}", paths.spec.join("."));
-            let error = FieldError::invalid(field, &json!(replicas), "should be a non-negative integer");
-            return self.fail_on(vec![error], metadata::text(old, "name")).map(|()| None);
-        }
+        let errors = count_error(&paths.spec, &json!(replicas)).into_iter().collect();
+        self.fail_on(errors, metadata::text(old, "name"))?;
         let mut new = old.clone();
         set(&mut new, &paths.spec, json!(replicas));
         let before = self.inner.plain(self.kind(), &current.value)?;
@@ -141,6 +138,14 @@ impl Context {
             Some(written) => self.scaled(paths, &new, written.revision).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// What is wrong with the number that a scale would say of this object: in its status where that is written, else in its
+    /// specification.
+    pub(super) fn scale_error(&self, object: &Object) -> Option<FieldError> {
+        let paths = self.target.served.served().scale.as_ref()?;
+        let path = if self.target.is_status() { &paths.status } else { &paths.spec };
+        count_error(path, find(object, path)?)
     }
 
     /// The managers of an object whose scale was changed. As on a real server, nobody knows when.
@@ -191,6 +196,16 @@ fn scale_of(paths: &ScalePaths, object: &Object) -> Object {
         ("spec".to_owned(), Value::Object(spec)),
         ("status".to_owned(), Value::Object(status)),
     ])
+}
+
+/// A scale counts from 0 to 2³¹−1. What is no number is the schema's affair.
+fn count_error(path: &[String], count: &Value) -> Option<FieldError> {
+    let problem = match count.as_i64()? {
+        ..0 => "should be a non-negative integer".to_owned(),
+        number if number > i64::from(i32::MAX) => format!("should be less than or equal to {}", i32::MAX),
+        _ => return None,
+    };
+    Some(FieldError::invalid(format!(".{}", path.join(".")), count, &problem))
 }
 
 fn find<'a>(object: &'a Object, path: &[String]) -> Option<&'a Value> {

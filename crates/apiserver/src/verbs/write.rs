@@ -222,10 +222,15 @@ impl Context {
         // What was wrong before and did not change is let through; core kinds have rules of their own.
         let schema = self.schema();
         errors.extend(match kind.builtin {
-            None if self.target.is_status() => schema.validate_status(old, &new),
+            None if self.target.is_status() => {
+                let mut errors = schema.validate_status(old, &new);
+                errors.extend(self.scale_error(&new));
+                errors
+            }
             None => {
                 let mut errors = schema.validate_change(old, &new);
                 errors.extend(schema.validate_embedded(&new));
+                errors.extend(self.scale_error(&new));
                 errors
             }
             Some(_) => schema.validate(&new),
