@@ -25,6 +25,7 @@ mod discovery;
 mod failure;
 mod garbage;
 mod kinds;
+mod label_indexes;
 mod observe;
 mod request;
 mod seal;

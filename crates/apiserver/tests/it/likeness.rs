@@ -115,7 +115,7 @@ fn check_references(value: &Value, definitions: &Value, wrong: &mut Vec<String>)
     match value {
         Value::Object(object) => {
             if let Some(name) = object.get("$ref").and_then(Value::as_str)
-                && !name.strip_prefix("#/definitions/").is_some_and(|name| definitions.get(name).is_some())
+                && name.strip_prefix("#/definitions/").is_none_or(|name| definitions.get(name).is_none())
             {
                 wrong.push(name.to_owned());
             }
