@@ -46,17 +46,14 @@ pub fn go_program(module: &Path) -> Result<Option<PathBuf>> {
     Ok(Some(file))
 }
 
-/// Names and contents of a module's files.
-fn hash_of(module: &Path) -> Result<u64> {
+/// Names and contents of a folder's files.
+pub(crate) fn hash_of(module: &Path) -> Result<u64> {
     let mut files = Vec::new();
     let entries =
         std::fs::read_dir(module).with_context(|| format!("failed to read {}", module.display()))?;
     for entry in entries {
         let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "go" || extension == "mod" || extension == "sum")
-        {
+        if path.is_file() {
             files.push(path);
         }
     }

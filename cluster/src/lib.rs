@@ -24,6 +24,7 @@ mod own;
 mod ports;
 mod programs;
 mod registry;
+mod scripts;
 mod standing;
 mod state;
 pub mod supervisor;
@@ -42,6 +43,7 @@ pub use self::own::OwnCluster;
 pub use self::ports::free_ports;
 pub use self::programs::{Program, Programs};
 pub use self::registry::{Registry, RegistryLogin};
+pub use self::scripts::Script;
 pub use self::standing::{Standing, down, status, up};
 pub use self::tls_front::{Admitted, TlsFront};
 

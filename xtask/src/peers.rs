@@ -1,19 +1,20 @@
 //! The foreign programs that the end-to-end tests talk to.
 //!
-//! What the system has is used; git, curl, jq, OpenSSH, gpg and Prometheus come from its packages. The programs of a Kubernetes cluster, kubectl
-//! among them, are built with Go by `windlass-cluster`.
+//! What the system has is used; git, curl, jq, OpenSSH, gpg, Prometheus, Python and Node.js come from its packages. The
+//! programs of a Kubernetes cluster, kubectl among them, and clients in Go are built with Go by `windlass-cluster`; what
+//! clients in Python and JavaScript need is installed for them alone.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
-use windlass_cluster::{Program, Programs, in_ci};
+use windlass_cluster::{Program, Programs, Script, go_program, in_ci};
 
-use crate::shell::{run, which};
+use crate::shell::{root, run, which};
 
 /// Programs of the system, and the packages that have them.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 10] = [
     ("git", "git"),
     ("curl", "curl"),
     ("jq", "jq"),
@@ -22,6 +23,8 @@ const PACKAGES: [(&str, &str); 8] = [
     ("gpg", "gnupg"),
     ("prometheus", "prometheus"),
     ("promtool", "prometheus"),
+    ("python3", "python3-venv"),
+    ("npm", "npm"),
 ];
 
 /// The search path with our own kubectl behind the system's.
@@ -48,9 +51,17 @@ pub(crate) fn install() -> Result<()> {
             );
         }
     }
+    // Debian has Python's environments in a package of their own.
+    if in_ci() && !Command::new("python3").args(["-c", "import ensurepip"]).status()?.success() {
+        install_package("python3-venv")?;
+    }
     Programs::find_or_build()?;
     Program::KustomizeController.find_or_build()?;
     Program::Registry.find_or_build()?;
+    let clients = root().join("e2e/clients");
+    go_program(&clients.join("drivers"))?;
+    Script::Python.ready(&clients.join("python"))?;
+    Script::Node.ready(&clients.join("node"))?;
     Ok(())
 }
 

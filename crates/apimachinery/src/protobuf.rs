@@ -4,9 +4,14 @@
 //! read; answers are JSON, which those clients accept. The tables hold the field numbers of
 //! `k8s.io/api/*/generated.proto` for what is served; other fields are skipped.
 
+mod definition;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
+
+use self::definition::DEFINITION;
+use crate::bounds::MAX_DEPTH;
 
 /// What every document starts with.
 const MAGIC: &[u8] = b"k8s\0";
@@ -20,6 +25,9 @@ enum Kind {
     /// As a [`Text`], of a field that Go leaves out when it is not set: empty is a value.
     Given,
     Bool,
+    /// As a [`Bool`], of a field that Go writes also when it is not set.
+    Flag,
+    Double,
     Int,
     /// As an [`Int`], of a field that Go writes also when it is not set.
     Number,
@@ -31,9 +39,13 @@ enum Kind {
     Many(&'static Kind),
     /// A map from text.
     Map(&'static Kind),
+    /// A message with JSON text in its only field.
+    Json,
+    /// A message of which one field is meant: the last one that is there.
+    OneOf(&'static Message),
 }
 
-use Kind::{Bool, Bytes, Given, Int, Many, MicroTime, Number, One, Text, Time};
+use Kind::{Bool, Bytes, Double, Flag, Given, Int, Json, Many, MicroTime, Number, One, OneOf, Text, Time};
 
 const OBJECT_META: &Message = &[
     (1, "name", Text),
@@ -175,7 +187,7 @@ const ENVELOPE: &Message =
 
 /// The document in `bytes` as JSON; `None` when it is malformed or of a kind that is not read this way.
 pub fn decode(bytes: &[u8]) -> Option<Value> {
-    let envelope = message(bytes.strip_prefix(MAGIC)?, ENVELOPE)?;
+    let envelope = message(bytes.strip_prefix(MAGIC)?, ENVELOPE, MAX_DEPTH)?;
     let of = |field: &str| envelope.get("typeMeta")?.get(field)?.as_str();
     let (api_version, kind) = (of("apiVersion").unwrap_or_default(), of("kind").unwrap_or_default());
     let fields = match (api_version, kind) {
@@ -186,13 +198,14 @@ pub fn decode(bytes: &[u8]) -> Option<Value> {
         ("v1", "Event") => CORE_EVENT,
         ("events.k8s.io/v1", "Event") => EVENT,
         ("coordination.k8s.io/v1", "Lease") => LEASE,
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => DEFINITION,
         ("authentication.k8s.io/v1", "SelfSubjectReview") => SUBJECT_REVIEW,
         ("authorization.k8s.io/v1", "SelfSubjectAccessReview") => ACCESS_REVIEW,
         ("authorization.k8s.io/v1", "SelfSubjectRulesReview") => RULES_REVIEW,
         _ => return None,
     };
     let raw = envelope.get("raw").and_then(Value::as_str).unwrap_or_default();
-    let mut object = message(&STANDARD.decode(raw).ok()?, fields)?;
+    let mut object = message(&STANDARD.decode(raw).ok()?, fields, MAX_DEPTH)?;
     object.insert("apiVersion".to_owned(), json!(api_version));
     object.insert("kind".to_owned(), json!(kind));
     Some(Value::Object(object))
@@ -204,7 +217,9 @@ enum Wire<'a> {
     Bytes(&'a [u8]),
 }
 
-fn message(mut bytes: &[u8], fields: &Message) -> Option<Map<String, Value>> {
+/// The fields of a message that is at most so deep.
+fn message(mut bytes: &[u8], fields: &Message, depth: usize) -> Option<Map<String, Value>> {
+    let depth = depth.checked_sub(1)?;
     let mut object = Map::new();
     while !bytes.is_empty() {
         let (number, value) = field(&mut bytes)?;
@@ -212,19 +227,20 @@ fn message(mut bytes: &[u8], fields: &Message) -> Option<Map<String, Value>> {
         match kind {
             Many(kind) => {
                 let items = object.entry(*name).or_insert_with(|| json!([])).as_array_mut()?;
-                items.push(single(**kind, &value)?);
+                items.push(single(**kind, &value, depth)?);
             }
             Kind::Map(kind) => {
                 let Wire::Bytes(entry) = value else { return None };
-                let (key, value) = map_entry(entry, **kind)?;
+                let (key, value) = map_entry(entry, **kind, depth)?;
                 let entries = object.entry(*name).or_insert_with(|| json!({})).as_object_mut()?;
                 entries.insert(key, value);
             }
             kind => {
-                let value = single(*kind, &value)?;
+                let value = single(*kind, &value, depth)?;
                 // Go writes every field of a message; what is empty there is absent here.
                 let is_unset = match &value {
-                    Value::String(text) => !matches!(kind, Given) && text.is_empty(),
+                    Value::String(text) => !matches!(kind, Given | Json) && text.is_empty(),
+                    Value::Bool(is_set) => matches!(kind, Flag) && !is_set,
                     value => matches!(kind, Number) && *value == 0,
                 };
                 if !is_unset {
@@ -236,29 +252,62 @@ fn message(mut bytes: &[u8], fields: &Message) -> Option<Map<String, Value>> {
     Some(object)
 }
 
-fn map_entry(mut bytes: &[u8], kind: Kind) -> Option<(String, Value)> {
+fn map_entry(mut bytes: &[u8], kind: Kind, depth: usize) -> Option<(String, Value)> {
     let mut key = String::new();
-    let mut value = json!("");
+    let mut value = if matches!(kind, One(_)) { json!({}) } else { json!("") };
     while !bytes.is_empty() {
         match field(&mut bytes)? {
             (1, Wire::Bytes(text)) => std::str::from_utf8(text).ok()?.clone_into(&mut key),
-            (2, wire) => value = single(kind, &wire)?,
+            (2, wire) => value = single(kind, &wire, depth)?,
             _ => {}
         }
     }
     Some((key, value))
 }
 
-fn single(kind: Kind, wire: &Wire<'_>) -> Option<Value> {
+fn single(kind: Kind, wire: &Wire<'_>, depth: usize) -> Option<Value> {
     match (kind, wire) {
         (Text | Given, Wire::Bytes(text)) => Some(json!(std::str::from_utf8(text).ok()?)),
         (Bytes, Wire::Bytes(bytes)) => Some(json!(STANDARD.encode(bytes))),
-        (Bool, Wire::Number(number)) => Some(json!(*number != 0)),
+        (Bool | Flag, Wire::Number(number)) => Some(json!(*number != 0)),
         (Int | Number, Wire::Number(number)) => Some(json!(number.cast_signed())),
-        (One(fields), Wire::Bytes(bytes)) => message(bytes, fields).map(Value::Object),
+        (Double, Wire::Bytes(bytes)) => double(bytes),
+        (One(fields), Wire::Bytes(bytes)) => message(bytes, fields, depth).map(Value::Object),
+        (OneOf(fields), Wire::Bytes(bytes)) => one_of(bytes, fields, depth),
+        (Json, Wire::Bytes(bytes)) => json_text(bytes),
         (Time | MicroTime, Wire::Bytes(bytes)) => time(bytes, matches!(kind, MicroTime)),
         _ => None,
     }
+}
+
+/// A number as JSON has it: without a point where it is whole.
+fn double(bytes: &[u8]) -> Option<Value> {
+    let number = f64::from_le_bytes(bytes.try_into().ok()?);
+    let text = number.to_string();
+    text.parse::<i64>()
+        .map(Value::from)
+        .ok()
+        .or_else(|| serde_json::Number::from_f64(number).map(Value::Number))
+}
+
+fn one_of(bytes: &[u8], fields: &Message, depth: usize) -> Option<Value> {
+    let mut last = None;
+    for (number, _, kind) in fields {
+        if let Some(value) = message(bytes, &[(*number, "value", *kind)], depth)?.remove("value") {
+            last = Some(value);
+        }
+    }
+    last
+}
+
+fn json_text(mut bytes: &[u8]) -> Option<Value> {
+    let mut text: &[u8] = b"null";
+    while !bytes.is_empty() {
+        if let (1, Wire::Bytes(found)) = field(&mut bytes)? {
+            text = found;
+        }
+    }
+    serde_json::from_slice(text).ok()
 }
 
 /// Seconds and nanoseconds since 1970; an empty one is Go's zero time, which is absent.
@@ -317,7 +366,13 @@ mod tests {
     use super::*;
 
     fn bytes_field(number: u8, value: &[u8]) -> Vec<u8> {
-        let mut out = vec![number << 3 | 2, u8::try_from(value.len()).unwrap()];
+        let (tag, mut rest) = (number << 3 | 2, value.len());
+        let mut out = vec![tag];
+        while rest > 0x7f {
+            out.push(u8::try_from(rest & 0x7f).unwrap() | 0x80);
+            rest >>= 7;
+        }
+        out.push(u8::try_from(rest).unwrap());
         out.extend_from_slice(value);
         out
     }
@@ -350,6 +405,79 @@ mod tests {
                 "data": { "token": "AP8=" },
                 "metadata": { "name": "s", "labels": { "k": "v" }, "finalizers": ["example.dev/f"] } })
         );
+    }
+
+    fn definition(schema: &[u8]) -> Vec<u8> {
+        let type_meta =
+            [bytes_field(1, b"apiextensions.k8s.io/v1"), bytes_field(2, b"CustomResourceDefinition")];
+        let version = [
+            bytes_field(1, b"v1"),
+            vec![2 << 3, 1],
+            vec![3 << 3, 1],
+            bytes_field(4, &bytes_field(1, schema)),
+        ];
+        let spec = [bytes_field(1, b"example.com"), bytes_field(7, &version.concat()), vec![10 << 3, 0]];
+        [MAGIC.to_vec(), bytes_field(1, &type_meta.concat()), bytes_field(2, &bytes_field(2, &spec.concat()))]
+            .concat()
+    }
+
+    #[test]
+    fn a_definition_of_a_generated_client_is_read() {
+        let entry = [
+            bytes_field(1, b"size"),
+            bytes_field(
+                2,
+                &[bytes_field(5, b"integer"), {
+                    let mut maximum = vec![9 << 3 | 1];
+                    maximum.extend_from_slice(&7f64.to_le_bytes());
+                    maximum
+                }]
+                .concat(),
+            ),
+        ];
+        // `additionalProperties` of field 30 says that any are allowed; `nullable` of field 37 is not set.
+        let additional = [vec![0xf2, 0x01, 2], vec![1 << 3, 1]].concat();
+        let default = bytes_field(8, &bytes_field(1, br#"{"size":""}"#));
+        let schema = [
+            bytes_field(5, b"object"),
+            [vec![0xea, 0x01, u8::try_from(entry.concat().len()).unwrap()], entry.concat()].concat(),
+            default,
+            additional,
+            vec![0xa8, 0x02, 0],
+        ];
+        let read = decode(&definition(&schema.concat())).unwrap();
+        assert_eq!(
+            read["spec"],
+            json!({ "group": "example.com", "versions": [{ "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "default": { "size": "" },
+                    "properties": { "size": { "type": "integer", "maximum": 7 } },
+                    "additionalProperties": true } } }] })
+        );
+    }
+
+    #[test]
+    fn a_definition_that_is_too_deep_is_not_read() {
+        let mut schema = bytes_field(5, b"object");
+        while schema.len() < 10_000 {
+            // `not` is field 28, whose tag takes two bytes.
+            let not = bytes_field(28, &schema);
+            schema = [&[0xe2, 0x01][..], &not[1..]].concat();
+        }
+        let document = definition(&schema);
+        assert!(decode(&document).is_none());
+    }
+
+    #[test]
+    fn an_empty_string_stays_where_it_is_a_value() {
+        let data = [bytes_field(1, b"empty"), bytes_field(2, b"")].concat();
+        let type_meta = [bytes_field(1, b"v1"), bytes_field(2, b"ConfigMap")].concat();
+        let raw = bytes_field(2, &data);
+        let map = [MAGIC.to_vec(), bytes_field(1, &type_meta), bytes_field(2, &raw)].concat();
+        assert_eq!(decode(&map).unwrap()["data"], json!({ "empty": "" }));
+        let type_meta = [bytes_field(1, b"coordination.k8s.io/v1"), bytes_field(2, b"Lease")].concat();
+        let raw = bytes_field(2, &bytes_field(1, b""));
+        let lease = [MAGIC.to_vec(), bytes_field(1, &type_meta), bytes_field(2, &raw)].concat();
+        assert_eq!(decode(&lease).unwrap()["spec"], json!({ "holderIdentity": "" }));
     }
 
     #[test]

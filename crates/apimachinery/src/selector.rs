@@ -35,6 +35,15 @@ impl LabelSelector {
         self.0.is_empty()
     }
 
+    /// Groups of terms of which each object that it selects has one at least: labels that must have one of some values.
+    pub fn groups(&self) -> Vec<Vec<String>> {
+        let group = |requirement: &LabelRequirement| match &requirement.test {
+            LabelTest::In(values) => Some(values.iter().map(|value| term(&requirement.key, value)).collect()),
+            _ => None,
+        };
+        self.0.iter().filter_map(group).collect()
+    }
+
     /// Whether it selects an object with these labels.
     pub fn matches(&self, labels: &Map<String, Value>) -> bool {
         self.0.iter().all(|requirement| {
@@ -50,6 +59,15 @@ impl LabelSelector {
             }
         })
     }
+}
+
+/// The terms of an object with these labels, for an index.
+pub fn label_terms(labels: &Map<String, Value>) -> Vec<String> {
+    labels.iter().filter_map(|(key, value)| Some(term(key, value.as_str()?))).collect()
+}
+
+fn term(key: &str, value: &str) -> String {
+    format!("{key}={value}")
 }
 
 /// A parsed `fieldSelector`.

@@ -4,6 +4,7 @@
 
 mod groups;
 mod openapi;
+mod openapi_v2;
 mod types;
 
 use axum::body::Body;
@@ -58,8 +59,8 @@ pub(crate) fn answer(registry: &Snapshot, route: &Route, uri: &Uri, headers: &He
             Ok(openapi_response(document, uri, headers))
         }
         Route::OpenApiV2 => {
-            let (kind, document) = openapi::v2(headers);
-            Ok(tagged_response(kind, &Document::new(document), headers))
+            let (kind, document) = registry.openapi().second(registry, headers);
+            Ok(tagged_response(kind, document, headers))
         }
         Route::Resource(_) => Err(Failure::unknown_path()),
     }

@@ -10,5 +10,5 @@ mod reviews;
 mod scale;
 
 pub use self::kind::KindError;
-pub(crate) use self::kind::{Builtin, Kind, Review, ScalePaths, Served, ServedKind};
+pub(crate) use self::kind::{Builtin, Kind, Review, ScalePaths, Served, ServedKind, count_error, find};
 pub(crate) use self::registry::{Registry, core_kinds, custom_kind};

@@ -30,6 +30,7 @@ mod discovery;
 mod failure;
 mod garbage;
 mod kinds;
+mod label_indexes;
 mod meta;
 mod namespaces;
 mod objects;

@@ -16,6 +16,7 @@ use crate::admission::Admission;
 use crate::backup;
 use crate::catalog::Catalog;
 use crate::kinds::KindError;
+use crate::label_indexes::LabelIndexes;
 use crate::namespaces::Namespaces;
 use crate::seal::{SealError, Sealer};
 use crate::state::Inner;
@@ -29,7 +30,7 @@ const EVALUATED_AT_ONCE: usize = 4;
 /// An embedded Kubernetes-style API server over a [`Store`]. Clones share everything.
 #[derive(Clone)]
 pub struct ApiServer {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 impl std::fmt::Debug for ApiServer {
@@ -146,6 +147,7 @@ impl Builder {
                 now: self.now,
                 stop: self.shutdown.child_token(),
                 tasks: Mutex::default(),
+                label_indexes: LabelIndexes::default(),
                 namespaces: tokio::sync::RwLock::new(Namespaces::new(self.namespaces_must_exist)),
                 large: Arc::new(tokio::sync::Semaphore::new(verbs::LARGE_AT_ONCE)),
                 evaluating: tokio::sync::Semaphore::new(EVALUATED_AT_ONCE),

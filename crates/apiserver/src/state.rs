@@ -10,6 +10,7 @@ use windlass_store::Store;
 
 use crate::admission::Admission;
 use crate::catalog::Catalog;
+use crate::label_indexes::LabelIndexes;
 use crate::namespaces::Namespaces;
 use crate::seal::Sealer;
 use crate::turns::Turns;
@@ -30,6 +31,8 @@ pub(crate) struct Inner {
     pub(crate) stop: CancellationToken,
     /// The server's own tasks.
     pub(crate) tasks: Mutex<JoinSet<()>>,
+    /// Where objects of labels are found without looking at all of their kind.
+    pub(crate) label_indexes: LabelIndexes,
     /// What is known of namespaces.
     pub(crate) namespaces: tokio::sync::RwLock<Namespaces>,
     /// Who writes to an object that others write to as well takes turns with them.

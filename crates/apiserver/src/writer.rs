@@ -64,6 +64,11 @@ impl Writer {
         if served.kind.builtin.is_some() { &served.kind.stored().schema } else { &served.served().schema }
     }
 
+    fn scale_error(&self, object: &Map<String, Value>) -> Option<FieldError> {
+        let paths = self.attributes.target.served.served().scale.as_ref()?;
+        paths.error_in(object, self.is_status())
+    }
+
     /// The stored object of this name in the namespace that is written to.
     async fn find(&self, name: &str) -> Result<Option<Object>> {
         // A name that cannot be stored names nothing.

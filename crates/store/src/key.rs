@@ -31,6 +31,11 @@ impl Key {
         (complete && parts.next().is_none()).then(|| Self(text.into()))
     }
 
+    /// What is ordered before every key of the range, and after all before it. It is no object's.
+    pub(super) fn first_of(range: &Range) -> Self {
+        Self(range.prefix.clone())
+    }
+
     /// The stored form.
     pub(super) fn as_str(&self) -> &str {
         &self.0

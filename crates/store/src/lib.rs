@@ -26,6 +26,7 @@ mod database;
 mod durable;
 mod engine;
 mod entry;
+mod index;
 mod key;
 mod log;
 mod snapshots;
@@ -34,6 +35,7 @@ pub use backup::{BackupError, Compacted, Copied, backup_file, check_copy, compac
 pub use check::{Checked, check_file};
 pub use database::FIRST_REVISION;
 pub use engine::{in_memory, open_file};
+pub use index::{Index, Lookup, Terms};
 pub use key::{Key, Range};
 pub use log::WatchStream;
 
@@ -180,10 +182,23 @@ pub struct Page {
     pub snapshot: Option<u64>,
     /// Only these. Called for each object of the range, perhaps on another thread.
     pub filter: Option<Filter>,
+    /// Where to find those that the filter lets through, instead of looking at each of the range; without a filter it is of
+    /// no effect.
+    pub lookup: Option<Lookup>,
     /// No further object once their values have so many bytes; 0 means no bound.
     pub bytes: usize,
     /// The state to read, as an earlier page left it; `snapshot` is then not looked at.
     pub state: Option<State>,
+}
+
+impl Page {
+    fn at_most(&self) -> usize {
+        if self.limit == 0 { usize::MAX } else { self.limit }
+    }
+
+    fn bytes_at_most(&self) -> usize {
+        if self.bytes == 0 { usize::MAX } else { self.bytes }
+    }
 }
 
 /// A state that a page was read from. It is kept as long as this is: what is overwritten meanwhile cannot be used again.

@@ -3,6 +3,7 @@
 
 mod backup;
 mod client_go;
+mod clients;
 mod curl;
 mod demo;
 mod documents;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use serde_json::{Map, Value, json};
 
+use super::openapi_v2;
 use super::types::{META, Types, reference};
 use crate::kinds::{Registry, ServedKind};
 
@@ -17,6 +18,8 @@ use crate::kinds::{Registry, ServedKind};
 pub(crate) struct OpenApi {
     /// By path: `api/v1`, `apis/{group}/{version}`.
     documents: BTreeMap<String, OnceLock<Document>>,
+    /// All of them in one of v2, as JSON and as protobuf.
+    second: OnceLock<[Document; 2]>,
 }
 
 /// A document with the hash that names it.
@@ -38,13 +41,18 @@ fn path_of(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
+/// The group and version of a path of [`path_of`].
+fn group_version(path: &str) -> Option<(&str, &str)> {
+    Some(path.split_once('/')?.1.rsplit_once('/').unwrap_or(("", "v1")))
+}
+
 impl OpenApi {
     pub(crate) fn new(registry: &Registry) -> Self {
         let versions = registry.groups().into_iter().flat_map(|(group, versions)| {
             versions.into_iter().map(move |version| path_of(group, version)).collect::<Vec<_>>()
         });
         let paths = versions.chain(["api/v1".to_owned()]);
-        Self { documents: paths.map(|path| (path, OnceLock::new())).collect() }
+        Self { documents: paths.map(|path| (path, OnceLock::new())).collect(), second: OnceLock::new() }
     }
 
     /// `/openapi/v3`: where each document is. Its hash is part of its address, so that clients may keep it.
@@ -53,13 +61,33 @@ impl OpenApi {
             .documents
             .keys()
             .filter_map(|path| {
-                let (group, version) = path.split_once('/')?.1.rsplit_once('/').unwrap_or(("", "v1"));
+                let (group, version) = group_version(path)?;
                 let document = self.document(registry, group, version)?;
                 let url = format!("/openapi/v3/{path}?hash={}", document.hash);
                 Some((path.clone(), json!({ "serverRelativeURL": url })))
             })
             .collect();
         json!({ "paths": paths })
+    }
+
+    /// The document of v2 in the form that the client asks for, and what that form is called. Go's clients ask for protobuf.
+    pub(super) fn second(&self, registry: &Registry, headers: &HeaderMap) -> (&'static str, &Document) {
+        let [json, protobuf] = self.second.get_or_init(|| {
+            let parts = self.documents.keys().filter_map(|path| {
+                let (group, version) = group_version(path)?;
+                serde_json::from_slice(&self.document(registry, group, version)?.json).ok()
+            });
+            let document = openapi_v2::document(parts);
+            let protobuf = openapi_v2::encode(&document);
+            [Document::new(Bytes::from(document.to_string())), Document::new(Bytes::from(protobuf))]
+        });
+        let accepts = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let asks = |accept: &str| accept.contains("application/com.github.proto-openapi.spec.v2");
+        if accepts.into_iter().any(asks) {
+            ("application/com.github.proto-openapi.spec.v2.v1.0+protobuf", protobuf)
+        } else {
+            ("application/json", json)
+        }
     }
 
     /// The document of a group and version, if it is served.
@@ -71,32 +99,6 @@ impl OpenApi {
             Document::new(Bytes::from(document.to_string()))
         }))
     }
-}
-
-/// An `OpenAPI` v2 document that names nothing. `kubectl` reads it, always as protobuf, for kinds that it does not
-/// find in v3 (`kind: List`), and does not validate what it does not find here either.
-pub(super) fn v2(headers: &HeaderMap) -> (&'static str, Bytes) {
-    let protobuf = headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .any(|accept| accept.contains("application/com.github.proto-openapi.spec.v2"));
-    if !protobuf {
-        let document = json!({ "swagger": "2.0", "info": { "title": "Windlass", "version": env!("CARGO_PKG_VERSION") },
-            "paths": {}, "definitions": {} });
-        return ("application/json", Bytes::from(document.to_string()));
-    }
-    // Of the message openapi.v2.Document: swagger (1), info (2) with title (1) and version (2), paths (8),
-    // definitions (9).
-    let info = [field(1, b"Windlass"), field(2, env!("CARGO_PKG_VERSION").as_bytes())].concat();
-    let document = [field(1, b"2.0"), field(2, &info), field(8, b""), field(9, b"")].concat();
-    ("application/com.github.proto-openapi.spec.v2.v1.0+protobuf", Bytes::from(document))
-}
-
-/// A field of a protobuf message; short enough that its length is one byte.
-fn field(number: u8, value: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(value.len()).unwrap_or_default() & 0x7f;
-    [&[number << 3 | 2, length], value].concat()
 }
 
 fn document_of<'a>(group: &str, version: &str, kinds: impl Iterator<Item = &'a ServedKind>) -> Value {

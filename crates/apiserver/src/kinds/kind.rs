@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use windlass_apimachinery::field_error::FieldError;
 use windlass_apimachinery::fields::{self, Shape};
 use windlass_apimachinery::metadata::{Names, Rules};
 use windlass_apimachinery::schema::Schema;
@@ -75,6 +76,31 @@ pub(crate) struct ScalePaths {
     pub(crate) selector: Option<Vec<String>>,
     /// The kind that a scale is written as.
     pub(crate) scale: ServedKind,
+}
+
+impl ScalePaths {
+    /// What is wrong with the number that a scale would say of this object: how many there are if its status is written,
+    /// else how many there are to be.
+    pub(crate) fn error_in(&self, object: &Map<String, Value>, is_status: bool) -> Option<FieldError> {
+        let path = if is_status { &self.status } else { &self.spec };
+        count_error(path, find(object, path)?)
+    }
+}
+
+/// A scale counts from 0 to 2³¹−1. What is no number is the schema's affair.
+pub(crate) fn count_error(path: &[String], count: &Value) -> Option<FieldError> {
+    let problem = match count.as_i64()? {
+        ..0 => "should be a non-negative integer".to_owned(),
+        number if number > i64::from(i32::MAX) => format!("should be less than or equal to {}", i32::MAX),
+        _ => return None,
+    };
+    Some(FieldError::invalid(format!(".{}", path.join(".")), count, &problem))
+}
+
+/// What an object has at this place.
+pub(crate) fn find<'a>(object: &'a Map<String, Value>, path: &[String]) -> Option<&'a Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(object.get(first)?, |value, name| value.get(name))
 }
 
 /// A kind in one group and version.

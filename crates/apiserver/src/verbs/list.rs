@@ -1,5 +1,6 @@
 //! LIST: selectors, pages bound to a snapshot, and the three forms of an answer.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::response::Response;
@@ -268,11 +269,13 @@ pub(super) async fn select(
         None => (exact(list, current), None),
     };
     let failed = Arc::new(Mutex::new(None));
+    let looked_at = Arc::new(AtomicUsize::new(0));
     let page = Page {
         limit: list.limit,
         after: after.clone(),
         snapshot,
-        filter: filter(inner, &target.served.kind, list, &failed),
+        filter: filter(inner, &target.served.kind, list, &failed, &looked_at),
+        lookup: inner.label_indexes.lookup(kind, &list.labels),
         bytes: if list.limit == 0 { bytes } else { bytes * PAGE_SHARE },
         state: None,
     };
@@ -286,6 +289,7 @@ pub(super) async fn select(
     if let Some(failure) = failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(failure);
     }
+    inner.label_indexes.looked_at(inner, kind, &list.labels, looked_at.load(Ordering::Relaxed));
     let more = found.more && list.limit > 0;
     let rest = rest(range, page, &found);
     let ListPage { objects, revision, remaining, .. } = found;
@@ -295,24 +299,29 @@ pub(super) async fn select(
     Ok(Selected { objects, revision, continue_token, remaining, rest })
 }
 
-/// What the store asks of each object while it reads; the first failure ends up in `failed`.
+/// What the store asks of each object while it reads; the first failure ends up in `failed`, how many there were in
+/// `looked_at`.
 fn filter(
     inner: &Arc<Inner>,
     kind: &Arc<Kind>,
     list: &ListQuery,
     failed: &Arc<Mutex<Option<Failure>>>,
+    looked_at: &Arc<AtomicUsize>,
 ) -> Option<Filter> {
     if list.labels.is_empty() && list.fields.is_empty() {
         return None;
     }
-    let (inner, kind, failed) = (inner.clone(), kind.clone(), failed.clone());
+    let (inner, kind, failed, looked_at) = (inner.clone(), kind.clone(), failed.clone(), looked_at.clone());
     let selectors =
         ListQuery { labels: list.labels.clone(), fields: list.fields.clone(), ..ListQuery::default() };
-    Some(Arc::new(move |object| match inner.matches(&kind, &selectors, object) {
-        Ok(matches) => matches,
-        Err(failure) => {
-            failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
-            false
+    Some(Arc::new(move |object| {
+        looked_at.fetch_add(1, Ordering::Relaxed);
+        match inner.matches(&kind, &selectors, object) {
+            Ok(matches) => matches,
+            Err(failure) => {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+                false
+            }
         }
     }))
 }

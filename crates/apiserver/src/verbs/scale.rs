@@ -11,8 +11,8 @@ use super::context::Context;
 use super::patch::{PatchKind, read_patch, unreadable_result};
 use super::render::Renderer;
 use super::update::{check_place, check_uid, check_version};
-use crate::failure::{self, Failure, FieldError, Result};
-use crate::kinds::ScalePaths;
+use crate::failure::{self, Failure, Result};
+use crate::kinds::{ScalePaths, count_error, find};
 use crate::request::{WriteQuery, check_type, read_bytes, read_object, verb_of};
 use crate::writer::{Owners, Writer, stored_owners};
 use windlass_apimachinery::document;
@@ -129,11 +129,8 @@ impl Context {
         scale: &Object,
     ) -> Result<Option<Response>> {
         let replicas = scale.get("spec").and_then(|spec| spec["replicas"].as_i64()).unwrap_or_default();
-        if replicas < 0 {
-            let field = format!(".{}", paths.spec.join("."));
-            let error = FieldError::invalid(field, &json!(replicas), "should be a non-negative integer");
-            return writer.fail_on(vec![error], metadata::text(old, "name")).map(|()| None);
-        }
+        let errors = count_error(&paths.spec, &json!(replicas)).into_iter().collect();
+        writer.fail_on(errors, metadata::text(old, "name"))?;
         let mut new = old.clone();
         set(&mut new, &paths.spec, json!(replicas));
         let before = self.inner.plain(self.kind(), &current.value)?;
@@ -193,11 +190,6 @@ fn scale_of(paths: &ScalePaths, object: &Object) -> Object {
         ("spec".to_owned(), Value::Object(spec)),
         ("status".to_owned(), Value::Object(status)),
     ])
-}
-
-fn find<'a>(object: &'a Object, path: &[String]) -> Option<&'a Value> {
-    let (first, rest) = path.split_first()?;
-    rest.iter().try_fold(object.get(first)?, |value, name| value.get(name))
 }
 
 fn set(object: &mut Object, path: &[String], value: Value) {

@@ -74,6 +74,7 @@ impl Writer {
             errors.extend(metadata::validate(&kind.metadata(), &object));
             errors.extend(schema.validate(&object));
             errors.extend(schema.validate_embedded(&object));
+            errors.extend(self.scale_error(&object));
             errors.extend(builtin::validate(kind, &object, None));
             self.check_rules(None, &object, &mut errors).await?;
             self.fail_on(errors, &name)?;

@@ -60,6 +60,7 @@ impl Writer {
             }
             Some(_) => schema.validate(&new),
         });
+        errors.extend(self.scale_error(&new));
         errors.extend(builtin::validate(kind, &new, Some(old)));
         self.check_rules(Some(old), &new, &mut errors).await?;
         self.fail_on(errors, current.key.name())?;

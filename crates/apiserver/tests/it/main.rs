@@ -14,6 +14,7 @@ mod discovery;
 mod events;
 mod garbage;
 mod hostile;
+mod likeness;
 mod lists;
 mod managed_fields;
 mod namespaces;

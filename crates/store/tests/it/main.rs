@@ -4,6 +4,7 @@
 
 mod backup;
 mod files;
+mod index;
 mod kill;
 mod model;
 
