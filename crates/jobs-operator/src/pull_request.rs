@@ -143,8 +143,8 @@ impl Round<'_> {
         for file in &changed {
             progress.message(format!("process {}", file.path));
             let looked = looking.at(file).await?;
-            progress.record(&looked.result());
-            files.push(looked);
+            looked.iter().for_each(|looked| progress.record(&looked.result()));
+            files.extend(looked);
         }
         self.tell(&Comment::Files { files, skipped, truncated: listed.truncated }).await?;
         progress.final_message("the pull request was commented on");
