@@ -96,8 +96,8 @@ impl Sync<'_> {
         let root = plan.root.as_ref().map(|root| root.folder.id.as_str());
         let root_is_new = root.is_some_and(|root| managed.folders.iter().all(|folder| folder.name != root));
         let stats = Stats::of_managed(&managed);
-        let (plan, refused, room) = self.pull.quota().fit(plan, stats.total() + usize::from(root_is_new));
-        Ok(Planned { plan, full: true, stats, refused, room, left: Vec::new() })
+        let (plan, refused, left) = self.pull.quota().fit(plan, stats.total() + usize::from(root_is_new));
+        Ok(Planned { plan, full: true, stats, refused, room: left, left: Vec::new() })
     }
 
     /// What the repository manages. A kind that the API server does not list fails the pull of a repository that has

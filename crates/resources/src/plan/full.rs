@@ -132,6 +132,9 @@ fn plan_files(plan: &mut Plan, files: &[&Entry], folders: &Folders, managed: &Ma
     plan.delete_files.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
+/// The objects of each file that is gone, and the files that are new.
+type Pair<'a> = (BTreeMap<&'a str, Vec<usize>>, Vec<usize>);
+
 /// One file gone, one file new, the same content, and no other of either: it moved, and its objects stay.
 fn collapse_renames(plan: &mut Plan, managed: &Managed) {
     let checksums: HashMap<(&Kind, &str, &str), &str> = managed
@@ -142,8 +145,8 @@ fn collapse_renames(plan: &mut Plan, managed: &Managed) {
         })
         .collect();
     let live: HashSet<&str> = plan.files.iter().map(|write| write.path.as_str()).collect();
-    // By content: the objects of each file that is gone, and the files that are new.
-    let mut pairs: HashMap<String, (BTreeMap<&str, Vec<usize>>, Vec<usize>)> = HashMap::new();
+    // By content.
+    let mut pairs: HashMap<String, Pair<'_>> = HashMap::new();
     for (index, deletion) in plan.delete_files.iter().enumerate() {
         let super::Target::Listed(existing) = &deletion.target else { continue };
         // A path that is still there has lost a surplus object, not its file.

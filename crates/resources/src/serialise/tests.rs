@@ -191,8 +191,8 @@ mod several {
     const ALL: &str = "# of all\n---\n# the first\napiVersion: dashboard.grafana.app/v1beta1\nkind: Dashboard\nmetadata: {name: a} # its name\nspec:\n  title: A # its title\n--- # the second\napiVersion: dashboard.grafana.app/v1beta1\nkind: Dashboard\nmetadata:\n  name: b\nspec: {title: B}\n---\n# nothing\n---\nvalues: 1\n";
 
     fn with_file<T>(content: &str, then: impl FnOnce(File<'_>) -> T) -> T {
-        let (context, kinds) = (context(), Kinds::default());
-        let of = ParseContext { context: &context, folder: None, checksum: "", kinds: &kinds };
+        let (repository, kinds) = (context(), Kinds::default());
+        let of = ParseContext { context: &repository, folder: None, checksum: "", kinds: &kinds };
         then(File { path: "all.yaml", content: content.as_bytes(), of })
     }
 

@@ -77,7 +77,7 @@ fn a_file_has_a_bounded_number_of_documents_and_no_aliases_that_make_it_huge() {
     assert_eq!(error, FileError::TooManyDocuments { count: 257, limit: 256 });
     assert_eq!(read_all("x.yaml", &"---\nkind: A\n".repeat(MAX_DOCUMENTS)).unwrap().len(), 256);
 
-    let ten = |of: &str| vec![of; 10].join(",");
+    let ten = |of: &str| [of; 10].join(",");
     let (x, y, z) = (ten("*x"), ten("*y"), ten("*z"));
     let bomb = format!("---\nkind: A\na: &x {}\nb: &y [{x}]\nc: &z [{y}]\nd: [{z}]\n", "z".repeat(40_000));
     let mut context = context();
