@@ -51,6 +51,8 @@ pub mod annotations {
     pub const SOURCE_PATH: &str = "grafana.app/sourcePath";
     /// Hash of the source file.
     pub const SOURCE_CHECKSUM: &str = "grafana.app/sourceChecksum";
+    /// How many objects the source file stands for, where they are several.
+    pub const SOURCE_DOCUMENTS: &str = "windlass.dev/source-documents";
     /// Time of the source file.
     pub const SOURCE_TIMESTAMP: &str = "grafana.app/sourceTimestamp";
     /// Labels and annotations that the source file set, so that those which it drops are taken off: `labels/KEY` and

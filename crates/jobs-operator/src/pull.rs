@@ -229,7 +229,7 @@ impl Sync<'_> {
 
     /// Carries the plan out; answers what is managed then, and why not everything was tried.
     async fn apply(self, planned: Planned, mut timing: Timing) -> Pulled {
-        let Planned { plan, full, stats, refused, left } = planned;
+        let Planned { plan, full, stats, refused, room, left } = planned;
         tracing::debug!(%plan, refused = refused.len(), "planned");
         let progress = self.request.progress;
         progress.total(plan.len() + refused.len());
@@ -243,7 +243,7 @@ impl Sync<'_> {
         let known = repairs.then(|| self.previous.clone());
         let results = Arc::new(Results::new(progress.clone(), full, stats, known));
         timing.compared();
-        let summary = apply::run(plan, self.job(&results)).await;
+        let summary = apply::run(plan, self.job(&results, room)).await;
         timing.applied(full, &summary.phases).into_iter().for_each(|phase| progress.phase(phase));
         let stopped = match summary.stopped {
             Some(apply::Stopped::TooManyErrors(count)) => Some(JobError::TooManyErrors { count }),
@@ -294,7 +294,7 @@ impl Sync<'_> {
         }
     }
 
-    fn job(&self, results: &Arc<Results>) -> apply::Job {
+    fn job(&self, results: &Arc<Results>, room: usize) -> apply::Job {
         let lease = self.request.lease.clone();
         let results = Arc::clone(results);
         let on_result: OnResult = Arc::new(move |item| results.record(item));
@@ -307,6 +307,7 @@ impl Sync<'_> {
                 timeout: self.pull.change_timeout,
                 max_errors: MAX_ERRORS,
                 dry_run: false,
+                room,
             },
             cancel: self.request.stop.token().clone(),
             may_write: Arc::new(move || lease.valid()),

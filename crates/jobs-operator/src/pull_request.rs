@@ -62,7 +62,7 @@ impl Worker for LookAtPullRequest {
         let round = Round { worker: self, job, repository, options, at_github: &at_github, opened, number };
         for _ in 0..MAX_ROUNDS {
             let began = Instant::now();
-            let looked = stoppable(job.cancel(), round.run()).await;
+            let looked = stoppable(job.cancel(), Box::pin(round.run())).await;
             self.metrics.looked_at(began.elapsed(), looked.is_ok());
             let Some(head) = looked? else { return Ok(()) };
             // A delivery that came meanwhile found this job, and queued none.
@@ -143,8 +143,10 @@ impl Round<'_> {
         for file in &changed {
             progress.message(format!("process {}", file.path));
             let looked = looking.at(file).await?;
-            progress.record(&looked.result());
-            files.push(looked);
+            for looked in &looked {
+                progress.record(&looked.result());
+            }
+            files.extend(looked);
         }
         self.tell(&Comment::Files { files, skipped, truncated: listed.truncated }).await?;
         progress.final_message("the pull request was commented on");

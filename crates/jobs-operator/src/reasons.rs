@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use windlass_api::conditions::reasons;
 use windlass_resources::Reason;
 
 /// The repository cannot be worked on as it is.
@@ -10,8 +9,7 @@ pub(crate) const SKIPPED: &str = "Skipped";
 /// What was to be deleted is not there.
 pub(crate) const NOT_FOUND: &str = "NotFound";
 
-const OWN: [(&str, &str); 3] = [
-    (reasons::QUOTA_EXCEEDED, "Not created: the repository manages as many resources as it may."),
+const OWN: [(&str, &str); 2] = [
     (NOT_FOUND, "What the job was to delete is not there."),
     (SKIPPED, "Nothing was tried: the repository's credentials are refused, or it is paused."),
 ];

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_repository::Reader;
 
 use self::state::State;
-use crate::objects::{Effect, Objects, TakeOver, WriteError};
+use crate::objects::{Effect, Objects, Room, TakeOver, WriteError};
 use crate::outcome::{Action, Failure, ItemResult, MayWrite, OnResult, Reason};
 use crate::parse::{self, ParseContext, ParsedResource};
 use crate::plan::{Deletion, Existing, FolderAction, FolderWrite, Plan, Target};
@@ -41,11 +41,19 @@ pub struct Options {
     pub max_errors: usize,
     /// Whether the API only pretends (`dryRun=All`).
     pub dry_run: bool,
+    /// Objects that may be created beyond one for each new file.
+    pub room: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { workers: 10, timeout: Duration::from_secs(15), max_errors: 20, dry_run: false }
+        Self {
+            workers: 10,
+            timeout: Duration::from_secs(15),
+            max_errors: 20,
+            dry_run: false,
+            room: usize::MAX,
+        }
     }
 }
 
@@ -162,6 +170,7 @@ pub async fn run(plan: Plan, job: Job) -> Summary {
             take_over: job.take_over.clone(),
         },
         state: State::new(job.options.max_errors, job.on_result.clone()),
+        room: Room::new(job.options.room),
         listed: OnceCell::new(),
         kept,
         job,
@@ -192,12 +201,16 @@ pub async fn run(plan: Plan, job: Job) -> Summary {
     }
     watch.over(Phase::FolderCreations);
     applier.write_files(renames.into_iter().chain(moved).collect()).await;
+    // Their folder cannot wait for who takes them.
+    let goes = |path: &str| delete_folders.iter().any(|folder| paths::is_below(path, &folder.path));
+    applier.delete_dropped(goes).await;
     watch.over(Phase::FileRenames);
     for folder in delete_folders {
         applier.clone().delete_folder(folder, Reason::SkippedFolderChildrenNotDeleted).await;
     }
     watch.over(Phase::FolderDeletions);
     applier.write_files(files).await;
+    applier.delete_dropped(|_| true).await;
     watch.over(Phase::FileCreations);
     for folder in replaced_folders {
         applier.clone().delete_folder(folder, Reason::SkippedDependentPathChangeFailed).await;
@@ -215,6 +228,7 @@ struct Applier {
     /// What is managed, asked for only when a change cannot be traced otherwise.
     listed: OnceCell<Option<Managed>>,
     kept: std::collections::HashSet<String>,
+    room: Room,
 }
 
 impl Applier {
@@ -365,17 +379,24 @@ impl Applier {
         }
     }
 
-    /// What the object of a file can be: what its former content says, or, where that says nothing, what the API says
+    /// What the objects of a file can be: what its former content says, or, where that does not say all, what the API says
     /// about the path.
     async fn objects_from_content(&self, path: &str, id: windlass_git::ObjectId) -> Vec<DeleteTarget> {
-        let context = &self.job.context;
         if let Ok(content) = self.job.reader.blob(id, &self.job.cancel).await {
             let (kinds, checksum) = (self.job.clients.further.known().await, id.to_string());
-            let of = ParseContext { context, folder: None, checksum: &checksum, kinds: &kinds };
-            if let Ok(ParsedResource { kind, name, .. }) = parse::file(path, &content, &of) {
-                return vec![DeleteTarget { kind, name, version: None }];
+            let of =
+                ParseContext { context: &self.job.context, folder: None, checksum: &checksum, kinds: &kinds };
+            // What was plainly no resource may be what is left of one.
+            if let Some(objects) = parse::objects(path, &content, &of).filter(|objects| !objects.is_empty()) {
+                return objects.into_iter().map(DeleteTarget::from).collect();
             }
         }
+        self.objects_at(path).await
+    }
+
+    /// The objects that come from a file, as the API says.
+    async fn objects_at(&self, path: &str) -> Vec<DeleteTarget> {
+        let context = &self.job.context;
         let listed = self.listed.get_or_init(|| async {
             let found = managed::list(&self.job.clients, &context.namespace, &context.repository).await;
             found
@@ -397,6 +418,18 @@ struct DeleteTarget {
     version: Option<String>,
 }
 
+/// An object that a file no longer stands for.
+struct Dropped {
+    path: String,
+    target: DeleteTarget,
+}
+
+impl DeleteTarget {
+    fn is(&self, resource: &ParsedResource) -> bool {
+        self.kind == resource.kind && self.name == resource.name
+    }
+}
+
 impl From<&Existing> for DeleteTarget {
     fn from(existing: &Existing) -> Self {
         let Existing { kind, name, resource_version, .. } = existing.clone();
@@ -404,12 +437,16 @@ impl From<&Existing> for DeleteTarget {
     }
 }
 
+impl From<(Kind, String)> for DeleteTarget {
+    fn from((kind, name): (Kind, String)) -> Self {
+        Self { kind, name, version: None }
+    }
+}
+
 fn known_target(target: &Target) -> Option<DeleteTarget> {
     match target {
         Target::Listed(existing) => Some(existing.into()),
-        Target::Named(kind, name) => {
-            Some(DeleteTarget { kind: kind.clone(), name: name.clone(), version: None })
-        }
+        Target::Named(kind, name) => Some((kind.clone(), name.clone()).into()),
         Target::FromContent(_) => None,
     }
 }

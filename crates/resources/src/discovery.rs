@@ -65,7 +65,7 @@ impl FurtherKinds {
     }
 
     /// What is known; the server is asked if nothing is.
-    pub(crate) async fn known(&self) -> Kinds {
+    pub async fn known(&self) -> Kinds {
         self.look(|_| true).await
     }
 

@@ -42,6 +42,8 @@ pub struct ManagedItem {
     pub path: String,
     /// Hash of its file.
     pub checksum: Option<String>,
+    /// How many objects its file stands for.
+    pub documents: usize,
     /// Name of the folder that holds it.
     pub folder: Option<Arc<str>>,
     /// Its version when it was listed.
@@ -271,6 +273,7 @@ async fn list_pages(collection: &Collection<'_>, repository: &str) -> Result<Vec
                 name: metadata.name,
                 path: marks.source_path.unwrap_or_default().trim_end_matches('/').to_owned(),
                 checksum: marks.source_checksum.filter(|checksum| !checksum.is_empty()),
+                documents: marks.source_documents.and_then(|count| count.parse().ok()).unwrap_or(1),
                 folder,
                 resource_version: metadata.resource_version,
                 uid: if collection.kind.is_applied() { metadata.uid } else { String::new() },

@@ -13,6 +13,8 @@ pub(crate) use self::body::create as created_body;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use windlass_runtime::{CallError, Fence};
 
 use self::head::Head;
@@ -78,15 +80,17 @@ pub(crate) struct Objects {
 impl Objects {
     /// Creates or updates the object of a file. One request for what is absent or at a known version.
     ///
-    /// `kept` are the paths that keep their objects: what came from one of them is not taken over.
+    /// `kept` are the paths that keep their objects: what came from one of them is not taken over. `room` is asked
+    /// before it is created, where it was not reckoned with.
     pub(crate) async fn put_resource(
         &self,
         resource: &ParsedResource,
         path: &str,
         observed: Observed,
         kept: &HashSet<String>,
+        room: Option<&Room>,
     ) -> Result<Effect, WriteError> {
-        self.run(&Operation::PutResource { resource, path, kept }, observed).await
+        self.run(&Operation::PutResource { resource, path, kept, room }, observed).await
     }
 
     /// Creates or updates a folder.
@@ -199,11 +203,37 @@ impl Objects {
     }
 }
 
-/// A second file that claims an object. The first may go, or call its object differently.
+/// A second file or document that claims an object. The first may go, or call its object differently.
 pub(crate) fn duplicate(kind: &Kind, name: &str, holder: &str) -> Failure {
-    let message =
-        format!("duplicate resource name: {} {name:?} already comes from file {holder:?}", what(kind));
+    let message = format!("duplicate resource name: {} {name:?} already comes from {holder}", what(kind));
     Failure::new(Reason::ResourceManagedByOther, message).retried()
+}
+
+/// A file or one of its documents, for [`duplicate`].
+pub(crate) fn holder(path: &str, number: Option<usize>) -> String {
+    match number {
+        Some(number) => format!("document {number} of file {path:?}"),
+        None => format!("file {path:?}"),
+    }
+}
+
+/// How many objects more may be created than were planned.
+#[derive(Debug)]
+pub(crate) struct Room(AtomicUsize);
+
+impl Room {
+    pub(crate) fn new(objects: usize) -> Self {
+        Self(AtomicUsize::new(objects))
+    }
+
+    /// Takes the place of one.
+    fn take(&self) -> Result<(), Failure> {
+        let taken = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        taken.map(drop).map_err(|_full| {
+            let message = "not created: the repository manages as many resources as it may; remove some, or raise max_resources_per_repository";
+            Failure::new(Reason::QuotaExceeded, message).retried()
+        })
+    }
 }
 
 fn what(kind: &Kind) -> String {

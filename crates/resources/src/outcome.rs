@@ -80,6 +80,7 @@ reasons! {
     SkippedParentFolderNotCreated "SkippedParentFolderNotCreated" "The folder that should hold it was not created."
     SkippedFolderChildrenNotDeleted "SkippedFolderChildrenNotDeleted" "Something in the folder was not deleted."
     SkippedDependentPathChangeFailed "SkippedDependentPathChangeFailed" "Something that should have moved to the folder's replacement did not."
+    QuotaExceeded "QuotaExceeded" "Not created: the repository manages as many resources as it may."
     ReadFailed "ReadFailed" "A file could not be read from the repository."
     Timeout "Timeout" "The API took longer than the deadline of one change."
     ApiError "ApiError" "The API refused or failed."

@@ -1,4 +1,4 @@
-//! One file → one object.
+//! Files → objects: one, or one for each document of a YAML file.
 //!
 //! A document is checked as a whole, but its `spec` is carried as text: numbers keep their digits, keys their
 //! order, and ten thousand dashboards cost no trees of values.
@@ -6,6 +6,7 @@
 mod document;
 mod error;
 mod format;
+mod parts;
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ use windlass_api::{annotations, labels};
 
 use self::document::RawObject;
 pub use self::error::FileError;
-pub use self::format::MAX_NESTING;
+pub use self::format::{MAX_DOCUMENTS, MAX_NESTING};
+pub(crate) use self::parts::{Part, parts};
 use crate::paths::Format;
 use crate::{Context, DASHBOARD, FOLDER, Kind, Kinds, names, paths};
 
@@ -23,10 +25,11 @@ pub(crate) const INTERNAL_ID: &str = "grafana.app/deprecatedInternalID";
 /// What `kubectl apply` leaves behind; it describes another object than ours.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Annotations that a file cannot set.
-const NOT_FROM_FILES: [&str; 4] = [
+const NOT_FROM_FILES: [&str; 5] = [
     annotations::SOURCE_TIMESTAMP,
     annotations::FOLDER,
     annotations::FILE_METADATA,
+    annotations::SOURCE_DOCUMENTS,
     annotations::WRITTEN_GENERATION,
 ];
 /// Keys of a dashboard's spec that belong to one instance.
@@ -68,6 +71,11 @@ pub struct ParsedResource {
 }
 
 impl ParsedResource {
+    /// Whether its file has other objects, too.
+    pub fn is_of_several(&self) -> bool {
+        self.annotations.contains_key(annotations::SOURCE_DOCUMENTS)
+    }
+
     /// Hash of the file.
     pub(crate) fn checksum(&self) -> Option<&str> {
         self.annotations.get(annotations::SOURCE_CHECKSUM).map(String::as_str)
@@ -83,15 +91,95 @@ pub enum Content {
     Members(String),
 }
 
+/// A document that is an object, or is meant as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Document {
+    /// Which one of its file it is, from 1, the empty ones not counted; nothing if it is the only one.
+    pub number: Option<usize>,
+    /// What it says, or why it is not understood.
+    pub content: Result<ParsedResource, FileError>,
+}
+
+impl Document {
+    /// Whether this stands for the object.
+    pub fn is_of(&self, kind: &Kind, name: &str) -> bool {
+        self.content.as_ref().is_ok_and(|resource| resource.kind == *kind && resource.name == name)
+    }
+}
+
 /// Reads one file. `path` is relative to the repository's path and decides the format by its extension.
-pub fn file(path: &str, bytes: &[u8], of: &ParseContext<'_>) -> Result<ParsedResource, FileError> {
+///
+/// An error is that of the file as a whole, which it is of a file of one document; of several, each has its own. Those that
+/// are plainly no resources are left out.
+pub fn documents(path: &str, bytes: &[u8], of: &ParseContext<'_>) -> Result<Vec<Document>, FileError> {
     let size = bytes.len() as u64;
     if size > of.context.max_file_bytes {
         return Err(FileError::TooLarge { size, limit: of.context.max_file_bytes });
     }
     let format = paths::format_of(path).unwrap_or(Format::Json);
-    let text = format::to_json(bytes, format)?;
-    let document = document::Document::read(&text)?;
+    let mut texts = format::documents(bytes, format)?;
+    let count = texts.len();
+    if count == 1 {
+        let text = texts.remove(0)?;
+        return Ok(vec![Document { number: None, content: Ok(resource(path, &text, of)?) }]);
+    }
+    let mut documents = Vec::with_capacity(count);
+    for (index, text) in texts.into_iter().enumerate() {
+        let number = index + 1;
+        let content = text.and_then(|text| resource(path, &text, of));
+        if content == Err(FileError::NotAResource) {
+            continue;
+        }
+        let content = content.map_err(|error| error.in_document(number, count));
+        documents.push(Document { number: Some(number), content });
+    }
+    if documents.is_empty() {
+        return Err(FileError::NotAResource);
+    }
+    if documents.len() > 1 {
+        let count = documents.len().to_string();
+        for resource in documents.iter_mut().filter_map(|document| document.content.as_mut().ok()) {
+            resource.annotations.insert(annotations::SOURCE_DOCUMENTS.to_owned(), count.clone());
+        }
+    }
+    Ok(documents)
+}
+
+/// Whether a file is YAML of several documents, whatever they say.
+pub fn has_several_documents(path: &str, bytes: &[u8]) -> bool {
+    paths::is_yaml(path) && str::from_utf8(bytes).is_ok_and(|text| parts(text).len() > 1)
+}
+
+/// The objects that a file stands for; nothing if some of it is not understood.
+pub(crate) fn objects(path: &str, bytes: &[u8], of: &ParseContext<'_>) -> Option<Vec<(Kind, String)>> {
+    match documents(path, bytes, of) {
+        Ok(documents) => {
+            let named = |document: Document| document.content.ok().map(|it| (it.kind, it.name));
+            documents.into_iter().map(named).collect()
+        }
+        Err(FileError::NotAResource) => Some(Vec::new()),
+        Err(_) => None,
+    }
+}
+
+/// Whether what the API server serves decides on any of the documents, rather than the file alone.
+pub(crate) fn depends_on_server(read: &Result<Vec<Document>, FileError>) -> bool {
+    match read {
+        Ok(documents) => documents
+            .iter()
+            .any(|document| document.content.as_ref().is_err_and(FileError::depends_on_server)),
+        Err(error) => error.depends_on_server(),
+    }
+}
+
+/// The object of a file that has one.
+#[cfg(test)]
+pub(crate) fn file(path: &str, bytes: &[u8], of: &ParseContext<'_>) -> Result<ParsedResource, FileError> {
+    documents(path, bytes, of)?.remove(0).content
+}
+
+fn resource(path: &str, text: &str, of: &ParseContext<'_>) -> Result<ParsedResource, FileError> {
+    let document = document::Document::read(text)?;
     let mut resource = match document.type_meta() {
         Some((group, version, kind)) => object(&document, path, (group, version, kind), of)?,
         None => classic(&document, path, of)?,
@@ -247,7 +335,7 @@ pub(crate) fn folder(bytes: &[u8], context: &Context) -> Result<FolderDocument, 
     struct Spec {
         title: Option<String>,
     }
-    let text = format::to_json(bytes, Format::Json)?;
+    let text = format::json(bytes)?;
     let document = document::Document::read(&text).map_err(|error| match error {
         FileError::NotAResource => FileError::NotAnObject { what: "the document" },
         error => error,

@@ -14,7 +14,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use windlass_api::{labels, yaml};
 
-use crate::parse::{self, Content, ParseContext, ParsedResource};
+use crate::parse::{self, Content, Document, ParseContext, ParsedResource, Part};
 use crate::paths::{Format, format_of};
 use crate::{FOLDER, Kind};
 
@@ -63,25 +63,43 @@ pub fn new_file(object: &str, identity: Identity<'_>) -> Result<String, Serialis
     Ok(text)
 }
 
-/// `file` after its object has become `object`: its own bytes if it says so already.
+/// `file` after its object, or that of one of its documents, has become `object`: its own bytes if it says so already.
+/// Of several documents the others stay byte for byte.
 pub fn updated_file(object: &ParsedResource, file: File<'_>) -> Result<Vec<u8>, SerialiseError> {
     let document = of_resource(object);
     let failed =
         |error: &dyn fmt::Display| SerialiseError { name: object.name.clone(), detail: error.to_string() };
-    let said = parse::file(file.path, file.content, &file.of).ok();
-    if let Some(said) = said.filter(|said| said.kind == object.kind)
-        && says_the_same(&of_resource(&said), &document)
-    {
+    let documents = parse::documents(file.path, file.content, &file.of).unwrap_or_default();
+    let former = str::from_utf8(file.content).unwrap_or_default();
+    let is_yaml = format_of(file.path) == Some(Format::Yaml);
+    let parts = if is_yaml { parse::parts(former) } else { Vec::new() };
+    let said = documents.iter().find(|said| match said.number {
+        Some(_) => said.is_of(&object.kind, &object.name),
+        None => said.content.as_ref().is_ok_and(|said| said.kind == object.kind),
+    });
+    let is_said = |said: &Document| {
+        said.content.as_ref().is_ok_and(|said| says_the_same(&of_resource(said), &document))
+    };
+    if said.is_some_and(is_said) {
         return Ok(file.content.to_vec());
     }
-    let former = str::from_utf8(file.content).unwrap_or_default();
-    if format_of(file.path) == Some(Format::Yaml) {
+    if is_yaml {
         let value: Value = serde_json::from_str(&document).map_err(|error| failed(&error))?;
-        let text = match yaml::edited(former, &value) {
+        let anew = || yaml::to_string(&value).map_err(|error| failed(&error));
+        if parts.len() < 2 {
+            let text = yaml::edited(former, &value).map_or_else(anew, Ok)?;
+            return Ok(text.into_bytes());
+        }
+        let part = said.and_then(|said| parts.get(said.number? - 1));
+        let Part { marker, content } = part.ok_or_else(|| failed(&NotOfFile { documents: parts.len() }))?;
+        let text = match yaml::edited(&former[content.clone()], &value) {
             Some(text) => text,
-            None => yaml::to_string(&value).map_err(|error| failed(&error))?,
+            None => {
+                let begin = if content.start > *marker { "\n" } else { "" };
+                format!("{begin}{}\n", anew()?.trim_end())
+            }
         };
-        return Ok(text.into_bytes());
+        return Ok([&former[..content.start], &text, &former[content.end..]].concat().into_bytes());
     }
     let like = serde_json::from_str::<&RawValue>(former).ok();
     let mut text = pretty(&document, like, &indentation(former)).map_err(|error| failed(&error))?;
@@ -89,6 +107,50 @@ pub fn updated_file(object: &ParsedResource, file: File<'_>) -> Result<Vec<u8>, 
         text.push('\n');
     }
     Ok(text.into_bytes())
+}
+
+/// What is left of a file without an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remainder {
+    /// Nothing: the file has no other document.
+    Nothing,
+    /// The other documents, byte for byte.
+    File(Vec<u8>),
+    /// The file has several documents, and none is of the object.
+    Absent,
+}
+
+/// `file` without the document of an object.
+pub fn without(kind: &Kind, name: &str, file: File<'_>) -> Result<Remainder, SerialiseError> {
+    let text = str::from_utf8(file.content).unwrap_or_default();
+    let parts = if format_of(file.path) == Some(Format::Yaml) { parse::parts(text) } else { Vec::new() };
+    if parts.len() < 2 {
+        return Ok(Remainder::Nothing);
+    }
+    let before = parse::documents(file.path, file.content, &file.of).unwrap_or_default();
+    let Some(index) = before.iter().position(|document| document.is_of(kind, name)) else {
+        return Ok(Remainder::Absent);
+    };
+    let Some(Part { marker, content }) = before[index].number.and_then(|number| parts.get(number - 1)) else {
+        return Ok(Remainder::Absent);
+    };
+    let rest = [&text[..*marker], &text[content.end..]].concat();
+    let after = parse::documents(file.path, rest.as_bytes(), &file.of).unwrap_or_default();
+    let others = before.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, document)| document);
+    let objects = |document: &Document| document.content.as_ref().ok().map(of_resource);
+    if !others.map(objects).eq(after.iter().map(objects)) {
+        let detail = "the file would not say the same of its other objects; change it by hand";
+        return Err(SerialiseError { name: name.to_owned(), detail: detail.to_owned() });
+    }
+    Ok(Remainder::File(rest.into_bytes()))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the file has {documents} documents, and none is of this object; send all of it, as application/yaml"
+)]
+struct NotOfFile {
+    documents: usize,
 }
 
 /// A `_folder.json` that gives a directory's folder this name and title.

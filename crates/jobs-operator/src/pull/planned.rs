@@ -20,6 +20,8 @@ pub(super) struct Planned {
     pub(super) stats: Stats,
     /// New objects that the limit has no room for.
     pub(super) refused: Vec<quota::Refused>,
+    /// Objects that there is room for beyond one for each new file.
+    pub(super) room: usize,
     /// What an earlier pull left out, and this one does not try again.
     pub(super) left: Vec<FileOutcome>,
 }
@@ -52,15 +54,15 @@ impl Sync<'_> {
         };
         plan.notices.extend(ignore.notices().iter().cloned());
         let stats = Stats::of_status(self.repository);
-        if self.pull.quota().may_be_exceeded(&plan, stats.total()) {
+        let Some(room) = self.pull.quota().room(&plan, stats.total()) else {
             tracing::info!("the limit of resources may be reached, a full pull follows");
             return Ok(None);
-        }
+        };
         if plan.is_empty() {
             progress.final_message("no changes detected between commits");
         }
         let left = self.previous.left(&tree, &plan);
-        Ok(Some(Planned { plan, full: false, stats, refused: Vec::new(), left }))
+        Ok(Some(Planned { plan, full: false, stats, refused: Vec::new(), room, left }))
     }
 
     /// What changed since the last pull; nothing when that can no longer be told.
@@ -94,8 +96,8 @@ impl Sync<'_> {
         let root = plan.root.as_ref().map(|root| root.folder.id.as_str());
         let root_is_new = root.is_some_and(|root| managed.folders.iter().all(|folder| folder.name != root));
         let stats = Stats::of_managed(&managed);
-        let (plan, refused) = self.pull.quota().fit(plan, stats.total() + usize::from(root_is_new));
-        Ok(Planned { plan, full: true, stats, refused, left: Vec::new() })
+        let (plan, refused, left) = self.pull.quota().fit(plan, stats.total() + usize::from(root_is_new));
+        Ok(Planned { plan, full: true, stats, refused, room: left, left: Vec::new() })
     }
 
     /// What the repository manages. A kind that the API server does not list fails the pull of a repository that has

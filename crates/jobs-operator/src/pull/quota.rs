@@ -26,20 +26,26 @@ pub(super) struct Refused {
 }
 
 impl Quota {
-    /// Whether the plan, whose new files may or may not be there already, could go over the limit.
-    pub(super) fn may_be_exceeded(self, plan: &Plan, used: usize) -> bool {
+    /// How many objects there is room for beside one for each new file of the plan and its folders, which may or may not
+    /// be there already; nothing if these could go over the limit.
+    pub(super) fn room(self, plan: &Plan, used: usize) -> Option<usize> {
         let folders = plan.folders.iter().filter(|write| !matches!(write.action, FolderAction::Update(_)));
         let files = plan.files.iter().filter(|write| is_new(write));
-        self.limit > 0 && used + folders.count() + files.count() > self.limit
+        if self.limit == 0 {
+            Some(usize::MAX)
+        } else {
+            self.limit.checked_sub(used + folders.count() + files.count())
+        }
     }
 
     /// Takes out of a full plan the new objects that there is no room for, given how many the repository manages before.
     ///
     /// What the plan deletes makes room, whenever that happens. Files are let in by their order, each with the folders
-    /// that it needs; what merely moves or changes always keeps its place.
-    pub(super) fn fit(self, mut plan: Plan, used: usize) -> (Plan, Vec<Refused>) {
+    /// that it needs; what merely moves or changes always keeps its place. A file is reckoned as one object; the last
+    /// answer is how many more there is room for.
+    pub(super) fn fit(self, mut plan: Plan, used: usize) -> (Plan, Vec<Refused>, usize) {
         if self.limit == 0 {
-            return (plan, Vec::new());
+            return (plan, Vec::new(), usize::MAX);
         }
         let freed = plan.delete_files.len() + plan.delete_folders.len() + plan.replaced_folders.len();
         let room = self.limit.saturating_sub(used.saturating_sub(freed));
@@ -74,7 +80,7 @@ impl Quota {
             }
             stays
         });
-        (plan, refused)
+        (plan, refused, room.left)
     }
 
     /// A refused object as a result of the job.

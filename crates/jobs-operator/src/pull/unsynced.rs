@@ -29,8 +29,10 @@ pub(super) struct Unsynced {
 
 impl Unsynced {
     pub(super) fn new(mut items: Vec<FileOutcome>) -> Self {
-        items.sort_by(|a, b| (&a.path, &a.name).cmp(&(&b.path, &b.name)));
-        items.dedup_by(|a, b| (&a.path, &a.name) == (&b.path, &b.name));
+        // Of the documents of one file, more than one may have no name.
+        let key = |file: &FileOutcome| (file.path.clone(), file.name.clone(), file.message.clone());
+        items.sort_by_cached_key(key);
+        items.dedup_by(|a, b| key(a) == key(b));
         Self { items, unlisted: 0 }
     }
 

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_git::{Entry, EntryKind, Revision, Tree};
 use windlass_lease_queue::progress::{Failure, ResourceAction, ResourceResult};
 use windlass_repository::{Opened, ReadError, encoded};
+use windlass_resources::parse::{Document, ParsedResource};
 use windlass_resources::paths::{Class, classify};
 use windlass_resources::{Context, Preview, Reason, folders};
 
@@ -116,8 +117,8 @@ pub(super) struct Looking<'a> {
 }
 
 impl Looking<'_> {
-    /// Looks at one file. What is wrong with it is told; an error is that of the whole look.
-    pub(super) async fn at(&self, file: &Changed) -> Result<Looked, JobError> {
+    /// Looks at the objects of one file. What is wrong with them is told; an error is that of the whole look.
+    pub(super) async fn at(&self, file: &Changed) -> Result<Vec<Looked>, JobError> {
         let (revision, head) = self.head;
         let tree = if file.is_gone { self.base.unwrap_or(head) } else { head };
         let page = self.opened.urls.as_ref().filter(|_| !file.is_gone);
@@ -140,21 +141,36 @@ impl Looking<'_> {
             if !file.is_gone {
                 looked.error = Some("the file is not in the branch any more".to_owned());
             }
-            return Ok(looked);
+            return Ok(vec![looked]);
         };
-        if let Err(error) = self.fill_in(&mut looked, file, entry, tree).await? {
-            looked.error = Some(error);
+        let documents = match self.documents(file, entry, tree).await? {
+            Ok(documents) => documents,
+            Err(error) => {
+                looked.error = Some(error);
+                return Ok(vec![looked]);
+            }
+        };
+        let mut all = Vec::with_capacity(documents.len());
+        for document in documents {
+            let mut looked = looked.clone();
+            match document.content {
+                Ok(resource) => {
+                    looked.error = self.fill_in(&mut looked, file, &resource, tree).await.err();
+                }
+                Err(error) => looked.error = Some(error.to_string()).filter(|_| !file.is_gone),
+            }
+            all.push(looked);
         }
-        Ok(looked)
+        Ok(if all.is_empty() { vec![looked] } else { all })
     }
 
-    async fn fill_in(
+    /// The documents of the file, or what is wrong with it.
+    async fn documents(
         &self,
-        looked: &mut Looked,
         file: &Changed,
         entry: &Entry,
         tree: &Tree,
-    ) -> Result<Result<(), String>, JobError> {
+    ) -> Result<Result<Vec<Document>, String>, JobError> {
         let failed = |source: ReadError| JobError::Repository { what: "read a file", source };
         let reader = &self.opened.reader;
         if entry.size > reader.limits().blob_bytes {
@@ -165,21 +181,27 @@ impl Looking<'_> {
         let folder = folder.map_err(failed)?;
         let checksum = entry.id.to_string();
         let parsed = self.preview.parse(&file.path, &content, folder.as_deref(), &checksum).await;
-        let resource = match parsed {
-            Ok(resource) => resource,
+        Ok(match parsed {
             // What goes may be anything.
-            Err(_) if file.is_gone => return Ok(Ok(())),
-            Err(error) => return Ok(Err(error.to_string())),
-        };
+            Err(_) if file.is_gone => Ok(Vec::new()),
+            parsed => parsed.map_err(|error| error.to_string()),
+        })
+    }
+
+    async fn fill_in(
+        &self,
+        looked: &mut Looked,
+        file: &Changed,
+        resource: &ParsedResource,
+        tree: &Tree,
+    ) -> Result<(), String> {
         looked.kind = resource.kind.kind.to_string();
         looked.group = resource.kind.group.to_string();
-        let document = self.preview.document(&resource);
+        let document = self.preview.document(resource);
         let title = document["spec"]["title"].as_str().filter(|title| !title.is_empty());
         title.unwrap_or(&resource.name).clone_into(&mut looked.title);
-        let existing = match self.preview.existing(&resource.kind, &resource.version, &resource.name).await {
-            Ok(existing) => existing,
-            Err(error) => return Ok(Err(error.message)),
-        };
+        let existing = self.preview.existing(&resource.kind, &resource.version, &resource.name).await;
+        let existing = existing.map_err(|error| error.message)?;
         if looked.action == Action::Create && existing.is_some() {
             looked.action = Action::Update;
         }
@@ -189,7 +211,7 @@ impl Looking<'_> {
             looked.preview = (!file.is_gone).then(|| links.preview(&file.path));
         }
         if file.is_gone {
-            return Ok(Ok(()));
+            return Ok(());
         }
         let kept: HashSet<String> = tree
             .entries
@@ -198,8 +220,8 @@ impl Looking<'_> {
             .filter(|path| **path != file.path && Some(*path) != file.previous.as_ref())
             .cloned()
             .collect();
-        let tried = self.preview.dry_run(&resource, &file.path, existing.as_ref(), &kept).await;
-        Ok(tried.map(drop).map_err(|error| error.message))
+        let tried = self.preview.dry_run(resource, &file.path, existing.as_ref(), &kept).await;
+        tried.map(drop).map_err(|error| error.message)
     }
 }
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use windlass_api::{Repository, annotations};
 use windlass_repository::{Authorship, Commit, MessageVariables, Signature, Stage, StagedChange};
+use windlass_resources::parse::Document;
 use windlass_resources::{Context, Preview};
 
 use super::{Files, Writing};
@@ -66,18 +67,18 @@ impl Writing<'_> {
     async fn by_template(&self, files: &Files, staged: &Stage) -> Result<Option<String>, JobError> {
         let (Some(template), [change]) = (&self.draft.template, staged.changes()) else { return Ok(None) };
         let (action, path, content) = match change {
-            StagedChange::Put { path, content } => {
-                let action = if files.file(path).is_some() { "update" } else { "create" };
-                (action, path, Some(content.clone()))
-            }
+            // What is left of several documents says nothing of the one that goes.
+            StagedChange::Put { path, .. } if files.file(path).is_some() => return Ok(None),
+            StagedChange::Put { path, content } => ("create", path, Some(content.clone())),
             StagedChange::Delete { path } => ("delete", path, self.content(files, path).await?),
             StagedChange::Rename { from, .. } => ("move", from, self.content(files, from).await?),
         };
         let Some(content) = content else { return Ok(None) };
         let preview = Preview::new(&self.pull.clients, &Context::for_repository(self.repository));
-        // A file that stands for no resource has no name and no title.
-        let Ok(resource) = preview.parse(path, &content, None, "").await else { return Ok(None) };
-        let document = preview.document(&resource);
+        // A file that stands for no resource, or for several, has no name and no title.
+        let documents = preview.parse(path, &content, None, "").await.unwrap_or_default();
+        let [Document { content: Ok(resource), .. }] = &documents[..] else { return Ok(None) };
+        let document = preview.document(resource);
         let author = &self.draft.commit.author;
         let variables = MessageVariables {
             action,

@@ -1,14 +1,16 @@
 //! `delete`: deletes files and folders, and then what was made from them. Grafana: `jobs/delete`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use async_trait::async_trait;
 use windlass_api::{JobAction, ResourceRef};
 use windlass_lease_queue::progress::{Failure, ResourceAction, ResourceResult};
 use windlass_repository::Stage;
-use windlass_resources::TakeOver;
+use windlass_resources::parse::ParseContext;
+use windlass_resources::serialise::{self, Remainder};
+use windlass_resources::{Context, TakeOver};
 
-use super::selection::Selection;
+use super::selection::{Selected, Selection};
 use super::{Files, Writing, pull_after};
 use crate::pull::Pull;
 use crate::reasons::NOT_FOUND;
@@ -34,10 +36,16 @@ impl Worker for Delete {
         let default = format!("Delete from Grafana {}", job.name());
         let writing = Writing::open(&self.0, job, &options.reference, "", default).await?;
         let selection = Selection::of(&self.0, job, &options.paths, &options.resources).await?;
+        let context = Context::for_repository(job.repository()?);
+        let kinds = self.0.clients.further.known().await;
+        let of = ParseContext { context: &context, folder: None, checksum: "", kinds: &kinds };
         let stage = |files: &Files, staged: &mut Stage, results: &mut Vec<ResourceResult>| {
-            stage(job, &selection, files, staged, results)
+            stage(job, &selection, of, files, staged, results)
         };
-        writing.run(&[], stage).await.map_err(|error| error.within("delete files from repository"))?;
+        writing
+            .run(&selection.shared(), stage)
+            .await
+            .map_err(|error| error.within("delete files from repository"))?;
         if !writing.is_configured() {
             return Ok(());
         }
@@ -49,27 +57,64 @@ impl Worker for Delete {
 fn stage(
     job: &JobContext,
     selection: &Selection,
+    of: ParseContext<'_>,
     files: &Files,
     staged: &mut Stage,
     results: &mut Vec<ResourceResult>,
 ) -> Result<(), JobError> {
     let mut gone = HashSet::new();
-    for path in &selection.paths {
+    // What is left of files of several documents.
+    let mut left: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
+    for Selected { path, object } in &selection.paths {
         job.progress.message(format!("Deleting {path}"));
+        let mut result = ResourceResult::new(path, "", "", ResourceAction::Deleted);
+        let missing =
+            |what: &str| Failure::warning(NOT_FOUND, format!("{what} not found: nothing was deleted"));
+        if let Some((kind, name)) = object
+            && let Some(present) = files.present.get(path).filter(|_| !gone.contains(path.as_str()))
+        {
+            let content = left.get(path.as_str()).map_or(&present[..], |left| &left[..]);
+            result =
+                ResourceResult::new(path, &*kind.group, &*kind.kind, ResourceAction::Deleted).named(name);
+            match serialise::without(kind, name, serialise::File { path, content, of }) {
+                // The whole file goes.
+                Ok(Remainder::Nothing) => {}
+                Ok(Remainder::File(rest)) => {
+                    left.insert(path, rest);
+                    results.push(result);
+                    continue;
+                }
+                Ok(Remainder::Absent) if files.may_be_done => {
+                    results.push(result);
+                    continue;
+                }
+                Ok(Remainder::Absent) => {
+                    results.push(result.failed(missing("its document")));
+                    continue;
+                }
+                Err(error) => {
+                    results.push(result.failed(Failure::error(error.to_string())));
+                    return Err(JobError::TooManyErrors { count: 1 });
+                }
+            }
+        }
         let file = files.file(path).map(|entry| &*entry.path);
         let all: Vec<&str> = match file {
             Some(file) => vec![file],
             None => files.below(path).map(|entry| &*entry.path).collect(),
         };
-        let result = ResourceResult::new(path, "", "", ResourceAction::Deleted);
         if all.is_empty() && !files.may_be_done {
-            results.push(result.failed(Failure::warning(NOT_FOUND, "file not found: nothing was deleted")));
+            results.push(result.failed(missing("file")));
             continue;
         }
         for path in all.into_iter().filter(|path| gone.insert((*path).to_owned())) {
+            left.remove(path);
             staged.delete(path).map_err(JobError::Write)?;
         }
         results.push(result);
+    }
+    for (path, rest) in left {
+        staged.put(path, rest).map_err(JobError::Write)?;
     }
     // What an earlier try has deleted is no longer known.
     if !files.may_be_done && !files.is_repeated {

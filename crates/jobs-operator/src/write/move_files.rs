@@ -7,8 +7,9 @@ use windlass_api::JobAction;
 use windlass_lease_queue::progress::{Failure, ResourceAction, ResourceResult};
 use windlass_repository::Stage;
 use windlass_resources::TakeOver;
+use windlass_resources::parse::has_several_documents;
 
-use super::selection::Selection;
+use super::selection::{Selected, Selection};
 use super::{Files, Writing, pull_after};
 use crate::pull::Pull;
 use crate::worker::{JobContext, JobError, Worker};
@@ -38,7 +39,10 @@ impl Worker for Move {
         let stage = |files: &Files, staged: &mut Stage, results: &mut Vec<ResourceResult>| {
             stage(job, &selection, options.target_path.trim_matches('/'), files, staged, results)
         };
-        writing.run(&[], stage).await.map_err(|error| error.within("move files in repository"))?;
+        writing
+            .run(&selection.shared(), stage)
+            .await
+            .map_err(|error| error.within("move files in repository"))?;
         if !writing.is_configured() {
             return Ok(());
         }
@@ -63,7 +67,15 @@ fn stage(
         return Err(JobError::TooManyErrors { count: 1 });
     }
     let (mut gone, mut taken) = (HashSet::new(), HashSet::new());
-    for path in &selection.paths {
+    for Selected { path, object } in &selection.paths {
+        if let Some((kind, name)) = object
+            && files.present.get(path).is_some_and(|content| has_several_documents(path, content))
+        {
+            let result = ResourceResult::new(path, &*kind.group, &*kind.kind, ResourceAction::Renamed);
+            let why = "its file has other documents, too; move the file by its path, or give the resource a file of its own";
+            results.push(result.named(name).failed(Failure::error(why)));
+            return Err(JobError::TooManyErrors { count: 1 });
+        }
         let from = path.trim_end_matches('/');
         let base = from.rsplit('/').next().unwrap_or(from);
         let to = if target.is_empty() { base.to_owned() } else { format!("{target}/{base}") };

@@ -3,18 +3,33 @@
 use std::collections::HashSet;
 
 use windlass_api::ResourceRef;
-use windlass_resources::{Managed, managed};
+use windlass_resources::paths::is_yaml;
+use windlass_resources::{Kind, Managed, managed};
 
 use crate::pull::Pull;
 use crate::worker::{JobContext, JobError};
 
 /// Paths in the order in which they were named, each once, and resources that no file of the repository stands for.
 pub(super) struct Selection {
-    pub(super) paths: Vec<String>,
+    pub(super) paths: Vec<Selected>,
     pub(super) unknown: Vec<ResourceRef>,
 }
 
+/// A file or a folder.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Selected {
+    pub(super) path: String,
+    /// The object that is meant, where it was named and its file may have others, too.
+    pub(super) object: Option<(Kind, String)>,
+}
+
 impl Selection {
+    /// Files that may have others than the object that is meant.
+    pub(super) fn shared(&self) -> Vec<&str> {
+        let shared = self.paths.iter().filter(|selected| selected.object.is_some());
+        shared.map(|selected| &*selected.path).collect()
+    }
+
     /// Looks the resources up among what the repository manages.
     pub(super) async fn of(
         pull: &Pull,
@@ -24,13 +39,13 @@ impl Selection {
     ) -> Result<Self, JobError> {
         let mut selection = Self { paths: Vec::new(), unknown: Vec::new() };
         let mut seen = HashSet::new();
-        let mut add = |path: &str, paths: &mut Vec<String>| {
-            if seen.insert(path.trim_end_matches('/').to_owned()) {
-                paths.push(path.to_owned());
+        let mut add = |path: &str, object: Option<(Kind, String)>, paths: &mut Vec<Selected>| {
+            if seen.insert((path.trim_end_matches('/').to_owned(), object.clone())) {
+                paths.push(Selected { path: path.to_owned(), object });
             }
         };
         for path in paths {
-            add(path.trim_start_matches('/'), &mut selection.paths);
+            add(path.trim_start_matches('/'), None, &mut selection.paths);
         }
         if resources.is_empty() {
             return Ok(selection);
@@ -43,7 +58,7 @@ impl Selection {
             let ResourceRef { name, kind, group } = resource;
             job.progress.message(format!("Finding path for resource {group}/{kind}/{name}"));
             match path_of(&listed, resource) {
-                Some(path) => add(&path, &mut selection.paths),
+                Some((path, object)) => add(&path, object, &mut selection.paths),
                 None => selection.unknown.push(resource.clone()),
             }
         }
@@ -51,14 +66,18 @@ impl Selection {
     }
 }
 
-/// The file of a resource; the directory, with a slash, of a folder.
-fn path_of(managed: &Managed, wanted: &ResourceRef) -> Option<String> {
+/// The file of a resource, with its object where others may be in it; the directory, with a slash, of a folder.
+fn path_of(managed: &Managed, wanted: &ResourceRef) -> Option<(String, Option<(Kind, String)>)> {
     let is_wanted = |item: &&windlass_resources::ManagedItem| {
         item.name == wanted.name
             && *item.kind.kind == wanted.kind
             && (wanted.group.is_empty() || *item.kind.group == wanted.group)
             && !item.path.is_empty()
     };
-    let folder = managed.folders.iter().find(is_wanted).map(|item| format!("{}/", item.path));
-    folder.or_else(|| managed.files.iter().find(is_wanted).map(|item| item.path.clone()))
+    if let Some(folder) = managed.folders.iter().find(is_wanted) {
+        return Some((format!("{}/", folder.path), None));
+    }
+    let file = managed.files.iter().find(is_wanted)?;
+    let object = is_yaml(&file.path).then(|| (file.kind.clone(), file.name.clone()));
+    Some((file.path.clone(), object))
 }

@@ -10,6 +10,7 @@ mod loki;
 mod pull;
 mod pull_status;
 mod repair;
+mod several;
 mod signed;
 mod unsynced;
 mod write;

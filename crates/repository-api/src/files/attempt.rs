@@ -8,7 +8,7 @@ use windlass_telemetry::ErrorChain;
 use super::change::{Before, Change};
 use super::message;
 use super::options::Options;
-use super::trial::{Trial, Trying};
+use super::trial::{Trial, Tried, Trying};
 use super::write::Branch;
 use crate::answer::Refusal;
 use crate::author;
@@ -112,12 +112,13 @@ impl Attempt<'_> {
     fn commit(&self, trial: &Trial) -> Result<Commit, Refusal> {
         let options = self.trying.place.repository.spec.commit.as_ref();
         let user = author::of(self.trying.caller, options);
-        let resource = trial.resource.as_ref();
+        let tried = trial.only();
+        let resource = tried.map(|tried| &tried.resource);
         let variables = MessageVariables {
             action: message::action(self.change.action),
             kind: resource.map_or("", |resource| &*resource.kind.kind),
             name: resource.map_or("", |resource| &resource.name),
-            title: trial.title(),
+            title: tried.map_or("", Tried::title),
             user_name: &user.name,
             user_email: &user.email,
         };

@@ -11,11 +11,13 @@ use serde_json::{Value, json};
 use windlass_api::{FileItem, FileList, ResourceAction, status};
 use windlass_auth::Caller;
 use windlass_git::{Entry, Tree};
+use windlass_resources::Preview;
+use windlass_resources::parse::ParsedResource;
 
 use super::options::Options;
 use super::path::{FileClass, FilePath};
 use super::place::{Place, below, find};
-use super::trial::{Trial, Trying};
+use super::trial::{Trial, Tried, Trying};
 use super::wrapper;
 use crate::answer::Refusal;
 use crate::request::Target;
@@ -110,41 +112,62 @@ async fn look(
         }
     }
     let preview = trying.preview();
-    let resource = match trying.parse(&preview, &path.text, content, entry.id, tree).await? {
-        Ok(resource) => resource,
+    let documents = match trying.parse(&preview, &path.text, content, entry.id, tree).await? {
+        Ok(documents) => documents,
         Err(error) => {
             looked.errors.push(error.to_string());
             looked.plain = serde_json::from_slice(content).ok();
             return Ok(looked);
         }
     };
-    trying.may("get", &resource).await?;
-    if options.raw {
-        return Ok(looked);
+    for document in documents {
+        let resource = match document.content {
+            Ok(resource) => resource,
+            Err(error) => {
+                looked.errors.push(error.to_string());
+                continue;
+            }
+        };
+        trying.may("get", &resource).await?;
+        if !options.raw {
+            look_at(&preview, entry, resource, (tree, options.skip_dry_run), &mut looked).await;
+        }
     }
-    looked.trial.document = Some(preview.document(&resource));
+    Ok(looked)
+}
+
+/// Looks at one object of a file.
+async fn look_at(
+    preview: &Preview,
+    entry: &Entry,
+    resource: ParsedResource,
+    (tree, skip_dry_run): (&Tree, bool),
+    looked: &mut Looked,
+) {
+    let document = preview.document(&resource);
+    let mut tried = Tried { resource, document, existing: None, dry_run: None };
+    let resource = &tried.resource;
     match preview.existing(&resource.kind, &resource.version, &resource.name).await {
         Ok(existing) => {
             let action = if existing.is_some() { ResourceAction::Update } else { ResourceAction::Create };
-            looked.action = Some(action);
-            if !options.skip_dry_run {
+            looked.action.get_or_insert(action);
+            if !skip_dry_run {
                 let kept: HashSet<String> = tree
                     .entries
                     .iter()
                     .filter(|other| other.path != entry.path)
                     .map(|other| other.path.clone())
                     .collect();
-                match preview.dry_run(&resource, &path.text, existing.as_ref(), &kept).await {
-                    Ok(tried) => looked.trial.dry_run = Some(tried),
+                match preview.dry_run(resource, &entry.path, existing.as_ref(), &kept).await {
+                    Ok(dry_run) => tried.dry_run = Some(dry_run),
                     Err(error) => looked.errors.push(error.to_string()),
                 }
             }
-            looked.trial.existing = existing;
+            tried.existing = existing;
         }
         Err(error) => looked.errors.push(error.to_string()),
     }
-    looked.trial.resource = Some(resource);
-    Ok(looked)
+    looked.trial.objects.push(tried);
 }
 
 async fn open(state: &RepositoryApi, target: &Target) -> Result<Place, Refusal> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use windlass_api::ResourceAction;
 use windlass_auth::Caller;
 use windlass_git::{ObjectId, Tree};
-use windlass_resources::parse::{FileError, ParsedResource};
+use windlass_resources::parse::{Document, FileError, ParsedResource};
 use windlass_resources::paths::is_yaml;
 use windlass_resources::{FOLDER, Preview, PreviewError, folders};
 
@@ -18,22 +18,35 @@ use crate::answer::Refusal;
 use crate::request::Target;
 use crate::state::{FILE_LIMIT, RepositoryApi};
 
-/// What is known of the object of a file.
+/// What is known of the objects of a file, in its order; there are none of one that stands for no object.
 #[derive(Debug, Default)]
 pub(super) struct Trial {
-    /// The file, understood; nothing if it stands for no object.
-    pub(super) resource: Option<ParsedResource>,
-    /// The object that the file stands for.
-    pub(super) document: Option<Value>,
-    /// The object as the API has it.
+    pub(super) objects: Vec<Tried>,
+}
+
+/// What is known of an object.
+#[derive(Debug)]
+pub(super) struct Tried {
+    /// The document, understood.
+    pub(super) resource: ParsedResource,
+    /// As the file has it.
+    pub(super) document: Value,
+    /// As the API has it.
     pub(super) existing: Option<Value>,
-    /// The object as the API would have it.
+    /// As the API would have it.
     pub(super) dry_run: Option<Value>,
 }
 
 impl Trial {
+    /// The one object of the file, if it has one.
+    pub(super) fn only(&self) -> Option<&Tried> {
+        if let [only] = &self.objects[..] { Some(only) } else { None }
+    }
+}
+
+impl Tried {
     pub(super) fn title(&self) -> &str {
-        self.document.as_ref().and_then(|document| document["spec"]["title"].as_str()).unwrap_or_default()
+        self.document["spec"]["title"].as_str().unwrap_or_default()
     }
 }
 
@@ -67,37 +80,58 @@ impl Trying<'_> {
             Some(entry) => Some((entry.id, self.read(&former_path.text, entry.size, entry.id).await?)),
             None => None,
         };
-        let former_object = match &former {
-            Some((id, content)) => self.parse(&preview, &former_path.text, content, *id, tree).await?.ok(),
-            None => None,
+        let former_documents = match &former {
+            Some((id, content)) => self.parse(&preview, &former_path.text, content, *id, tree).await?,
+            None => Ok(Vec::new()),
         };
+        let former_objects = || understood(former_documents.as_deref().unwrap_or_default());
+        let mut trial = Trial::default();
         if change.action == ResourceAction::Delete {
-            let Some(resource) = former_object else { return Ok(Trial::default()) };
-            self.may(verb, &resource).await?;
-            let existing = preview.existing(&resource.kind, &resource.version, &resource.name).await?;
-            let document = Some(preview.document(&resource));
-            return Ok(Trial { resource: Some(resource), document, existing, dry_run: None });
+            for resource in former_objects() {
+                self.may(verb, resource).await?;
+                let existing = preview.existing(&resource.kind, &resource.version, &resource.name).await?;
+                let document = preview.document(resource);
+                trial.objects.push(Tried { resource: resource.clone(), document, existing, dry_run: None });
+            }
+            return Ok(trial);
         }
         let content = change.content.as_ref().or(former.as_ref().map(|(_, content)| content));
-        let Some(content) = content else { return Ok(Trial::default()) };
+        let Some(content) = content else { return Ok(trial) };
         let id = match &self.place.opened.writer {
             Some(writer) => writer.id_of(content),
             None => ObjectId::of_blob(content),
         };
         let parsed = self.parse(&preview, &change.path.text, content, id, tree).await?;
-        let resource = match parsed {
-            Ok(resource) => resource,
+        let documents = match parsed {
+            Ok(documents) => documents,
             // What moves as it is was no object before.
-            Err(_) if change.content.is_none() => return Ok(Trial::default()),
+            Err(_) if change.content.is_none() => return Ok(trial),
             Err(error) => return Err(of_file(&change.path.text, &error)),
         };
-        let existing = preview.existing(&resource.kind, &resource.version, &resource.name).await?;
-        self.may(if existing.is_some() { "update" } else { "create" }, &resource).await?;
-        // An object that the file no longer describes goes.
-        if let Some(gone) = former_object.filter(|it| it.kind != resource.kind || it.name != resource.name) {
-            self.may("delete", &gone).await?;
+        for document in documents {
+            let resource = match document.content {
+                Ok(resource) => resource,
+                Err(_) if change.content.is_none() => continue,
+                Err(error) => return Err(of_file(&change.path.text, &error)),
+            };
+            let is_same = |it: &Tried| it.resource.kind == resource.kind && it.resource.name == resource.name;
+            if trial.objects.iter().any(is_same) {
+                let (path, kind, name) = (&change.path.text, &resource.kind.kind, &resource.name);
+                let message = format!("{path:?}: two documents are of the {} {name:?}", kind.to_lowercase());
+                return Err(Refusal::new(400, message));
+            }
+            let existing = preview.existing(&resource.kind, &resource.version, &resource.name).await?;
+            self.may(if existing.is_some() { "update" } else { "create" }, &resource).await?;
+            let document = preview.document(&resource);
+            trial.objects.push(Tried { resource, document, existing, dry_run: None });
         }
-        let mut trial = Trial { document: Some(preview.document(&resource)), existing, ..Trial::default() };
+        // An object that the file no longer describes goes.
+        let stays = |gone: &ParsedResource| {
+            trial.objects.iter().any(|it| it.resource.kind == gone.kind && it.resource.name == gone.name)
+        };
+        for gone in former_objects().filter(|gone| !stays(gone)) {
+            self.may("delete", gone).await?;
+        }
         if dry_run {
             let kept: HashSet<String> = tree
                 .entries
@@ -106,10 +140,10 @@ impl Trying<'_> {
                 .map(|entry| entry.path.clone())
                 .collect();
             let path = &change.path.text;
-            let tried = preview.dry_run(&resource, path, trial.existing.as_ref(), &kept).await?;
-            trial.dry_run = Some(tried);
+            for Tried { resource, existing, dry_run, .. } in &mut trial.objects {
+                *dry_run = Some(preview.dry_run(resource, path, existing.as_ref(), &kept).await?);
+            }
         }
-        trial.resource = Some(resource);
         Ok(trial)
     }
 
@@ -122,7 +156,7 @@ impl Trying<'_> {
         };
         let preview = self.preview();
         let sent = self.parse(&preview, path, content, ObjectId::of_blob(content), tree).await?;
-        let Ok(resource) = sent else { return Ok(None) };
+        let Some(resource) = sent.ok().and_then(|mut sent| sent.pop()?.content.ok()) else { return Ok(None) };
         let former_path = change.original.as_ref().unwrap_or(&change.path);
         let former = match find(tree, &former_path.text) {
             Some(entry) => self.read(&former_path.text, entry.size, entry.id).await?,
@@ -154,7 +188,7 @@ impl Trying<'_> {
         content: &Bytes,
         id: ObjectId,
         tree: &Tree,
-    ) -> Result<Result<ParsedResource, FileError>, Refusal> {
+    ) -> Result<Result<Vec<Document>, FileError>, Refusal> {
         let Place { opened, context, cancel, .. } = self.place;
         let folder = folders::holding(&*opened.reader, tree, path, context, cancel).await?;
         Ok(preview.parse(path, content, folder.as_deref(), &id.to_string()).await)
@@ -164,6 +198,10 @@ impl Trying<'_> {
         let object = (&resource.kind, resource.name.as_str());
         self.target.admit_object(self.state, self.caller, verb, object).await
     }
+}
+
+fn understood(documents: &[Document]) -> impl Iterator<Item = &ParsedResource> {
+    documents.iter().filter_map(|document| document.content.as_ref().ok())
 }
 
 fn of_file(path: &str, error: &FileError) -> Refusal {

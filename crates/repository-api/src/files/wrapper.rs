@@ -3,7 +3,7 @@
 use axum::response::Response;
 use http::header::ETAG;
 use http::{HeaderMap, HeaderValue};
-use serde_json::Value;
+use serde_json::{Value, json};
 use windlass_api::{ResourceAction, ResourceObjects, ResourceType, ResourceWrapper, status};
 use windlass_resources::FOLDER;
 use windlass_resources::parse::ParsedResource;
@@ -26,15 +26,33 @@ pub(super) fn around(place: &Place, path: &str, reference: &str, hash: String) -
     }
 }
 
-/// What is known of a file's object.
+/// What is known of a file's objects. Of several, each member holds `documents`, one for each in the file's order, and the
+/// kind is given if it is that of all.
 pub(super) fn objects(trial: Trial, action: Option<ResourceAction>) -> ResourceObjects {
+    let kinds: Vec<ResourceType> = trial.objects.iter().map(|tried| type_of(&tried.resource)).collect();
+    let kind = kinds.first().filter(|first| kinds.iter().all(|kind| kind == *first));
+    let (mut file, mut existing, mut dry_run) = (Vec::new(), Vec::new(), Vec::new());
+    for tried in trial.objects {
+        file.push(Some(tried.document));
+        existing.push(tried.existing);
+        dry_run.push(tried.dry_run);
+    }
     ResourceObjects {
-        kind: trial.resource.as_ref().map(type_of).unwrap_or_default(),
-        file: trial.document,
-        existing: trial.existing,
+        kind: kind.cloned().unwrap_or_default(),
+        file: together(file),
+        existing: together(existing),
         action,
-        dry_run: trial.dry_run,
+        dry_run: together(dry_run),
         upsert: None,
+    }
+}
+
+/// What is known of each object, as one value; nothing if nothing is known of any.
+fn together(mut values: Vec<Option<Value>>) -> Option<Value> {
+    match values.len() {
+        0 | 1 => values.pop().flatten(),
+        _ if values.iter().all(Option::is_none) => None,
+        _ => Some(json!({ "documents": values })),
     }
 }
 
@@ -94,11 +112,15 @@ pub(super) fn expected(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     Err(status::bad_request("If-Match is the hash of one file, as ETag has it").into())
 }
 
-/// The object as the API has it after a write; nothing if it is not there, or cannot be read now.
+/// The objects as the API has them after a write; nothing of what is not there, or cannot be read now.
 pub(super) async fn upserted(
     preview: &windlass_resources::Preview,
-    resource: Option<&ParsedResource>,
+    resources: &[ParsedResource],
 ) -> Option<Value> {
-    let resource = resource?;
-    preview.existing(&resource.kind, &resource.version, &resource.name).await.ok().flatten()
+    let mut found = Vec::with_capacity(resources.len());
+    for resource in resources {
+        let existing = preview.existing(&resource.kind, &resource.version, &resource.name).await;
+        found.push(existing.ok().flatten());
+    }
+    together(found)
 }

@@ -11,6 +11,7 @@ use windlass_api::repositories::write_refusal;
 use windlass_api::{Repository, ResourceAction, Workflow};
 use windlass_auth::Caller;
 use windlass_git::ObjectId;
+use windlass_resources::parse::ParsedResource;
 
 use super::attempt::{Attempt, Written};
 use super::change::Change;
@@ -97,7 +98,7 @@ impl Write {
         refuse_folders(&branch, change)?;
         let trying = Trying { state, target, caller, place: &place };
         let attempt = Attempt { trying: &trying, options, change, branch: &branch };
-        let Written { before, after, mut trial, mut errors } = attempt.run().await?;
+        let Written { before, after, trial, mut errors } = attempt.run().await?;
 
         if branch.is_pulled
             && let Some(after) = &after
@@ -105,18 +106,18 @@ impl Write {
             let diff = change.diff(&before, after);
             errors.extend(apply::run(state, target, &place, diff, after).await);
         }
-        let resource = trial.resource.take();
+        let resources: Vec<ParsedResource> =
+            trial.objects.iter().map(|tried| tried.resource.clone()).collect();
         let hash = after.and_then(|after| Some(find(&after, &change.path.text)?.id.to_string()));
         let path = &change.path.text;
         let mut answer = wrapper::around(&place, path, &branch.name, hash.unwrap_or_default());
-        trial.resource.clone_from(&resource);
         answer.resource = if change.path.is_folder {
             wrapper::folder(change)
         } else {
             wrapper::objects(trial, Some(change.action))
         };
         if branch.is_pulled && change.action != ResourceAction::Delete {
-            answer.resource.upsert = wrapper::upserted(&trying.preview(), resource.as_ref()).await;
+            answer.resource.upsert = wrapper::upserted(&trying.preview(), &resources).await;
         }
         answer.errors = errors;
         Ok(wrapper::answer(target, &answer))

@@ -8,6 +8,7 @@ mod desk;
 mod files_bad;
 mod files_many;
 mod files_read;
+mod files_several;
 mod files_write;
 mod jobs;
 mod others;

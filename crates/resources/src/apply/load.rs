@@ -8,7 +8,7 @@ use windlass_git::ObjectId;
 use windlass_repository::ReadError;
 
 use super::{BATCH_BYTES, BATCH_FILES, Job};
-use crate::parse::{self, FileError, ParseContext, ParsedResource};
+use crate::parse::{self, Document, FileError, ParseContext};
 use crate::plan::{FileWrite, Known};
 use crate::{Context, Failure, Kind, Kinds, Reason};
 
@@ -16,15 +16,14 @@ use crate::{Context, Failure, Kind, Kinds, Reason};
 pub(super) struct Loaded {
     pub(super) write: FileWrite,
     pub(super) content: Content,
-    /// The object that its former content describes.
-    pub(super) previous: Option<(Kind, String)>,
+    /// The objects that its former content describes; nothing if that is not known of all.
+    pub(super) previous: Option<Vec<(Kind, String)>>,
 }
 
 /// What is in a file.
 pub(super) enum Content {
-    Resource(ParsedResource),
-    /// Something well-formed that is plainly no resource.
-    NotAResource,
+    /// Its objects: none of something well-formed that is plainly no resource.
+    Documents(Vec<Document>),
     /// What cannot be read or understood.
     Failed(Failure),
     /// Reading was cancelled.
@@ -34,7 +33,7 @@ pub(super) enum Content {
 impl From<FileError> for Content {
     fn from(error: FileError) -> Self {
         match error {
-            FileError::NotAResource => Self::NotAResource,
+            FileError::NotAResource => Self::Documents(Vec::new()),
             error => Self::Failed(error.into()),
         }
     }
@@ -56,10 +55,10 @@ struct Read {
     former: Option<Bytes>,
 }
 
-/// A file, parsed as far as it was read, and the object that its former content describes.
+/// A file, parsed as far as it was read, and the objects that its former content describes.
 struct Parsed {
-    resource: Option<Result<ParsedResource, FileError>>,
-    previous: Option<(Kind, String)>,
+    documents: Option<Result<Vec<Document>, FileError>>,
+    previous: Option<Vec<(Kind, String)>>,
 }
 
 /// Reads and parses one batch, in order.
@@ -69,16 +68,16 @@ pub(super) async fn load(job: Job, batch: Vec<FileWrite>) -> Vec<Loaded> {
     let context = Arc::new(job.context);
     let kinds = further.known().await;
     let (mut files, mut parsed) = parse_batch(files, &context, &kinds).await;
-    let outdated = |file: &Parsed| matches!(&file.resource, Some(Err(error)) if error.depends_on_server());
+    let outdated = |file: &Parsed| file.documents.as_ref().is_some_and(parse::depends_on_server);
     if !further.is_empty() && parsed.iter().any(outdated) {
         let kinds = further.newer_than(&kinds).await;
         (files, parsed) = parse_batch(files, &context, &kinds).await;
     }
     let loaded =
-        files.into_iter().zip(parsed).map(|(Read { write, content, .. }, Parsed { resource, previous })| {
-            let parsed = match (content, resource) {
+        files.into_iter().zip(parsed).map(|(Read { write, content, .. }, Parsed { documents, previous })| {
+            let parsed = match (content, documents) {
                 (Err(unread), _) => unread,
-                (Ok(_), Some(Ok(resource))) => Content::Resource(resource),
+                (Ok(_), Some(Ok(documents))) => Content::Documents(documents),
                 (Ok(_), Some(Err(error))) => error.into(),
                 (Ok(_), None) => Content::Cancelled,
             };
@@ -131,7 +130,7 @@ fn each_by_itself(files: &[Read], parse: impl Fn(&Read) -> Parsed) -> Vec<Parsed
                 panic = super::panic_text(&*panic),
                 "the parser panicked"
             );
-            Parsed { resource: Some(Err(FileError::Panicked)), previous: None }
+            Parsed { documents: Some(Err(FileError::Panicked)), previous: None }
         })
     };
     files.iter().map(contained).collect()
@@ -143,13 +142,12 @@ impl Read {
         let previous_path = write.previous_path.as_deref().unwrap_or(&write.path);
         let previous = self.former.as_ref().and_then(|content| {
             let of = ParseContext { context, folder: None, checksum: "", kinds };
-            let ParsedResource { kind, name, .. } = parse::file(previous_path, content, &of).ok()?;
-            Some((kind, name))
+            parse::objects(previous_path, content, &of)
         });
         let checksum = write.id.to_string();
         let of = ParseContext { context, folder: write.folder.as_deref(), checksum: &checksum, kinds };
-        let resource = self.content.as_ref().ok().map(|content| parse::file(&write.path, content, &of));
-        Parsed { resource, previous }
+        let documents = self.content.as_ref().ok().map(|content| parse::documents(&write.path, content, &of));
+        Parsed { documents, previous }
     }
 }
 
@@ -207,9 +205,9 @@ mod tests {
         let files = ["a.json", "b.json", "c.json"].map(read);
         let parsed = each_by_itself(&files, |file| {
             assert!(file.write.path != "b.json", "as a defect of the parser would");
-            Parsed { resource: Some(Err(FileError::NotAResource)), previous: None }
+            Parsed { documents: Some(Err(FileError::NotAResource)), previous: None }
         });
-        let errors: Vec<_> = parsed.into_iter().map(|file| file.resource.unwrap().unwrap_err()).collect();
+        let errors: Vec<_> = parsed.into_iter().map(|file| file.documents.unwrap().unwrap_err()).collect();
         assert_eq!(errors, [FileError::NotAResource, FileError::Panicked, FileError::NotAResource]);
         let failure = Failure::from(FileError::Panicked);
         assert_eq!((failure.reason, failure.warning), (Reason::InternalError, true));

@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Stopped, Summary};
+use super::{Dropped, Stopped, Summary};
 use crate::paths::is_below;
 use crate::{Action, Failure, ItemResult, Kind, OnResult, Reason};
 
@@ -23,8 +23,10 @@ struct Inner {
     not_removed: BTreeSet<String>,
     /// Paths whose object should have been written and has not.
     not_written: BTreeSet<String>,
-    /// Objects that a file of this run stands for.
+    /// Objects that a file of this run stands for, and which one it is.
     claims: HashMap<(Kind, String), String>,
+    /// Objects that a file no longer stands for.
+    former: Vec<Dropped>,
 }
 
 impl State {
@@ -115,15 +117,24 @@ impl State {
             || (reason == Reason::SkippedDependentPathChangeFailed && below(&inner.not_written))
     }
 
-    /// Gives an object to a file, or says which file has it.
-    pub(super) fn claim(&self, kind: &Kind, name: &str, path: &str) -> Result<(), String> {
+    /// Gives an object to a file or a document, or says which one has it.
+    pub(super) fn claim(&self, kind: &Kind, name: &str, by: String) -> Result<(), String> {
         let mut inner = self.inner();
         match inner.claims.entry((kind.clone(), name.to_owned())) {
             Entry::Occupied(holder) => Err(holder.get().clone()),
             Entry::Vacant(free) => {
-                free.insert(path.to_owned());
+                free.insert(by);
                 Ok(())
             }
         }
+    }
+
+    /// Remembers objects that a file no longer stands for, until others had the time to take them.
+    pub(super) fn dropped(&self, former: impl Iterator<Item = Dropped>) {
+        self.inner().former.extend(former);
+    }
+
+    pub(super) fn take_dropped(&self, which: impl Fn(&Dropped) -> bool) -> Vec<Dropped> {
+        self.inner().former.extract_if(.., |dropped| which(dropped)).collect()
     }
 }

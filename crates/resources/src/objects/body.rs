@@ -86,7 +86,8 @@ pub(super) fn patch(resource: &ParsedResource, at: &At, generation: Option<i64>)
         let path = pointer("annotations", annotations::WRITTEN_GENERATION);
         operations.push(json!({ "op": "add", "path": path, "value": generation.to_string() }));
     }
-    let mut dropped = vec![("annotations", annotations::FOLDER)];
+    let mut dropped =
+        vec![("annotations", annotations::FOLDER), ("annotations", annotations::SOURCE_DOCUMENTS)];
     if let Some(former) = &at.file_metadata {
         dropped.push(("annotations", annotations::FILE_METADATA));
         dropped.extend(
@@ -177,6 +178,7 @@ pub(super) fn release(version: &str) -> Bytes {
                 annotations::MANAGER_ID: null,
                 annotations::SOURCE_PATH: null,
                 annotations::SOURCE_CHECKSUM: null,
+                annotations::SOURCE_DOCUMENTS: null,
                 annotations::FILE_METADATA: null,
                 annotations::WRITTEN_GENERATION: null,
             },

@@ -20,6 +20,8 @@ pub(crate) struct Annotations {
     pub(crate) source_path: Option<String>,
     #[serde(rename = "grafana.app/sourceChecksum")]
     pub(crate) source_checksum: Option<String>,
+    #[serde(rename = "windlass.dev/source-documents")]
+    pub(crate) source_documents: Option<String>,
     #[serde(rename = "grafana.app/folder")]
     pub(crate) folder: Option<String>,
     #[serde(rename = "windlass.dev/file-metadata")]
@@ -35,6 +37,7 @@ impl Annotations {
         allows_edits: None,
         source_path: None,
         source_checksum: None,
+        source_documents: None,
         folder: None,
         file_metadata: None,
         written_generation: None,

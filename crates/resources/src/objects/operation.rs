@@ -5,17 +5,29 @@ use windlass_runtime::{Accept, CallError, Content};
 
 use super::body;
 use super::head::{At, Head, Observed};
-use super::{Effect, Objects, duplicate};
+use super::{Effect, Objects, Room, duplicate, holder};
 use crate::folders::Folder;
 use crate::parse::ParsedResource;
 use crate::wire::{Collection, WrittenMetadata};
 use crate::{Context, FOLDER, Failure, Kind};
 
 pub(super) enum Operation<'a> {
-    PutResource { resource: &'a ParsedResource, path: &'a str, kept: &'a HashSet<String> },
+    PutResource {
+        resource: &'a ParsedResource,
+        path: &'a str,
+        kept: &'a HashSet<String>,
+        room: Option<&'a Room>,
+    },
     PutFolder(&'a Folder),
-    Delete { kind: &'a Kind, name: &'a str, path: &'a str },
-    Release { kind: &'a Kind, name: &'a str },
+    Delete {
+        kind: &'a Kind,
+        name: &'a str,
+        path: &'a str,
+    },
+    Release {
+        kind: &'a Kind,
+        name: &'a str,
+    },
 }
 
 /// How to go on after a request.
@@ -75,10 +87,10 @@ impl Operation<'_> {
         let is_ours = head.is_managed_by(repository);
         let may_write = || objects.check_owner(kind, name, &head).map_err(StepError::Unfit);
         let done = match self {
-            Self::PutResource { resource, path, kept } => {
+            Self::PutResource { resource, path, kept, .. } => {
                 may_write()?;
                 if is_ours && head.path() != *path && kept.contains(head.path()) {
-                    return Err(StepError::Unfit(duplicate(kind, name, head.path())));
+                    return Err(StepError::Unfit(duplicate(kind, name, &holder(head.path(), None))));
                 }
                 (is_ours && is_same(&head, resource)).then_some(Effect::Unchanged)
             }
@@ -107,6 +119,9 @@ impl Operation<'_> {
         objects: &Objects,
         collection: &Collection<'_>,
     ) -> Result<Step, StepError> {
+        if let Self::PutResource { room: Some(room), .. } = self {
+            room.take().map_err(StepError::Unfit)?;
+        }
         match self {
             Self::PutResource { resource, .. } if resource.kind.is_applied() => {
                 let body = body::apply_new(resource, &objects.context.namespace);

@@ -1,4 +1,4 @@
-//! One file and the object that it stands for, looked at and tried out before anything is written.
+//! One file and the objects that it stands for, looked at and tried out before anything is written.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use windlass_runtime::{Accept, CallError, Fence};
 
 use super::body;
 use super::head::Head;
-use super::{Objects, TakeOver, duplicate, failure};
-use crate::parse::{self, FileError, ParseContext, ParsedResource};
+use super::{Objects, TakeOver, duplicate, failure, holder};
+use crate::parse::{self, Document, FileError, ParseContext, ParsedResource};
 use crate::serialise::{self, SerialiseError};
 use crate::wire::{Collection, Pretence};
 use crate::{Clients, Context, Failure, Kind, Kinds};
@@ -42,24 +42,22 @@ impl Preview {
         Self { objects }
     }
 
-    /// Reads the file at `path`, whose object goes into `folder`, on a thread of its own.
+    /// Reads the file at `path`, whose objects go into `folder`, on a thread of its own.
     pub async fn parse(
         &self,
         path: &str,
         content: &Bytes,
         folder: Option<&str>,
         checksum: &str,
-    ) -> Result<ParsedResource, FileError> {
+    ) -> Result<Vec<Document>, FileError> {
         let further = &self.objects.clients.further;
         let known = further.known().await;
         let parsed = self.parse_as(path, content, (folder, checksum), known.clone()).await;
-        match parsed {
-            Err(error) if error.depends_on_server() && !further.is_empty() => {
-                let newer = further.newer_than(&known).await;
-                self.parse_as(path, content, (folder, checksum), newer).await
-            }
-            parsed => parsed,
+        if !further.is_empty() && parse::depends_on_server(&parsed) {
+            let newer = further.newer_than(&known).await;
+            return self.parse_as(path, content, (folder, checksum), newer).await;
         }
+        parsed
     }
 
     async fn parse_as(
@@ -68,18 +66,19 @@ impl Preview {
         content: &Bytes,
         (folder, checksum): (Option<&str>, &str),
         kinds: Kinds,
-    ) -> Result<ParsedResource, FileError> {
+    ) -> Result<Vec<Document>, FileError> {
         let of = self.objects.context.clone();
         let (path, content) = (path.to_owned(), content.clone());
         let (folder, checksum) = (folder.map(str::to_owned), checksum.to_owned());
         let parsed = tokio::task::spawn_blocking(move || {
             let (folder, checksum) = (folder.as_deref(), &*checksum);
-            parse::file(&path, &content, &ParseContext { context: &of, folder, checksum, kinds: &kinds })
+            parse::documents(&path, &content, &ParseContext { context: &of, folder, checksum, kinds: &kinds })
         });
         parsed.await.unwrap_or(Err(FileError::Panicked))
     }
 
-    /// The file at `path`, which says `former` and is empty when it is new, as it is when it says `resource`.
+    /// The file at `path`, which says `former` and is empty when it is new, as it is when it says `resource`. Of several
+    /// documents the others stay as they are.
     pub async fn updated(
         &self,
         path: &str,
@@ -143,7 +142,7 @@ impl Preview {
         self.objects.check_owner(kind, name, &head).map_err(refused)?;
         let is_ours = head.is_managed_by(&context.repository);
         if is_ours && head.path() != path && kept.contains(head.path()) {
-            return Err(refused(duplicate(kind, name, head.path())));
+            return Err(refused(duplicate(kind, name, &holder(head.path(), None))));
         }
         let at = head.into_at(&context.repository);
         let pretence = if kind.is_applied() {

@@ -33,11 +33,23 @@ pub enum FileError {
         /// What the parser said, with line and column.
         detail: String,
     },
-    /// Several documents in one file.
-    #[error("the file has {count} YAML documents; put each into a file of its own")]
-    SeveralDocuments {
+    /// More documents in one file than are read.
+    #[error("the file has {count} YAML documents, the limit is {limit}; split it")]
+    TooManyDocuments {
         /// How many.
         count: usize,
+        /// The most that are read.
+        limit: usize,
+    },
+    /// One of several documents, which leaves the others alone.
+    #[error("document {number} of {count}: {error}")]
+    InDocument {
+        /// Which one, from 1.
+        number: usize,
+        /// How many there are.
+        count: usize,
+        /// What is wrong with it.
+        error: Box<FileError>,
     },
     /// Nested deeper than is read.
     #[error("the document is nested deeper than {limit} levels")]
@@ -162,9 +174,14 @@ impl FileError {
         Self::Syntax { what, detail: error.to_string() }
     }
 
+    pub(super) fn in_document(self, number: usize, count: usize) -> Self {
+        Self::InDocument { number, count, error: Box::new(self) }
+    }
+
     /// Why, as a job's summary names it.
     pub fn reason(&self) -> Reason {
         match self {
+            Self::InDocument { error, .. } => error.reason(),
             Self::TooLarge { .. } => Reason::ResourceTooLarge,
             Self::FolderNameTooLong { .. } => Reason::FolderUidTooLong,
             Self::Discovery { .. } => Reason::ApiError,
@@ -177,7 +194,11 @@ impl FileError {
 impl FileError {
     /// Whether what the API server serves decides, rather than the file alone.
     pub(crate) fn depends_on_server(&self) -> bool {
-        matches!(self, Self::NotServed { .. } | Self::Discovery { .. } | Self::UnsupportedVersion { .. })
+        match self {
+            Self::InDocument { error, .. } => error.depends_on_server(),
+            Self::NotServed { .. } | Self::Discovery { .. } | Self::UnsupportedVersion { .. } => true,
+            _ => false,
+        }
     }
 }
 

@@ -4,37 +4,69 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::parts::parts;
 use super::{FileError, RESOURCE_KEYS};
 use crate::paths::Format;
 
 /// Deepest nesting of a document. Parsers of the servers that objects go to stop a little later.
 pub const MAX_NESTING: usize = 100;
 
+/// Most documents of a file: their objects are written one after the other.
+pub const MAX_DOCUMENTS: usize = 256;
+
+/// Most bytes of JSON that the documents of a file may come to, every alias counted as what it stands for.
+const MAX_EXPANDED: usize = 64 << 20;
+
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// The JSON of a file: its own text where possible.
-pub(super) fn to_json(bytes: &[u8], format: Format) -> Result<Cow<'_, str>, FileError> {
-    let text = str::from_utf8(bytes).map_err(|error| FileError::NotUtf8 { at: error.valid_up_to() })?;
-    let text = text.trim_start_matches(BYTE_ORDER_MARK);
-    match format {
-        Format::Json => {
-            check_nesting(text)?;
-            if has_marks(text) {
-                let value =
-                    serde_json::from_str(text).map_err(|error| FileError::syntax("the document", &error))?;
-                return Ok(Cow::Owned(without_marks(value).to_string()));
-            }
-            Ok(Cow::Borrowed(text))
-        }
-        Format::Yaml => {
-            let Some(document) = single_document(text)? else { return Err(FileError::Empty) };
-            let value = windlass_api::yaml::parse(document)
-                .map_err(|error| FileError::syntax("the document", &error))?;
-            let text = without_marks(value).to_string();
-            check_nesting(&text)?;
-            Ok(Cow::Owned(text))
-        }
+/// The JSON of each document of a file: its own text where possible. JSON has one document; the empty ones of YAML are
+/// none.
+pub(super) fn documents(
+    bytes: &[u8],
+    format: Format,
+) -> Result<Vec<Result<Cow<'_, str>, FileError>>, FileError> {
+    if format == Format::Json {
+        return Ok(vec![json(bytes)]);
     }
+    let text = text_of(bytes)?;
+    let parts: Vec<&str> = parts(text).into_iter().map(|part| &text[part.content]).collect();
+    match parts.len() {
+        0 => return Err(FileError::Empty),
+        1 => {}
+        _ if !parts.iter().any(|part| is_meant_as_resource(part)) => return Err(FileError::NotAResource),
+        count if count > MAX_DOCUMENTS => {
+            return Err(FileError::TooManyDocuments { count, limit: MAX_DOCUMENTS });
+        }
+        _ => {}
+    }
+    let mut room = MAX_EXPANDED;
+    let read = |part: &str| {
+        let value =
+            windlass_api::yaml::parse(part).map_err(|error| FileError::syntax("the document", &error))?;
+        let text = without_marks(value).to_string();
+        check_nesting(&text)?;
+        room = room.checked_sub(text.len()).ok_or_else(|| {
+            let detail = "with its aliases written out, the file is larger than 64 MiB";
+            FileError::Syntax { what: "the document", detail: detail.to_owned() }
+        })?;
+        Ok(Cow::Owned(text))
+    };
+    Ok(parts.into_iter().map(read).collect())
+}
+
+/// A JSON file's own text where possible.
+pub(super) fn json(bytes: &[u8]) -> Result<Cow<'_, str>, FileError> {
+    let text = text_of(bytes)?.trim_start_matches(BYTE_ORDER_MARK);
+    check_nesting(text)?;
+    if has_marks(text) {
+        let value = serde_json::from_str(text).map_err(|error| FileError::syntax("the document", &error))?;
+        return Ok(Cow::Owned(without_marks(value).to_string()));
+    }
+    Ok(Cow::Borrowed(text))
+}
+
+fn text_of(bytes: &[u8]) -> Result<&str, FileError> {
+    str::from_utf8(bytes).map_err(|error| FileError::NotUtf8 { at: error.valid_up_to() })
 }
 
 /// Whether a byte order mark hides in the text, plain or escaped.
@@ -84,31 +116,6 @@ fn check_nesting(json: &str) -> Result<(), FileError> {
     Ok(())
 }
 
-/// The one document of a YAML stream that is not empty. A marker stands at the start of a line, where no content
-/// can look like it: that holds for block scalars and quoted text as well (YAML 1.2, §9.1.2).
-fn single_document(text: &str) -> Result<Option<&str>, FileError> {
-    let mut documents = Vec::new();
-    let (mut start, mut offset) = (0, 0);
-    for line in text.split_inclusive('\n') {
-        if is_marker(line) {
-            documents.push(&text[start..offset]);
-            // What follows `---` on its line belongs to the document; `...` takes nothing with it.
-            start = if line.starts_with("---") { offset + 3 } else { offset + line.len() };
-        }
-        offset += line.len();
-    }
-    documents.push(&text[start..]);
-    documents.retain(|document| !is_blank(document));
-    match documents.as_slice() {
-        [] => Ok(None),
-        [document] => Ok(Some(document)),
-        several if several.iter().any(|document| is_meant_as_resource(document)) => {
-            Err(FileError::SeveralDocuments { count: several.len() })
-        }
-        _ => Err(FileError::NotAResource),
-    }
-}
-
 /// Whether a key of a resource stands at the outermost level, as far as can be told without parsing.
 fn is_meant_as_resource(document: &str) -> bool {
     let is_key = |line: &str, key: &str| {
@@ -118,17 +125,4 @@ fn is_meant_as_resource(document: &str) -> bool {
     let outermost =
         document.lines().filter(|line| !line.starts_with([' ', '\t']) || line.trim_start().starts_with('{'));
     outermost.into_iter().any(|line| RESOURCE_KEYS.into_iter().any(|key| is_key(line, key)))
-}
-
-fn is_marker(line: &str) -> bool {
-    let rest = line.strip_prefix("---").or_else(|| line.strip_prefix("..."));
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
-}
-
-/// Comments, directives and white space.
-fn is_blank(document: &str) -> bool {
-    document.lines().all(|line| {
-        let line = line.trim();
-        line.is_empty() || line.starts_with('#') || line.starts_with('%')
-    })
 }

@@ -96,12 +96,6 @@ fn yaml_and_json_give_the_same_object() {
 }
 
 #[test]
-fn several_yaml_documents_are_refused() {
-    let error = read("x.yaml", "kind: A\n---\nkind: B\n---\nkind: C\n").unwrap_err();
-    assert_eq!(error, FileError::SeveralDocuments { count: 3 });
-}
-
-#[test]
 fn a_marker_inside_a_text_is_no_document() {
     let yaml = "apiVersion: dashboard.grafana.app/v1beta1\nkind: Dashboard\nmetadata: {name: cpu}\nspec:\n  text: |\n    a\n    ---\n    b\n";
     assert_eq!(spec(&read("x.yaml", yaml).unwrap()), json!({ "text": "a\n---\nb\n" }));
@@ -268,3 +262,5 @@ proptest::proptest! {
         let _ = read("a.yaml", &content);
     }
 }
+
+mod several;

@@ -98,21 +98,27 @@ fn plan_files(plan: &mut Plan, files: &[&Entry], folders: &Folders, managed: &Ma
         let items = by_path.remove(entry.path.as_str()).unwrap_or_default();
         let folder = folders.holding(&entry.path);
         let checksum = entry.id.to_string();
-        let same = items.iter().find(|item| item.checksum.as_deref() == Some(checksum.as_str())).copied();
-        let known = match same {
-            Some(same) => {
-                // Left over from a change of name that was cut short.
-                let surplus =
-                    items.iter().filter(|item| (&item.kind, &item.name) != (&same.kind, &same.name));
-                plan.delete_files.extend(surplus.map(|item| Deletion::listed(item)));
-                if same.folder.as_deref() == folder && !same.drifted {
-                    plan.kept.insert(entry.path.clone());
-                    continue;
-                }
-                vec![same.into()]
-            }
-            None => items.iter().map(|item| (*item).into()).collect(),
-        };
+        let is_same = |item: &&&ManagedItem| item.checksum.as_deref() == Some(checksum.as_str());
+        let same: Vec<&ManagedItem> = items.iter().filter(is_same).copied().collect();
+        let documents = same.first().map_or(0, |item| item.documents);
+        let mut known = items;
+        if documents == 1 {
+            // Left over from a change of name that was cut short.
+            let surplus = known.iter().filter(|item| !std::ptr::eq(**item, same[0]));
+            plan.delete_files.extend(surplus.map(|item| Deletion::listed(item)));
+            known = vec![same[0]];
+        }
+        // Which objects are those of several documents only the file can tell, unless they are all there.
+        let is_settled = |item: &&ManagedItem| item.folder.as_deref() == folder && !item.drifted;
+        if documents > 0
+            && same.len() >= documents
+            && known.len() == documents
+            && known.iter().all(is_settled)
+        {
+            plan.kept.insert(entry.path.clone());
+            continue;
+        }
+        let known = known.into_iter().map(Into::into).collect();
         plan.files.push(FileWrite {
             path: entry.path.clone(),
             previous_path: None,
@@ -126,7 +132,10 @@ fn plan_files(plan: &mut Plan, files: &[&Entry], folders: &Folders, managed: &Ma
     plan.delete_files.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
-/// One file gone, one file new, the same content, and no other of either: it moved, and its object stays.
+/// The objects of each file that is gone, and the files that are new.
+type Pair<'a> = (BTreeMap<&'a str, Vec<usize>>, Vec<usize>);
+
+/// One file gone, one file new, the same content, and no other of either: it moved, and its objects stay.
 fn collapse_renames(plan: &mut Plan, managed: &Managed) {
     let checksums: HashMap<(&Kind, &str, &str), &str> = managed
         .files
@@ -136,7 +145,8 @@ fn collapse_renames(plan: &mut Plan, managed: &Managed) {
         })
         .collect();
     let live: HashSet<&str> = plan.files.iter().map(|write| write.path.as_str()).collect();
-    let mut pairs: HashMap<String, (Vec<usize>, Vec<usize>)> = HashMap::new();
+    // By content.
+    let mut pairs: HashMap<String, Pair<'_>> = HashMap::new();
     for (index, deletion) in plan.delete_files.iter().enumerate() {
         let super::Target::Listed(existing) = &deletion.target else { continue };
         // A path that is still there has lost a surplus object, not its file.
@@ -146,7 +156,8 @@ fn collapse_renames(plan: &mut Plan, managed: &Managed) {
         if let Some(checksum) =
             checksums.get(&(&existing.kind, existing.name.as_str(), deletion.path.as_str()))
         {
-            pairs.entry((*checksum).to_owned()).or_default().0.push(index);
+            let (gone, _) = pairs.entry((*checksum).to_owned()).or_default();
+            gone.entry(&deletion.path).or_default().push(index);
         }
     }
     if pairs.is_empty() {
@@ -157,24 +168,28 @@ fn collapse_renames(plan: &mut Plan, managed: &Managed) {
             new.push(index);
         }
     }
-    let mut moved: Vec<(usize, usize)> = pairs
+    let mut moved: Vec<(Vec<usize>, usize)> = pairs
         .into_values()
-        .filter_map(|(gone, new)| match (gone.as_slice(), new.as_slice()) {
-            ([gone], [new]) => Some((*gone, *new)),
+        .filter_map(|(gone, new)| match (gone.len(), new.as_slice()) {
+            (1, [new]) => Some((gone.into_values().next()?, *new)),
             _ => None,
         })
         .collect();
     moved.sort_by_key(|(_, new)| *new);
     for (gone, new) in &moved {
-        let (deletion, write) = (&plan.delete_files[*gone], &plan.files[*new]);
-        let super::Target::Listed(existing) = &deletion.target else { continue };
-        plan.renames.push(FileWrite {
-            previous_path: Some(deletion.path.clone()),
-            known: Known::Listed(vec![existing.clone()]),
-            ..write.clone()
+        let deletions = gone.iter().map(|index| &plan.delete_files[*index]);
+        let known = deletions.clone().filter_map(|deletion| match &deletion.target {
+            super::Target::Listed(existing) => Some(existing.clone()),
+            _ => None,
         });
+        let write = FileWrite {
+            previous_path: deletions.clone().next().map(|deletion| deletion.path.clone()),
+            known: Known::Listed(known.collect()),
+            ..plan.files[*new].clone()
+        };
+        plan.renames.push(write);
     }
-    let gone: HashSet<usize> = moved.iter().map(|(gone, _)| *gone).collect();
+    let gone: HashSet<usize> = moved.iter().flat_map(|(gone, _)| gone).copied().collect();
     let new: HashSet<usize> = moved.iter().map(|(_, new)| *new).collect();
     let mut index = 0;
     plan.delete_files.retain(|_| {

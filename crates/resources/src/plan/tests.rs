@@ -105,6 +105,7 @@ fn item(kind: Kind, name: &str, path: &str, id: Option<ObjectId>, folder: Option
         name: name.to_owned(),
         path: path.to_owned(),
         checksum: id.map(|id| id.to_string()),
+        documents: 1,
         folder: folder.map(Into::into),
         resource_version: "1".to_owned(),
         uid: String::new(),

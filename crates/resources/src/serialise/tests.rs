@@ -184,3 +184,54 @@ fn a_yaml_file_keeps_its_comments_when_its_object_changes() {
     let spec = &windlass_api::yaml::parse(&text).unwrap()["spec"];
     assert_eq!((spec, text.contains('#')), (&json!({"title": "CPU", "also": "Disk"}), false), "{text}");
 }
+
+mod several {
+    use super::*;
+
+    const ALL: &str = "# of all\n---\n# the first\napiVersion: dashboard.grafana.app/v1beta1\nkind: Dashboard\nmetadata: {name: a} # its name\nspec:\n  title: A # its title\n--- # the second\napiVersion: dashboard.grafana.app/v1beta1\nkind: Dashboard\nmetadata:\n  name: b\nspec: {title: B}\n---\n# nothing\n---\nvalues: 1\n";
+
+    fn with_file<T>(content: &str, then: impl FnOnce(File<'_>) -> T) -> T {
+        let (repository, kinds) = (context(), Kinds::default());
+        let of = ParseContext { context: &repository, folder: None, checksum: "", kinds: &kinds };
+        then(File { path: "all.yaml", content: content.as_bytes(), of })
+    }
+
+    fn updated(content: &str, name: &str, title: &str) -> Result<String, SerialiseError> {
+        with_file(content, |file| {
+            let object = format!(
+                r#"{{"apiVersion":"dashboard.grafana.app/v1beta1","kind":"Dashboard","metadata":{{"name":"{name}"}},"spec":{{"title":"{title}","tags":["t"]}}}}"#
+            );
+            let object = parse::file("x.json", object.as_bytes(), &file.of).unwrap();
+            updated_file(&object, file).map(|bytes| String::from_utf8(bytes).unwrap())
+        })
+    }
+
+    #[test]
+    fn one_document_changes_and_the_others_stay_byte_for_byte() {
+        let changed = updated(ALL, "a", "New").unwrap();
+        assert_eq!(changed, ALL.replace("title: A # its title", "title: New # its title\n  tags:\n  - t"));
+        let changed = updated(ALL, "b", "New").unwrap();
+        let (before, after) = ALL.split_once("spec: {title: B}").unwrap();
+        assert!(changed.starts_with(before) && changed.ends_with(after), "{changed}");
+        assert_eq!(updated(&changed, "b", "New").unwrap(), changed, "what it says already stays");
+        let error = updated(ALL, "c", "New").unwrap_err().to_string();
+        assert!(error.contains("the file has 3 documents, and none is of this object"), "{error}");
+    }
+
+    #[test]
+    fn a_document_goes_and_the_others_stay_byte_for_byte() {
+        let without =
+            |content: &str, name: &str| match with_file(content, |file| without(&DASHBOARD, name, file))
+                .unwrap()
+            {
+                Remainder::File(rest) => String::from_utf8(rest).unwrap(),
+                other => format!("{other:?}"),
+            };
+        let (first, rest) = ALL.split_once("--- # the second").unwrap();
+        let (_, end) = rest.split_once("spec: {title: B}\n").unwrap();
+        assert_eq!(without(ALL, "b"), format!("{first}{end}"));
+        assert_eq!(without(ALL, "a"), format!("# of all\n--- # the second{rest}"));
+        assert_eq!(without(ALL, "c"), "Absent");
+        assert_eq!(without(first, "a"), "Nothing");
+    }
+}

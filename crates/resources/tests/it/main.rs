@@ -7,6 +7,7 @@ mod finalize;
 mod further;
 mod incremental;
 mod robust;
+mod several;
 #[path = "../../src/test_reader.rs"]
 mod test_reader;
 mod world;

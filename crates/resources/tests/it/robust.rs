@@ -84,6 +84,7 @@ async fn files_that_are_plainly_no_resources_are_left_alone_without_a_word() {
         [
             "created half.json: ResourceInvalid",
             "created objects.yaml: ResourceInvalid",
+            "created objects.yaml: ResourceInvalid",
             "created tools",
             "created typeless.yaml: ResourceInvalid",
             "created x.json",

@@ -44,7 +44,7 @@ fn deletion(path: &str) -> Deletion {
 
 /// What is let in, folders first, and what is refused.
 fn fit(limit: usize, used: usize, plan: Plan) -> (Vec<String>, Vec<String>) {
-    let (plan, refused) = Quota { limit }.fit(plan, used);
+    let (plan, refused, _) = Quota { limit }.fit(plan, used);
     let folders = plan.folders.iter().map(|write| format!("{}/", write.folder.path));
     let files = plan.files.iter().map(|write| write.path.clone());
     (folders.chain(files).collect(), refused.into_iter().map(|refused| refused.path).collect())
@@ -104,9 +104,9 @@ fn an_incremental_plan_is_judged_by_what_it_could_create() {
         files: vec![file("x/a", Known::FromContent(None)), file("x/b", Known::FromContent(Some(ID)))],
         ..Plan::default()
     };
-    assert!(!Quota { limit: 4 }.may_be_exceeded(&plan, 2));
-    assert!(Quota { limit: 3 }.may_be_exceeded(&plan, 2));
-    assert!(!Quota { limit: 0 }.may_be_exceeded(&plan, 2));
+    assert_eq!(Quota { limit: 4 }.room(&plan, 2), Some(0));
+    assert_eq!(Quota { limit: 3 }.room(&plan, 2), None);
+    assert_eq!(Quota { limit: 0 }.room(&plan, 2), Some(usize::MAX));
 }
 
 #[test]

@@ -271,6 +271,12 @@ impl World {
             .collect()
     }
 
+    /// Names of the dashboards that come from a file.
+    pub(crate) async fn dashboards_at(&self, path: &str) -> Vec<String> {
+        let found = self.api::<Dashboard>().list(&ListParams::default()).await.unwrap();
+        found.items.iter().filter(|item| path_of(*item) == path).map(kube::ResourceExt::name_any).collect()
+    }
+
     /// Creates a dashboard that nobody manages.
     pub(crate) async fn create_dashboard(&self, name: &str) {
         let document = serde_json::from_str(&dashboard(name, name)).unwrap();
