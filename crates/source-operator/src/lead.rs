@@ -9,6 +9,7 @@ use windlass_artifact::Place;
 use windlass_runtime::{BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, run_keyed};
 
 use crate::apply::KIND;
+use crate::asked::Asked;
 use crate::build::Builder;
 use crate::controller::Controller;
 use crate::observe::{requested_at, semver_filter};
@@ -34,6 +35,7 @@ pub(crate) struct Forwarder {
     upstreams: Arc<Upstreams>,
     verifications: Arc<Verifications>,
     builder: Arc<Builder>,
+    asked: Arc<Asked>,
     includes: Includes,
 }
 
@@ -49,6 +51,7 @@ impl Work {
             upstreams: Arc::clone(&self.controller.upstreams),
             verifications: Arc::clone(&self.controller.verifications),
             builder: Arc::clone(&self.controller.builder),
+            asked: Arc::clone(&self.controller.asked),
             includes: Includes::default(),
         }
     }
@@ -80,6 +83,7 @@ impl Work {
         // First the queue, then what is known already: nothing can fall between the two.
         self.set(Some(queue.clone()));
         for object in self.controller.objects.list() {
+            self.controller.asked.see(&object);
             queue.add(ObjectKey::of(&*object));
         }
         let metrics = self.controller.metrics.clone();
@@ -120,6 +124,7 @@ impl Forwarder {
                 self.includes.change(&key, old.as_deref(), Some(&new));
                 let Some(queue) = &*current else { return };
                 if old.as_deref().is_none_or(|old| is_asked_for(old, &new)) {
+                    self.asked.see(&new);
                     queue.add(key.clone());
                 }
                 if old.as_deref().is_none_or(|old| old.status.artifact != new.status.artifact) {
@@ -129,6 +134,7 @@ impl Forwarder {
             Event::Deleted(gone) => {
                 let key = ObjectKey::of(&*gone);
                 self.upstreams.forget(&key);
+                self.asked.forget(&key);
                 self.verifications.forget(&key);
                 self.includes.change(&key, Some(&gone), None);
                 match &*current {

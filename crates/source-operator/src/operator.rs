@@ -94,6 +94,7 @@ impl Operator<Context> for Sources {
                 Arc::clone(&upstreams),
                 settings.keep_symlinks,
             )),
+            asked: Arc::default(),
             upstreams,
             apps: Arc::new(Apps::new(process.git.clone())),
             verifications: Arc::default(),

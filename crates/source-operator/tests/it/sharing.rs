@@ -11,17 +11,17 @@ async fn many_objects_of_one_url_cost_few_requests_and_one_file() {
     let world = World::new().await;
     let files = (0..200).map(|n| put(&format!("dir-{}/file-{n}.yaml", n % 10), &format!("content {n}")));
     let commit = world.commit(files);
-    let process = world.start().await;
+    // They are all seen before the first of them is looked at.
     for n in 0..40 {
-        world.create(&format!("app-{n}"), json!({"interval": "1m"})).await;
+        world.create(&format!("app-{n}"), json!({})).await;
     }
+    let process = world.start().await;
     let mut digests = HashSet::new();
     for n in 0..40 {
         digests.insert(world.ready(&format!("app-{n}"), &commit).await.digest);
     }
     assert_eq!(digests.len(), 1);
-    // One fetch, and lists that those share who wait for one: not one for each of the forty.
-    assert!(world.requests() <= 30, "{:#?}", world.server.log().lines());
+    assert_eq!(world.requests(), 2, "one list and one fetch: {:#?}", world.server.log().lines());
     let content = std::fs::read_dir(process.data.join(".content")).unwrap().next().unwrap().unwrap();
     assert_eq!(content.metadata().unwrap().nlink(), 41, "one file with a name for each");
 
@@ -32,11 +32,7 @@ async fn many_objects_of_one_url_cost_few_requests_and_one_file() {
         world.ready(&format!("app-{n}"), &second).await;
     }
     let cost = world.requests() - before;
-    assert!(
-        cost <= 3,
-        "who learns of a change tells all; {cost} requests: {:#?}",
-        world.server.log().lines()
-    );
+    assert_eq!(cost, 2, "who learns of a change tells all: {:#?}", world.server.log().lines());
 }
 
 #[tokio::test]
