@@ -1,7 +1,7 @@
 //! The foreign programs that the end-to-end tests talk to.
 //!
-//! What the system has is used; git, curl, jq, OpenSSH, gpg and Prometheus come from its packages. The programs of a Kubernetes cluster, kubectl
-//! among them, are built with Go by `windlass-cluster`.
+//! What the system has is used; git, curl, jq, OpenSSH, gpg, squid, dante and Prometheus come from its packages. The programs
+//! of a Kubernetes cluster, kubectl among them, are built with Go by `windlass-cluster`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -12,14 +12,18 @@ use windlass_cluster::{Program, Programs, in_ci};
 
 use crate::shell::{run, which};
 
-/// Programs of the system, and the packages that have them.
-const PACKAGES: [(&str, &str); 8] = [
+/// Programs and libraries of the system, and the packages that have them.
+const PACKAGES: [(&str, &str); 11] = [
     ("git", "git"),
     ("curl", "curl"),
     ("jq", "jq"),
     ("ssh-keygen", "openssh-client"),
     ("sshd", "openssh-server"),
     ("gpg", "gnupg"),
+    ("squid", "squid"),
+    ("danted", "dante-server"),
+    // Says who may log in to dante.
+    ("libnss_wrapper.so", "libnss-wrapper"),
     ("prometheus", "prometheus"),
     ("promtool", "prometheus"),
 ];
@@ -37,7 +41,9 @@ pub(crate) fn search_path() -> Result<OsString> {
 /// failure.
 pub(crate) fn install() -> Result<()> {
     for (program, package) in PACKAGES {
-        if which(program).is_some() || Path::new("/usr/sbin").join(program).is_file() {
+        let is_library =
+            Path::new(program).extension().is_some_and(|it| it == "so") && can_be_loaded(program);
+        if which(program).is_some() || Path::new("/usr/sbin").join(program).is_file() || is_library {
             continue;
         }
         if in_ci() {
@@ -52,6 +58,12 @@ pub(crate) fn install() -> Result<()> {
     Program::KustomizeController.find_or_build()?;
     Program::Registry.find_or_build()?;
     Ok(())
+}
+
+/// Whether the library can stand before the system's.
+fn can_be_loaded(library: &str) -> bool {
+    let tried = Command::new("true").env("LD_PRELOAD", library).output();
+    tried.is_ok_and(|tried| tried.stderr.is_empty())
 }
 
 fn install_package(package: &str) -> Result<()> {
