@@ -1,8 +1,8 @@
 //! The foreign programs that the end-to-end tests talk to.
 //!
-//! What the system has is used; git, curl, jq, OpenSSH, gpg, Prometheus, Python and Node.js come from its packages. The
-//! programs of a Kubernetes cluster, kubectl among them, and clients in Go are built with Go by `windlass-cluster`; what
-//! clients in Python and JavaScript need is installed for them alone.
+//! What the system has is used; git, curl, jq, OpenSSH, gpg, squid, dante, Prometheus, Python and Node.js come from its
+//! packages. The programs of a Kubernetes cluster, kubectl among them, and clients in Go are built with Go by
+//! `windlass-cluster`; what clients in Python and JavaScript need is installed for them alone.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,14 +13,18 @@ use windlass_cluster::{Program, Programs, Script, go_program, in_ci};
 
 use crate::shell::{root, run, which};
 
-/// Programs of the system, and the packages that have them.
-const PACKAGES: [(&str, &str); 10] = [
+/// Programs and libraries of the system, and the packages that have them.
+const PACKAGES: [(&str, &str); 13] = [
     ("git", "git"),
     ("curl", "curl"),
     ("jq", "jq"),
     ("ssh-keygen", "openssh-client"),
     ("sshd", "openssh-server"),
     ("gpg", "gnupg"),
+    ("squid", "squid"),
+    ("danted", "dante-server"),
+    // Says who may log in to dante.
+    ("libnss_wrapper.so", "libnss-wrapper"),
     ("prometheus", "prometheus"),
     ("promtool", "prometheus"),
     ("python3", "python3-venv"),
@@ -40,7 +44,9 @@ pub(crate) fn search_path() -> Result<OsString> {
 /// failure.
 pub(crate) fn install() -> Result<()> {
     for (program, package) in PACKAGES {
-        if which(program).is_some() || Path::new("/usr/sbin").join(program).is_file() {
+        let is_library =
+            Path::new(program).extension().is_some_and(|it| it == "so") && can_be_loaded(program);
+        if which(program).is_some() || Path::new("/usr/sbin").join(program).is_file() || is_library {
             continue;
         }
         if in_ci() {
@@ -63,6 +69,12 @@ pub(crate) fn install() -> Result<()> {
     Script::Python.ready(&clients.join("python"))?;
     Script::Node.ready(&clients.join("node"))?;
     Ok(())
+}
+
+/// Whether the library can stand before the system's.
+fn can_be_loaded(library: &str) -> bool {
+    let tried = Command::new("true").env("LD_PRELOAD", library).output();
+    tried.is_ok_and(|tried| tried.stderr.is_empty())
 }
 
 fn install_package(package: &str) -> Result<()> {

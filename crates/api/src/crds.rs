@@ -86,7 +86,7 @@ pub fn flux() -> Vec<CustomResourceDefinition> {
             ..Definition::default()
         }),
         define::<flux::Receiver>(Definition {
-            categories: &["all", "fluxcd"],
+            categories: &["all", "fluxcd", "fluxcd-notifications"],
             status: true,
             columns: flux::receiver::columns(),
             extras: flux::receiver::extras,

@@ -19,7 +19,8 @@ pub use self::external_artifact::{
     ExternalArtifact, ExternalArtifactSpec, ExternalArtifactStatus, SourceReference,
 };
 pub use self::receiver::{
-    NOTIFICATION_GROUP, Receiver, ReceiverResource, ReceiverSpec, ReceiverStatus, WEBHOOK_PATH,
+    NOTIFICATION_GROUP, OidcProvider, OidcValidation, OidcVariable, Receiver, ReceiverResource, ReceiverSpec,
+    ReceiverStatus, WEBHOOK_PATH,
 };
 
 /// The group of Flux's sources.

@@ -4,10 +4,13 @@
 //! and then held against objects. Expressions and Kubernetes' function library are the crate `kube-cel`'s; which rules
 //! apply to which values, and when, is stated here.
 //!
+//! [`Condition`]s are expressions of objects themselves, about values that have names.
+//!
 //! What a rule may cost is bounded by time: every turn of a loop looks at the clock. Both compiling and checking run on a
 //! thread of their own with a large stack, which they block the caller for.
 
 mod expression;
+mod session;
 mod value;
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,6 +23,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use serde_json::{Map, Value, json};
 
 use self::expression::{Expression, Failed, Runner};
+pub use self::session::{Condition, Session};
 use self::value::Format;
 use crate::field_error::FieldError;
 use crate::json::{push_index, type_name};

@@ -14,12 +14,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{Request, Response, StatusCode};
+use tokio::sync::Semaphore;
 
 use self::answer::{File, respond};
 use crate::{ArtifactPath, Store};
 
 /// `O_NOFOLLOW`: a link under a name that is served is nobody's artifact.
 const NO_FOLLOW: i32 = 0o400_000;
+
+/// Files that are opened at a time: each blocks a thread, and many readers come at once.
+const OPENING: usize = 8;
 
 /// Brings artifacts here that another replica has published.
 #[async_trait]
@@ -33,12 +37,13 @@ pub trait Missing: Send + Sync + 'static {
 pub struct Server {
     store: Arc<Store>,
     missing: Option<Arc<dyn Missing>>,
+    opening: Arc<Semaphore>,
 }
 
 impl Server {
     /// A server of what is in `store`; `missing` is asked for what is not there.
     pub fn new(store: Arc<Store>, missing: Option<Arc<dyn Missing>>) -> Self {
-        Self { store, missing }
+        Self { store, missing, opening: Arc::new(Semaphore::new(OPENING)) }
     }
 
     /// What a request is answered with.
@@ -61,7 +66,9 @@ impl Server {
     /// A plain file, whole.
     async fn open(&self, path: &ArtifactPath) -> Option<answer::Opened> {
         let path = self.store.path(path);
+        let turn = Arc::clone(&self.opening).acquire_owned().await.ok()?;
         let opening = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
             let file = OpenOptions::new().read(true).custom_flags(NO_FOLLOW).open(path).ok()?;
             let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
             Some(answer::Opened { file, size: meta.len(), modified: meta.modified().ok()? })

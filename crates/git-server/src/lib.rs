@@ -8,10 +8,12 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod http_backend;
+mod peer_proxy;
 mod proxy;
 pub mod seed;
 mod ssh_server;
 
 pub use self::http_backend::{HttpBackend, RequestLog, Running};
+pub use self::peer_proxy::PeerProxy;
 pub use self::proxy::TestProxy;
 pub use self::ssh_server::{SshServer, is_missing, ssh_key};

@@ -103,20 +103,27 @@ fn said(command: &mut Command) -> io::Result<String> {
 }
 
 /// A program of the search path, or of the folders where servers are.
-fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Whether a program that a test needs is missing, so that the test is skipped, which is said. With `CI=true`, where
+/// Whether a library can stand before the system's.
+fn is_library(name: &str) -> bool {
+    let tried = Command::new("true").env("LD_PRELOAD", name).output();
+    Path::new(name).extension().is_some_and(|it| it == "so")
+        && tried.is_ok_and(|tried| tried.stderr.is_empty())
+}
+
+/// Whether a program or a library (`….so`) that a test needs is missing, so that the test is skipped, which is said. With `CI=true`, where
 /// `cargo xtask ci` installs it, that is a failure.
 ///
 /// # Panics
 /// It is missing, with `CI=true`.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 pub fn is_missing(program: &str) -> bool {
-    if find(program).is_some() {
+    if find(program).is_some() || is_library(program) {
         return false;
     }
     let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");

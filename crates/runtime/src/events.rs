@@ -29,8 +29,10 @@ use crate::{CallError, CallOptions, Clock, Retry};
 const QUEUE: usize = 512;
 /// How long after its last occurrence a series goes on. Kubernetes: `tools/events`, `finishTime`.
 const SERIES: Duration = Duration::from_mins(6);
-/// Series that are remembered.
-const MAX_SERIES: usize = 1_024;
+/// Series that are remembered: one for each of ten thousand objects that nothing happens to, and more.
+const MAX_SERIES: usize = 16_384;
+/// How often those are let go of that have ended.
+const SWEEP: Duration = Duration::from_mins(1);
 /// The longest note and the longest reason, in bytes. Kubernetes: `validation/events.go`.
 const MAX_NOTE: usize = 1_024;
 const MAX_REASON: usize = 128;
@@ -76,6 +78,7 @@ pub struct EventWriter {
     controller: String,
     instance: String,
     series: HashMap<SeriesKey, Series>,
+    swept: Instant,
     failing: LogOnChange,
 }
 
@@ -120,6 +123,7 @@ impl EventRecorder {
             controller: controller.into(),
             instance: instance.into(),
             series: HashMap::new(),
+            swept: Instant::now(),
             failing: LogOnChange::default(),
         };
         (recorder, writer)
@@ -210,8 +214,12 @@ impl EventWriter {
             note: note.clone(),
         };
         let now = Instant::now();
-        self.series.retain(|_, series| now.duration_since(series.seen) < SERIES);
-        if let Some(series) = self.series.get_mut(&key) {
+        let goes_on = |series: &Series| now.duration_since(series.seen) < SERIES;
+        if now.duration_since(self.swept) >= SWEEP {
+            self.series.retain(|_, series| goes_on(series));
+            self.swept = now;
+        }
+        if let Some(series) = self.series.get_mut(&key).filter(|series| goes_on(series)) {
             series.seen = now;
             series.count = series.count.saturating_add(1);
             let doubled = series.count >= series.written.saturating_mul(2);
@@ -243,7 +251,7 @@ impl EventWriter {
             Err(error) if error.is_already_exists() => {}
             Err(error) => return Err(error),
         }
-        if self.series.len() < MAX_SERIES {
+        if self.series.len() < MAX_SERIES || self.series.contains_key(&key) {
             let series = Series { name, count: 1, written: 1, written_at: now, seen: now };
             self.series.insert(key, series);
         }

@@ -121,9 +121,12 @@ async fn resolve(
     upstream: &Upstream,
 ) -> Result<Resolved, Failure> {
     let Some(prefix) = valid.reference.prefix() else { return valid.reference.resolve(&[]) };
-    let now = Instant::now();
-    let fresh = interval(&observed.object.spec).mul_f64(FRESH);
-    let not_before = if observed.wants_news() { now } else { now.checked_sub(fresh).unwrap_or(now) };
+    let not_before = if observed.wants_news() {
+        observed.asked
+    } else {
+        let (now, fresh) = (Instant::now(), interval(&observed.object.spec).mul_f64(FRESH));
+        now.checked_sub(fresh).unwrap_or(now)
+    };
     let asked = async {
         let told = upstream.refs(&prefix, key, not_before, &controller.cancel).await;
         told.map_err(|error| Failure::git("list the refs of the repository", &error))

@@ -94,7 +94,19 @@ pub const RECEIVER_CONDITIONS: &[Row] = &rows(&[
         types::READY,
         "False",
         "Unsupported",
-        "`spec.type` or `spec.resourceFilter` is of no use here: the message says what is",
+        "`spec.type` is none that is verified here: the message says which are",
+    ),
+    (
+        types::READY,
+        "False",
+        "InvalidCELExpression",
+        "a filter, a variable or a validation is no CEL expression, or none that is true or false: correct it",
+    ),
+    (
+        types::READY,
+        "False",
+        "ValidationFailed",
+        "`spec.secretRef` or `spec.oidcProviders` does not go with `spec.type`, or lacks something: correct it",
     ),
     (types::RECONCILING, "True", "ProgressingWithRetry", "the Secret is looked for again, later each time"),
 ]);

@@ -10,6 +10,7 @@ use windlass_runtime::{CallOptions, Clock, KeyedQueue, ObjectKey, Store};
 use windlass_settings::SourceSettings;
 
 use crate::app::Apps;
+use crate::asked::Asked;
 use crate::build::Builder;
 use crate::metrics::SourceMetrics;
 use crate::notify::Notifier;
@@ -28,6 +29,7 @@ pub(crate) struct Controller {
     /// `http://host:port`, which the paths of artifacts are put behind.
     pub(crate) origin: String,
     pub(crate) objects: Store<GitRepository>,
+    pub(crate) asked: Arc<Asked>,
     pub(crate) upstreams: Arc<Upstreams>,
     pub(crate) builder: Arc<Builder>,
     pub(crate) apps: Arc<Apps>,

@@ -11,6 +11,7 @@ use windlass_runtime::{
 };
 
 use crate::apply::KIND;
+use crate::asked::Asked;
 use crate::build::Builder;
 use crate::controller::Controller;
 use crate::observe::{requested_at, semver_filter};
@@ -33,6 +34,7 @@ pub(crate) struct Forwarder {
     upstreams: Arc<Upstreams>,
     verifications: Arc<Verifications>,
     builder: Arc<Builder>,
+    asked: Arc<Asked>,
     includes: Includes,
 }
 
@@ -48,6 +50,7 @@ impl Work {
             upstreams: Arc::clone(&self.controller.upstreams),
             verifications: Arc::clone(&self.controller.verifications),
             builder: Arc::clone(&self.controller.builder),
+            asked: Arc::clone(&self.controller.asked),
             includes: Includes::default(),
         }
     }
@@ -66,7 +69,14 @@ impl Work {
             max: settings.max_retry_delay.max(settings.min_retry_delay),
             ..BackoffPolicy::OBJECT
         };
-        let work = self.queue.begin(policy, || self.controller.objects.keys());
+        let Controller { objects, asked, .. } = &self.controller;
+        let known = || {
+            objects.list().into_iter().map(|object| {
+                asked.see(&object);
+                ObjectKey::of(&*object)
+            })
+        };
+        let work = self.queue.begin(policy, known);
         let client = term.guard(&self.controller.client);
         let controller =
             Arc::new(Controller { client, cancel, queue: work.queue.clone(), ..self.controller.clone() });
@@ -98,6 +108,7 @@ impl Forwarder {
                 self.includes.change(&key, old.as_deref(), Some(&new));
                 let Some(queue) = &current else { return };
                 if old.as_deref().is_none_or(|old| is_asked_for(old, &new)) {
+                    self.asked.see(&new);
                     queue.add(key.clone());
                 }
                 if old.as_deref().is_none_or(|old| old.status.artifact != new.status.artifact) {
@@ -107,6 +118,7 @@ impl Forwarder {
             Event::Deleted(gone) => {
                 let key = ObjectKey::of(&*gone);
                 self.upstreams.forget(&key);
+                self.asked.forget(&key);
                 self.verifications.forget(&key);
                 self.includes.change(&key, Some(&gone), None);
                 match &current {

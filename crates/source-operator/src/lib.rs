@@ -13,6 +13,7 @@
 mod access;
 mod app;
 mod apply;
+mod asked;
 mod build;
 mod conditions;
 mod content_config;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use windlass_api::flux::{Artifact, GitRepository, REQUESTED_AT, SEMVER_FILTER};
 use windlass_artifact::{ArtifactPath, Digest, Verdict};
 use windlass_runtime::{ObjectKey, Store};
@@ -12,6 +13,8 @@ use crate::failure::Failure;
 /// What is known before Git is asked.
 pub(crate) struct Observed {
     pub(crate) object: Arc<GitRepository>,
+    /// When what it asks for was seen: what is said later is an answer.
+    pub(crate) asked: Instant,
     /// Its artifact is where its status says, whole.
     pub(crate) stored: bool,
     /// The artifacts that belong into it, in the order of the specification.
@@ -47,6 +50,7 @@ pub(crate) fn requested_at(object: &GitRepository) -> Option<&str> {
 /// Looks at what is known and at the disk. None when the object is gone.
 pub(crate) async fn observe(controller: &Controller, key: &ObjectKey) -> Result<Option<Observed>, Failure> {
     let Some(object) = controller.objects.get(key) else { return Ok(None) };
+    let asked = controller.asked.take(&object).unwrap_or_else(Instant::now);
     let mut stored = false;
     if let Some(artifact) = &object.status.artifact {
         let place = ArtifactPath::parse(&artifact.path).zip(artifact.digest.parse::<Digest>().ok());
@@ -68,7 +72,7 @@ pub(crate) async fn observe(controller: &Controller, key: &ObjectKey) -> Result<
             }
         }
     }
-    Ok(Some(Observed { stored, included: includes(&controller.objects, &object), object }))
+    Ok(Some(Observed { asked, stored, included: includes(&controller.objects, &object), object }))
 }
 
 /// The artifacts of the repositories that an object includes.

@@ -80,6 +80,7 @@ impl Operator<Context> for Sources {
         );
         let store = open_store(&settings).await?;
         let upstreams = Arc::new(Upstreams::new(process.git.clone()));
+        let builder = Builder::new(Arc::clone(&store), Arc::clone(&upstreams), settings.keep_symlinks);
         let controller = Controller {
             origin: origin(
                 &settings.storage_advertised_address,
@@ -89,11 +90,8 @@ impl Operator<Context> for Sources {
             client: client.clone(),
             settings: Arc::clone(&settings),
             objects: watch.store(),
-            builder: Arc::new(Builder::new(
-                Arc::clone(&store),
-                Arc::clone(&upstreams),
-                settings.keep_symlinks,
-            )),
+            builder: Arc::new(builder),
+            asked: Arc::default(),
             upstreams,
             apps: Arc::new(Apps::new(process.git.clone())),
             verifications: Arc::default(),

@@ -5,7 +5,9 @@
 //! (`receivers/status.rs`). A delivery annotates what the receiver names, as `flux reconcile` does, so that it does not
 //! matter which replica got it.
 
+mod filter;
 mod hook;
+mod oidc;
 mod status;
 
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use kube::{Api, Client};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use windlass_api::flux::{Receiver, ReceiverSpec, WEBHOOK_PATH};
+use windlass_api::flux::{Receiver, WEBHOOK_PATH};
 use windlass_launch::Context;
 use windlass_repository::webhook::Reception;
 use windlass_runtime::{
@@ -24,6 +26,7 @@ use windlass_runtime::{
 };
 use windlass_telemetry::Health;
 
+use self::oidc::Issuers;
 use crate::access;
 use crate::secrets::SecretVersion;
 
@@ -42,6 +45,7 @@ pub(crate) struct Receivers {
     queue: TermQueue<ObjectKey>,
     clock: Arc<dyn Clock>,
     reception: Arc<Reception>,
+    issuers: Arc<Issuers>,
     /// The one namespace whose objects may be asked for; any if there is none.
     namespace: Option<String>,
 }
@@ -67,6 +71,7 @@ impl Receivers {
             queue: TermQueue::default(),
             clock: Arc::clone(&process.clock),
             reception: Arc::default(),
+            issuers: Arc::new(Issuers::new(process.git.clone())),
             namespace: process.scope.namespace().map(str::to_owned),
         };
         Unfollowed { receivers, watch, health: process.health.clone(), listener }
@@ -76,16 +81,20 @@ impl Receivers {
     pub(crate) fn forward_secret(&self, event: &Event<SecretVersion>) {
         let (Event::Applied { new: secret, .. } | Event::Deleted(secret)) = event else { return };
         for receiver in self.objects.list_in(&secret.key().namespace) {
-            if receiver.spec.secret_ref.name == secret.key().name {
+            if receiver.spec.secret_ref.as_ref().is_some_and(|named| named.name == secret.key().name) {
                 self.queue.add(ObjectKey::of(&*receiver));
             }
         }
     }
 
-    /// The token of a receiver; else why there is none.
+    /// The token of a receiver, which is empty where senders show tokens of their own; else why there is none.
     async fn token(&self, receiver: &Receiver) -> Result<SecretString, String> {
         let namespace = receiver.metadata.namespace.as_deref().unwrap_or_default();
-        let name = &receiver.spec.secret_ref.name;
+        let name = match &receiver.spec.secret_ref {
+            Some(named) => &named.name,
+            None if receiver.spec.kind == oidc::TYPE => return Ok(SecretString::default()),
+            None => return Err("spec.secretRef is required".to_owned()),
+        };
         let secret = access::secret(&self.client, namespace, name).await?;
         let token = secret.data.unwrap_or_default().remove(TOKEN).and_then(|it| String::from_utf8(it.0).ok());
         let token = token.filter(|token| !token.is_empty()).map(SecretString::from);
@@ -134,21 +143,6 @@ fn is_asked_for(old: &Receiver, new: &Receiver) -> bool {
 fn webhook_path(token: &SecretString, name: &str, namespace: &str) -> String {
     let text = format!("{}{name}{namespace}", token.expose_secret());
     format!("{WEBHOOK_PATH}{}", hex::encode(digest(&SHA256, text.as_bytes())))
-}
-
-/// What of a specification is not supported.
-fn unsupported(spec: &ReceiverSpec) -> Option<String> {
-    if !hook::SENDERS.contains(&spec.kind.as_str()) {
-        return Some(format!(
-            "spec.type {:?} is not supported; it may be {}",
-            spec.kind,
-            hook::SENDERS.join(", ")
-        ));
-    }
-    if spec.resource_filter.as_ref().is_some_and(|filter| !filter.is_empty()) {
-        return Some("spec.resourceFilter is not supported; remove it".to_owned());
-    }
-    None
 }
 
 #[cfg(test)]

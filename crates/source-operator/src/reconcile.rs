@@ -127,8 +127,8 @@ fn tell(
                 notifier.tell(after, "NewArtifact", &text);
             } else if is_recovered {
                 notifier.tell(after, "Succeeded", &text);
-            } else if !made && observed.wants_news() {
-                // Who asked is answered; nobody wants to read it in every interval.
+            } else if !made {
+                // In every interval, as Flux does; what repeats is one Event with a count.
                 let revision = &artifact.revision;
                 let text = format!("no changes since last reconciliation: observed revision '{revision}'");
                 notifier.trace(after, "GitOperationSucceeded", &text);

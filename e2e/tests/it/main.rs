@@ -22,5 +22,6 @@ mod provisioner;
 mod pull;
 mod source;
 mod source_ignore;
+mod source_replicas;
 mod telemetry;
 mod tracker;

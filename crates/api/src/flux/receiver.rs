@@ -57,11 +57,16 @@ pub struct ReceiverSpec {
     pub events: Vec<String>,
     /// What is reconciled.
     pub resources: Vec<ReceiverResource>,
-    /// CEL expression of the resources that are reconciled.
+    /// CEL expression that is true of the resources that are reconciled: of each one's metadata (`res`), the delivery's body
+    /// (`req`) and, with the type `generic-oidc`, the claims of the sender's token (`claims`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_filter: Option<String>,
-    /// Secret of the same namespace, whose token deliveries are verified with.
-    pub secret_ref: LocalReference,
+    /// Secret of the same namespace, whose token deliveries are verified with. Not with the type `generic-oidc`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<LocalReference>,
+    /// Who issues the tokens that senders show, with the type `generic-oidc`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub oidc_providers: Vec<OidcProvider>,
     /// Whether deliveries are refused.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub suspend: bool,
@@ -84,6 +89,44 @@ pub struct ReceiverResource {
     /// Labels that the objects have, where the name is `*`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
+    /// CEL expression that has to be true beside `resourceFilter`, of the objects that are named here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+}
+
+/// Who issues tokens (OIDC), and which of them are good.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OidcProvider {
+    /// The issuer's URL, as tokens have it in `iss`; its keys are found by discovery.
+    #[serde(rename = "issuerURL")]
+    pub issuer_url: String,
+    /// Whom a token has to be for (`aud`); `notification-controller` without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+    /// CEL expressions with names, in order: each sees the token's `claims` and what stands before it, as `vars.<name>`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<OidcVariable>,
+    /// What has to be true of `claims` and `vars`.
+    pub validations: Vec<OidcValidation>,
+}
+
+/// An expression with a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct OidcVariable {
+    /// The name.
+    pub name: String,
+    /// The CEL expression.
+    pub expression: String,
+}
+
+/// A condition of a token.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct OidcValidation {
+    /// The CEL expression.
+    pub expression: String,
+    /// What is said where it is false.
+    pub message: String,
 }
 
 /// What was observed of a receiver.
@@ -109,10 +152,11 @@ pub struct ReceiverStatus {
 pub(crate) fn extras(schema: &mut Value) {
     plain(schema);
     let mut set = |place: &str, key: &str, value: Value| place_mut(schema, place)[key] = value;
-    set("spec", "required", json!(["resources", "secretRef", "type"]));
+    set("spec", "required", json!(["resources", "type"]));
     let senders = [
         "generic",
         "generic-hmac",
+        "generic-oidc",
         "github",
         "gitlab",
         "bitbucket",
@@ -142,6 +186,11 @@ pub(crate) fn extras(schema: &mut Value) {
         "ExternalArtifact",
     ];
     set("spec.resources[].kind", "enum", json!(kinds));
+    set("spec.oidcProviders", "x-kubernetes-list-type", json!("map"));
+    set("spec.oidcProviders", "x-kubernetes-list-map-keys", json!(["issuerURL"]));
+    set("spec.oidcProviders[].issuerURL", "pattern", json!("^https?://"));
+    set("spec.oidcProviders[].validations", "minItems", json!(1));
+    set("spec", "x-kubernetes-validations", rules());
     for name in ["spec.resources[].name", "spec.resources[].namespace"] {
         set(name, "minLength", json!(1));
         set(name, "maxLength", json!(253));
@@ -151,6 +200,27 @@ pub(crate) fn extras(schema: &mut Value) {
     if let Some(root) = schema.as_object_mut() {
         root.remove("required");
     }
+}
+
+fn rules() -> Value {
+    json!([
+        {
+            "message": "generic-oidc receivers must define at least one oidcProvider",
+            "rule": "self.type != 'generic-oidc' || (has(self.oidcProviders) && size(self.oidcProviders) > 0)",
+        },
+        {
+            "message": "oidcProviders can only be set when type is generic-oidc",
+            "rule": "self.type == 'generic-oidc' || !has(self.oidcProviders) || size(self.oidcProviders) == 0",
+        },
+        {
+            "message": "secretRef cannot be set when type is generic-oidc",
+            "rule": "self.type != 'generic-oidc' || !has(self.secretRef)",
+        },
+        {
+            "message": "secretRef is required when type is not generic-oidc",
+            "rule": "self.type == 'generic-oidc' || has(self.secretRef)",
+        },
+    ])
 }
 
 pub(crate) fn columns() -> Vec<CustomResourceColumnDefinition> {

@@ -22,6 +22,22 @@ const TIME_LEFT: &str = "__time_left__";
 const TYPES: [&str; 11] =
     ["bool", "bytes", "double", "duration", "int", "list", "map", "null_type", "string", "timestamp", "uint"];
 
+/// Operators and functions that answer neither true nor false, whatever they are given.
+const NO_CONDITIONS: [&str; 12] = [
+    operators::ADD,
+    operators::SUBSTRACT,
+    operators::MULTIPLY,
+    operators::DIVIDE,
+    operators::MODULO,
+    operators::NEGATE,
+    "size",
+    "string",
+    "int",
+    "double",
+    "lowerAscii",
+    "upperAscii",
+];
+
 /// An expression whose loops end when the time is over.
 #[derive(Debug)]
 pub(super) struct Expression {
@@ -43,6 +59,18 @@ pub(super) struct Scope {
 pub(super) struct Runner {
     functions: Context<'static>,
     ends: Option<Instant>,
+}
+
+impl Expression {
+    /// Whether its value can be seen to be neither true nor false without evaluating it.
+    pub(super) fn is_no_condition(&self) -> bool {
+        match &self.tree.expr {
+            Expr::Literal(literal) => !matches!(literal, LiteralValue::Boolean(_)),
+            Expr::List(_) | Expr::Map(_) => true,
+            Expr::Call(call) => NO_CONDITIONS.contains(&call.func_name.as_str()),
+            _ => false,
+        }
+    }
 }
 
 impl Runner {
@@ -81,10 +109,22 @@ impl Runner {
     ) -> Result<Expression, String> {
         let parser = Parser::new().enable_optional_syntax(true);
         let mut tree = parser.parse(text.trim()).map_err(|error| error.to_string())?;
-        let mut look = Look { runner: self, uses_old: false, variables: Vec::new() };
+        let mut look = Look { runner: self, has_self: true, uses_old: false, variables: Vec::new() };
         let this = if embedded { Place::Whole(document) } else { Place::Of(document) };
         look.through(&mut tree, this, 0)?;
         Ok(Expression { tree, uses_old: look.uses_old })
+    }
+
+    /// Compiles an expression about values with these names, of which nothing else is known.
+    pub(super) fn compile_over(&self, text: &str, names: &[&str]) -> Result<Expression, String> {
+        let mut tree = Parser::new()
+            .enable_optional_syntax(true)
+            .parse(text.trim())
+            .map_err(|error| error.to_string())?;
+        let variables = names.iter().map(|name| ((*name).to_owned(), Place::Unknown)).collect();
+        let mut look = Look { runner: self, has_self: false, uses_old: false, variables };
+        look.through(&mut tree, Place::Unknown, 0)?;
+        Ok(Expression { tree, uses_old: false })
     }
 
     pub(super) fn value(&self, node: &Node, value: &Value) -> Cel {
@@ -117,10 +157,20 @@ impl Runner {
     }
 
     fn evaluate(&self, expression: &Expression, scope: &Scope) -> Result<Cel, Failed> {
+        let this = ("self", &scope.this);
+        let old = scope.old.iter().map(|old| ("oldSelf", old));
+        self.evaluate_over(expression, std::iter::once(this).chain(old))
+    }
+
+    /// The value of an expression, where names stand for these values.
+    pub(super) fn evaluate_over<'a>(
+        &self,
+        expression: &Expression,
+        values: impl Iterator<Item = (&'a str, &'a Cel)>,
+    ) -> Result<Cel, Failed> {
         let mut context = self.functions.new_inner_scope();
-        context.add_variable_from_value("self", scope.this.clone());
-        if let Some(old) = &scope.old {
-            context.add_variable_from_value("oldSelf", old.clone());
+        for (name, value) in values {
+            context.add_variable_from_value(name, value.clone());
         }
         context.resolve(&expression.tree).map_err(|error| {
             Failed(match error {
@@ -226,6 +276,8 @@ impl Place<'_> {
 /// A look through an expression: are there such names, and is there an end to it.
 struct Look<'a> {
     runner: &'a Runner,
+    /// Whether there is a value that the expression is about.
+    has_self: bool,
     uses_old: bool,
     /// Names of loops, with what they stand for.
     variables: Vec<(String, Place<'a>)>,
@@ -287,8 +339,8 @@ impl<'a> Look<'a> {
             return Ok(*place);
         }
         match name {
-            "self" => Ok(this),
-            "oldSelf" => {
+            "self" if self.has_self => Ok(this),
+            "oldSelf" if self.has_self => {
                 self.uses_old = true;
                 // It may be an optional one.
                 Ok(Place::Unknown)

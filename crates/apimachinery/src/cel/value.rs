@@ -62,6 +62,23 @@ pub(super) fn of(node: &Node, value: &Value, functions: &Context<'_>) -> Cel {
     }
 }
 
+/// What CEL sees of a value of no schema, as Go's JSON has it: every number has a fraction.
+pub(super) fn of_json(value: &Value) -> Cel {
+    match value {
+        Value::Null => Cel::Null,
+        Value::Bool(value) => Cel::Bool(*value),
+        Value::Number(number) => Cel::Float(number.as_f64().unwrap_or(f64::NAN)),
+        Value::String(text) => Cel::from(text.as_str()),
+        Value::Array(items) => Cel::List(Arc::new(items.iter().map(of_json).collect())),
+        Value::Object(fields) => map(fields.iter().map(|(name, value)| (name.clone(), of_json(value)))),
+    }
+}
+
+/// A map of these entries.
+pub(super) fn map(entries: impl Iterator<Item = (String, Cel)>) -> Cel {
+    Cel::Map(Map { map: Arc::new(entries.map(|(name, value)| (key(name), value)).collect()) })
+}
+
 fn object(node: &Node, fields: &serde_json::Map<String, Value>, functions: &Context<'_>) -> Cel {
     let mut map = HashMap::with_capacity(fields.len());
     for (name, value) in fields {

@@ -1,7 +1,8 @@
 //! HTTP/1.1 over a connection: RFC 9112, as far as requests without bodies go.
 //!
 //! A file goes to the socket inside the kernel (`sendfile(2)`), which no HTTP library lets it do; what is left of the
-//! protocol without bodies of requests is little, and `httparse`, which hyper reads with too, reads it.
+//! protocol without bodies of requests is little, and `httparse`, which hyper reads with too, reads it. There is no HTTP/2,
+//! whose frames would take that away: Flux serves HTTP/1.1 too, and its consumers speak nothing else without TLS.
 
 use std::fmt::Write as _;
 use std::io;
@@ -10,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use bytes::{Buf as _, BytesMut};
 use http::header::{ALLOW, CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
+use rustix::net::SendFlags;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -25,8 +27,8 @@ const MAX_HEADERS: usize = 64;
 const IDLE: Duration = Duration::from_secs(75);
 /// Who takes nothing of an answer for so long is given up.
 const STALLED: Duration = Duration::from_secs(30);
-/// Bytes that are handed to the socket at a time, before it is the others' turn.
-const PIECE: u64 = 1 << 20;
+/// Bytes that the socket takes before it is the others' turn, where it takes them without a wait.
+const TURN: u64 = 4 << 20;
 
 impl Server {
     /// Answers what is asked for over a connection, until that ends, or `shutdown` while nothing is asked.
@@ -132,27 +134,48 @@ async fn send(stream: &mut TcpStream, answer: Response<Option<File>>, stays: boo
         let _ = write!(head, "{name}: {}\r\n", value.to_str().unwrap_or_default());
     }
     head.push_str(if stays { "connection: keep-alive\r\n\r\n" } else { "connection: close\r\n\r\n" });
-    timeout(STALLED, stream.write_all(head.as_bytes())).await??;
-    match body {
-        Some(File { file, range }) => send_file(stream, &file, range).await,
-        None => Ok(()),
-    }
-}
-
-/// Sends a part of a file. The kernel has it in memory, or reads ahead: artifacts are read from their beginning.
-async fn send_file(stream: &TcpStream, file: &std::fs::File, range: std::ops::Range<u64>) -> io::Result<()> {
-    let mut at = range.start;
-    while at < range.end {
-        let count = usize::try_from(PIECE.min(range.end - at)).unwrap_or(usize::MAX);
-        let sending = stream.async_io(Interest::WRITABLE, || {
-            let mut from = at;
-            Ok(rustix::fs::sendfile(stream, file, Some(&mut from), count)?)
-        });
-        match timeout(STALLED, sending).await?? {
+    let Some(File { file, range }) = body else {
+        return timeout(STALLED, stream.write_all(head.as_bytes())).await?;
+    };
+    // The head goes with the first bytes of the file, and wakes nobody by itself.
+    let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+    let (mut head, mut at) = (head.as_bytes(), range.start);
+    send_as_it_takes(stream, || {
+        while !head.is_empty() {
+            head = &head[rustix::net::send(&*stream, head, flags)?..];
+        }
+        if at == range.end {
+            return Ok(Sent::All);
+        }
+        let count = usize::try_from(TURN.min(range.end - at)).unwrap_or(usize::MAX);
+        let mut from = at;
+        match rustix::fs::sendfile(&*stream, &file, Some(&mut from), count)? {
             // It was cut off, which the length that was announced tells the other side.
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             sent => at += sent as u64,
         }
+        Ok(if at == range.end { Sent::All } else { Sent::Some })
+    })
+    .await
+}
+
+enum Sent {
+    All,
+    Some,
+}
+
+/// Sends until all is sent. A socket that takes what it is given is given more, and only one that does not is waited for:
+/// many readers at once cost no timer for each piece. Artifacts are read from their beginning: the kernel has them in memory,
+/// or reads ahead.
+async fn send_as_it_takes(stream: &TcpStream, mut send: impl FnMut() -> io::Result<Sent>) -> io::Result<()> {
+    loop {
+        match stream.try_io(Interest::WRITABLE, &mut send) {
+            Ok(Sent::All) => return Ok(()),
+            Ok(Sent::Some) => tokio::task::consume_budget().await,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                timeout(STALLED, stream.writable()).await??;
+            }
+            Err(error) => return Err(error),
+        }
     }
-    Ok(())
 }

@@ -4,19 +4,54 @@ use windlass_git::{
     Credentials, Git, GitConfig, GitError, Proxy, Remote, Source as _, SshIdentity, UrlPolicy,
 };
 use windlass_git_server::seed::Edit;
-use windlass_git_server::{SshServer, TestProxy, ssh_key};
+use windlass_git_server::{PeerProxy, SshServer, TestProxy, ssh_key};
 
 use crate::fixture::{Fixture, generous};
 
-const USER: &str = "me";
-const PASSWORD: &str = "p@ss:word";
+const USER: &str = PeerProxy::USER;
+const PASSWORD: &str = PeerProxy::PASSWORD;
 
-async fn proxies() -> [TestProxy; 2] {
-    [TestProxy::http(USER, PASSWORD).await.unwrap(), TestProxy::socks5(USER, PASSWORD).await.unwrap()]
+/// One of ours, or squid or dante.
+enum Any {
+    Ours(TestProxy),
+    Peer(PeerProxy),
 }
 
-fn as_me(proxy: &TestProxy, password: &str) -> Proxy {
-    Proxy::new(proxy.address(), Some((USER.to_owned(), password.to_owned().into()))).unwrap()
+impl Any {
+    fn address(&self) -> &str {
+        match self {
+            Self::Ours(proxy) => proxy.address(),
+            Self::Peer(proxy) => proxy.address(),
+        }
+    }
+
+    fn passed(&self) -> u64 {
+        match self {
+            Self::Ours(proxy) => proxy.passed(),
+            Self::Peer(proxy) => proxy.passed(),
+        }
+    }
+
+    /// How many it let through, once it says of any; a log may be behind.
+    async fn passed_some(&self) -> u64 {
+        let until = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+        while self.passed() == 0 {
+            assert!(tokio::time::Instant::now() < until, "{} was passed by", self.address());
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        self.passed()
+    }
+}
+
+async fn proxies() -> Vec<Any> {
+    let ours =
+        [TestProxy::http(USER, PASSWORD).await.unwrap(), TestProxy::socks5(USER, PASSWORD).await.unwrap()];
+    let peers = [PeerProxy::squid().unwrap(), PeerProxy::dante().unwrap()];
+    ours.into_iter().map(Any::Ours).chain(peers.into_iter().flatten().map(Any::Peer)).collect()
+}
+
+fn as_me(address: &str, password: &str) -> Proxy {
+    Proxy::new(address, Some((USER.to_owned(), password.to_owned().into()))).unwrap()
 }
 
 fn git(fixture: &Fixture, origins: &[&str]) -> Git {
@@ -36,14 +71,13 @@ async fn a_repository_is_read_through_a_proxy_that_knows_who_asks() {
         let git = git(&fixture, &[&fixture.server.origin(), proxy.address()]);
         let remote = |password| Remote {
             url: fixture.url(),
-            proxy: Some(as_me(&proxy, password)),
+            proxy: Some(as_me(proxy.address(), password)),
             ..Remote::default()
         };
         let source = git.remote(remote(PASSWORD)).unwrap();
         assert_eq!(source.resolve("main", &fixture.cancel).await.unwrap(), tip);
         assert_eq!(source.tree(&tip, "", &fixture.cancel).await.unwrap().entries.len(), 1);
-        let passed = proxy.passed();
-        assert!(passed > 0, "{} was passed by", proxy.address());
+        let passed = proxy.passed_some().await;
         let stranger = git.remote(remote("hidden-wrong")).unwrap();
         let error = stranger.resolve("main", &fixture.cancel).await.unwrap_err();
         assert!(!error.to_string().contains("hidden"), "{error}");
@@ -64,12 +98,12 @@ async fn ssh_goes_through_proxies_too() {
         let remote = Remote {
             url: server.url(&fixture.repository()),
             credentials: Some(Credentials::Ssh(identity)),
-            proxy: Some(as_me(&proxy, PASSWORD)),
+            proxy: Some(as_me(proxy.address(), PASSWORD)),
             ..Remote::default()
         };
         let source = git.remote(remote).unwrap();
         assert_eq!(source.resolve("main", &fixture.cancel).await.unwrap(), tip, "{}", proxy.address());
-        assert!(proxy.passed() > 0, "{} was passed by", proxy.address());
+        proxy.passed_some().await;
     }
 }
 
@@ -79,7 +113,7 @@ async fn a_proxy_in_a_private_network_has_to_be_allowed() {
     fixture.commit([Edit::put("a", "1")]);
     let git = git(&fixture, &[&fixture.server.origin()]);
     let through = |proxy: Proxy| Remote { url: fixture.url(), proxy: Some(proxy), ..Remote::default() };
-    let Err(error) = git.remote(through(as_me(&proxy, PASSWORD))) else { panic!("it is taken") };
+    let Err(error) = git.remote(through(as_me(proxy.address(), PASSWORD))) else { panic!("it is taken") };
     assert!(error.to_string().contains("not a public address"), "{error}");
     // By a name that only the resolver knows to be this machine's.
     let named = Proxy::new(&proxy.address().replace("127.0.0.1", "localhost"), None).unwrap();

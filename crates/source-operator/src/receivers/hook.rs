@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request, State};
@@ -9,21 +10,23 @@ use axum::routing::post;
 use http::{HeaderMap, StatusCode};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use secrecy::SecretString;
-use serde_json::json;
+use serde_json::{Value, json};
 use windlass_api::conditions;
 use windlass_api::flux::{REQUESTED_AT, Receiver, ReceiverResource};
 use windlass_repository::webhook::{Announced, BodyError, Provider, is_signed};
-use windlass_runtime::ObjectKey;
+use windlass_runtime::{CallError, ObjectKey};
 use windlass_telemetry::ErrorChain;
 
-use super::{Receivers, webhook_path};
+use super::filter::{self, Delivery, Filters};
+use super::{Receivers, oidc, webhook_path};
 use crate::controller::CALL;
 use crate::failure::types;
 
 /// The types of receivers, by how a delivery is verified.
-pub(super) const SENDERS: [&str; 5] = ["generic", "generic-hmac", "github", "gitlab", "bitbucket"];
+pub(super) const SENDERS: [&str; 6] =
+    ["generic", "generic-hmac", oidc::TYPE, "github", "gitlab", "bitbucket"];
 
 /// The kinds that can be named, where they are, and in which version Flux has them.
 const KINDS: [(&str, &str, &str, &str); 12] = [
@@ -60,8 +63,8 @@ async fn receive(State(receivers): State<Receivers>, request: Request) -> Status
         return StatusCode::SERVICE_UNAVAILABLE;
     }
     let (parts, body) = request.into_parts();
-    let body = match reception.read(body).await {
-        Ok((body, _reserved)) => body,
+    let (body, _reserved) = match reception.read(body).await {
+        Ok(read) => read,
         Err(BodyError::Broken) => return StatusCode::BAD_REQUEST,
         Err(BodyError::TooLarge) => return StatusCode::PAYLOAD_TOO_LARGE,
         Err(BodyError::Busy) => return StatusCode::SERVICE_UNAVAILABLE,
@@ -75,20 +78,34 @@ async fn receive(State(receivers): State<Receivers>, request: Request) -> Status
     };
     // The path of a token that was replaced opens nothing.
     let is_current = parts.uri.path() == webhook_path(&token, &key.name, &key.namespace);
-    if let Err(why) = verify(&receiver, &parts.headers, &body, &token)
-        .and_then(|()| if is_current { Ok(()) } else { Err("its path is that of another token".to_owned()) })
-    {
-        reception.blame(peer);
-        tracing::info!(receiver = %key, why, "a delivery is refused");
-        return StatusCode::BAD_REQUEST;
-    }
+    let verified = if is_current {
+        receivers.verify(&receiver, &parts.headers, &body, &token).await
+    } else {
+        Err("its path is that of another token".to_owned())
+    };
+    let judged = verified.and_then(|claims| {
+        let filters = Filters::compile(&receiver.spec)?;
+        let no_json = "it says that it is JSON, and is no JSON object";
+        let body =
+            if filters.is_any() { filter::body(&parts.headers, &body).ok_or(no_json)? } else { Value::Null };
+        Ok((filters, Delivery { body, claims }))
+    });
+    let (filters, delivery) = match judged {
+        Ok(judged) => judged,
+        Err(why) => {
+            reception.blame(peer);
+            tracing::info!(receiver = %key, why, "a delivery is refused");
+            return StatusCode::BAD_REQUEST;
+        }
+    };
     drop(body);
+    let judged = Arc::new((filters, delivery));
     if !reception.admits_from(&key.namespace, &key.name) {
         return StatusCode::TOO_MANY_REQUESTS;
     }
     let mut answer = StatusCode::OK;
-    for resource in &receiver.spec.resources {
-        if let Err(why) = receivers.request(&key, resource).await {
+    for (number, resource) in receiver.spec.resources.iter().enumerate() {
+        if let Err(why) = receivers.request(&key, resource, number, &judged).await {
             tracing::warn!(receiver = %key, why, "failed to ask for a reconcile");
             answer = StatusCode::INTERNAL_SERVER_ERROR;
         }
@@ -122,13 +139,33 @@ fn verify(receiver: &Receiver, headers: &HeaderMap, body: &[u8], token: &SecretS
 }
 
 impl Receivers {
+    /// Whether a delivery's sender is whom the receiver wants; else why not. With a token of the sender's own, what it says.
+    async fn verify(
+        &self,
+        receiver: &Receiver,
+        headers: &HeaderMap,
+        body: &[u8],
+        token: &SecretString,
+    ) -> Result<Option<Value>, String> {
+        if receiver.spec.kind == oidc::TYPE {
+            return self.issuers.claims(&receiver.spec, headers, self.clock.now()).await.map(Some);
+        }
+        verify(receiver, headers, body, token).map(|()| None)
+    }
+
     fn of_path(&self, path: &str) -> Option<std::sync::Arc<Receiver>> {
         self.objects.list().into_iter().find(|it| it.status.webhook_path.as_deref() == Some(path))
     }
 
-    /// Asks for a reconcile of what a receiver names.
-    async fn request(&self, receiver: &ObjectKey, resource: &ReceiverResource) -> Result<(), String> {
-        let ReceiverResource { api_version, kind, name, namespace, match_labels } = resource;
+    /// Asks for a reconcile of what one of a receiver's resources names, as far as its filters choose that.
+    async fn request(
+        &self,
+        receiver: &ObjectKey,
+        resource: &ReceiverResource,
+        number: usize,
+        judged: &Arc<(Filters, Delivery)>,
+    ) -> Result<(), String> {
+        let ReceiverResource { api_version, kind, name, namespace, match_labels, filter: _ } = resource;
         let namespace = namespace.as_deref().unwrap_or(&receiver.namespace);
         if self.namespace.as_deref().is_some_and(|own| own != namespace) {
             return Err(format!("the namespace {namespace:?} is not looked after"));
@@ -143,7 +180,12 @@ impl Receivers {
             ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
         let params = PatchParams::default();
-        let names = if name == "*" { self.selected(&api, match_labels).await? } else { vec![name.clone()] };
+        let mut names = if name == "*" { Vec::new() } else { vec![name.clone()] };
+        if name == "*" || judged.0.is_any_of(number) {
+            let found = found(&api, name, match_labels).await?;
+            let types = json!({"apiVersion": format!("{group}/{version}"), "kind": kind});
+            names = chosen(found, &types, number, judged).await?;
+        }
         let at = self.clock.now().to_string();
         let patch = Patch::Merge(json!({"metadata": {"annotations": {REQUESTED_AT: at}}}));
         for name in names {
@@ -154,20 +196,47 @@ impl Receivers {
         }
         Ok(())
     }
+}
 
-    /// The names of the objects with these labels.
-    async fn selected(
-        &self,
-        api: &Api<DynamicObject>,
-        labels: &BTreeMap<String, String>,
-    ) -> Result<Vec<String>, String> {
-        if labels.is_empty() {
-            return Err("the name \"*\" needs matchLabels".to_owned());
-        }
-        let labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let params = ListParams::default().labels(&labels.join(","));
-        let found = CALL.read("list what the labels select", || api.list_metadata(&params)).await;
-        let found = found.map_err(|error| ErrorChain(&error).to_string())?;
-        Ok(found.items.into_iter().filter_map(|it| it.metadata.name).collect())
+/// The metadata of the object of this name, or of those with these labels.
+async fn found(
+    api: &Api<DynamicObject>,
+    name: &str,
+    labels: &BTreeMap<String, String>,
+) -> Result<Vec<PartialObjectMeta<DynamicObject>>, String> {
+    let failed = |error: CallError| ErrorChain(&error).to_string();
+    if name != "*" {
+        let object = CALL.read(format!("get {name}"), || api.get_metadata(name)).await;
+        return Ok(vec![object.map_err(failed)?]);
     }
+    if labels.is_empty() {
+        return Err("the name \"*\" needs matchLabels".to_owned());
+    }
+    let labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let params = ListParams::default().labels(&labels.join(","));
+    let found = CALL.read("list what the labels select", || api.list_metadata(&params)).await;
+    Ok(found.map_err(failed)?.items)
+}
+
+/// The names of those that the filters choose.
+async fn chosen(
+    found: Vec<PartialObjectMeta<DynamicObject>>,
+    types: &Value,
+    number: usize,
+    judged: &Arc<(Filters, Delivery)>,
+) -> Result<Vec<String>, String> {
+    let names: Vec<String> = found.iter().filter_map(|it| it.metadata.name.clone()).collect();
+    if !judged.0.is_any_of(number) {
+        return Ok(names);
+    }
+    let whole = found.into_iter().map(|it| {
+        let mut object = types.clone();
+        object["metadata"] = json!(it.metadata);
+        object
+    });
+    let (whole, judged) = (whole.collect::<Vec<_>>(), Arc::clone(judged));
+    let choose = move || judged.0.choose(number, &whole, &judged.1);
+    let chosen = tokio::task::spawn_blocking(choose).await.map_err(|_| "the filters cannot be evaluated")?;
+    let chosen = chosen.map_err(|why| format!("a filter has no answer: {why}"))?;
+    Ok(names.into_iter().zip(chosen).filter_map(|(name, is_chosen)| is_chosen.then_some(name)).collect())
 }

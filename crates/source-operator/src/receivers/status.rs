@@ -6,12 +6,13 @@ use jiff::Timestamp;
 use kube::{Api, Client};
 use serde_json::json;
 use windlass_api::GoDuration;
-use windlass_api::flux::{FINALIZER, REQUESTED_AT, Receiver, ReceiverStatus};
+use windlass_api::flux::{FINALIZER, REQUESTED_AT, Receiver, ReceiverSpec, ReceiverStatus};
 use windlass_api::patch::merge_diff;
 use windlass_runtime::{CallError, ObjectKey, Part, Requeue, merge_patch, remove_finalizer};
 use windlass_telemetry::ErrorChain;
 
-use super::{Receivers, unsupported, webhook_path};
+use super::filter::Filters;
+use super::{Receivers, hook, oidc, webhook_path};
 use crate::controller::CALL;
 use crate::failure::types;
 use crate::status::Conditions;
@@ -25,8 +26,8 @@ enum Found {
     Path(String),
     /// There is no token; and why.
     NoToken(String),
-    /// What is asked for that there is not.
-    Unsupported(String),
+    /// The specification is of no use: the reason, and what is wrong with it.
+    Wrong(&'static str, String),
 }
 
 impl Receivers {
@@ -55,9 +56,9 @@ impl Receivers {
         if receiver.spec.suspend {
             return Ok(Requeue::No);
         }
-        let found = match unsupported(&receiver.spec) {
-            Some(what) => Found::Unsupported(what),
-            None => match self.token(&receiver).await {
+        let found = match judge(&receiver.spec) {
+            Err((reason, what)) => Found::Wrong(reason, what),
+            Ok(()) => match self.token(&receiver).await {
                 Ok(token) => Found::Path(webhook_path(&token, &key.name, &key.namespace)),
                 Err(why) => Found::NoToken(why),
             },
@@ -73,9 +74,25 @@ impl Receivers {
         Ok(match found {
             Found::Path(_) => Requeue::After(interval),
             Found::NoToken(_) => Requeue::Backoff,
-            Found::Unsupported(_) => Requeue::No,
+            Found::Wrong(..) => Requeue::No,
         })
     }
+}
+
+/// Whether the specification can be worked with; else the reason, and what is wrong with it.
+fn judge(spec: &ReceiverSpec) -> Result<(), (&'static str, String)> {
+    if !hook::SENDERS.contains(&spec.kind.as_str()) {
+        let senders = hook::SENDERS.join(", ");
+        let what = format!("spec.type {:?} is not supported; it may be {senders}", spec.kind);
+        return Err(("Unsupported", what));
+    }
+    Filters::compile(spec).map_err(|why| ("InvalidCELExpression", why))?;
+    oidc::judge(spec).map_err(|why| ("ValidationFailed", why))?;
+    for provider in &spec.oidc_providers {
+        let problem = |why| format!("spec.oidcProviders of {:?}: {why}", provider.issuer_url);
+        oidc::Checks::compile(provider).map_err(|why| ("InvalidCELExpression", problem(why)))?;
+    }
+    Ok(())
 }
 
 pub(super) fn requested_at(receiver: &Receiver) -> Option<&str> {
@@ -99,9 +116,9 @@ fn conclude(receiver: &Receiver, found: &Found, now: Timestamp) -> ReceiverStatu
             say.set(types::RECONCILING, "True", "ProgressingWithRetry", why);
             say.set(types::READY, "False", "TokenNotFound", why);
         }
-        Found::Unsupported(what) => {
-            say.set(types::STALLED, "True", "Unsupported", what);
-            say.set(types::READY, "False", "Unsupported", what);
+        Found::Wrong(reason, what) => {
+            say.set(types::STALLED, "True", reason, what);
+            say.set(types::READY, "False", reason, what);
         }
     }
     if !matches!(found, Found::NoToken(_)) {

@@ -8,6 +8,7 @@ mod hostile;
 mod over_ssh;
 mod providers;
 mod proxied;
+mod receiver_filters;
 mod receivers;
 mod secrets;
 mod sharing;

@@ -2,7 +2,9 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
+use kube::api::ListParams;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::world::{World, fetch, is_ready, put};
 
@@ -11,17 +13,17 @@ async fn many_objects_of_one_url_cost_few_requests_and_one_file() {
     let world = World::new().await;
     let files = (0..200).map(|n| put(&format!("dir-{}/file-{n}.yaml", n % 10), &format!("content {n}")));
     let commit = world.commit(files);
-    let process = world.start().await;
+    // They are all seen before the first of them is looked at.
     for n in 0..40 {
-        world.create(&format!("app-{n}"), json!({"interval": "1m"})).await;
+        world.create(&format!("app-{n}"), json!({})).await;
     }
+    let process = world.start().await;
     let mut digests = HashSet::new();
     for n in 0..40 {
         digests.insert(world.ready(&format!("app-{n}"), &commit).await.digest);
     }
     assert_eq!(digests.len(), 1);
-    // One fetch, and lists that those share who wait for one: not one for each of the forty.
-    assert!(world.requests() <= 30, "{:#?}", world.server.log().lines());
+    assert_eq!(world.requests(), 2, "one list and one fetch: {:#?}", world.server.log().lines());
     let content = std::fs::read_dir(process.data.join(".content")).unwrap().next().unwrap().unwrap();
     assert_eq!(content.metadata().unwrap().nlink(), 41, "one file with a name for each");
 
@@ -32,11 +34,48 @@ async fn many_objects_of_one_url_cost_few_requests_and_one_file() {
         world.ready(&format!("app-{n}"), &second).await;
     }
     let cost = world.requests() - before;
-    assert!(
-        cost <= 3,
-        "who learns of a change tells all; {cost} requests: {:#?}",
-        world.server.log().lines()
-    );
+    assert_eq!(cost, 2, "who learns of a change tells all: {:#?}", world.server.log().lines());
+}
+
+/// Three looks at each of sixty objects of six URLs: no more than one list for each URL in an interval, and nothing written.
+#[tokio::test]
+async fn sources_that_do_not_change_cost_a_request_for_each_url_in_an_interval_and_no_write() {
+    const URLS: u64 = 6;
+    const INTERVAL: Duration = Duration::from_secs(2);
+    let world = World::new().await;
+    let commit = world.commit([put("a", "1")]);
+    let place = |n: u64| world.folder.path().join(format!("app-{n}.git"));
+    for n in 0..URLS {
+        std::os::unix::fs::symlink(world.folder.path().join("app.git"), place(n)).unwrap();
+    }
+    let process = world.start().await;
+    let names: Vec<String> = (0..10 * URLS).map(|n| format!("app-{n}")).collect();
+    for (n, name) in (0_u64..).zip(&names) {
+        let url = format!("{}/app-{}.git", world.server.origin(), n % URLS);
+        world.create(name, json!({"url": url, "interval": format!("{}s", INTERVAL.as_secs())})).await;
+    }
+    for name in &names {
+        world.ready(name, &commit).await;
+    }
+    let passes = || {
+        let said = process.context.metrics.render().unwrap();
+        let counts = said.lines().filter(|line| line.starts_with("gotk_reconcile_duration_seconds_count{"));
+        counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
+    };
+    let versions = async || {
+        let all = world.objects.list(&ListParams::default()).await.unwrap().items;
+        all.into_iter().map(|it| it.metadata.resource_version.unwrap()).collect::<Vec<_>>()
+    };
+    let (before, asked, known, begun) = (passes(), world.requests(), versions().await, Instant::now());
+    while passes() < before + 3 * 10 * URLS {
+        assert!(begun.elapsed() < Duration::from_mins(1), "{} passes", passes() - before);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // A list is good for nine tenths of an interval, and one may have been begun on either side.
+    let intervals = begun.elapsed().as_secs_f64() / INTERVAL.as_secs_f64() / 0.9;
+    let asked = world.requests() - asked;
+    assert!(asked as f64 <= (intervals + 2.0) * URLS as f64, "{asked} requests in {intervals:.1} intervals");
+    assert_eq!(versions().await, known, "nothing is written of what did not change");
 }
 
 #[tokio::test]

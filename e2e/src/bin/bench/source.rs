@@ -99,6 +99,7 @@ struct Scene {
     process: Process,
     objects: Api<GitRepository>,
     url: String,
+    metrics: u16,
     _server: Server,
 }
 
@@ -115,13 +116,14 @@ impl Scene {
         let folder = server.folder.path().join("source-controller");
         std::fs::create_dir_all(&folder)?;
         let path = |name: &str| folder.join(name).display().to_string();
-        let (artifacts, kubeconfig) = (free_port()?, server.kubeconfig().display().to_string());
+        let (artifacts, metrics) = (free_port()?, free_port()?);
+        let kubeconfig = server.kubeconfig().display().to_string();
         let arguments = [
             format!("--allow-git-origin={}", git.origin()),
             format!("--kubeconfig={kubeconfig}"),
             format!("--storage-path={}", path("data")),
             format!("--storage-addr=127.0.0.1:{artifacts}"),
-            "--metrics-addr=".to_owned(),
+            format!("--metrics-addr=127.0.0.1:{metrics}"),
             "--health-addr=".to_owned(),
             "--enable-leader-election=false".to_owned(),
         ];
@@ -135,7 +137,7 @@ impl Scene {
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
         let objects = Api::namespaced(kube::Client::try_from(config)?, "default");
         let url = format!("{}/app.git", git.origin());
-        Ok(Self { process, objects, url, _server: server })
+        Ok(Self { process, objects, url, metrics, _server: server })
     }
 
     /// Creates objects and waits until all are ready. Answers how long that took.

@@ -1,0 +1,90 @@
+//! What sources cost in memory that nothing happens to. The heap is the process's, so that this is a program of its own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../it/world.rs"]
+#[allow(dead_code, reason = "the other tests need more of it")]
+mod world;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::world::{World, put};
+
+/// The system's allocator, which says how much of it is in use.
+struct Counted;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+#[expect(unsafe_code, reason = "an allocator is unsafe; this one only counts")]
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static HEAP: Counted = Counted;
+
+/// Few enough to be ready in a moment, many enough that what else the operator has does not count.
+const OBJECTS: usize = 600;
+const REPOSITORIES: usize = 30;
+/// What one of them may cost, its share of its repository included: 10,000 of them have to fit into 200 MB with all else that
+/// the operator needs.
+const MOST: usize = 12_000;
+
+#[tokio::test]
+async fn a_source_that_does_not_change_costs_little_memory() {
+    let world = World::new().await;
+    let commit = world.commit([put("a", "1")]);
+    for n in 0..REPOSITORIES {
+        let place = world.folder.path().join(format!("app-{n}.git"));
+        std::os::unix::fs::symlink(world.folder.path().join("app.git"), place).unwrap();
+    }
+    create(&world, 0..1, &commit).await;
+    let alone = cost_of_an_operator(&world, 1).await;
+    create(&world, 1..OBJECTS, &commit).await;
+    let with_all = cost_of_an_operator(&world, OBJECTS).await;
+    let each = with_all.saturating_sub(alone) / OBJECTS;
+    assert!(each < MOST, "{each} bytes a source, beside {alone} bytes without any");
+}
+
+/// Creates objects, and has them made ready by a process that ends then.
+async fn create(world: &World, numbers: std::ops::Range<usize>, commit: &str) {
+    let process = world.start().await;
+    for n in numbers.clone() {
+        let url = format!("{}/app-{}.git", world.server.origin(), n % REPOSITORIES);
+        let spec = json!({"url": url, "interval": "10m", "ref": {"branch": "main"}});
+        world.create(&format!("a-source-with-a-name-{n:05}"), spec).await;
+    }
+    for n in numbers {
+        world.ready(&format!("a-source-with-a-name-{n:05}"), commit).await;
+    }
+    process.stop().await;
+}
+
+/// What an operator gives back when it ends that has looked at so many objects: what it took up of the API server stays.
+async fn cost_of_an_operator(world: &World, objects: usize) -> usize {
+    let process = world.start().await;
+    let until = Instant::now() + Duration::from_mins(1);
+    let looked_at = || {
+        let said = process.context.metrics.render().unwrap();
+        said.lines().filter(|line| line.starts_with("gotk_reconcile_duration_seconds_count{")).count()
+    };
+    while looked_at() < objects {
+        assert!(Instant::now() < until, "{} were looked at", looked_at());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let with = IN_USE.load(Ordering::Relaxed);
+    process.stop().await;
+    with.saturating_sub(IN_USE.load(Ordering::Relaxed))
+}
