@@ -14,6 +14,7 @@ use crate::memory::Memory;
 use crate::metrics::RepositoryMetrics;
 use crate::neighbours::affected;
 use crate::reconcile::reconcile;
+use crate::secrets::SecretChange;
 
 /// Where the queue is of the term that goes on, if one does.
 pub(crate) type Current = Arc<Mutex<Option<KeyedQueue<ObjectKey>>>>;
@@ -69,9 +70,8 @@ impl Work {
         let clients = self.controller.clients.map(|client| term.guard(client));
         let connections = self.connections.lead(clients.clone(), shutdown);
         let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
-        let Controller { opener, store, memory, .. } = self.controller.clone();
-        let folders =
-            self.watch_folders.then(|| Arc::new(Folders::new(opener, store, memory, queue.clone())));
+        let Controller { opener, memory, .. } = self.controller.clone();
+        let folders = self.watch_folders.then(|| Arc::new(Folders::new(opener, memory, queue.clone())));
         let controller = Arc::new(Controller { clients, folders, cancel, ..self.controller.clone() });
         // First the queue, then what is known already: nothing can fall between the two.
         self.set(Some(queue.clone()));
@@ -104,6 +104,11 @@ impl Work {
 
 impl Forwarder {
     pub(crate) fn forward(&self, event: Event<Repository>) {
+        match &event {
+            Event::Applied { old, new } => self.memory.standings.note(old.as_deref(), Some(new)),
+            Event::Deleted(gone) => self.memory.standings.note(Some(gone), None),
+            Event::Synced => {}
+        }
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(queue) = &*current else {
             if let Event::Deleted(gone) = event {
@@ -127,6 +132,8 @@ impl Forwarder {
                 let key = ObjectKey::of(&*gone);
                 self.memory.forget(&key);
                 queue.forget(&key);
+                // For a last pass, which lets go of what is kept for it.
+                queue.add(key);
                 self.forward_to_neighbours(queue, Some(&gone), None);
             }
             Event::Synced => {}
@@ -144,10 +151,14 @@ impl Forwarder {
             return;
         }
         let another = old.as_ref().is_some_and(|old| facts(old).0 != facts(new).0);
-        let key = ObjectKey::of(&**new);
+        self.tokens_wanted(&ObjectKey::of(&**new), another);
+    }
+
+    /// The repositories of a connection get the tokens that they have not, or `another`.
+    fn tokens_wanted(&self, connection: &ObjectKey, another: bool) {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        for repository in self.store.list_in(&key.namespace) {
-            if referred_to(&repository).as_ref() == Some(&key) {
+        for repository in self.store.list_in(&connection.namespace) {
+            if referred_to(&repository).as_ref() == Some(connection) {
                 let of = ObjectKey::of(&*repository);
                 self.memory.token_wanted(&of, another);
                 if let Some(queue) = &*current {
@@ -155,6 +166,24 @@ impl Forwarder {
                 }
             }
         }
+    }
+
+    /// A Secret has changed: the repositories that name it are checked with what it says now.
+    pub(crate) fn secret_changed(&self, change: &SecretChange) {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(queue) = &*current else { return };
+        for repository in self.store.list_in(&change.key.namespace) {
+            if change.concerns(&repository) {
+                let key = ObjectKey::of(&*repository);
+                self.memory.secret_changed(&key);
+                queue.add(key);
+            }
+        }
+    }
+
+    /// A connection has another key: its repositories get the tokens that they have not.
+    pub(crate) fn key_changed(&self, connection: &ObjectKey) {
+        self.tokens_wanted(connection, false);
     }
 
     /// Those that wait for this repository, or it for them, look again. While the first list comes in all are new.

@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 use windlass_api::flux::GitRepository;
 use windlass_artifact::Place;
-use windlass_runtime::{BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, run_keyed};
+use windlass_runtime::{
+    BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, ObjectVersion, Store, Term, run_keyed,
+};
 
 use crate::apply::KIND;
 use crate::build::Builder;
 use crate::controller::Controller;
 use crate::observe::{requested_at, semver_filter};
 use crate::reconcile::reconcile;
-use crate::secrets::{self, SecretVersion};
+use crate::secrets;
 use crate::upstream::Upstreams;
 use crate::verify::Verifications;
 
@@ -105,7 +107,7 @@ impl Work {
 
 impl Forwarder {
     /// Has those looked at that name a Secret that changed.
-    pub(crate) fn forward_secret(&self, event: &Event<SecretVersion>, secrets: &Store<SecretVersion>) {
+    pub(crate) fn forward_secret(&self, event: &Event<ObjectVersion>, secrets: &Store<ObjectVersion>) {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = &*current {
             secrets::forward(event, secrets, &self.objects, queue);

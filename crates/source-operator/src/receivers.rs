@@ -18,11 +18,12 @@ use tokio_util::sync::CancellationToken;
 use windlass_api::flux::{Receiver, ReceiverSpec, WEBHOOK_PATH};
 use windlass_launch::Context;
 use windlass_repository::webhook::Reception;
-use windlass_runtime::{Clock, Event, Leadership, ObjectKey, Store, Term, Watch, WatchConfig, Watched as _};
+use windlass_runtime::{
+    Clock, Event, Leadership, ObjectKey, ObjectVersion, Store, Term, Watch, WatchConfig, Watched as _,
+};
 use windlass_telemetry::Health;
 
 use crate::access;
-use crate::secrets::SecretVersion;
 use crate::terms::Terms;
 
 /// The key of a Secret that holds the token.
@@ -68,7 +69,7 @@ impl Receivers {
     }
 
     /// Has the receivers looked at whose token is in the Secret of an event.
-    pub(crate) fn forward_secret(&self, event: &Event<SecretVersion>) {
+    pub(crate) fn forward_secret(&self, event: &Event<ObjectVersion>) {
         let (Event::Applied { new: secret, .. } | Event::Deleted(secret)) = event else { return };
         for receiver in self.objects.list_in(&secret.key().namespace) {
             if receiver.spec.secret_ref.name == secret.key().name {
