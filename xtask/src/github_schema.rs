@@ -1,18 +1,18 @@
 //! What GitHub's published description of its API says of the operations that we use, cut out of the whole.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value, json};
 
+use crate::npm::Package;
 use crate::shell::root;
 
 /// The package with GitHub's description, and the version that was taken.
 const PACKAGE: &str = "@octokit/openapi";
 const VERSION: &str = "23.0.2";
 /// The description of github.com's API within it.
-const FILE: &str = "package/generated/api.github.com.json";
+const FILE: &str = "generated/api.github.com.json";
 /// Where the cut goes.
 const TARGET: &str = "github-stand-in/openapi.json";
 
@@ -52,32 +52,12 @@ const OPERATIONS: &[(&str, &str)] = &[
 const PROSE: &[&str] = &["description", "title", "example", "examples", "deprecated", "externalDocs"];
 
 pub(crate) fn run() -> Result<()> {
-    let whole = download()?;
+    let whole = Package::fetch(PACKAGE, VERSION)?.json(FILE)?;
     let cut = cut(&whole)?;
     let text = format!("{}\n", serde_json::to_string_pretty(&cut)?);
     std::fs::write(root().join(TARGET), &text)?;
     println!("wrote {TARGET}: {} bytes", text.len());
     Ok(())
-}
-
-/// Fetches the package with npm into a folder of its own and reads the one file.
-fn download() -> Result<Value> {
-    let folder = tempfile::tempdir().context("failed to make a folder for the package")?;
-    let packed = Command::new("npm")
-        .args(["pack", "--silent", &format!("{PACKAGE}@{VERSION}"), "--pack-destination"])
-        .arg(folder.path())
-        .output()
-        .context("failed to run npm")?;
-    ensure!(packed.status.success(), "npm pack: {}", String::from_utf8_lossy(&packed.stderr).trim());
-    let archive = String::from_utf8(packed.stdout)?.trim().to_owned();
-    let read = Command::new("tar")
-        .args(["--extract", "--gzip", "--to-stdout", "--file"])
-        .arg(folder.path().join(archive))
-        .arg(FILE)
-        .output()
-        .context("failed to run tar")?;
-    ensure!(read.status.success(), "tar: {}", String::from_utf8_lossy(&read.stderr).trim());
-    serde_json::from_slice(&read.stdout).context("failed to read the description")
 }
 
 fn cut(whole: &Value) -> Result<Value> {

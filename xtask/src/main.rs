@@ -5,8 +5,10 @@ mod bench;
 mod ci;
 mod codegen;
 mod dev;
+mod github_examples;
 mod github_schema;
 mod kube;
+mod npm;
 mod peers;
 mod shell;
 mod tidy;
@@ -39,6 +41,8 @@ enum Task {
     Peers,
     /// Cut the operations that the stand-in of GitHub answers out of GitHub's published description; needs npm.
     GithubSchema,
+    /// Gather the payloads that GitHub publishes as examples of its webhooks; needs npm.
+    GithubExamples,
     /// Start, end or look at a real Kubernetes control plane on this machine.
     Kube(kube::Args),
 }
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(&args),
         Task::Peers => peers::install(),
         Task::GithubSchema => github_schema::run(),
+        Task::GithubExamples => github_examples::run(),
         Task::Kube(args) => kube::run(&args),
     };
     match ended {

@@ -132,7 +132,8 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     }
     let git = open_git(&settings, &args.data_dir.join("git"), Some(&metrics))
         .context("failed to set up Git access")?;
-    let opener = Opener::new(git, operator.home_path.clone(), operator.local_permitted_prefixes.clone());
+    let opener = Opener::new(git, operator.home_path.clone(), operator.local_permitted_prefixes.clone())
+        .with_metrics(&metrics);
     let server = Server::open(ServerOptions {
         api: args.api_address,
         exchange: args.exchange_address,

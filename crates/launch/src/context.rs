@@ -89,7 +89,8 @@ impl Context {
         let git = open_git(&settings, default_cache, Some(&metrics)).map_err(ContextError::Git)?;
         let loki = crate::history::open_loki(&settings).map_err(ContextError::Loki)?;
         let opener =
-            Opener::new(git.clone(), operator.home_path.clone(), operator.local_permitted_prefixes.clone());
+            Opener::new(git.clone(), operator.home_path.clone(), operator.local_permitted_prefixes.clone())
+                .with_metrics(&metrics);
         let repository_rules = repository_rules(&settings);
         // A little more than Git's own deadline, whose message says more.
         let check_deadline = operator.git_timeout + Duration::from_secs(5);

@@ -37,6 +37,8 @@ pub(crate) struct Applied {
     missed: bool,
     /// What the specification leaves out, as the server says; written with the webhook's Secret, where one is wanted.
     left_out: Option<Value>,
+    /// The change of a Secret that the repository was checked with.
+    pub(crate) checked_with: Option<u64>,
     /// The pull that is due.
     pub(crate) pull: Option<WantedPull>,
     /// How long until what stands in the way is looked at again.
@@ -68,6 +70,7 @@ pub(crate) async fn apply(
         wanted: observed.stored.status.clone(),
         missed: false,
         left_out: None,
+        checked_with: None,
         pull: None,
         wait: None,
         again: None,
@@ -127,7 +130,8 @@ pub(crate) async fn apply(
             Step::TendHook { why } => {
                 tracing::debug!(repository = %key, why, "tending the webhook");
                 let left_out = applied.left_out.take();
-                let tended = hook::tend(controller, &applied.current, &observed.hook, left_out).await;
+                let anew = observed.ages.secret_changed.is_some();
+                let tended = hook::tend(controller, &applied.current, &observed.hook, left_out, anew).await;
                 if applied.record_hook(controller, key, tended.map_err(ReconcileError::Call)?) {
                     return Ok(applied);
                 }
@@ -140,6 +144,7 @@ pub(crate) async fn apply(
                     controller.memory.limited(key, observed.stored.metadata.generation, wait);
                 }
                 applied.record_check(controller, &checked, generation, now);
+                applied.checked_with = observed.ages.secret_changed;
                 tip = checked.revision.map(|revision| revision.as_str().to_owned());
                 let pulls = steps.iter().any(|step| matches!(step, Step::Pull(_)));
                 if !pulls && applied.is_in_step(tip.as_deref()) {

@@ -25,6 +25,7 @@ use windlass_runtime::{BoxError, LeaderElection, Leadership, ObjectKey, Operator
 
 pub(crate) use self::check::{Asked, Failure, explain, needed};
 pub(crate) use self::lead::Connections;
+use crate::secrets::{self, SecretChange};
 
 /// Health of connections, apart from the repositories that use them.
 pub const PROVISIONING_CONNECTION: &str = "provisioning-connection";
@@ -64,6 +65,13 @@ impl Operator<windlass_launch::Context> for ConnectionsOperator {
         let follow_repositories = repositories.run(process.health.clone(), shutdown.clone(), move |event| {
             references.repository_seen(&event);
         });
+        let (secrets, of_secrets) = (secrets::watch(&process), Arc::clone(&connections));
+        let known = secrets.store();
+        let follow_secrets = secrets.run(process.health.clone(), shutdown.clone(), move |event| {
+            if let Some(change) = SecretChange::of(&event, &known) {
+                of_secrets.secret_changed(&change);
+            }
+        });
         tracing::info!(scope = %process.scope, leader_election = election.is_some(), "connection operator started");
         let finished = CancellationToken::new();
         let stand = async {
@@ -77,7 +85,7 @@ impl Operator<windlass_launch::Context> for ConnectionsOperator {
             leadership.lead(&shutdown, work).await;
             finished.cancel();
         };
-        tokio::join!(follow, follow_repositories, stand, lead);
+        tokio::join!(follow, follow_repositories, follow_secrets, stand, lead);
         Ok(())
     }
 }

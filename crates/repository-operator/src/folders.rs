@@ -7,7 +7,7 @@ use tokio_util::task::AbortOnDropHandle;
 use windlass_api::repositories::is_pending_delete;
 use windlass_api::{Repository, RepositoryType};
 use windlass_repository::Opener;
-use windlass_runtime::{KeyedQueue, ObjectKey, Store};
+use windlass_runtime::{KeyedQueue, ObjectKey};
 use windlass_telemetry::ErrorChain;
 
 use crate::memory::Memory;
@@ -15,7 +15,6 @@ use crate::memory::Memory;
 /// Watches folders for as long as this process leads.
 pub(crate) struct Folders {
     opener: Opener,
-    store: Store<Repository>,
     memory: Arc<Memory>,
     queue: KeyedQueue<ObjectKey>,
     watched: Mutex<HashMap<ObjectKey, Watched>>,
@@ -29,18 +28,17 @@ struct Watched {
 
 impl Folders {
     /// Watches nothing yet. A repository whose folder changes is marked in `memory` and added to `queue`.
-    pub(crate) fn new(
-        opener: Opener,
-        store: Store<Repository>,
-        memory: Arc<Memory>,
-        queue: KeyedQueue<ObjectKey>,
-    ) -> Self {
-        Self { opener, store, memory, queue, watched: Mutex::default() }
+    pub(crate) fn new(opener: Opener, memory: Arc<Memory>, queue: KeyedQueue<ObjectKey>) -> Self {
+        Self { opener, memory, queue, watched: Mutex::default() }
     }
 
-    /// Watches the folder of this repository if it is a local one that is synced, and no folder of it otherwise. Ends
-    /// the watches of repositories that are gone. A folder that cannot be watched is synced by its interval alone, and
-    /// tried again by the next pass.
+    /// Ends the watch of a repository that is gone.
+    pub(crate) fn forget(&self, key: &ObjectKey) {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    /// Watches the folder of this repository if it is a local one that is synced, and no folder of it otherwise. A folder
+    /// that cannot be watched is synced by its interval alone, and tried again by the next pass.
     pub(crate) fn follow(&self, key: &ObjectKey, repository: &Repository) {
         let spec = &repository.spec;
         let wanted = spec.kind == RepositoryType::Local
@@ -48,7 +46,6 @@ impl Folders {
             && repository.metadata.deletion_timestamp.is_none()
             && !is_pending_delete(repository);
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.retain(|known, _| self.store.get(known).is_some());
         if !wanted {
             watched.remove(key);
             return;

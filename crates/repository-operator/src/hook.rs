@@ -16,7 +16,7 @@ use windlass_api::conditions::reasons;
 use windlass_api::{GROUP, Repository, RepositoryType, VERSION, WebhookStatus};
 use windlass_github::Hook;
 
-pub(crate) use self::secret::complete;
+pub(crate) use self::secret::{complete, own_name};
 pub(crate) use self::tend::{CleanUpError, Tended, remove, tend};
 
 /// What the hook tells us of, sorted.
@@ -30,7 +30,12 @@ const PER_REPOSITORY: Duration = Duration::from_millis(400);
 
 /// How often a hook is looked at where there are so many repositories.
 pub(crate) fn every(repositories: usize) -> Duration {
-    EVERY.max(PER_REPOSITORY * u32::try_from(repositories).unwrap_or(u32::MAX))
+    EVERY.max(one_round(repositories))
+}
+
+/// How long it takes to look at the hooks of so many repositories, one after the other, at a pace that GitHub likes.
+pub(crate) fn one_round(repositories: usize) -> Duration {
+    PER_REPOSITORY * u32::try_from(repositories).unwrap_or(u32::MAX)
 }
 
 /// What there should be at the provider.

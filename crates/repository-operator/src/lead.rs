@@ -16,6 +16,7 @@ use crate::memory::Memory;
 use crate::metrics::RepositoryMetrics;
 use crate::neighbours::affected;
 use crate::reconcile::reconcile;
+use crate::secrets::SecretChange;
 
 /// The operator's work, term by term.
 pub(crate) struct Work {
@@ -58,9 +59,8 @@ impl Work {
         let connections = self.connections.lead(clients.clone(), shutdown);
         let known = &self.controller.store;
         let work = self.queue.begin(BackoffPolicy::OBJECT, || known.keys());
-        let Controller { opener, store, memory, .. } = self.controller.clone();
-        let folders =
-            self.watch_folders.then(|| Arc::new(Folders::new(opener, store, memory, work.queue.clone())));
+        let Controller { opener, memory, .. } = self.controller.clone();
+        let folders = self.watch_folders.then(|| Arc::new(Folders::new(opener, memory, work.queue.clone())));
         let controller = Arc::new(Controller { clients, folders, cancel, ..self.controller.clone() });
         let (metrics, taken) = (self.controller.metrics.clone(), work.queue.clone());
         let repositories = run_keyed(
@@ -79,6 +79,11 @@ impl Work {
 
 impl Forwarder {
     pub(crate) fn forward(&self, event: Event<Repository>) {
+        match &event {
+            Event::Applied { old, new } => self.memory.standings.note(old.as_deref(), Some(new)),
+            Event::Deleted(gone) => self.memory.standings.note(Some(gone), None),
+            Event::Synced => {}
+        }
         let Some(queue) = &self.queue.current() else {
             if let Event::Deleted(gone) = event {
                 self.memory.forget(&ObjectKey::of(&*gone));
@@ -101,6 +106,8 @@ impl Forwarder {
                 let key = ObjectKey::of(&*gone);
                 self.memory.forget(&key);
                 queue.forget(&key);
+                // For a last pass, which lets go of what is kept for it.
+                queue.add(key);
                 self.forward_to_neighbours(queue, Some(&gone), None);
             }
             Event::Synced => {}
@@ -118,14 +125,34 @@ impl Forwarder {
             return;
         }
         let another = old.as_ref().is_some_and(|old| facts(old).0 != facts(new).0);
-        let key = ObjectKey::of(&**new);
-        for repository in self.store.list_in(&key.namespace) {
-            if referred_to(&repository).as_ref() == Some(&key) {
+        self.tokens_wanted(&ObjectKey::of(&**new), another);
+    }
+
+    /// The repositories of a connection get the tokens that they have not, or `another`.
+    fn tokens_wanted(&self, connection: &ObjectKey, another: bool) {
+        for repository in self.store.list_in(&connection.namespace) {
+            if referred_to(&repository).as_ref() == Some(connection) {
                 let of = ObjectKey::of(&*repository);
                 self.memory.token_wanted(&of, another);
                 self.queue.add(of);
             }
         }
+    }
+
+    /// A Secret has changed: the repositories that name it are checked with what it says now.
+    pub(crate) fn secret_changed(&self, change: &SecretChange) {
+        for repository in self.store.list_in(&change.key.namespace) {
+            if change.concerns(&repository) {
+                let key = ObjectKey::of(&*repository);
+                self.memory.secret_changed(&key);
+                self.queue.add(key);
+            }
+        }
+    }
+
+    /// A connection has another key: its repositories get the tokens that they have not.
+    pub(crate) fn key_changed(&self, connection: &ObjectKey) {
+        self.tokens_wanted(connection, false);
     }
 
     /// Those that wait for this repository, or it for them, look again. While the first list comes in all are new.

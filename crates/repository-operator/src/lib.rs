@@ -6,7 +6,8 @@
 //!
 //! Start reading at `reconcile.rs`: observe, validate, plan, apply, status, a file each. `plan.rs` is pure and holds every
 //! rule about when something is due; `neighbours.rs` holds which of two repositories comes first, `hook.rs` what is wanted
-//! at GitHub, `connections.rs` what is done about connections and `token.rs` the tokens that come of them.
+//! at GitHub, `connections.rs` what is done about connections and `token.rs` the tokens that come of them, `secrets.rs` whom a Secret that
+//! changed concerns.
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test may panic")
@@ -29,6 +30,7 @@ mod owned_secret;
 mod plan;
 mod pull;
 mod reconcile;
+mod secrets;
 mod status;
 mod token;
 mod validate;

@@ -16,7 +16,9 @@ use tokio::time::Instant;
 use windlass_api::{JobState, Repository, SyncStatus, annotations, conditions};
 use windlass_runtime::{Backoff, BackoffPolicy, ObjectKey};
 
-use crate::plan::{INSPECTED_FOR, Timing, health_lasts};
+use crate::hook;
+use crate::neighbours::Standings;
+use crate::plan::{HEALTHY_FOR, INSPECTED_FOR, Timing, health_lasts};
 
 /// How far two clocks may be apart without anybody's fault.
 const SKEW: Duration = Duration::from_mins(1);
@@ -45,6 +47,8 @@ pub(crate) struct Ages {
     pub(crate) limited: Duration,
     /// How long until it gets a new token; nothing where this process has not seen to that.
     pub(crate) token_left: Option<Duration>,
+    /// The change of a Secret that it names, where no check was made with that yet.
+    pub(crate) secret_changed: Option<u64>,
     /// Whether it was pushed to while a pull was under way, which may not have seen that.
     pub(crate) pushed: bool,
 }
@@ -53,6 +57,8 @@ pub(crate) struct Ages {
 #[derive(Default)]
 pub(crate) struct Memory {
     entries: Mutex<HashMap<ObjectKey, Entry>>,
+    /// Where they stand among their neighbours.
+    pub(crate) standings: Standings,
 }
 
 #[derive(Default)]
@@ -66,6 +72,8 @@ struct Entry {
     queued: Option<Queued>,
     /// How often the folder of a local repository has changed, and up to which of these times it was looked at.
     folder: (u64, u64),
+    /// How often a Secret that it names has changed, and up to which of these times it was checked with that.
+    secrets: (u64, u64),
     obstacle: Option<Backoff>,
     hook: Option<Look>,
     /// The delivery of the hook that did not reach us.
@@ -171,13 +179,14 @@ impl QueuedFor {
 }
 
 impl Memory {
-    /// How long ago things happened to the repository.
+    /// How long ago things happened to the repository, which is one of so many.
     pub(crate) fn ages(
         &self,
         key: &ObjectKey,
         repository: &Repository,
         timing: Timing,
         now: Timestamp,
+        among: usize,
     ) -> Ages {
         let mut entries = self.lock();
         let entry = entries.entry(key.clone()).or_default();
@@ -191,9 +200,15 @@ impl Memory {
         let last = sync.finished.max(sync.scheduled).max(sync.started).max(sync.checked);
         let interval = timing.interval(repository);
         let health = health_lasts(status.health.healthy);
+        let is_looked_at =
+            repository.spec.sync.enabled && status.health.healthy && sync.state == JobState::Success;
+        let look = |millis: i64, period: Duration| {
+            let age = first(millis, period);
+            move || if is_looked_at { first_look(age(), period, interval, seed) } else { age() }
+        };
         let checked =
-            Seen::observe(&mut entry.checked, status.health.checked, first(status.health.checked, health));
-        let synced = Seen::observe(&mut entry.synced, sync.clone(), first(last, interval));
+            Seen::observe(&mut entry.checked, status.health.checked, look(status.health.checked, health));
+        let synced = Seen::observe(&mut entry.synced, sync.clone(), look(last, interval));
         let full = Seen::observe(&mut entry.full, sync.last_full, first(sync.last_full, timing.full_sync));
         let event = status.webhook.as_ref().map_or(0, |webhook| webhook.last_event);
         let told = Seen::observe(&mut entry.told, event, first(event, interval));
@@ -210,6 +225,12 @@ impl Memory {
         let look = (had.0 + i64::from(begins), sync.checked);
         let looked = Seen::observe(&mut entry.looked, look, || ABSURD);
         let pushed = Seen::observe(&mut entry.pushed, pushed, || Duration::ZERO);
+        if entry.hook.is_none() && conditions::is_true(&status.conditions, conditions::types::WEBHOOK) {
+            // After a start: hooks that were well are looked at one by one.
+            let said = conditions::find(&status.conditions, conditions::types::WEBHOOK);
+            let again = hook::one_round(among).mul_f64(place(seed));
+            entry.hook = Some(Look::new(said.and_then(|said| said.observed_generation), again));
+        }
         if entry.inspected.is_none()
             && conditions::find(&status.conditions, conditions::types::WRITABLE).is_some()
         {
@@ -220,6 +241,7 @@ impl Memory {
         }
         let token = entry.token.as_ref().filter(|token| token.wanted == TokenTry::wanted(repository));
         Ages {
+            secret_changed: (entry.secrets.0 > entry.secrets.1).then_some(entry.secrets.0),
             token_left: token.map(|token| token.again.saturating_sub(token.at.elapsed())),
             hook_left: Look::left(entry.hook.as_ref(), repository).unwrap_or_default(),
             inspect_left: Look::left(entry.inspected.as_ref(), repository).unwrap_or_default(),
@@ -262,6 +284,20 @@ impl Memory {
     pub(crate) fn folder_seen(&self, key: &ObjectKey, change: u64) {
         if let Some(entry) = self.lock().get_mut(key) {
             entry.folder.1 = change;
+        }
+    }
+
+    /// A Secret that the repository names has changed.
+    pub(crate) fn secret_changed(&self, key: &ObjectKey) {
+        if let Some(entry) = self.lock().get_mut(key) {
+            entry.secrets.0 += 1;
+        }
+    }
+
+    /// The repository was checked with what its Secrets say since this change.
+    pub(crate) fn secret_used(&self, key: &ObjectKey, change: u64) {
+        if let Some(entry) = self.lock().get_mut(key) {
+            entry.secrets.1 = change;
         }
     }
 
@@ -367,12 +403,27 @@ fn first_age(millis: i64, now: Timestamp, period: Duration, seed: &str) -> Durat
     match apart {
         0.. if size <= ABSURD => size,
         ..0 if size <= SKEW => Duration::ZERO,
-        _ => {
-            let mut hasher = DefaultHasher::new();
-            seed.hash(&mut hasher);
-            period.mul_f64((hasher.finish() % 1_000) as f64 / 1_000.0)
-        }
+        _ => period.mul_f64(place(seed)),
     }
+}
+
+/// How long ago a look at a source is taken to be that is seen for the first time, and that is due again after `period`.
+/// Looks that find nothing are noted every few minutes alone: one that seems to be overdue by no more than that may have
+/// been taken in time, as all were before a restart. So as not to take all of them at once, they are spread over the
+/// interval.
+fn first_look(age: Duration, period: Duration, interval: Duration, seed: &str) -> Duration {
+    if age >= period && age < HEALTHY_FOR + interval {
+        period.saturating_sub(interval.mul_f64(place(seed)))
+    } else {
+        age
+    }
+}
+
+/// A place between 0 and 1 that stays the same for a repository.
+fn place(seed: &str) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    seed.hash(&mut hasher);
+    (hasher.finish() % 1_000) as f64 / 1_000.0
 }
 
 #[cfg(test)]

@@ -5,13 +5,16 @@
 //! waits and says for whom. Every process comes to the same answer, and it changes only when a repository is created,
 //! changed or gone. Grafana: `controller/repository_path_conflict.go`, `controller/repository_quota.go`.
 
+use std::collections::HashMap;
 use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use windlass_api::conditions::{self, messages, reasons, types};
 use windlass_api::repositories::{Overlap, overlap};
 use windlass_api::{Repository, SyncTarget};
+use windlass_runtime::ObjectKey;
 
 /// How two repositories of a namespace get into each other's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,6 +148,54 @@ impl Standing {
         .flatten()
         .collect();
         (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}
+
+/// Where repositories stand, as long as nothing happens to their neighbours: finding out takes a look at each of them.
+#[derive(Default)]
+pub(crate) struct Standings(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// How often something has happened in a namespace that may change where others stand.
+    news: HashMap<String, u64>,
+    /// Where repositories stood, and after how much news.
+    standings: HashMap<ObjectKey, (u64, Standing)>,
+}
+
+impl Standings {
+    /// Notes that `old` became `new`, before anybody looks again because of it.
+    pub(crate) fn note(&self, old: Option<&Repository>, new: Option<&Repository>) {
+        if changes(old, new) == (false, false) {
+            return;
+        }
+        let Some(meta) = new.or(old).map(|repository| &repository.metadata) else { return };
+        let namespace = meta.namespace.clone().unwrap_or_default();
+        let mut known = self.lock();
+        if let (None, Some(name)) = (new, &meta.name) {
+            known.standings.remove(&ObjectKey::new(namespace.as_str(), name.as_str()));
+        }
+        *known.news.entry(namespace).or_default() += 1;
+    }
+
+    /// Where the repository stands; found out by `look` where that is not known any more.
+    pub(crate) fn of(&self, key: &ObjectKey, look: impl FnOnce() -> Standing) -> Standing {
+        let known = self.lock();
+        let news = known.news.get(&key.namespace).copied().unwrap_or_default();
+        if let Some((then, standing)) = known.standings.get(key)
+            && *then == news
+        {
+            return standing.clone();
+        }
+        drop(known);
+        // What happens meanwhile is news, and this is then forgotten.
+        let standing = look();
+        self.lock().standings.insert(key.clone(), (news, standing.clone()));
+        standing
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -37,12 +37,15 @@ pub(crate) fn observe(controller: &Controller, key: &ObjectKey) -> Option<Observ
     let stored = controller.store.get(key)?;
     let mut filled = (*stored).clone();
     let missing_finalizers = fill_in(&mut filled, &controller.rules);
-    let neighbours = controller.store.list_in(&key.namespace);
+    let standing = controller.memory.standings.of(key, || {
+        let neighbours = controller.store.list_in(&key.namespace);
+        Standing::of(&stored, neighbours.iter().map(|other| &**other))
+    });
     let now = controller.clock.now();
     Some(Observed {
-        standing: Standing::of(&stored, neighbours.iter().map(|other| &**other)),
+        standing,
         hook: hook::wanted(&filled, &controller.public_url),
-        ages: controller.memory.ages(key, &stored, controller.timing, now),
+        ages: controller.memory.ages(key, &stored, controller.timing, now, controller.store.len()),
         folder_change: controller.memory.folder_change(key),
         stored,
         filled,

@@ -13,10 +13,11 @@ use windlass_runtime::{
 
 use crate::connections::{self, Connections, ConnectionsOperator, PROVISIONING_CONNECTION};
 use crate::controller::Controller;
-use crate::lead::Work;
+use crate::lead::{Forwarder, Work};
 use crate::memory::Memory;
 use crate::metrics::{METER, RepositoryMetrics};
 use crate::plan::Timing;
+use crate::secrets::{self, SecretChange};
 
 /// Health, syncs and clean-up of repositories.
 pub const PROVISIONING_REPO: &str = "provisioning-repo";
@@ -101,6 +102,7 @@ impl Operator<windlass_launch::Context> for Repositories {
             watch_folders: settings.local_watch,
         };
         let (forwarder, of_connections) = (work.forwarder(), work.forwarder());
+        let (keys, of_secrets) = (Arc::clone(&connections), work.forwarder());
         let (seen, references) = (Arc::clone(&connections), connections);
         let follow = watch.run(process.health.clone(), shutdown.clone(), move |event| {
             references.repository_seen(&event);
@@ -114,6 +116,7 @@ impl Operator<windlass_launch::Context> for Repositories {
                     of_connections.connection_changed(&event);
                 }
             });
+        let follow_secrets = follow_secrets(&process, of_secrets, keys);
         tracing::info!(
             logger = "provisioning-repository-controller",
             workers = settings.worker_count,
@@ -133,7 +136,24 @@ impl Operator<windlass_launch::Context> for Repositories {
             finished.cancel();
         };
         let write_events = event_writer.run(process.clients.core.clone(), finished.clone());
-        tokio::join!(follow, follow_connections, lead, stand, write_events);
+        tokio::join!(follow, follow_connections, follow_secrets, lead, stand, write_events);
         Ok(())
     }
+}
+
+/// Has what names a Secret that changed looked at with it, until the process is told to stop.
+fn follow_secrets(
+    process: &windlass_launch::Context,
+    repositories: Forwarder,
+    connections: Arc<Connections>,
+) -> impl Future<Output = ()> {
+    let watch = secrets::watch(process);
+    let known = watch.store();
+    watch.run(process.health.clone(), process.supervisor.token().clone(), move |event| {
+        let Some(change) = SecretChange::of(&event, &known) else { return };
+        repositories.secret_changed(&change);
+        for connection in connections.secret_changed(&change) {
+            repositories.key_changed(&connection);
+        }
+    })
 }

@@ -33,6 +33,9 @@ const EVENTS_NOTED: Duration = Duration::from_mins(1);
 /// How long a token has to be there, in milliseconds, before one that is refused is replaced.
 const TOKEN_TRIED: i64 = 60_000;
 
+/// Why a repository is looked at again that names a Secret which says something else than before.
+const SECRET_CHANGED: &str = "a Secret that it names changed";
+
 /// The least time between two syncs of a local repository whose folder keeps changing.
 const FOLDER_PACE: Duration = Duration::from_secs(10);
 
@@ -207,7 +210,8 @@ fn check_and_pull(
     steps: &mut Vec<Step>,
 ) -> Duration {
     let (status, ages) = (&observed.stored.status, &observed.ages);
-    let mut check = check_due(&observed.stored, ages.checked, ages.limited);
+    let secret_changed = ages.secret_changed.map(|_change| SECRET_CHANGED);
+    let mut check = secret_changed.or_else(|| check_due(&observed.stored, ages.checked, ages.limited));
     let mut next = health_lasts(status.health.healthy);
     // First: the others need it.
     match token_due(observed) {
@@ -287,6 +291,7 @@ fn hook_due(observed: &Observed) -> Due<&'static str> {
     let said = conditions::find(&repository.status.conditions, types::WEBHOOK);
     let (reason, message) = match &observed.hook {
         Wanted::Unmanaged => return Due::Never,
+        Wanted::Hook { .. } if observed.ages.secret_changed.is_some() => return Due::Now(SECRET_CHANGED),
         Wanted::Hook { .. } if observed.ages.hook_left.is_zero() => {
             return Due::Now("it is looked at from time to time");
         }
@@ -310,6 +315,8 @@ fn inspection_due(observed: &Observed) -> Due<&'static str> {
     let left = observed.ages.inspect_left;
     if !is_inspected(&observed.filled) {
         Due::Never
+    } else if observed.ages.secret_changed.is_some() {
+        Due::Now(SECRET_CHANGED)
     } else if left.is_zero() {
         Due::Now("it may say something else than before")
     } else {

@@ -80,15 +80,20 @@ pub(crate) async fn reconcile(controller: Arc<Controller>, key: ObjectKey) -> Re
 }
 
 async fn pass(controller: &Controller, key: &ObjectKey) -> Result<Requeue, ReconcileError> {
-    let Some(observed) = observe(controller, key) else { return Ok(Requeue::No) };
-    if let Some(folders) = &controller.folders {
-        folders.follow(key, &observed.filled);
-    }
+    let folders = controller.folders.as_ref();
+    let Some(observed) = observe(controller, key) else {
+        folders.inspect(|folders| folders.forget(key));
+        return Ok(Requeue::No);
+    };
+    folders.inspect(|folders| folders.follow(key, &observed.filled));
     let valid = validate(&observed.filled, &controller.rules);
     let plan = plan(&observed, valid, controller.timing);
     tracing::debug!(repository = %key, "{plan}");
     let applied = apply(controller, key, &observed, &plan.steps).await?;
     let current = status::write(controller, &applied).await?;
+    if let Some(change) = applied.checked_with {
+        controller.memory.secret_used(key, change);
+    }
     if let Some(failure) = applied.failure {
         return Err(failure);
     }

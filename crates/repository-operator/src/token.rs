@@ -139,7 +139,7 @@ async fn mint(controller: &Controller, repository: &Repository) -> Result<Instal
 }
 
 /// The name of the Secret that we make for a repository.
-fn own_name(repository: &Repository) -> String {
+pub(crate) fn own_name(repository: &Repository) -> String {
     format!("token-{}", repository.metadata.uid.as_deref().unwrap_or_default())
 }
 

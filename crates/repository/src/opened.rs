@@ -20,16 +20,12 @@ pub struct Opened {
     pub writer: Option<Arc<dyn Writer>>,
     /// Links to its pages.
     pub urls: Option<Arc<dyn Urls>>,
-    /// Its webhooks.
-    pub hooks: Option<Arc<dyn Hooks>>,
-    /// Its pull requests.
-    pub pull_requests: Option<Arc<dyn PullRequests>>,
 }
 
 impl Opened {
     /// A repository that can be read, and no more.
     pub fn read_only(reader: Arc<dyn Reader>) -> Self {
-        Self { reader, versioned: None, writer: None, urls: None, hooks: None, pull_requests: None }
+        Self { reader, versioned: None, writer: None, urls: None }
     }
 }
 
@@ -117,11 +113,3 @@ pub trait Urls: Send + Sync + 'static {
     /// The page on which a pull request of `head` into `base` is opened.
     fn new_pull_request(&self, base: &str, head: &str) -> String;
 }
-
-/// The webhooks of a repository: no provider offers them yet.
-#[async_trait]
-pub trait Hooks: Send + Sync + 'static {}
-
-/// The pull requests of a repository: no provider offers them yet.
-#[async_trait]
-pub trait PullRequests: Send + Sync + 'static {}

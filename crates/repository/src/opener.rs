@@ -7,10 +7,12 @@ use kube::Client;
 use windlass_api::{Connection, Repository, RepositorySpec, RepositoryType};
 use windlass_git::{Credentials, Git, Remote};
 use windlass_github::Github;
+use windlass_telemetry::Metrics;
 
 use crate::git::GitRepository;
 use crate::github::{GithubClients, GithubOpenError, GithubRepository, GithubUrls};
 use crate::local::{Changes, LocalFolders};
+use crate::metrics::Operations;
 use crate::signing::Signer;
 use crate::token::SecretToken;
 use crate::{ConnectionOpenError, LocalError, OpenError, Opened, TokenSource as _};
@@ -21,6 +23,7 @@ pub struct Opener {
     git: Git,
     github: GithubClients,
     folders: LocalFolders,
+    operations: Option<Arc<Operations>>,
     home: Option<PathBuf>,
 }
 
@@ -30,13 +33,19 @@ impl Opener {
     pub fn new(git: Git, home: Option<PathBuf>, permitted: Vec<PathBuf>) -> Self {
         let folders = LocalFolders::new(permitted, git.limits().clone());
         let github = GithubClients::new(git.clone());
-        Self { git, github, folders, home }
+        Self { git, github, folders, operations: None, home }
     }
 
     /// The same, with another API in place of github.com's.
     #[must_use]
     pub fn with_github_api(self, url: &str) -> Self {
         Self { github: self.github.with_public_api(url), ..self }
+    }
+
+    /// The same, telling in `metrics` what is done to files of repositories.
+    #[must_use]
+    pub fn with_metrics(self, metrics: &Metrics) -> Self {
+        Self { operations: Some(Operations::new(metrics)), ..self }
     }
 
     /// The Git access behind the remote ones.
@@ -47,6 +56,14 @@ impl Opener {
     /// Opens `repository`, its token read from the Secret that `secure.token.name` names, through `core`. Nothing is
     /// sent to the repository's server yet.
     pub async fn open(&self, core: &Client, repository: &Repository) -> Result<Opened, OpenError> {
+        let opened = self.open_untold(core, repository).await?;
+        Ok(match &self.operations {
+            Some(operations) => operations.of(opened),
+            None => opened,
+        })
+    }
+
+    async fn open_untold(&self, core: &Client, repository: &Repository) -> Result<Opened, OpenError> {
         let spec = &repository.spec;
         if spec.kind == RepositoryType::Local {
             let folder = self.folders.open(&self.local_path(spec));

@@ -30,6 +30,7 @@ mod served;
 mod store;
 #[cfg(test)]
 mod tests;
+mod version;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +45,7 @@ use self::collection::Collection;
 use self::connection::{Change, Connection, WatchError};
 pub(crate) use self::served::APPLY;
 pub use self::store::{ObjectKey, Store, Watched};
+pub use self::version::ObjectVersion;
 use crate::log_on_change::LogOnChange;
 use crate::{Backoff, BackoffPolicy};
 
@@ -86,6 +88,8 @@ pub struct WatchConfig {
     pub name: String,
     /// What to do where the kind is not served.
     pub remedy: &'static str,
+    /// What goes on without it, for the log; nothing where nothing does. A process is ready without such a watch.
+    pub fallback: Option<&'static str>,
     /// A label selector.
     pub labels: Option<String>,
     /// A field selector.
@@ -120,6 +124,7 @@ impl WatchConfig {
         Self {
             name: name.into(),
             remedy: APPLY,
+            fallback: None,
             labels: None,
             fields: None,
             metadata_only: false,
@@ -181,7 +186,10 @@ where
     ) {
         let name = format!("watch {}", self.config.name);
         let component = health.component(name.as_str());
-        component.not_ready("the first list is not finished");
+        match self.config.fallback {
+            None => component.not_ready("the first list is not finished"),
+            Some(_) => component.ready(),
+        }
         let mut driver = Driver {
             progress: health.progress(name, self.config.stall_limit),
             component,
@@ -263,8 +271,12 @@ where
         } else if error.is_lasting() {
             text.push_str("; give this account the right: see deploy/rbac");
         }
-        if error.is_lasting() || self.failures >= FAILURES_BEFORE_NOT_READY {
-            self.component.not_ready(text.clone());
+        match self.connection.config.fallback {
+            Some(fallback) => text = format!("{text}; until then {fallback}"),
+            None if error.is_lasting() || self.failures >= FAILURES_BEFORE_NOT_READY => {
+                self.component.not_ready(text.clone());
+            }
+            None => {}
         }
         let watched = self.collection.name();
         if error.is_gone() && self.failures == 1 {

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_api::flux::GitRepository;
 use windlass_artifact::Place;
 use windlass_runtime::{
-    BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, Store, Term, TermQueue, run_keyed,
+    BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, ObjectVersion, Store, Term, TermQueue, run_keyed,
 };
 
 use crate::apply::KIND;
@@ -16,7 +16,7 @@ use crate::build::Builder;
 use crate::controller::Controller;
 use crate::observe::{requested_at, semver_filter};
 use crate::reconcile::reconcile;
-use crate::secrets::{self, SecretVersion};
+use crate::secrets;
 use crate::upstream::Upstreams;
 use crate::verify::Verifications;
 
@@ -94,7 +94,7 @@ impl Work {
 
 impl Forwarder {
     /// Has those looked at that name a Secret that changed.
-    pub(crate) fn forward_secret(&self, event: &Event<SecretVersion>, secrets: &Store<SecretVersion>) {
+    pub(crate) fn forward_secret(&self, event: &Event<ObjectVersion>, secrets: &Store<ObjectVersion>) {
         if let Some(queue) = self.queue.current() {
             secrets::forward(event, secrets, &self.objects, &queue);
         }

@@ -12,8 +12,8 @@ use windlass_artifact::{Algorithm, Server, Store};
 use windlass_auth::ServeOptions;
 use windlass_launch::{Context, Launch, observe_leadership};
 use windlass_runtime::{
-    BackoffPolicy, BoxError, EventRecorder, KeyedQueue, LeaderElection, Leadership, Operator, Registry,
-    TermQueue, Watch, WatchConfig,
+    BackoffPolicy, BoxError, EventRecorder, KeyedQueue, LeaderElection, Leadership, ObjectVersion, Operator,
+    Registry, TermQueue, Watch, WatchConfig,
 };
 use windlass_settings::{DigestAlgorithm, SourceSettings};
 
@@ -27,7 +27,6 @@ use crate::notify::{Notifier, REPORTER};
 use crate::options::needs;
 use crate::receivers::{self, Receivers};
 use crate::replica::Replica;
-use crate::secrets::SecretVersion;
 use crate::upstream::Upstreams;
 
 /// Git repositories as artifacts.
@@ -187,7 +186,7 @@ async fn secrets(
     let labels = settings.watch_configs_label_selector.clone();
     let remedy = "set [source] watch_secrets = false";
     let config = WatchConfig { labels, metadata_only: true, remedy, ..WatchConfig::new("secrets") };
-    let watch: Watch<SecretVersion> = Watch::reading(api, config);
+    let watch: Watch<ObjectVersion> = Watch::reading(api, config);
     let known = watch.store();
     let shutdown = process.supervisor.token().clone();
     watch

@@ -21,14 +21,13 @@ use windlass_api::flux::{Receiver, WEBHOOK_PATH};
 use windlass_launch::Context;
 use windlass_repository::webhook::Reception;
 use windlass_runtime::{
-    BackoffPolicy, Clock, Event, Leadership, ObjectKey, Store, TermQueue, Watch, WatchConfig, Watched as _,
-    run_keyed,
+    BackoffPolicy, Clock, Event, Leadership, ObjectKey, ObjectVersion, Store, TermQueue, Watch, WatchConfig,
+    Watched as _, run_keyed,
 };
 use windlass_telemetry::Health;
 
 use self::oidc::Issuers;
 use crate::access;
-use crate::secrets::SecretVersion;
 
 /// The key of a Secret that holds the token.
 const TOKEN: &str = "token";
@@ -78,7 +77,7 @@ impl Receivers {
     }
 
     /// Has the receivers looked at whose token is in the Secret of an event.
-    pub(crate) fn forward_secret(&self, event: &Event<SecretVersion>) {
+    pub(crate) fn forward_secret(&self, event: &Event<ObjectVersion>) {
         let (Event::Applied { new: secret, .. } | Event::Deleted(secret)) = event else { return };
         for receiver in self.objects.list_in(&secret.key().namespace) {
             if receiver.spec.secret_ref.as_ref().is_some_and(|named| named.name == secret.key().name) {

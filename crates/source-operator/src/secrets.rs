@@ -3,61 +3,14 @@
 //! The watch asks for metadata alone, and keeps of it which Secret it is and its version: no value is ever in memory
 //! because of it. What a source needs of a Secret it reads when it is looked at.
 
-use std::sync::Arc;
-
-use serde::Deserialize;
 use windlass_api::flux::{GitRepository, GitRepositorySpec};
-use windlass_runtime::{Event, KeyedQueue, ObjectKey, Store, Watched};
-
-/// Which Secret, and which version of it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(from = "Read")]
-pub(crate) struct SecretVersion {
-    key: Arc<ObjectKey>,
-    uid: Box<str>,
-    version: Box<str>,
-}
-
-#[derive(Deserialize)]
-struct Read {
-    metadata: Metadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata {
-    namespace: String,
-    name: String,
-    uid: Box<str>,
-    resource_version: Box<str>,
-}
-
-impl From<Read> for SecretVersion {
-    fn from(Read { metadata }: Read) -> Self {
-        let key = Arc::new(ObjectKey::new(metadata.namespace, metadata.name));
-        Self { key, uid: metadata.uid, version: metadata.resource_version }
-    }
-}
-
-impl Watched for SecretVersion {
-    fn key(&self) -> Arc<ObjectKey> {
-        Arc::clone(&self.key)
-    }
-
-    fn uid(&self) -> Option<&str> {
-        Some(&self.uid)
-    }
-
-    fn version(&self) -> Option<&str> {
-        Some(&self.version)
-    }
-}
+use windlass_runtime::{Event, KeyedQueue, ObjectKey, ObjectVersion, Store, Watched as _};
 
 /// Queues the sources that name the Secret of an event; those that name any once a list is complete, since one may have
 /// changed between the pass that read it and the list.
 pub(crate) fn forward(
-    event: &Event<SecretVersion>,
-    secrets: &Store<SecretVersion>,
+    event: &Event<ObjectVersion>,
+    secrets: &Store<ObjectVersion>,
     objects: &Store<GitRepository>,
     queue: &KeyedQueue<ObjectKey>,
 ) {
@@ -65,7 +18,7 @@ pub(crate) fn forward(
         Event::Synced => (objects.list(), &|_| true),
         Event::Applied { .. } | Event::Deleted(_) if !secrets.is_synced() => return,
         Event::Applied { new: secret, .. } | Event::Deleted(secret) => {
-            (objects.list_in(&secret.key.namespace), &|name| *name == *secret.key.name)
+            (objects.list_in(&secret.key().namespace), &|name| *name == *secret.key().name)
         }
     };
     for object in affected {

@@ -53,12 +53,21 @@ impl MetricRow {
 
     /// Its instrument, of one that is recorded in seconds.
     pub fn seconds(&self, meter: &Meter) -> Histogram<f64> {
+        self.histogram(meter, "s")
+    }
+
+    /// Its instrument, of one that is recorded in bytes.
+    pub fn bytes(&self, meter: &Meter) -> Histogram<f64> {
+        self.histogram(meter, "By")
+    }
+
+    fn histogram(&self, meter: &Meter, unit: &'static str) -> Histogram<f64> {
         let bounds = match self.kind {
             MetricKind::Histogram(bounds) => bounds.to_vec(),
             MetricKind::Counter | MetricKind::Gauge => Vec::new(),
         };
         let histogram = meter.f64_histogram(self.name).with_description(self.meaning);
-        histogram.with_unit("s").with_boundaries(bounds).build()
+        histogram.with_unit(unit).with_boundaries(bounds).build()
     }
 }
 
@@ -97,7 +106,8 @@ pub fn metrics_buckets<'a>(rows: impl IntoIterator<Item = &'a &'static MetricRow
     for row in rows {
         if let MetricKind::Histogram(bounds) = row.kind {
             let bounds: Vec<String> = bounds.iter().map(ToString::to_string).collect();
-            let _ = writeln!(out, "- `{}`: {}", row.name, bounds.join(", "));
+            let unit = if row.name.ends_with("_bytes") { " bytes" } else { "" };
+            let _ = writeln!(out, "- `{}`: {}{unit}", row.name, bounds.join(", "));
         }
     }
     out

@@ -1,8 +1,16 @@
 //! What every listener does: accept within limits, serve HTTP/1 and HTTP/2, end in time.
 
-use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible, net::SocketAddr, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration,
+};
 
-use axum::{Router, extract::ConnectInfo};
+use axum::{
+    Json, Router,
+    extract::ConnectInfo,
+    response::{IntoResponse as _, Response},
+};
+use futures::FutureExt as _;
+use http::StatusCode;
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -16,6 +24,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
+use windlass_api::status;
 
 use super::activity::{Activity, BodyUnderWay, Peers};
 use super::unread_body::track;
@@ -125,7 +134,7 @@ pub(super) async fn serve_connection<S>(
             (http::Request::from_parts(parts, body), unread)
         };
         let under_way = requests.begin();
-        let answer = router.clone().call(request);
+        let answer = answer(router.clone(), request);
         async move {
             let answer = answer.await;
             unread.drain().await;
@@ -148,4 +157,19 @@ pub(super) async fn serve_connection<S>(
     if let Err(error) = served {
         tracing::debug!(%peer, %error, "connection ended with an error");
     }
+}
+
+/// The router's answer. A panic ends the request that it happened in, and no other one of its connection; what panicked
+/// was told by the panic hook.
+async fn answer<B>(mut router: Router, request: http::Request<B>) -> Result<Response, Infallible>
+where
+    Router: tower::Service<http::Request<B>, Response = Response, Error = Infallible, Future: Send>,
+{
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let answered = AssertUnwindSafe(async move { router.call(request).await }).catch_unwind().await;
+    answered.unwrap_or_else(|_panic| {
+        tracing::error!(%method, path, "a request panicked");
+        let status = status::internal_error("the request could not be worked on");
+        Ok((StatusCode::INTERNAL_SERVER_ERROR, Json(status)).into_response())
+    })
 }

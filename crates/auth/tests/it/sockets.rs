@@ -462,6 +462,47 @@ async fn a_peer_that_has_too_many_connections_gets_no_more_until_one_ends() {
 }
 
 #[tokio::test]
+async fn a_panic_ends_its_own_request_with_500_and_no_other_of_the_connection() {
+    let (entered, leave) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let slow = {
+        let (entered, leave) = (entered.clone(), leave.clone());
+        get(move || async move {
+            entered.notify_one();
+            leave.notified().await;
+            "finished"
+        })
+    };
+    let panics = get(|| async { if true { panic!("a s3cret of the handler") } else { "never" } });
+    let router = Router::new().route("/slow", slow).route("/panics", panics);
+    let (address, stop, _server) = plain_server(router, ServeOptions::default()).await;
+    let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    let ask = |path: &str| {
+        let url = format!("http://{address}{path}");
+        let mut sender = sender.clone();
+        async move {
+            let request = Request::get(url).body(Empty::<bytes::Bytes>::new()).unwrap();
+            let answer = sender.send_request(request).await.unwrap();
+            let code = answer.status().as_u16();
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            (code, String::from_utf8(body.to_vec()).unwrap())
+        }
+    };
+    let under_way = tokio::spawn(ask("/slow"));
+    entered.notified().await;
+    for _ in 0..2 {
+        let (code, body) = ask("/panics").await;
+        assert_eq!(code, 500, "{body}");
+        assert!(body.contains("InternalError") && !body.contains("s3cret"), "{body}");
+    }
+    leave.notify_one();
+    assert_eq!(under_way.await.unwrap(), (200, "finished".to_owned()));
+    stop.cancel();
+}
+
+#[tokio::test]
 async fn an_http_2_connection_that_is_idle_is_closed_and_one_that_is_not_is_kept() {
     let leave = Arc::new(Notify::new());
     let handler = {

@@ -15,4 +15,5 @@ mod others;
 mod resources;
 mod test;
 mod webhook;
+mod webhook_examples;
 mod webhook_fuzz;

@@ -29,7 +29,7 @@ fn push() -> Vec<u8> {
         .into()
 }
 
-fn sign(body: &[u8], secret: &str) -> String {
+pub(crate) fn sign(body: &[u8], secret: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     format!("sha256={}", hex::encode(hmac::sign(&key, body).as_ref()))
 }
@@ -38,7 +38,7 @@ fn delivery(event: &str, signature: &str, body: impl Into<Body>) -> Request<Body
     delivery_to("dash", event, signature, body)
 }
 
-fn delivery_to(name: &str, event: &str, signature: &str, body: impl Into<Body>) -> Request<Body> {
+pub(crate) fn delivery_to(name: &str, event: &str, signature: &str, body: impl Into<Body>) -> Request<Body> {
     let path =
         format!("/apis/provisioning.grafana.app/v0alpha1/namespaces/default/repositories/{name}/webhook");
     Request::post(path)
@@ -51,7 +51,7 @@ fn delivery_to(name: &str, event: &str, signature: &str, body: impl Into<Body>) 
 }
 
 /// Sends it as anybody on the network would.
-async fn send(world: &World, request: Request<Body>) -> (u16, Value) {
+pub(crate) async fn send(world: &World, request: Request<Body>) -> (u16, Value) {
     let response = tower::ServiceExt::oneshot(world.router.clone(), request).await.unwrap();
     let code = response.status().as_u16();
     let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
@@ -289,13 +289,10 @@ async fn a_pull_request_is_looked_at_once_however_often_it_is_told_of() {
     assert_eq!((options.pr, options.reference.as_str(), options.hash.as_str()), (7, "topic", COMMIT));
 }
 
-#[tokio::test]
-async fn a_delivery_that_is_sent_to_two_replicas_queues_one_job() {
-    let world = World::new();
-    github(&world).await;
+/// The receiver of another process, which asks the API with this client.
+fn replica(world: &World, client: kube::Client) -> axum::Router {
     let git = windlass_git::GitConfig::new(world.folder.path().join("replica"));
-    let client = world.client.clone();
-    let other = windlass_repository_api::router(windlass_repository_api::RepositoryApi {
+    windlass_repository_api::router(windlass_repository_api::RepositoryApi {
         provisioning: client.clone(),
         core: client.clone(),
         resources: windlass_resources::Clients::same(client),
@@ -308,7 +305,58 @@ async fn a_delivery_that_is_sent_to_two_replicas_queues_one_job() {
         webhook_metrics: None,
         spans: windlass_telemetry::Spans::disabled(),
         namespace: None,
+    })
+}
+
+#[tokio::test]
+async fn a_delivery_that_panics_is_answered_with_500_and_the_next_on_its_connection_is_taken() {
+    use std::fmt::Write as _;
+
+    use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+
+    let world = World::new();
+    github(&world).await;
+    let api = world.router.clone();
+    let api = axum::Router::new().fallback(move |request: axum::extract::Request| {
+        let api = api.clone();
+        async move {
+            assert!(!request.uri().path().contains("/repositories/odd"), "a mistake of ours");
+            tower::ServiceExt::oneshot(api, request).await
+        }
     });
+    let router = replica(&world, windlass_apiserver::client_of(api, Caller::system("receiver")));
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let mut stream = BufReader::new(stream);
+    tokio::spawn(windlass_auth::plain::serve(listener, router, tokio_util::sync::CancellationToken::new()));
+    let (body, mut answered) = (push(), Vec::new());
+    for name in ["odd", "dash"] {
+        let request = delivery_to(name, "push", &sign(&body, SECRET), Body::empty());
+        let mut head =
+            format!("POST {} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n", request.uri(), body.len());
+        for (name, value) in request.headers() {
+            write!(head, "{name}: {}\r\n", value.to_str().unwrap()).unwrap();
+        }
+        stream.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
+        stream.write_all(&body).await.unwrap();
+        let mut lines = vec![String::new()];
+        while stream.read_line(lines.last_mut().unwrap()).await.unwrap() > 2 {
+            lines.push(String::new());
+        }
+        let length = lines
+            .iter()
+            .find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.trim().parse().ok());
+        stream.read_exact(&mut vec![0; length.unwrap()]).await.unwrap();
+        answered.push(lines[0][..12].to_owned());
+    }
+    assert_eq!(answered, ["HTTP/1.1 500", "HTTP/1.1 202"]);
+}
+
+#[tokio::test]
+async fn a_delivery_that_is_sent_to_two_replicas_queues_one_job() {
+    let world = World::new();
+    github(&world).await;
+    let other = replica(&world, world.client.clone());
     let body = push();
     let mut uids = Vec::new();
     for router in [world.router.clone(), other.clone(), world.router.clone(), other] {

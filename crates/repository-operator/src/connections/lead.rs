@@ -1,6 +1,7 @@
 //! Which connections are looked at, and when.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -12,6 +13,7 @@ use windlass_runtime::{BackoffPolicy, Clock, Event, ObjectKey, Store, TermQueue,
 use super::reconcile::reconcile;
 use super::referred_to;
 use crate::metrics::HealthMetrics;
+use crate::secrets::SecretChange;
 
 /// The work on connections. It is done by whoever leads.
 pub(crate) struct Connections {
@@ -23,6 +25,8 @@ pub(crate) struct Connections {
     pub(super) deadline: Duration,
     pub(super) metrics: HealthMetrics,
     workers: usize,
+    /// Those whose key has changed, until they were checked with it.
+    rekeyed: Mutex<HashSet<ObjectKey>>,
     queue: TermQueue<ObjectKey>,
 }
 
@@ -40,6 +44,7 @@ impl Connections {
             deadline: process.check_deadline,
             metrics: HealthMetrics::new(&process.metrics),
             workers: process.settings.operator().worker_count,
+            rekeyed: Mutex::default(),
             queue: TermQueue::default(),
         }
     }
@@ -61,7 +66,11 @@ impl Connections {
         match event {
             Event::Applied { old, new } if old.as_ref().is_some_and(|old| Arc::ptr_eq(old, new)) => {}
             Event::Applied { new, .. } => self.queue.add(ObjectKey::of(&**new)),
-            Event::Deleted(gone) => self.queue.forget(&ObjectKey::of(&**gone)),
+            Event::Deleted(gone) => {
+                let key = ObjectKey::of(&**gone);
+                self.take_rekeyed(&key);
+                self.queue.forget(&key);
+            }
             Event::Synced => {}
         }
     }
@@ -78,5 +87,23 @@ impl Connections {
         if old != new {
             old.into_iter().chain(new).for_each(|key| self.queue.add(key));
         }
+    }
+
+    /// The connections whose key is in a Secret that changed: they are checked with it.
+    pub(crate) fn secret_changed(&self, change: &SecretChange) -> Vec<ObjectKey> {
+        let connections = self.store.list_in(&change.key.namespace);
+        let keys = connections.iter().filter(|it| change.is_key_of(it)).map(|it| ObjectKey::of(&**it));
+        let keys: Vec<ObjectKey> = keys.collect();
+        for key in &keys {
+            self.rekeyed.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
+            self.queue.add(key.clone());
+        }
+        keys
+    }
+
+    /// Whether the key of a connection has changed since this was asked. A check that then fails to be told of is made
+    /// again by its interval.
+    pub(super) fn take_rekeyed(&self, key: &ObjectKey) -> bool {
+        self.rekeyed.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
 }

@@ -56,7 +56,7 @@ async fn pass(of: &Connections, clients: &ApiClients, key: &ObjectKey) -> Result
         return Ok(Requeue::No);
     }
     let left = due_in(&current, of.clock.now().as_millisecond());
-    if !left.is_zero() {
+    if !of.take_rekeyed(key) && !left.is_zero() {
         return Ok(Requeue::After(left));
     }
     let began = Instant::now();

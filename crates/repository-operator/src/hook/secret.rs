@@ -26,10 +26,12 @@ pub(super) struct HookSecret {
     pub(super) value: SecretString,
     /// Our own Secret; nothing if it is somebody else's, which is not changed.
     own: Option<Secret>,
+    /// Whether ours was gone, and was made again.
+    pub(super) is_new: bool,
 }
 
 /// The name of the Secret that we make for a repository.
-fn own_name(repository: &Repository) -> String {
+pub(crate) fn own_name(repository: &Repository) -> String {
     format!("webhook-{}", repository.metadata.uid.as_deref().unwrap_or_default())
 }
 
@@ -82,10 +84,12 @@ impl HookSecret {
     pub(super) async fn read(core: &Client, repository: &Repository) -> Result<Self, TokenError> {
         let named = repository.secure.webhook_secret.name.as_str();
         let is_ours = named == own_name(repository);
+        let mut is_new = false;
         let found = match WebhookSecrets::read(core, repository).await {
             Err(TokenError::Missing { field, secret }) if is_ours => {
                 let failed = |_error| TokenError::Missing { field, secret };
                 make(core, repository).await.map_err(failed)?;
+                is_new = true;
                 WebhookSecrets::read(core, repository).await?
             }
             other => other?,
@@ -93,11 +97,11 @@ impl HookSecret {
         let missing = || TokenError::NoWebhookSecret { secret: named.to_owned() };
         let value = found.iter().next().cloned().ok_or_else(missing)?;
         if !is_ours {
-            return Ok(Self { value, own: None });
+            return Ok(Self { value, own: None, is_new });
         }
         let secrets: Api<Secret> = Api::namespaced(core.clone(), namespace(repository));
         let own = CALL.read("read the webhook's secret".to_owned(), || secrets.get(named)).await;
-        Ok(Self { value, own: own.ok() })
+        Ok(Self { value, own: own.ok(), is_new })
     }
 
     /// Whether it is ours to change.

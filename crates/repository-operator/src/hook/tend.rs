@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 use windlass_api::conditions::{self, reasons, types};
@@ -53,12 +52,13 @@ pub(crate) enum CleanUpError {
 
 /// Brings the hook to what is wanted, and says how that went. Nothing about a hook is a failure of the pass, but that the
 /// repository could not be given a Secret because somebody else wrote. What its specification leaves out goes into it with
-/// the Secret's name.
+/// the Secret's name. `anew` has GitHub told of the secret once more, which may be another one.
 pub(crate) async fn tend(
     controller: &Controller,
     repository: &Repository,
     wanted: &Wanted,
     left_out: Option<Value>,
+    anew: bool,
 ) -> Result<Tended, CallError> {
     let generation = repository.metadata.generation;
     let now = controller.clock.now();
@@ -90,7 +90,7 @@ pub(crate) async fn tend(
         Err(error) if error.is_conflict() || error.is_not_found() || error.is_fenced() => return Err(error),
         Err(error) => return Ok(failed(controller, Failure::of_call(&error), known, &say)),
     }
-    let kept = match tokio::time::timeout(deadline, keep(controller, repository, url, now)).await {
+    let kept = match tokio::time::timeout(deadline, keep(controller, repository, url, anew)).await {
         Ok(kept) => kept,
         Err(_elapsed) => Err(Failure::of_silence(deadline)),
     };
@@ -126,9 +126,9 @@ async fn keep(
     controller: &Controller,
     repository: &Repository,
     url: &str,
-    now: Timestamp,
+    anew: bool,
 ) -> Result<(WebhookStatus, Option<String>), Failure> {
-    let core = &controller.clients.core;
+    let (core, now) = (&controller.clients.core, controller.clock.now());
     let at_github =
         controller.opener.github(core, repository).await.map_err(|error| Failure::of_open(&error))?;
     let hooks = at_github.api.hooks(&at_github.name);
@@ -141,9 +141,11 @@ async fn keep(
     }
     // What the specification says may be another secret.
     let said = conditions::find(&repository.status.conditions, types::WEBHOOK);
-    let settled = said.is_some_and(|said| {
-        said.status == "True" && said.observed_generation == repository.metadata.generation
-    });
+    let settled = !anew
+        && !secret.is_new
+        && said.is_some_and(|said| {
+            said.status == "True" && said.observed_generation == repository.metadata.generation
+        });
     let request = HookRequest {
         url: url.to_owned(),
         secret: secret.value.clone(),

@@ -1,4 +1,5 @@
 use windlass_api::JobState;
+use windlass_api::conditions::reasons;
 
 use super::*;
 
@@ -28,7 +29,7 @@ fn same(seconds: u64) -> Ages {
 #[tokio::test(start_paused = true)]
 async fn time_is_measured_from_the_change_that_was_seen_whatever_the_clocks_say() {
     let (memory, key) = (Memory::default(), ObjectKey::new("default", "a"));
-    let ages = |second: i64, now: i64| memory.ages(&key, &pulled(second), TIMING, at(now));
+    let ages = |second: i64, now: i64| memory.ages(&key, &pulled(second), TIMING, at(now), 1);
     ages(0, 0);
     for hour in [0, 3_600, -3_600, 1_000_000] {
         // The worker's clock is an hour or more away from ours.
@@ -61,12 +62,12 @@ fn a_time_that_is_seen_for_the_first_time_is_believed_within_bounds() {
 #[tokio::test(start_paused = true)]
 async fn what_never_happened_has_no_age_and_another_object_of_the_name_is_new() {
     let (memory, key) = (Memory::default(), ObjectKey::new("default", "a"));
-    assert_eq!(memory.ages(&key, &Repository::default(), TIMING, at(0)), Ages::default());
-    memory.ages(&key, &pulled(0), TIMING, at(0));
+    assert_eq!(memory.ages(&key, &Repository::default(), TIMING, at(0), 1), Ages::default());
+    memory.ages(&key, &pulled(0), TIMING, at(0), 1);
     tokio::time::advance(Duration::from_secs(30)).await;
     let mut again = pulled(0);
     again.metadata.uid = Some("another".to_owned());
-    assert_eq!(memory.ages(&key, &again, TIMING, at(7)), same(7));
+    assert_eq!(memory.ages(&key, &again, TIMING, at(7), 1), same(7));
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +101,7 @@ async fn a_push_is_new_until_a_pull_began_or_a_look_was_taken_after_it() {
     let mut pushed = async |change: &dyn Fn(&mut Repository)| {
         change(&mut repository);
         tokio::time::advance(Duration::from_secs(1)).await;
-        memory.ages(&key, &repository, TIMING, at(0)).pushed
+        memory.ages(&key, &repository, TIMING, at(0), 1).pushed
     };
     let mark = |repository: &mut Repository, mark: &str| {
         repository.metadata.annotations = Some([(annotations::PUSHED.to_owned(), mark.to_owned())].into());
@@ -122,4 +123,61 @@ async fn a_push_is_new_until_a_pull_began_or_a_look_was_taken_after_it() {
     assert!(!pushed(&|repository| repository.status.sync.last_ref = "abc".to_owned()).await);
     assert!(pushed(&|repository| mark(repository, "def@5")).await);
     assert!(!pushed(&|repository| state(repository, JobState::Working)).await);
+}
+
+/// What is due of a thousand repositories after a start, whose statuses were written so many seconds ago.
+fn due_after_a_start(seconds: impl Fn(usize) -> i64) -> Vec<Duration> {
+    let memory = Memory::default();
+    (0..1_000)
+        .map(|number| {
+            let mut repository = pulled(-seconds(number));
+            repository.metadata.uid = Some(format!("uid-{number}"));
+            repository.spec.sync.enabled = true;
+            repository.status.health.healthy = true;
+            let key = ObjectKey::new("default", format!("r{number}"));
+            let ages = memory.ages(&key, &repository, TIMING, at(0), 1_000);
+            // A check is a look as well.
+            let left = TIMING.interval(&repository).saturating_sub(ages.synced.unwrap());
+            left.min(health_lasts(true).saturating_sub(ages.checked.unwrap()))
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_looks_are_spread_over_the_interval_and_after_a_longer_time_all_are_due() {
+    // Polled every minute until the restart, and noted every five.
+    let left = due_after_a_start(|number| i64::try_from(number).unwrap() % 360);
+    for tenth in 0..10_u64 {
+        let within = |left: &&Duration| (tenth * 6..tenth * 6 + 6).contains(&left.as_secs());
+        let count = left.iter().filter(within).count();
+        assert!((50..=150).contains(&count), "{count} in tenth {tenth} of the minute");
+    }
+    let left = due_after_a_start(|_| 3_600);
+    assert!(left.iter().all(Duration::is_zero), "nobody looked for an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_hooks_that_were_well_are_looked_at_one_after_the_other() {
+    let memory = Memory::default();
+    let left = |number: usize, among: usize| {
+        let mut repository = pulled(0);
+        repository.metadata.uid = Some(format!("uid-{number}"));
+        repository.metadata.generation = Some(1);
+        let well = conditions::new(
+            conditions::types::WEBHOOK,
+            true,
+            reasons::WEBHOOK_CONFIGURED,
+            "",
+            Some(1),
+            at(0),
+        );
+        repository.status.conditions.push(well);
+        memory
+            .ages(&ObjectKey::new("default", number.to_string()), &repository, TIMING, at(0), among)
+            .hook_left
+    };
+    let all: Vec<Duration> = (0..1_000).map(|number| left(number, 1_000)).collect();
+    let at_once = all.iter().filter(|left| **left < Duration::from_secs(10)).count();
+    assert!(at_once < 60, "{at_once} in the first ten seconds");
+    assert!(left(1_000, 1) < Duration::from_secs(1), "one alone is looked at now");
 }

@@ -135,3 +135,43 @@ fn a_change_is_told_to_those_that_it_concerns_and_no_others() {
     assert_eq!(told(Some(&before), Some(&here)), ["over"]);
     assert_eq!(told(Some(&here), None), ["near"]);
 }
+
+#[test]
+fn where_a_repository_stands_is_found_out_once_until_there_is_news_of_its_namespace() {
+    let (standings, key) = (Standings::default(), ObjectKey::new("team", "a"));
+    let looks = std::cell::Cell::new(0);
+    let stands = |count: usize| {
+        let look = || {
+            looks.set(looks.get() + 1);
+            Standing { count, ..Standing::default() }
+        };
+        standings.of(&key, look).count
+    };
+    let of = |namespace: &str, generation| {
+        let mut repository = repository("b", 1, "x");
+        repository.metadata.namespace = Some(namespace.to_owned());
+        repository.metadata.generation = Some(generation);
+        repository
+    };
+    assert_eq!((stands(1), stands(9), looks.get()), (1, 1, 1));
+    let mut checked = of("team", 1);
+    checked.status.health.checked = 5;
+    standings.note(Some(&of("team", 1)), Some(&checked));
+    standings.note(None, Some(&of("other", 1)));
+    assert_eq!((stands(9), looks.get()), (1, 1), "neither a status nor another namespace is news");
+    for (number, (old, new)) in
+        [(None, Some(of("team", 1))), (Some(of("team", 1)), Some(of("team", 2))), (Some(of("team", 2)), None)]
+            .into_iter()
+            .enumerate()
+    {
+        standings.note(old.as_ref(), new.as_ref());
+        assert_eq!((stands(number + 2), looks.get()), (number + 2, number + 2));
+    }
+    // What happens during a look is looked at again.
+    let during = standings.of(&ObjectKey::new("team", "c"), || {
+        standings.note(None, Some(&of("team", 1)));
+        Standing { count: 7, ..Standing::default() }
+    });
+    assert_eq!(during.count, 7);
+    assert_eq!(standings.of(&ObjectKey::new("team", "c"), Standing::default).count, 0);
+}

@@ -23,19 +23,24 @@ const INSTALLATION: u64 = 67;
 impl Scene {
     /// Creates a connection of the App, whose key is given as `key`.
     async fn connect(&self, name: &str, app: &InstalledApp, key: &str) {
+        self.connect_with(name, app, json!({"create": key})).await;
+    }
+
+    /// The same, whose key is where `key` says.
+    pub(crate) async fn connect_with(&self, name: &str, app: &InstalledApp, key: Value) {
         let document = json!({
             "apiVersion": "provisioning.grafana.app/v0alpha1", "kind": "Connection",
             "metadata": {"name": name, "namespace": "default"},
             "spec": {"title": name, "type": "githubEnterprise", "githubEnterprise": {
                 "serverUrl": self.github.api(), "appID": app.id, "installationID": app.installation.to_string()}},
-            "secure": {"privateKey": {"create": key}},
+            "secure": {"privateKey": key},
         });
         let connection: Connection = serde_json::from_value(document).unwrap();
         self.world.api::<Connection>().create(&PostParams::default(), &connection).await.unwrap();
     }
 
     /// Creates a repository of the one that has this name at GitHub.
-    async fn create_connected(&self, name: &str, upstream: &str, connection: &str) {
+    pub(crate) async fn create_connected(&self, name: &str, upstream: &str, connection: &str) {
         let url = self.github.url_of(&self.github.repository(upstream));
         let document = json!({"spec": {
             "type": "githubEnterprise", "workflows": ["write"], "connection": {"name": connection},
@@ -44,7 +49,7 @@ impl Scene {
         self.world.create_repository(name, document).await;
     }
 
-    async fn connection_when(
+    pub(crate) async fn connection_when(
         &self,
         what: &str,
         name: &str,
@@ -63,7 +68,7 @@ impl Scene {
         String::from_utf8(secret.data.unwrap().remove("token").unwrap().0).unwrap()
     }
 
-    async fn healthy(&self, repository: &str) -> Repository {
+    pub(crate) async fn healthy(&self, repository: &str) -> Repository {
         self.world.repository_when("it is healthy", repository, |found| found.status.health.healthy).await
     }
 }

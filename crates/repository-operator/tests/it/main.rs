@@ -13,5 +13,6 @@ mod metrics;
 mod neighbours;
 mod pull_requests;
 mod scope;
+mod secrets;
 mod syncs;
 mod writable;

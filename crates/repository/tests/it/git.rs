@@ -74,7 +74,7 @@ fn changes(opened: &Opened, base: &Base) -> Stage {
 async fn what_is_staged_becomes_one_commit_that_a_repeated_job_recognises() {
     let world = World::new().await;
     let opened = world.open("one").await;
-    assert!(opened.urls.is_none() && opened.hooks.is_none() && opened.pull_requests.is_none());
+    assert!(opened.urls.is_none());
     let base = world.base(&opened).await;
     let pushed = changes(&opened, &base).push(&commit(), &world.cancel).await.unwrap().revision;
     assert_ne!(pushed, base.revision);

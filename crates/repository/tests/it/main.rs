@@ -3,6 +3,7 @@
 
 mod git;
 mod local;
+mod metrics;
 mod secrets;
 
 use windlass_apiserver::ApiServer;

@@ -307,6 +307,27 @@ async fn a_refused_watch_names_the_servers_reason_when_it_keeps_failing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_can_be_done_without_leaves_the_process_ready_and_is_told_of_once() {
+    let logged = Logged::default();
+    let writer = logged.clone();
+    let subscriber = windlass_telemetry::subscriber(LogFormat::Json, "info", move || writer.clone()).unwrap();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let lines = || String::from_utf8(logged.0.lock().unwrap().clone()).unwrap();
+    let mut bench = start_with(|config| config.fallback = Some("it is read now and then"));
+    assert_eq!(bench.not_ready(), None);
+    for _ in 0..5 {
+        bench.server.next_list().await.refuse(403, "Forbidden");
+    }
+    bench.server.next_list().await.list("10", &[config_map("a", "1")]);
+    bench.expect("+a@1 =").await;
+    assert_eq!(bench.not_ready(), None);
+    let told: Vec<String> = lines().lines().map(str::to_owned).collect();
+    assert_eq!(told.len(), 2, "{told:#?}");
+    assert!(told[0].contains("deploy/rbac; until then it is read now and then"), "{told:#?}");
+    assert!(told[1].contains("the watch works again"), "{told:#?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_endless_list_is_given_up() {
     let mut bench = start_with(|config| config.list_deadline = Duration::from_secs(100));
     for _ in 0..10 {
