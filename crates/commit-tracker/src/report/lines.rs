@@ -92,6 +92,6 @@ pub(super) fn failed(of: &Failure<'_>) {
         kustomization.revision = %step.revision,
         problem = error.problem.name(),
         error = %ErrorChain(*error),
-        "the revision's commits cannot be found; it is tried again when the Kustomization or its source changes"
+        "the revision's commits cannot be found; it is tried again from time to time, and when its source changes"
     );
 }

@@ -17,14 +17,9 @@ fn source() -> SourceKey {
 }
 
 /// A Kustomization that applied these revisions, a minute each.
-pub(in crate::tracker) fn view(revisions: &[usize]) -> View {
+fn view(revisions: &[usize]) -> View {
     let steps: Vec<Step> = (0..).zip(revisions).map(|(minute, number)| step(*number, minute * 60)).collect();
-    let kustomization = serde_json::from_value(serde_json::json!({
-        "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
-        "metadata": {"name": "shop", "namespace": "apps", "uid": "1", "generation": 1}, "spec": {},
-    }));
     View {
-        kustomization: Arc::new(kustomization.unwrap()),
         standing: Standing {
             key: ObjectKey::new("apps", "shop"),
             uid: "1".to_owned(),
@@ -39,7 +34,6 @@ pub(in crate::tracker) fn view(revisions: &[usize]) -> View {
             steps,
         },
         source: None,
-        source_version: Some(Version::default()),
     }
 }
 
