@@ -11,7 +11,7 @@ mod resolver;
 mod secrets;
 
 pub use exporter_info::ExporterInfo;
-pub use git::{GitChanges, GitTokens};
+pub use git::GitChanges;
 pub use github::{GithubChanges, GithubConfig};
 pub use metadata::{MetadataChanges, annotated};
 pub use oci::{EXPORTER_INFO_MEDIA_TYPE, OciChanges, OciConfig, PayloadWanted};

@@ -28,7 +28,7 @@ pub(crate) fn finders(process: &Context) -> Result<Finders, BoxError> {
 
     let mut git = GitChanges::new(process.git.clone(), Arc::clone(&secrets), settings.max_commits);
     if let Some(github) = github.clone() {
-        git = git.with_tokens(Arc::new(github));
+        git = git.with_github(github);
     }
     let git: Arc<dyn FindChanges> = Arc::new(git);
     let oci = OciConfig {

@@ -21,6 +21,8 @@ pub mod changes;
 pub mod export;
 pub mod facts;
 mod finders;
+#[cfg(test)]
+mod given;
 pub mod histogram;
 pub mod ledger;
 mod measure;

@@ -215,19 +215,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::constant(1_772_000_600, 0);
 
     fn entry(name: &str) -> Entry {
-        Entry {
-            namespace: "flux-system".into(),
-            name: name.into(),
-            source_kind: SourceKind::GitRepository,
-            began: BEGAN,
-            accounted: Vec::new(),
-            older: Vec::new(),
-            pending: Vec::new(),
-            last: None,
-            histograms: Vec::new(),
-            commits: CommitCounts::default(),
-            revisions: Vec::new(),
-        }
+        Entry { name: name.into(), ..crate::given::entry(BEGAN, &[]) }
     }
 
     /// Suspended where something waits.
@@ -291,7 +279,7 @@ mod tests {
             .collect();
         assert_eq!(
             attributes,
-            ["k8s.resource.name=apps", "k8s.namespace.name=flux-system", "k8s.source.kind=GitRepository"]
+            ["k8s.resource.name=apps", "k8s.namespace.name=apps", "k8s.source.kind=GitRepository"]
         );
     }
 

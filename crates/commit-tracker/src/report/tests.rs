@@ -3,12 +3,11 @@ use std::sync::{Arc, Mutex};
 
 use opentelemetry::trace::SpanKind;
 use serde_json::Value;
-use windlass_runtime::ObjectKey;
 use windlass_telemetry::{FinishedSpan, LogFormat, subscriber};
 
 use super::*;
 use crate::changes::{Commit, Problem};
-use crate::{SourceKey, SourceKind, measure};
+use crate::{given, measure};
 
 const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -25,38 +24,14 @@ struct Fixture {
 impl Fixture {
     fn new(changes: Changes) -> Self {
         let step = Step {
-            revision: "latest@sha256:55609ff9d959589ed917ce32e6bc0f0a36809565f308602c15c3668965979edc"
-                .parse()
-                .unwrap(),
-            origin: None,
             seen: Some(at("09:02:30")),
             fetched: Some(at("09:03:00")),
             applied: Some(at("09:03:10")),
-            ready: at("09:04:00.5"),
-            latest: at("09:04:00.5"),
             health_checked: true,
-            estimated: false,
-            replaced: false,
-        };
-        let key = SourceKey {
-            kind: SourceKind::OciRepository,
-            namespace: "flux-system".to_owned(),
-            name: "manifests".to_owned(),
+            ..given::step("latest@sha256:55609f", at("09:04:00.5"))
         };
         let measured = measure(&step, &changes, None);
-        let standing = Standing {
-            key: ObjectKey::new("team", "apps"),
-            uid: "a-uid".to_owned(),
-            created: None,
-            source: Some(key),
-            applied: Some(step.revision.clone()),
-            steps: vec![step],
-            attempted: None,
-            failing: None,
-            suspended: false,
-            deleted: false,
-            whole: true,
-        };
+        let standing = given::standing(at("08:00:00"), vec![step]);
         Self { standing, changes, measured }
     }
 
@@ -161,19 +136,19 @@ fn the_work_has_the_spans_and_attributes_of_the_original() {
     for (key, value) in [
         ("k8s.controller.name", "flux-commit-tracker"),
         ("k8s.resource.kind", "Kustomization"),
-        ("k8s.resource.name", "apps"),
-        ("k8s.namespace.name", "team"),
-        ("k8s.resource.uid", "a-uid"),
-        ("k8s.source.kind", "OCIRepository"),
-        ("k8s.source.name", "manifests"),
-        ("k8s.source.namespace", "flux-system"),
+        ("k8s.resource.name", "shop"),
+        ("k8s.namespace.name", "apps"),
+        ("k8s.resource.uid", "1"),
+        ("k8s.source.kind", "GitRepository"),
+        ("k8s.source.name", "fleet"),
+        ("k8s.source.namespace", "apps"),
         ("repo.kube_manifests.hash", "cc"),
     ] {
         assert_eq!(attribute(root, key), value);
     }
     assert!(attribute(root, "kustomization.revision").starts_with("latest@sha256:55609f"));
     let children = [
-        ("getKustomization", SpanKind::Client, "k8s.resource.uid", "a-uid"),
+        ("getKustomization", SpanKind::Client, "k8s.resource.uid", "1"),
         (
             "processDeploymentToolsCommits",
             SpanKind::Internal,
@@ -271,7 +246,7 @@ fn each_commit_that_was_counted_has_a_line_with_the_keys_of_the_original() {
     let [first, second, whole] = &lines[..] else { panic!("{lines:#?}") };
     assert_eq!(first["msg"], "calculated deployment times");
     assert_eq!((&first["level"], &first["logger"]), (&"info".into(), &LOGGER.into()));
-    assert_eq!((&first["name"], &first["namespace"]), (&"apps".into(), &"team".into()));
+    assert_eq!((&first["name"], &first["namespace"]), (&"shop".into(), &"apps".into()));
     assert_eq!(first["repo.deployment_tools.hash"], "aa");
     assert_eq!(first["repo.deployment_tools.time"], "2026-03-04T09:00:00Z");
     assert_eq!(first["duration.e2e_deployment_tools_commit_to_flux_apply_seconds"], 240.5);

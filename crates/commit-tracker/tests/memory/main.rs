@@ -68,7 +68,8 @@ async fn cost_of_a_tracker(world: &World, many: usize) -> usize {
     eventually("all are counted", || async {
         let said = tracker.context.metrics.render().unwrap();
         let is_settled = |line: &&str| {
-            line.starts_with("flux_commit_tracker_oldest_unapplied_commit_age_seconds{") && line.ends_with(" 0")
+            line.starts_with("flux_commit_tracker_oldest_unapplied_commit_age_seconds{")
+                && line.ends_with(" 0")
         };
         let settled = said.lines().filter(is_settled).count();
         let watched = said.lines().any(|line| line == format!("flux_commit_tracker_kustomizations {many}"));
