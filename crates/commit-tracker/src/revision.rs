@@ -217,10 +217,7 @@ mod tests {
         check(&format!("v1.2.3-rc.1@sha1:{SHA1}"), Some("v1.2.3-rc.1"), Algorithm::Sha1, SHA1);
         check(&format!("sha512:{SHA256}{SHA256}"), None, Algorithm::Sha512, &format!("{SHA256}{SHA256}"));
         check(&format!("main@sha256:{SHA256}"), Some("main"), Algorithm::Sha256, SHA256);
-    }
-
-    #[test]
-    fn a_name_may_hold_slashes_and_at_signs() {
+        // A name may hold slashes and at signs.
         check(&format!("feature/a@b@c@sha1:{SHA1}"), Some("feature/a@b@c"), Algorithm::Sha1, SHA1);
         check(&format!("@@sha1:{SHA1}"), Some("@"), Algorithm::Sha1, SHA1);
     }

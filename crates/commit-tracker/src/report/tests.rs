@@ -199,6 +199,10 @@ fn a_stage_that_is_not_known_has_no_span() {
         assert!(spans.iter().all(|span| span.name != absent), "{absent}");
     }
     assert_eq!(find(&spans, "stage.source").start, at("09:00:00"));
+    // Where nothing was counted there is no way.
+    let spans = Fixture::new(Changes::default()).spans();
+    assert!(spans.iter().all(|span| span.name != "revision"));
+    assert!(find(&spans, "reconcile").links.is_empty());
 }
 
 #[test]
@@ -232,13 +236,6 @@ fn what_is_reported_twice_is_the_same_and_another_revision_is_not() {
 }
 
 #[test]
-fn a_revision_of_which_nothing_was_counted_has_no_way() {
-    let spans = Fixture::new(Changes::default()).spans();
-    assert!(spans.iter().all(|span| span.name != "revision"));
-    assert!(find(&spans, "reconcile").links.is_empty());
-}
-
-#[test]
 fn each_commit_that_was_counted_has_a_line_with_the_keys_of_the_original() {
     let fixture = Fixture::new(exported());
     let lines =
@@ -258,10 +255,14 @@ fn each_commit_that_was_counted_has_a_line_with_the_keys_of_the_original() {
 }
 
 #[test]
-fn without_an_exporter_its_durations_are_not_logged() {
-    let fixture = Fixture::new(Changes { commits: vec![commit("aa", "09:00:00")], ..Changes::default() });
-    let lines =
-        lines(|| assert!(Reporter::new(Spans::disabled()).measured(&fixture.measurement()).is_none()));
+fn what_is_odd_is_told_as_that() {
+    let logged = |changes: Changes| {
+        let fixture = Fixture::new(changes);
+        lines(|| assert!(Reporter::new(Spans::disabled()).measured(&fixture.measurement()).is_none()))
+    };
+    let one = |merged: &str| Changes { commits: vec![commit("aa", merged)], ..Changes::default() };
+    // Without an exporter its durations are not told.
+    let lines = logged(one("09:00:00"));
     assert_eq!(lines[0]["duration.e2e_deployment_tools_commit_to_flux_apply_seconds"], 240.5);
     for absent in [
         "duration.deployment_tools_commit_to_kube_manifests_commit_seconds",
@@ -269,24 +270,14 @@ fn without_an_exporter_its_durations_are_not_logged() {
     ] {
         assert_eq!(lines[0][absent], Value::Null);
     }
-}
-
-#[test]
-fn a_commit_from_the_future_is_warned_of() {
-    let fixture = Fixture::new(Changes { commits: vec![commit("aa", "09:10:00")], ..Changes::default() });
-    let lines =
-        lines(|| assert!(Reporter::new(Spans::disabled()).measured(&fixture.measurement()).is_none()));
+    // A commit from the future.
+    let lines = logged(one("09:10:00"));
     assert_eq!((&lines[0]["level"], &lines[0]["repo.deployment_tools.hash"]), (&"warn".into(), &"aa".into()));
     assert_eq!(lines[0]["duration.e2e_deployment_tools_commit_to_flux_apply_seconds"], -359.5);
-}
-
-#[test]
-fn an_export_of_nothing_is_warned_of() {
-    let fixture = Fixture::new(Changes { commits: Vec::new(), ..exported() });
-    let lines =
-        lines(|| assert!(Reporter::new(Spans::disabled()).measured(&fixture.measurement()).is_none()));
-    assert_eq!(lines[0]["msg"], "exporter-info contains no deployment-tools commits");
-    assert_eq!(lines[0]["level"], "warn");
+    // An export of nothing.
+    let lines = logged(Changes { commits: Vec::new(), ..exported() });
+    let expected = (&"exporter-info contains no deployment-tools commits".into(), &"warn".into());
+    assert_eq!((&lines[0]["msg"], &lines[0]["level"]), expected);
 }
 
 #[test]
