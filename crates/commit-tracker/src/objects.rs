@@ -13,5 +13,5 @@ mod tests;
 pub use kustomization::{
     APPLIED, Condition, ConditionStatus, Kustomization, Outcome, SUCCEEDED, Snapshot, SourceRef, Spec, Status,
 };
-pub use metadata::Metadata;
+pub use metadata::{Metadata, Object};
 pub use source::{Artifact, SecretRef, Source, SourceSpec, SourceStatus};

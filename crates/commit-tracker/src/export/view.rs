@@ -187,17 +187,14 @@ fn histogram_of(histogram: &Histogram, buckets: Buckets) -> CumulativeValue {
             bounds: (&CLASSIC_BOUNDS).into(),
             buckets: histogram.classic().to_vec(),
         }),
-        Buckets::Exponential => {
-            let exponential = histogram.exponential();
-            CumulativeValue::Exponential(ExponentialHistogram {
-                count: histogram.count(),
-                sum: histogram.sum(),
-                scale: exponential.scale().into(),
-                zero_count: histogram.zero_count(),
-                offset: exponential.offset(),
-                buckets: exponential.counts().iter().copied().map(u64::from).collect(),
-            })
-        }
+        Buckets::Exponential => CumulativeValue::Exponential(ExponentialHistogram {
+            count: histogram.count(),
+            sum: histogram.sum(),
+            scale: histogram.scale().into(),
+            zero_count: histogram.zero_count(),
+            offset: histogram.offset(),
+            buckets: histogram.buckets().iter().copied().map(u64::from).collect(),
+        }),
     }
 }
 

@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use windlass_api::GoDuration;
 
-use super::metadata::{Metadata, watched};
+use super::metadata::Object;
 use crate::SourceKind;
 
 /// How the message of `Ready` begins after a run that succeeded; the revision follows.
@@ -22,18 +22,7 @@ pub const SUCCEEDED: &str = "ReconciliationSucceeded";
 const MESSAGE: usize = 1024;
 
 /// What the tracker reads of a Kustomization.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct Kustomization {
-    /// Which one it is.
-    pub metadata: Metadata,
-    /// What is asked for.
-    pub spec: Spec,
-    /// What came of it.
-    pub status: Status,
-}
-
-watched!(Kustomization);
+pub type Kustomization = Object<Spec, Status>;
 
 impl Kustomization {
     /// What the API server calls them.

@@ -35,26 +35,22 @@ impl Fixture {
         Self { standing, changes, measured }
     }
 
-    fn measurement(&self) -> Measurement<'_> {
-        Measurement {
-            standing: &self.standing,
-            step: &self.standing.steps[0],
-            changes: &self.changes,
-            measured: &self.measured,
-            worked: worked(),
-        }
+    fn work(&self) -> Work<'_> {
+        let [began, answered, ended] = ["09:04:01", "09:04:02", "09:04:03"].map(at);
+        Work { standing: &self.standing, step: &self.standing.steps[0], began, answered, ended }
     }
 
     fn spans(&self) -> Vec<FinishedSpan> {
-        let of = self.measurement();
-        let [work, way] =
-            [Trace::Work(of.worked.began), Trace::Stages].map(|trace| ids_of(of.standing, of.step, trace));
-        work::measured(&of, work, way).into_iter().chain(stages::spans(&of, way, work)).collect()
+        let (of, changes, measured) = (self.work(), &self.changes, &self.measured);
+        let way = Ids::new(&of.standing.uid, &of.step.revision, Trace::Stages);
+        let stages = stages::spans(&of, changes, measured, way);
+        work::measured(&of, changes, measured, way).into_iter().chain(stages).collect()
     }
-}
 
-fn worked() -> Worked {
-    Worked { began: at("09:04:01"), answered: at("09:04:02"), ended: at("09:04:03") }
+    fn lines(&self) -> Vec<Value> {
+        let reporter = Reporter::new(Spans::disabled());
+        lines(|| assert!(reporter.measured(&self.work(), &self.changes, &self.measured).is_none()))
+    }
 }
 
 fn commit(id: &str, merged: &str) -> Commit {
@@ -237,9 +233,7 @@ fn what_is_reported_twice_is_the_same_and_another_revision_is_not() {
 
 #[test]
 fn each_commit_that_was_counted_has_a_line_with_the_keys_of_the_original() {
-    let fixture = Fixture::new(exported());
-    let lines =
-        lines(|| assert!(Reporter::new(Spans::disabled()).measured(&fixture.measurement()).is_none()));
+    let lines = Fixture::new(exported()).lines();
     let [first, second, whole] = &lines[..] else { panic!("{lines:#?}") };
     assert_eq!(first["msg"], "calculated deployment times");
     assert_eq!((&first["level"], &first["logger"]), (&"info".into(), &LOGGER.into()));
@@ -256,10 +250,7 @@ fn each_commit_that_was_counted_has_a_line_with_the_keys_of_the_original() {
 
 #[test]
 fn what_is_odd_is_told_as_that() {
-    let logged = |changes: Changes| {
-        let fixture = Fixture::new(changes);
-        lines(|| assert!(Reporter::new(Spans::disabled()).measured(&fixture.measurement()).is_none()))
-    };
+    let logged = |changes: Changes| Fixture::new(changes).lines();
     let one = |merged: &str| Changes { commits: vec![commit("aa", merged)], ..Changes::default() };
     // Without an exporter its durations are not told.
     let lines = logged(one("09:00:00"));
@@ -284,17 +275,10 @@ fn what_is_odd_is_told_as_that() {
 fn a_failure_is_an_error_in_both() {
     let fixture = Fixture::new(exported());
     let error = ChangesError::new(Problem::PayloadMissing, "the artifact has no payload");
-    let failure = Failure {
-        standing: &fixture.standing,
-        step: &fixture.standing.steps[0],
-        error: &error,
-        worked: worked(),
-    };
-    let lines = lines(|| Reporter::new(Spans::disabled()).failed(&failure));
+    let lines = lines(|| Reporter::new(Spans::disabled()).failed(&fixture.work(), &error));
     assert_eq!((&lines[0]["level"], &lines[0]["problem"]), (&"error".into(), &"payload_missing".into()));
     assert_eq!(lines[0]["error"], "the artifact has no payload");
-    let ids = ids_of(failure.standing, failure.step, Trace::Work(worked().began));
-    let spans = work::failed(&failure, ids);
+    let spans = work::failed(&fixture.work(), &error);
     let root = find(&spans, "reconcile");
     assert!(matches!(root.status, opentelemetry::trace::Status::Error { .. }));
     assert_eq!(&*root.events[0].name, "exception");

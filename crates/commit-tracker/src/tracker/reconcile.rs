@@ -22,7 +22,7 @@ use crate::facts::{source_of, standing};
 use crate::ledger::{Accounted, CommitCounts, Entry, LastApplied, Outcome, Pending, Record, mark_of};
 use crate::measure::{FIRST_COMMIT, Measured, measure};
 use crate::objects::Kustomization;
-use crate::report::{Failure, Measurement, Worked};
+use crate::report;
 use crate::{Revision, SourceFacts, SourceKey, SourceKind, Standing, Step};
 
 /// How long one request may take.
@@ -158,7 +158,8 @@ impl Work {
             let found = self.find(view, source_key, accounted, &step.revision, step.origin.as_deref());
             let found = self.tracker.reporter.around(standing, &step, began, found).await;
             let answered = self.tracker.clock.now();
-            let worked = || Worked { began, answered, ended: self.tracker.clock.now() };
+            let work =
+                || report::Work { standing, step: &step, began, answered, ended: self.tracker.clock.now() };
             match found {
                 Ok(changes) => {
                     let measured = &measure(&step, &changes, floor(plan.since, entry.as_deref(), &changes));
@@ -168,9 +169,7 @@ impl Work {
                     let known =
                         Record { pending: pending.clone(), ..nothing(view, source_key, entry.as_deref()) };
                     self.record(counted(known, &step, &changes, measured)).await?;
-                    let measurement =
-                        Measurement { standing, step: &step, changes: &changes, measured, worked: worked() };
-                    if let Some(trace) = self.tracker.reporter.measured(&measurement) {
+                    if let Some(trace) = self.tracker.reporter.measured(&work(), &changes, measured) {
                         let example = Example::new(trace, answered, &measured.observations);
                         self.states.change(&standing.uid, |now| now.example = Some(Arc::new(example)));
                     }
@@ -188,8 +187,7 @@ impl Work {
                         let outcome = problem.is_none().then_some(Outcome::Failed(no.error.problem));
                         let known = nothing(view, source_key, entry.as_deref());
                         self.record(Record { pending: pending.clone(), outcome, ..known }).await?;
-                        let failure = Failure { standing, step: &step, error: &no.error, worked: worked() };
-                        self.tracker.reporter.failed(&failure);
+                        self.tracker.reporter.failed(&work(), &no.error);
                     }
                 }
                 Err(no) => {
