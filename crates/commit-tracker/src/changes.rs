@@ -11,10 +11,10 @@ mod resolver;
 mod secrets;
 
 pub use exporter_info::ExporterInfo;
-pub use git::{GitChanges, GitTokens};
+pub use git::GitChanges;
 pub use github::{GithubChanges, GithubConfig};
 pub use metadata::{MetadataChanges, annotated};
-pub use oci::{EXPORTER_INFO_MEDIA_TYPE, LookForSkipped, OciChanges, OciConfig, PayloadWanted};
+pub use oci::{EXPORTER_INFO_MEDIA_TYPE, OciChanges, OciConfig, PayloadWanted};
 pub use resolver::{ChangesResolver, Finders, NoAnswer, ResolverObserver};
 pub use secrets::{ClusterSecrets, NoSecrets, Secrets};
 
@@ -50,8 +50,8 @@ pub struct ChangesQuery {
     pub known_origins: Vec<Option<String>>,
     /// The artifact's metadata (annotations of the OCI manifest, for example), when `to` is the source's current one.
     pub metadata: BTreeMap<String, String>,
-    /// When the source made its artifact (`artifact.lastUpdateTime`), when `to` is its current one.
-    pub seen: Option<Timestamp>,
+    /// The generation of the source object: where its specification changed, it is another question.
+    pub generation: u64,
 }
 
 impl ChangesQuery {
@@ -184,7 +184,7 @@ impl Problem {
         }
     }
 
-    /// Whether asking again cannot help until something changes: it is not retried by itself.
+    /// Whether somebody has to mend it: it is asked again seldom, until something changes.
     pub fn is_permanent(self) -> bool {
         !matches!(self, Self::Unavailable | Self::RateLimited)
     }

@@ -6,12 +6,11 @@ use async_trait::async_trait;
 use windlass_github::{App, Credentials, Github, Options};
 use windlass_launch::Context;
 use windlass_runtime::BoxError;
-use windlass_settings::{CommitTrackerSettings, ExporterInfoSource, GithubCredentials, SkippedArtifacts};
+use windlass_settings::{CommitTrackerSettings, ExporterInfoSource, GithubCredentials};
 
 use crate::changes::{
     Changes, ChangesError, ChangesQuery, ClusterSecrets, FindChanges, Finders, GitChanges, GithubChanges,
-    GithubConfig, LookForSkipped, MetadataChanges, NoSecrets, OciChanges, OciConfig, PayloadWanted, Problem,
-    Secrets,
+    GithubConfig, MetadataChanges, NoSecrets, OciChanges, OciConfig, PayloadWanted, Problem, Secrets,
 };
 
 /// Those who answer for this process.
@@ -29,7 +28,7 @@ pub(crate) fn finders(process: &Context) -> Result<Finders, BoxError> {
 
     let mut git = GitChanges::new(process.git.clone(), Arc::clone(&secrets), settings.max_commits);
     if let Some(github) = github.clone() {
-        git = git.with_tokens(Arc::new(github));
+        git = git.with_github(github);
     }
     let git: Arc<dyn FindChanges> = Arc::new(git);
     let oci = OciConfig {
@@ -45,11 +44,6 @@ pub(crate) fn finders(process: &Context) -> Result<Finders, BoxError> {
         media_type: settings.exporter_info_media_type.clone(),
         max_payload_bytes: settings.max_payload_bytes,
         max_commits: settings.max_commits,
-        skipped: match settings.skipped_artifacts {
-            SkippedArtifacts::Auto => LookForSkipped::WhenUnsure,
-            SkippedArtifacts::Always => LookForSkipped::Always,
-            SkippedArtifacts::Never => LookForSkipped::Never,
-        },
     };
     // An artifact's author says which repository it is of: that one is asked as nobody.
     let origin = GitChanges::new(process.git.clone(), Arc::new(NoSecrets), settings.max_commits);
@@ -159,7 +153,7 @@ mod tests {
             origin: None,
             known_origins: Vec::new(),
             metadata: BTreeMap::new(),
-            seen: None,
+            generation: 1,
         };
         for (status, elsewhere) in [(404, true), (403, true), (401, false)] {
             stand_in.fail("commits", 9, Fault::Status(status));

@@ -4,7 +4,6 @@
 //! Durations are kept in whole microseconds, so that the sum is exact: adding the same ones in any order, in any number of
 //! processes, makes the same histogram.
 
-use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -25,25 +24,28 @@ pub const CLASSIC_BUCKETS: usize = CLASSIC_BOUNDS.len() + 1;
 pub struct NoDuration(pub f64);
 
 /// Durations that were observed since the beginning.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Parts", into = "Parts")]
+///
+/// Those above zero are in exponential buckets: bucket *i* holds those above `base^i`, up to and with `base^(i+1)`, where
+/// `base` is 2^(2^-scale).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Histogram {
     count: u64,
-    /// In microseconds.
+    #[serde(rename = "sum_us")]
     sum: u64,
     classic: [u32; CLASSIC_BUCKETS],
     zero: u64,
-    exponential: Exponential,
-}
-
-/// The buckets of durations above zero: bucket *i* holds those above `base^i`, up to and with `base^(i+1)`, where `base`
-/// is 2^(2^-scale).
-#[derive(Clone, PartialEq, Eq)]
-pub struct Exponential {
     scale: i8,
     offset: i32,
     /// From the first bucket that is not empty to the last one.
-    counts: Vec<u32>,
+    buckets: Vec<u32>,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        let classic = [0; CLASSIC_BUCKETS];
+        Self { count: 0, sum: 0, classic, zero: 0, scale: MAX_SCALE, offset: 0, buckets: Vec::new() }
+    }
 }
 
 impl Histogram {
@@ -61,7 +63,7 @@ impl Histogram {
         if micros == 0 {
             self.zero += 1;
         } else {
-            self.exponential.add(value);
+            self.add_to_buckets(value);
         }
         Ok(())
     }
@@ -91,58 +93,97 @@ impl Histogram {
         self.zero
     }
 
-    /// The exponential buckets of those above zero.
-    pub fn exponential(&self) -> &Exponential {
-        &self.exponential
+    /// The scale of the exponential buckets: the higher, the finer.
+    pub fn scale(&self) -> i8 {
+        self.scale
     }
 
-    /// Coarsens the exponential buckets until there are at most `size` of them.
-    pub(crate) fn shrink(&mut self, size: usize) {
-        self.exponential.fit(size.max(1));
+    /// The index of the first exponential bucket.
+    pub fn offset(&self) -> i32 {
+        self.offset
     }
-}
 
-/// A histogram as it is written down: all of its numbers.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Parts {
-    count: u64,
-    sum_us: u64,
-    classic: [u32; CLASSIC_BUCKETS],
-    zero: u64,
-    scale: i8,
-    offset: i32,
-    buckets: Vec<u32>,
-}
-
-impl From<Histogram> for Parts {
-    fn from(histogram: Histogram) -> Self {
-        let Histogram { count, sum, classic, zero, exponential: Exponential { scale, offset, counts } } =
-            histogram;
-        Self { count, sum_us: sum, classic, zero, scale, offset, buckets: counts }
+    /// The counts of the exponential buckets from [`Self::offset`] on; the first and the last are not empty.
+    pub fn buckets(&self) -> &[u32] {
+        &self.buckets
     }
-}
 
-impl TryFrom<Parts> for Histogram {
-    type Error = String;
-
-    /// Refuses numbers that do not belong together.
-    fn try_from(parts: Parts) -> Result<Self, Self::Error> {
-        let Parts { count, sum_us, classic, zero, scale, offset, buckets } = parts;
-        if !(-10..=MAX_SCALE).contains(&scale) {
-            return Err(format!("{scale} is no scale"));
+    /// Why these numbers do not belong together, where somebody else has written them.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if !(-10..=MAX_SCALE).contains(&self.scale) {
+            return Err(format!("{} is no scale", self.scale));
         }
-        if buckets.len() > MAX_SIZE || [buckets.first(), buckets.last()].contains(&Some(&0)) {
+        if self.buckets.len() > MAX_SIZE || [self.buckets.first(), self.buckets.last()].contains(&Some(&0)) {
             return Err(format!(
                 "there are at most {MAX_SIZE} buckets, and the first and the last are not empty"
             ));
         }
         let sum = |counts: &[u32]| counts.iter().copied().map(u64::from).sum::<u64>();
-        if sum(&classic) != count || zero.checked_add(sum(&buckets)) != Some(count) {
-            return Err(format!("the count is {count}, and the buckets hold others"));
+        if sum(&self.classic) != self.count || self.zero.checked_add(sum(&self.buckets)) != Some(self.count) {
+            return Err(format!("the count is {}, and the buckets hold others", self.count));
         }
-        let exponential = Exponential { scale, offset, counts: buckets };
-        Ok(Self { count, sum: sum_us, classic, zero, exponential })
+        Ok(())
+    }
+
+    /// Coarsens the exponential buckets until there are at most `size` of them.
+    pub(crate) fn shrink(&mut self, size: usize) {
+        let (mut low, mut high, mut steps) = (self.offset, self.last(), 0);
+        while self.buckets.len() > size && span(low, high) > size {
+            (low, high, steps) = (low >> 1, high >> 1, steps + 1);
+        }
+        self.downscale(steps);
+    }
+
+    /// Adds a value above zero.
+    fn add_to_buckets(&mut self, value: f64) {
+        let mut index = index(value, self.scale);
+        if self.buckets.is_empty() {
+            self.offset = index;
+        }
+        let (mut low, mut high) = (self.offset.min(index), self.last().max(index));
+        let mut steps = 0;
+        while span(low, high) > MAX_SIZE {
+            (low, high, steps) = (low >> 1, high >> 1, steps + 1);
+        }
+        self.downscale(steps);
+        index >>= steps;
+        if low < self.offset {
+            self.buckets.splice(0..0, std::iter::repeat_n(0, span(low, self.offset) - 1));
+            self.offset = low;
+        }
+        let place = span(self.offset, index) - 1;
+        if place >= self.buckets.len() {
+            // No more than needed: most histograms stay small.
+            self.buckets.reserve_exact(place + 1 - self.buckets.len());
+            self.buckets.resize(place + 1, 0);
+        }
+        self.buckets[place] = self.buckets[place].saturating_add(1);
+    }
+
+    /// The index of the last bucket, or the offset where there is none.
+    fn last(&self) -> i32 {
+        let further = self.buckets.len().saturating_sub(1);
+        self.offset.saturating_add(i32::try_from(further).unwrap_or(i32::MAX))
+    }
+
+    /// Merges each 2^`steps` buckets into one: bucket *i* becomes part of bucket *i* / 2^`steps`, rounded down.
+    fn downscale(&mut self, steps: u8) {
+        if steps == 0 {
+            return;
+        }
+        let offset = self.offset >> steps;
+        let mut merged =
+            vec![0_u32; if self.buckets.is_empty() { 0 } else { span(offset, self.last() >> steps) }];
+        for (index, count) in (self.offset..).zip(&self.buckets) {
+            let place = span(offset, index >> steps) - 1;
+            merged[place] = merged[place].saturating_add(*count);
+        }
+        self.buckets = merged;
+        self.offset = offset;
+        self.scale = self.scale.saturating_sub_unsigned(steps);
     }
 }
 
@@ -158,92 +199,6 @@ fn micros(seconds: f64) -> Result<u64, NoDuration> {
 
 fn seconds_of(micros: u64) -> f64 {
     Duration::from_micros(micros).as_secs_f64()
-}
-
-impl Default for Exponential {
-    fn default() -> Self {
-        Self { scale: MAX_SCALE, offset: 0, counts: Vec::new() }
-    }
-}
-
-impl Exponential {
-    /// The scale: the higher, the finer.
-    pub fn scale(&self) -> i8 {
-        self.scale
-    }
-
-    /// The index of the first bucket.
-    pub fn offset(&self) -> i32 {
-        self.offset
-    }
-
-    /// The counts of the buckets from [`Self::offset`] on; the first and the last are not empty.
-    pub fn counts(&self) -> &[u32] {
-        &self.counts
-    }
-
-    /// The bound below bucket `index`, in seconds: what is in it is above.
-    pub fn lower_bound(&self, index: i32) -> f64 {
-        bound(index, self.scale)
-    }
-
-    /// Adds a value above zero.
-    fn add(&mut self, value: f64) {
-        let mut index = index(value, self.scale);
-        if self.counts.is_empty() {
-            self.offset = index;
-        }
-        let (mut low, mut high) = (self.offset.min(index), self.last().max(index));
-        let mut steps = 0;
-        while span(low, high) > MAX_SIZE {
-            (low, high, steps) = (low >> 1, high >> 1, steps + 1);
-        }
-        self.downscale(steps);
-        index >>= steps;
-        if low < self.offset {
-            self.counts.splice(0..0, std::iter::repeat_n(0, span(low, self.offset) - 1));
-            self.offset = low;
-        }
-        let place = span(self.offset, index) - 1;
-        if place >= self.counts.len() {
-            // No more than needed: most histograms stay small.
-            self.counts.reserve_exact(place + 1 - self.counts.len());
-            self.counts.resize(place + 1, 0);
-        }
-        self.counts[place] = self.counts[place].saturating_add(1);
-    }
-
-    /// Coarsens until there are at most `size` buckets.
-    fn fit(&mut self, size: usize) {
-        let (mut low, mut high, mut steps) = (self.offset, self.last(), 0);
-        while self.counts.len() > size && span(low, high) > size {
-            (low, high, steps) = (low >> 1, high >> 1, steps + 1);
-        }
-        self.downscale(steps);
-    }
-
-    /// The index of the last bucket, or the offset where there is none.
-    fn last(&self) -> i32 {
-        let further = self.counts.len().saturating_sub(1);
-        self.offset.saturating_add(i32::try_from(further).unwrap_or(i32::MAX))
-    }
-
-    /// Merges each 2^`steps` buckets into one: bucket *i* becomes part of bucket *i* / 2^`steps`, rounded down.
-    fn downscale(&mut self, steps: u8) {
-        if steps == 0 {
-            return;
-        }
-        let offset = self.offset >> steps;
-        let mut merged =
-            vec![0_u32; if self.counts.is_empty() { 0 } else { span(offset, self.last() >> steps) }];
-        for (index, count) in (self.offset..).zip(&self.counts) {
-            let place = span(offset, index >> steps) - 1;
-            merged[place] = merged[place].saturating_add(*count);
-        }
-        self.counts = merged;
-        self.offset = offset;
-        self.scale = self.scale.saturating_sub_unsigned(steps);
-    }
 }
 
 /// How many buckets there are from `low` to `high`, both included; `low` must not be above `high`.
@@ -271,12 +226,6 @@ fn index(value: f64, scale: i8) -> i32 {
         index += 1;
     }
     index
-}
-
-impl fmt::Debug for Exponential {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "scale {} from {}: {:?}", self.scale, self.offset, self.counts)
-    }
 }
 
 #[cfg(test)]

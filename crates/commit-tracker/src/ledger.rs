@@ -53,8 +53,6 @@ pub struct LedgerConfig {
     pub write_deadline: Duration,
     /// How long a write waits for further records. The only delay of a record when there is no other.
     pub gather: Duration,
-    /// How long what is forgotten may stay in the cluster, once it is not shown any more and nothing else is written.
-    pub tidy: Duration,
     /// How long what is forgotten is shown when nobody takes it. Prometheus looks back as long for a series that ended.
     pub show_deleted_for: Duration,
     /// Tells when the ledger and its entries begin.
@@ -69,7 +67,6 @@ impl LedgerConfig {
             call_deadline: Duration::from_secs(5),
             write_deadline: Duration::from_secs(30),
             gather: Duration::from_millis(10),
-            tidy: Duration::from_secs(30),
             show_deleted_for: Duration::from_mins(5),
             clock,
         }

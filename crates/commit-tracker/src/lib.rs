@@ -21,6 +21,8 @@ pub mod changes;
 pub mod export;
 pub mod facts;
 mod finders;
+#[cfg(test)]
+mod given;
 pub mod histogram;
 pub mod ledger;
 mod measure;
@@ -38,6 +40,6 @@ pub use facts::{SourceFacts, Standing, Step, source_of, standing};
 pub use measure::{CommitOutcome, Measured, MeasuredCommit, measure};
 pub use metrics::Instrument;
 pub use operator::{CommitTracker, FLUX_COMMIT_TRACKER, configure, register};
-pub use report::{Failure, Measurement, Reporter, Worked};
+pub use report::{Reporter, Work};
 pub use revision::{Algorithm, ParseRevisionError, Revision};
 pub use source::{SourceKey, SourceKind};

@@ -52,16 +52,8 @@ impl Instrument {
 
     /// Its row of the table.
     pub fn metric(self) -> &'static Metric {
-        match self {
-            Self::EndToEnd => &table::END_TO_END,
-            Self::Export => &table::EXPORT,
-            Self::Reconcile => &table::RECONCILE,
-            Self::StageExport => &table::STAGE_EXPORT,
-            Self::StageSource => &table::STAGE_SOURCE,
-            Self::StageFetch => &table::STAGE_FETCH,
-            Self::StageApply => &table::STAGE_APPLY,
-            Self::StageHealth => &table::STAGE_HEALTH,
-        }
+        // Theirs are the first rows, in their order.
+        METRICS[self as usize]
     }
 
     /// Its name without the prefix, as the ledger keeps it too: `e2e.export-time`.

@@ -11,7 +11,7 @@ mod source;
 mod tests;
 
 pub use kustomization::{
-    APPLIED, Condition, ConditionStatus, Kustomization, Outcome, Snapshot, SourceRef, Spec, Status,
+    APPLIED, Condition, ConditionStatus, Kustomization, Outcome, SUCCEEDED, Snapshot, SourceRef, Spec, Status,
 };
-pub use metadata::Metadata;
+pub use metadata::{Metadata, Object};
 pub use source::{Artifact, SecretRef, Source, SourceSpec, SourceStatus};

@@ -53,9 +53,6 @@ pub struct TrackerArgs {
     /// The media type of the exporter's layer in an artifact.
     #[arg(long, value_name = "TYPE")]
     pub exporter_info_media_type: Option<String>,
-    /// Whether the commits of artifacts that Flux skipped are looked for in Git: auto, always or never. [default: auto]
-    #[arg(long, value_name = "WHEN")]
-    pub skipped_artifacts: Option<String>,
     /// How histograms are pushed: exponential or classic. [default: exponential]
     #[arg(long, value_name = "FORM")]
     pub histograms: Option<String>,
@@ -115,7 +112,6 @@ impl From<TrackerArgs> for Start {
             own("exporter_info_file", args.exporter_info_file),
             own("exporter_info_repository", args.exporter_info_repository),
             own("exporter_info_media_type", args.exporter_info_media_type),
-            own("skipped_artifacts", args.skipped_artifacts),
             own("histograms", args.histograms),
             own("metric_names", args.metric_names),
             own("observe_only", args.observe_only),

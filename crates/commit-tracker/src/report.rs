@@ -36,42 +36,18 @@ pub struct Reporter {
     spans: Spans,
 }
 
-/// A revision that was measured, and recorded.
+/// What the tracker did about a revision, and when.
 #[derive(Clone, Copy, Debug)]
-pub struct Measurement<'a> {
+pub struct Work<'a> {
     /// The Kustomization.
     pub standing: &'a Standing,
     /// Its revision.
     pub step: &'a Step,
-    /// What came with the revision.
-    pub changes: &'a Changes,
-    /// What was measured.
-    pub measured: &'a Measured,
-    /// When the tracker did it.
-    pub worked: Worked,
-}
-
-/// A revision whose commits could not be found, for good.
-#[derive(Clone, Copy, Debug)]
-pub struct Failure<'a> {
-    /// The Kustomization.
-    pub standing: &'a Standing,
-    /// Its revision.
-    pub step: &'a Step,
-    /// Why.
-    pub error: &'a ChangesError,
-    /// When the tracker tried.
-    pub worked: Worked,
-}
-
-/// When the tracker worked on a revision.
-#[derive(Clone, Copy, Debug)]
-pub struct Worked {
-    /// It looked at the Kustomization.
+    /// When it looked at the Kustomization.
     pub began: Timestamp,
-    /// It knew the commits, or that they cannot be known.
+    /// When it knew the commits, or that they cannot be known.
     pub answered: Timestamp,
-    /// It was done.
+    /// When it was done.
     pub ended: Timestamp,
 }
 
@@ -87,45 +63,54 @@ impl Reporter {
         standing: &Standing,
         step: &Step,
         began: Timestamp,
-        work: impl Future<Output = T>,
+        asked: impl Future<Output = T>,
     ) -> T {
-        let ids = ids_of(standing, step, Trace::Work(began));
-        self.spans.around(ids.trace, ids.span(work::ROOT), work).await
+        let ids = Ids::new(&standing.uid, &step.revision, Trace::Work(began));
+        self.spans.around(ids.trace, ids.span(work::ROOT), asked).await
     }
 
     /// Reports a revision that was measured: once its record was answered. Answers the trace of its way and the root of it,
     /// where there are any.
-    pub fn measured(&self, of: &Measurement<'_>) -> Option<(TraceId, SpanId)> {
-        let work = ids_of(of.standing, of.step, Trace::Work(of.worked.began));
-        self.spans.within(work.trace, work.span("reconcile"), || lines::measured(of));
+    pub fn measured(
+        &self,
+        of: &Work<'_>,
+        changes: &Changes,
+        measured: &Measured,
+    ) -> Option<(TraceId, SpanId)> {
+        let work = of.ids();
+        self.spans.within(work.trace, work.span(work::ROOT), || lines::measured(of, changes, measured));
         if !self.spans.is_enabled() {
             return None;
         }
-        let way = ids_of(of.standing, of.step, Trace::Stages);
-        for span in work::measured(of, work, way).into_iter().chain(stages::spans(of, way, work)) {
+        let way = Ids::new(&of.standing.uid, &of.step.revision, Trace::Stages);
+        let spans = work::measured(of, changes, measured, way).into_iter();
+        for span in spans.chain(stages::spans(of, changes, measured, way)) {
             self.spans.record(span);
         }
-        (of.measured.counted > 0).then(|| (way.trace, way.span(stages::ROOT)))
+        (measured.counted > 0).then(|| (way.trace, way.span(stages::ROOT)))
     }
 
     /// Reports a revision whose commits could not be found, once it was recorded that they could not.
-    pub fn failed(&self, of: &Failure<'_>) {
-        let ids = ids_of(of.standing, of.step, Trace::Work(of.worked.began));
-        self.spans.within(ids.trace, ids.span("reconcile"), || lines::failed(of));
+    pub fn failed(&self, of: &Work<'_>, error: &ChangesError) {
+        let ids = of.ids();
+        self.spans.within(ids.trace, ids.span(work::ROOT), || lines::failed(of, error));
         if self.spans.is_enabled() {
-            for span in work::failed(of, ids) {
+            for span in work::failed(of, error) {
                 self.spans.record(span);
             }
         }
     }
 }
 
-fn ids_of(standing: &Standing, step: &Step, trace: Trace) -> Ids {
-    Ids::new(&standing.uid, &step.revision, trace)
+impl Work<'_> {
+    /// Of the trace of the work.
+    fn ids(&self) -> Ids {
+        Ids::new(&self.standing.uid, &self.step.revision, Trace::Work(self.began))
+    }
 }
 
 /// What both traces say of the Kustomization and its revision.
-fn attributes(standing: &Standing, step: &Step) -> Vec<KeyValue> {
+fn attributes(Work { standing, step, .. }: &Work<'_>) -> Vec<KeyValue> {
     let mut attributes = vec![
         KeyValue::new("k8s.controller.name", "flux-commit-tracker"),
         KeyValue::new("k8s.resource.kind", "Kustomization"),

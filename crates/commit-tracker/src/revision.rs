@@ -13,11 +13,7 @@ use serde::{Deserialize, Serialize};
 /// needs them calls it malformed. Two revisions are equal when they say the same, in whatever form and case.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Revision {
-    text: Box<str>,
-    /// The digest in lower case, where the text has another.
-    folded: Option<Box<str>>,
-}
+pub struct Revision(Box<str>);
 
 struct Parts<'a> {
     name: Option<&'a str>,
@@ -82,38 +78,38 @@ impl fmt::Display for Algorithm {
 pub struct ParseRevisionError(());
 
 impl Revision {
-    /// The revision as Flux wrote it.
+    /// The revision as Flux wrote it, its digest in lower case.
     pub fn as_str(&self) -> &str {
-        &self.text
+        &self.0
     }
 
     /// What it was resolved from: a branch, a tag, `refs/…`, a version; none where only a digest stands.
     pub fn name(&self) -> Option<&str> {
-        Parts::of(&self.text)?.name
+        Parts::of(&self.0)?.name
     }
 
     /// What the digest was made with; none in a malformed revision.
     pub fn algorithm(&self) -> Option<Algorithm> {
-        Some(Parts::of(&self.text)?.algorithm)
+        Some(Parts::of(&self.0)?.algorithm)
     }
 
     /// The commit or digest, hexadecimal in lower case and of its algorithm's full length; none in a malformed revision.
     pub fn digest(&self) -> Option<&str> {
-        self.folded.as_deref().or_else(|| Some(Parts::of(&self.text)?.hex))
+        Some(Parts::of(&self.0)?.hex)
     }
 
     /// What makes it the same as another.
     fn meaning(&self) -> (Option<&str>, Option<Algorithm>, Option<&str>) {
-        match Parts::of(&self.text) {
-            Some(Parts { name, algorithm, .. }) => (name, Some(algorithm), self.digest()),
-            None => (Some(&self.text), None, None),
+        match Parts::of(&self.0) {
+            Some(Parts { name, algorithm, hex }) => (name, Some(algorithm), Some(hex)),
+            None => (Some(&self.0), None, None),
         }
     }
 }
 
 impl PartialEq for Revision {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text || self.meaning() == other.meaning()
+        self.0 == other.0 || self.meaning() == other.meaning()
     }
 }
 
@@ -127,13 +123,13 @@ impl Hash for Revision {
 
 impl fmt::Debug for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Revision({:?})", self.text)
+        write!(f, "Revision({:?})", self.0)
     }
 }
 
 impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.0)
     }
 }
 
@@ -144,9 +140,9 @@ impl FromStr for Revision {
         if text.is_empty() {
             return Err(ParseRevisionError(()));
         }
-        let hex = Parts::of(text).map(|parts| parts.hex);
-        let folded = hex.filter(|hex| hex.bytes().any(|byte| byte.is_ascii_uppercase()));
-        Ok(Self { text: text.into(), folded: folded.map(|hex| hex.to_ascii_lowercase().into()) })
+        let hex = Parts::of(text).map_or("", |parts| parts.hex);
+        let name = &text[..text.len() - hex.len()];
+        Ok(Self(format!("{name}{}", hex.to_ascii_lowercase()).into()))
     }
 }
 
@@ -160,7 +156,7 @@ impl TryFrom<String> for Revision {
 
 impl From<Revision> for String {
     fn from(revision: Revision) -> Self {
-        revision.text.into()
+        revision.0.into()
     }
 }
 
@@ -206,7 +202,6 @@ mod tests {
     #[track_caller]
     fn check(text: &str, name: Option<&str>, algorithm: Algorithm, digest: &str) {
         let revision: Revision = text.parse().unwrap();
-        assert_eq!(revision.as_str(), text);
         assert_eq!(revision.name(), name, "{text}");
         assert_eq!(revision.algorithm(), Some(algorithm), "{text}");
         assert_eq!(revision.digest(), Some(digest), "{text}");
@@ -222,10 +217,7 @@ mod tests {
         check(&format!("v1.2.3-rc.1@sha1:{SHA1}"), Some("v1.2.3-rc.1"), Algorithm::Sha1, SHA1);
         check(&format!("sha512:{SHA256}{SHA256}"), None, Algorithm::Sha512, &format!("{SHA256}{SHA256}"));
         check(&format!("main@sha256:{SHA256}"), Some("main"), Algorithm::Sha256, SHA256);
-    }
-
-    #[test]
-    fn a_name_may_hold_slashes_and_at_signs() {
+        // A name may hold slashes and at signs.
         check(&format!("feature/a@b@c@sha1:{SHA1}"), Some("feature/a@b@c"), Algorithm::Sha1, SHA1);
         check(&format!("@@sha1:{SHA1}"), Some("@"), Algorithm::Sha1, SHA1);
     }

@@ -15,8 +15,7 @@ use crate::docker_config::Credentials;
 use crate::http::{Answer, Connections, Http, Request, malformed};
 use crate::manifest::ACCEPT;
 use crate::repository::is_tag;
-use crate::tags::{Page, next_page};
-use crate::{Digest, DockerChain, DockerConfig, Manifest, OciError, Reference, Repository, Tags};
+use crate::{Digest, DockerChain, DockerConfig, Manifest, OciError, Reference, Repository};
 
 /// Bytes that are read of an answer that is an error.
 const MAX_REFUSAL: u64 = 16 << 10;
@@ -63,15 +62,11 @@ impl Default for ClientConfig {
 pub struct Limits {
     /// Bytes of a manifest; registries accept 4 MiB.
     pub manifest_bytes: u64,
-    /// Bytes of one page of tags. 1 MiB.
-    pub page_bytes: u64,
-    /// Tags of one page, as it is asked for. 1,000.
-    pub page_tags: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { manifest_bytes: 4 << 20, page_bytes: 1 << 20, page_tags: 1_000 }
+        Self { manifest_bytes: 4 << 20 }
     }
 }
 
@@ -197,30 +192,6 @@ impl Client {
             found: found.to_string(),
         })?;
         Ok(content)
-    }
-
-    /// The first `max` tags or more, whole pages of them. What is no tag is left out.
-    pub async fn tags(&self, repository: &Repository, login: &Login, max: usize) -> Result<Tags, OciError> {
-        let Limits { page_bytes, page_tags, .. } = self.shared.config.limits;
-        let mut found = Tags::default();
-        let mut url = repository.url("tags/list");
-        url.query_pairs_mut().append_pair("n", &page_tags.to_string());
-        let pages = max.div_ceil(page_tags.max(1)).max(1);
-        for _ in 0..pages {
-            let call = self.call(repository, login, format!("tags of {repository}"));
-            let Fetched { content, host, headers } = self.fetch(&call, &url, None, page_bytes).await?;
-            let page: Page = serde_json::from_slice(&content)
-                .map_err(|error| malformed(&host, &call.what, &error.to_string()))?;
-            found.tags.extend(page.tags.unwrap_or_default().into_iter().filter(|tag| is_tag(tag)));
-            match next_page(&url, &headers) {
-                Some(next) => url = next,
-                None => {
-                    found.complete = true;
-                    break;
-                }
-            }
-        }
-        Ok(found)
     }
 
     fn call<'a>(&self, repository: &'a Repository, login: &'a Login, what: String) -> Call<'a> {

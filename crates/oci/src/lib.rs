@@ -1,4 +1,4 @@
-//! Reading from OCI registries: manifests, blobs, tags and annotations, nothing else.
+//! Reading from OCI registries: manifests, blobs and annotations, nothing else.
 //!
 //! The distribution protocol over one HTTP client with rustls, and its token exchange done here rather than by a library,
 //! because what is asked of it is just what libraries leave out: every body has a limit and nothing of a larger one is
@@ -31,7 +31,6 @@ mod error;
 mod http;
 mod manifest;
 mod repository;
-mod tags;
 
 pub use self::client::{Client, ClientConfig, Limits, Login};
 pub use self::digest::Digest;
@@ -40,5 +39,4 @@ pub use self::docker_config::{Credentials, DockerConfig};
 pub use self::error::OciError;
 pub use self::manifest::{Descriptor, Index, Manifest, ManifestKind, Platform};
 pub use self::repository::{Reference, Repository};
-pub use self::tags::Tags;
 pub use windlass_http_client::{Deadlines, Retries, Tls};

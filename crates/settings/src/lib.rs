@@ -30,7 +30,7 @@ pub use crate::{
     sections::{
         AuthSettings, CommitTrackerSettings, DigestAlgorithm, ExporterInfoSource, GithubCredentials,
         HistogramForm, LogFormat, MetricNames, ObserveOnly, OperatorSettings, ProvisioningSettings, Scrape,
-        Selection, SkippedArtifacts, SourceSettings,
+        Selection, SourceSettings,
     },
     settings::{Settings, Sources},
 };

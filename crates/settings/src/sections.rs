@@ -10,7 +10,7 @@ use windlass_api::{GroupResource, RepositoryType, SyncTarget};
 
 pub use self::commit_tracker::{
     CommitTrackerSettings, ExporterInfoSource, GithubCredentials, HistogramForm, MetricNames, ObserveOnly,
-    Scrape, Selection, SkippedArtifacts,
+    Scrape, Selection,
 };
 pub use self::source::{DigestAlgorithm, SourceSettings};
 use crate::{

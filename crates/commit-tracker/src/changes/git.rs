@@ -5,14 +5,13 @@ mod access;
 #[cfg(test)]
 mod tests;
 
-pub use access::GitTokens;
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 use windlass_git::{Git, GitError, History, HistoryQuery, Source as _};
+use windlass_github::Github;
 
 use self::access::Access;
 use super::{Changes, ChangesError, ChangesQuery, Commit, FindChanges, Problem, Secrets};
@@ -32,13 +31,13 @@ impl GitChanges {
     /// Asks through `git`, whose policy says which URLs may be used, with the Secrets that sources name. A revision
     /// brings `max_commits` commits at most; the newest are taken.
     pub fn new(git: Git, secrets: Arc<dyn Secrets>, max_commits: usize) -> Self {
-        Self { git, access: Access { secrets, tokens: None }, max_commits }
+        Self { git, access: Access { secrets, github: None }, max_commits }
     }
 
-    /// Uses these tokens for their hosts, where a source's Secret says nothing of who asks.
+    /// Uses the token of GitHub's API for its repositories, where a source's Secret says nothing of who asks.
     #[must_use]
-    pub fn with_tokens(mut self, tokens: Arc<dyn GitTokens>) -> Self {
-        self.access.tokens = Some(tokens);
+    pub fn with_github(mut self, github: Github) -> Self {
+        self.access.github = Some(github);
         self
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn question(kind: SourceKind, url: &str, to: &str, known: &[impl AsRe
         origin: None,
         known_origins: vec![None; known.len()],
         metadata: BTreeMap::new(),
-        seen: None,
+        generation: 1,
     }
 }
 

@@ -4,11 +4,12 @@
 //! none where no payload is wanted and Flux told the annotations. A registry that wants to see a token has it fetched
 //! once.
 //!
-//! What Flux skipped between two revisions is found without a request where this process saw it, and otherwise in Git,
-//! unless something says that there is no more: see [`LookForSkipped`].
+//! What Flux skipped between two revisions was seen by this process, or is walked in the Git repository that the artifacts
+//! say they were built from, where the payload's commits are that repository's. Otherwise the answer is
+//! [incomplete](Changes::incomplete).
 
-mod memory;
-mod skipped;
+mod artifact;
+mod registry;
 #[cfg(test)]
 mod tests;
 
@@ -16,19 +17,17 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
 use tracing::field;
-use windlass_oci::{
-    Client, ClientConfig, Digest, DockerConfig, Login, Manifest, ManifestKind, OciError, Reference,
-    Repository,
-};
-
+use windlass_oci::{Client, ClientConfig, Digest, OciError, Reference, Repository};
 use windlass_telemetry::traced;
 
-use self::memory::{Artifact, Memory};
-use self::skipped::{Ids, same_commit};
+use self::artifact::Artifact;
+use self::registry::Place;
 use super::{
-    Changes, ChangesError, ChangesQuery, ExporterInfo, FindChanges, Problem, Secrets, metadata::annotated,
-    secrets,
+    Changes, ChangesError, ChangesQuery, Commit, ExporterInfo, FindChanges, Problem, Secrets,
+    metadata::annotated,
 };
 use crate::{Algorithm, Revision};
 
@@ -43,6 +42,10 @@ const REVISION: &str = "org.opencontainers.image.revision";
 const CREATED: &str = "org.opencontainers.image.created";
 /// The key of a pull secret.
 const PULL_SECRET: &str = ".dockerconfigjson";
+/// Commits and annotations of artifacts that are remembered; those that were asked for longest ago are forgotten.
+const REMEMBERED: u64 = 40_000;
+/// Characters of a commit's id that name it, where it is written short.
+const SHORT: usize = 7;
 
 /// Whether artifacts have an exporter's payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,22 +59,6 @@ pub enum PayloadWanted {
     Never,
 }
 
-/// When Git is asked for the commits of artifacts that Flux skipped.
-///
-/// What this process was asked about is known anyway. The rest can only be found where the artifacts name the commits of a
-/// repository that they were built from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LookForSkipped {
-    /// Unless something says that there is none: the payload names what was known as its predecessor
-    /// (`previous_commit`), or the revisions' tags are neighbours as `1.4.2` and `1.4.3` are.
-    #[default]
-    WhenUnsure,
-    /// Also between tags that are neighbours.
-    Always,
-    /// Never: what may have been skipped makes the answer incomplete.
-    Never,
-}
-
 /// What an [`OciChanges`] works under.
 #[derive(Clone, Debug)]
 pub struct OciConfig {
@@ -81,25 +68,10 @@ pub struct OciConfig {
     pub payload: PayloadWanted,
     /// The media type of the layer that has it; the first such layer counts.
     pub media_type: String,
-    /// Bytes of a payload. 4 MiB.
+    /// Bytes of a payload.
     pub max_payload_bytes: u64,
-    /// Commits of an answer; the newest are kept. 10,000.
+    /// Commits of an answer; the newest are kept.
     pub max_commits: usize,
-    /// When to look for the commits of skipped artifacts in Git.
-    pub skipped: LookForSkipped,
-}
-
-impl Default for OciConfig {
-    fn default() -> Self {
-        Self {
-            client: ClientConfig::default(),
-            payload: PayloadWanted::default(),
-            media_type: EXPORTER_INFO_MEDIA_TYPE.to_owned(),
-            max_payload_bytes: 4 << 20,
-            max_commits: 10_000,
-            skipped: LookForSkipped::default(),
-        }
-    }
 }
 
 /// Reads artifacts in registries.
@@ -108,16 +80,7 @@ pub struct OciChanges {
     config: OciConfig,
     secrets: Arc<dyn Secrets>,
     git: Option<Arc<dyn FindChanges>>,
-    memory: Memory,
-}
-
-/// A repository, and who asks.
-struct Place<'a> {
-    question: &'a ChangesQuery,
-    /// With what is trusted and shown there.
-    client: Client,
-    repository: Repository,
-    login: Login,
+    artifacts: Cache<(Repository, Digest), Arc<Artifact>>,
 }
 
 impl OciChanges {
@@ -126,12 +89,16 @@ impl OciChanges {
     /// # Errors
     /// When the client cannot be set up: a bundle of certificates that cannot be read.
     pub fn new(config: OciConfig, secrets: Arc<dyn Secrets>) -> Result<Self, OciError> {
-        let (client, memory) = (Client::new(config.client.clone())?, Memory::default());
-        Ok(Self { client, config, secrets, git: None, memory })
+        let artifacts = Cache::builder()
+            .eviction_policy(EvictionPolicy::lru())
+            .weigher(|_, artifact: &Arc<Artifact>| artifact.size())
+            .max_capacity(REMEMBERED);
+        let client = Client::new(config.client.clone())?;
+        Ok(Self { client, config, secrets, git: None, artifacts: artifacts.build() })
     }
 
-    /// Walks the Git repositories that artifacts without a payload say they were built from. An artifact's author chooses
-    /// the repository, so `git` should ask with nobody's credentials.
+    /// Walks the Git repositories that artifacts say they were built from. An artifact's author chooses the repository, so
+    /// `git` should ask with nobody's credentials.
     #[must_use]
     pub fn with_git(mut self, git: Arc<dyn FindChanges>) -> Self {
         self.git = Some(git);
@@ -186,176 +153,15 @@ impl FindChanges for OciChanges {
 }
 
 impl OciChanges {
-    async fn place<'a>(&self, question: &'a ChangesQuery) -> Result<Place<'a>, ChangesError> {
-        let repository = Repository::parse(&question.url, question.insecure)
-            .map_err(|error| explained(question, "find the registry", error))?;
-        let client = self.client(question).await?;
-        let login = self.login(question).await?;
-        Ok(Place { question, client, repository, login })
-    }
-
-    /// One that trusts and shows what the Secret in `spec.certSecretRef` holds.
-    async fn client(&self, question: &ChangesQuery) -> Result<Client, ChangesError> {
-        let Some(name) = &question.cert_secret else { return Ok(self.client.clone()) };
-        let namespace = &question.source.namespace;
-        let Some(values) = self.secrets.secret(namespace, name).await? else {
-            return Ok(self.client.clone());
-        };
-        let refuse = |what: &str| {
-            let text = format!("the Secret {namespace}/{name} that {} names {what}", question.source);
-            ChangesError::new(Problem::Malformed, text)
-        };
-        let tls = secrets::tls(&values).map_err(|what| refuse(&what))?;
-        let client = self.client.with_tls(&tls);
-        client.map_err(|error| refuse("has a tls.crt and tls.key that do not belong together").because(error))
-    }
-
-    /// That of the Secret in `spec.secretRef`, or Docker's.
-    async fn login(&self, question: &ChangesQuery) -> Result<Login, ChangesError> {
-        let Some(name) = &question.secret else { return Ok(Login::Chain) };
-        let namespace = &question.source.namespace;
-        let Some(values) = self.secrets.secret(namespace, name).await? else {
-            return Ok(Login::Chain);
-        };
-        let content = values.get(PULL_SECRET).ok_or_else(|| {
-            ChangesError::new(
-                Problem::Malformed,
-                format!(
-                    "the Secret {namespace}/{name} that {} names has no {PULL_SECRET}: make it with `kubectl create \
-                     secret docker-registry`",
-                    question.source
-                ),
-            )
-        })?;
-        let config =
-            DockerConfig::parse(content, &format!("the Secret {namespace}/{name}")).map_err(|error| {
-                let text = format!("failed to use the Secret that {} names", question.source);
-                ChangesError::new(Problem::Malformed, text).because(error)
-            })?;
-        Ok(Login::Secret(Arc::new(config)))
-    }
-
-    /// An artifact, from memory or with its payload from the registry.
-    async fn artifact(&self, place: &Place<'_>, digest: &Digest) -> Result<Arc<Artifact>, ChangesError> {
-        if let Some(artifact) = self.memory.artifact(&place.repository, digest) {
-            return Ok(artifact);
-        }
-        let manifest = self.manifest(place, &Reference::Digest(digest.clone())).await?;
-        self.read(place, digest, manifest).await
-    }
-
-    async fn manifest(&self, place: &Place<'_>, reference: &Reference) -> Result<Manifest, ChangesError> {
-        let span = tracing::info_span!(
-            "oci.get_manifest",
-            otel.kind = "client",
-            oci.reference = %reference,
-            oci.manifest.bytes = field::Empty,
-        );
-        let manifest = place.client.manifest(&place.repository, &place.login, reference);
-        traced(span, manifest).await.map_err(|error| explained(place.question, "read the manifest", error))
-    }
-
-    /// Reads an artifact's payload, and remembers it.
-    async fn read(
-        &self,
-        place: &Place<'_>,
-        digest: &Digest,
-        manifest: Manifest,
-    ) -> Result<Arc<Artifact>, ChangesError> {
-        let mut annotations = BTreeMap::new();
-        let layers = match manifest.kind {
-            ManifestKind::Image { layers, annotations: own } => {
-                annotations.extend(own);
-                layers
-            }
-            ManifestKind::Index(index) => {
-                // Flux takes the image for its default platform, and that one's annotations.
-                let image = index.default_image().ok_or_else(|| {
-                    malformed(place, digest, "it is an index without an image for linux/amd64")
-                })?;
-                let image: Digest = image
-                    .digest
-                    .parse()
-                    .map_err(|error: OciError| malformed(place, digest, &error.to_string()))?;
-                annotations.extend(index.annotations);
-                match self.manifest(place, &Reference::Digest(image)).await?.kind {
-                    ManifestKind::Image { layers, annotations: own } => {
-                        annotations.extend(own);
-                        layers
-                    }
-                    ManifestKind::Index(_) => {
-                        return Err(malformed(place, digest, "it is an index of indexes"));
-                    }
-                }
-            }
-        };
-        let layer = layers.iter().find(|layer| layer.media_type == self.config.media_type);
-        let info = match layer.filter(|_| self.config.payload != PayloadWanted::Never) {
-            None => None,
-            Some(layer) => {
-                let max = self.config.max_payload_bytes;
-                if layer.size > max {
-                    let text = format!(
-                        "the exporter's payload in the artifact {digest} of {} has {} bytes, over {max}",
-                        place.question.source, layer.size
-                    );
-                    return Err(ChangesError::new(Problem::TooLarge, text));
-                }
-                let blob = layer
-                    .digest
-                    .parse()
-                    .map_err(|error: OciError| malformed(place, digest, &error.to_string()))?;
-                Some(self.payload(place, digest, &blob).await?)
-            }
-        };
-        let artifact = Arc::new(Artifact::new(digest.clone(), annotations, info));
-        self.memory.remember(&place.repository, &artifact);
-        Ok(artifact)
-    }
-
-    /// The payload in this layer of an artifact.
-    async fn payload(
-        &self,
-        place: &Place<'_>,
-        digest: &Digest,
-        layer: &Digest,
-    ) -> Result<ExporterInfo, ChangesError> {
-        tracing::Span::current().record("oci.exporter_info.layer_digest", layer.to_string());
-        let span = tracing::info_span!(
-            "oci.get_layer_blob",
-            otel.kind = "client",
-            oci.layer.reference = %layer,
-            oci.layer.bytes = field::Empty,
-        );
-        let content =
-            place.client.blob(&place.repository, &place.login, layer, self.config.max_payload_bytes);
-        let content = traced(span.clone(), content)
-            .await
-            .map_err(|error| explained(place.question, "read the exporter's payload", error))?;
-        span.record("oci.layer.bytes", content.len());
-        drop(span);
-        let span = tracing::info_span!(
-            "oci.decode_exporter_info",
-            repo.kube_manifests.hash = field::Empty,
-            kube_manifests.exporter.info.commits_exported = field::Empty,
-        );
-        let from = format!("{digest} of {}", place.question.source);
-        let decoded = async { ExporterInfo::parse(&content, &from, self.config.max_commits) };
-        let info = traced(span.clone(), decoded).await?;
-        span.record("repo.kube_manifests.hash", info.commit.as_deref());
-        span.record("kube_manifests.exporter.info.commits_exported", info.commits.len());
-        Ok(info)
-    }
-
     /// What payloads say: the artifact's own, and those of artifacts that were skipped before it.
     async fn exported(
         &self,
         place: &Place<'_>,
-        artifact: &Arc<Artifact>,
+        artifact: &Artifact,
         info: &ExporterInfo,
     ) -> Result<Changes, ChangesError> {
-        let known: Vec<Digest> =
-            place.question.known.iter().filter_map(|known| digest_of(known).ok()).collect();
+        let question = place.question;
+        let known: Vec<Digest> = question.known.iter().filter_map(|known| digest_of(known).ok()).collect();
         let mut changes = info.clone().into_changes(artifact.created);
         if known.contains(&artifact.digest) {
             changes.commits.clear();
@@ -366,48 +172,113 @@ impl OciChanges {
             Some(newest) => self.known(place, newest).await?,
             None => None,
         };
-        let remembered: Vec<_> =
-            known.iter().filter_map(|known| self.memory.artifact(&place.repository, known)).collect();
+        let remembered: Vec<_> = known.iter().filter_map(|known| self.remembered(place, known)).collect();
+        let mut held: HashSet<String> =
+            remembered.iter().flat_map(|known| known.ids()).map(str::to_owned).collect();
         if remembered.iter().any(|known| known.is_younger(artifact) && known.is_of_stream(artifact)) {
             // Rolled back to what nobody saw, as it says itself; Git knows whether that is so.
             let history = self.history(place, artifact, from.as_deref()).await?;
             changes.older = history.is_none_or(|history| !history.commits.is_empty());
-            let is_known = |id: &str| remembered.iter().any(|known| known.ids().any(|known| known == id));
-            changes.commits.retain(|commit| changes.older && !is_known(&commit.id));
+            changes.commits.retain(|commit| changes.older && !held.contains(&commit.id));
             return Ok(changes);
         }
-        let skipped = self.skipped(place, artifact, info, &known, from.as_deref()).await?;
-        let hex =
-            |artifact: &Arc<Artifact>| artifact.digest.to_string().split(':').next_back().map(str::to_owned);
-        changes.skipped = skipped.artifacts.iter().filter_map(hex).collect();
-        if !place.question.known.is_empty() && remembered.is_empty() && skipped.walked.is_empty() {
+        let walked = self.walked(place, artifact, info, from.as_deref()).await?;
+        changes.incomplete = walked.is_none() && !known.is_empty();
+        if !question.known.is_empty() && remembered.is_empty() && walked.is_none() {
             changes.unrelated =
-                !continues(&mut changes, info, place.question) && !self.has_any(place, &known).await?;
+                !continues(&mut changes, info, question) && !self.has_any(place, &known).await?;
         }
-        let mut held: HashSet<String> =
-            remembered.iter().flat_map(|known| known.ids()).map(str::to_owned).collect();
+        let found = Ids(held.clone());
         changes.commits.retain(|commit| held.insert(commit.id.clone()));
-        for earlier in &skipped.artifacts {
+        for earlier in self.seen_between(place, artifact, &known, from.as_deref()) {
+            changes.skipped.extend(earlier.digest.to_string().split(':').next_back().map(str::to_owned));
             for commit in earlier.info.iter().flat_map(|info| &info.commits) {
                 if held.insert(commit.id.clone()) {
-                    let mut commit = commit.clone();
-                    commit.exported = earlier.created;
-                    changes.commits.push(commit);
+                    changes.commits.push(Commit { exported: earlier.created, ..commit.clone() });
                 }
             }
         }
         // When these were exported, before they were replaced, nobody knows.
-        let found = Ids::of(remembered.iter().flat_map(|known| &known.info).flat_map(|info| &info.commits));
         let own = Ids::of(&changes.commits);
-        changes.commits.extend(
-            skipped.walked.into_iter().filter(|commit| !found.holds(&commit.id) && !own.holds(&commit.id)),
-        );
+        let is_new = |commit: &Commit| !found.holds(&commit.id) && !own.holds(&commit.id);
+        changes.commits.extend(walked.into_iter().flatten().filter(is_new));
         changes.commits.sort_by_key(|commit| commit.merged);
         let surplus = changes.commits.len().saturating_sub(self.config.max_commits);
         changes.commits.drain(..surplus);
         changes.truncated |= surplus > 0;
-        changes.incomplete |= skipped.incomplete;
+        if changes.incomplete {
+            tracing::info!(
+                source = %question.source,
+                revision = %question.to,
+                "nothing tells whether artifacts were skipped before this one: let it name the Git repository of its commits"
+            );
+        }
         Ok(changes)
+    }
+
+    fn remembered(&self, place: &Place<'_>, digest: &Digest) -> Option<Arc<Artifact>> {
+        self.artifacts.get(&(place.repository.clone(), digest.clone()))
+    }
+
+    /// The artifacts that this process was asked about, built after the one that was known and before this one.
+    fn seen_between(
+        &self,
+        place: &Place<'_>,
+        to: &Artifact,
+        known: &[Digest],
+        from: Option<&Artifact>,
+    ) -> Vec<Arc<Artifact>> {
+        let times = from.filter(|from| from.is_of_stream(to)).and_then(|from| from.at().zip(to.at()));
+        let Some((after, before)) = times else { return Vec::new() };
+        let is_between = |artifact: &Artifact| {
+            let is_new = artifact.digest != to.digest && !known.contains(&artifact.digest);
+            let has_commits = artifact.info.is_some() && artifact.is_of_stream(to);
+            is_new && has_commits && artifact.at().is_some_and(|at| after < at && at < before)
+        };
+        let seen =
+            self.artifacts.iter().filter(|(of, artifact)| of.0 == place.repository && is_between(artifact));
+        seen.map(|(_, artifact)| artifact).collect()
+    }
+
+    /// The commits between the two artifacts, where the payload's are those of the repository that it names.
+    async fn walked(
+        &self,
+        place: &Place<'_>,
+        to: &Artifact,
+        info: &ExporterInfo,
+        from: Option<&Artifact>,
+    ) -> Result<Option<Vec<Commit>>, ChangesError> {
+        let (own, history) = (Ids::of(&info.commits), self.history(place, to, from).await?);
+        let is_of_it = |walked: &Changes| walked.commits.iter().any(|commit| own.holds(&commit.id));
+        Ok(history.filter(is_of_it).map(|walked| walked.commits))
+    }
+
+    /// The history between the two artifacts as Git has it; none where that is not to be known: they do not say what
+    /// they were built from, or it cannot be read.
+    async fn history(
+        &self,
+        place: &Place<'_>,
+        to: &Artifact,
+        from: Option<&Artifact>,
+    ) -> Result<Option<Changes>, ChangesError> {
+        let mut question = place.question.clone();
+        let (Some(git), Some(origin)) = (&self.git, question.known_origins.last_mut()) else {
+            return Ok(None);
+        };
+        *origin = origin.take().or_else(|| from?.annotations.get(REVISION).cloned());
+        let mut annotations = to.annotations.clone();
+        annotations.extend(question.metadata.clone());
+        let asked =
+            git_question(&annotations, &question).filter(|_| question.known_origins.last() != Some(&None));
+        let Some(asked) = asked else { return Ok(None) };
+        match git.find(&asked).await {
+            Ok(changes) => Ok(Some(changes).filter(|changes| !changes.unrelated && !changes.truncated)),
+            Err(error) if !error.problem.is_permanent() => Err(error),
+            Err(error) => {
+                tracing::debug!(source = %question.source, %error, "Git does not tell what was skipped");
+                Ok(None)
+            }
+        }
     }
 
     /// The known artifact; none where it is gone.
@@ -454,20 +325,39 @@ impl OciChanges {
     }
 }
 
+/// Ids of commits, some of which may be written short.
+struct Ids(HashSet<String>);
+
+impl Ids {
+    fn of<'a>(commits: impl IntoIterator<Item = &'a Commit>) -> Self {
+        Self(commits.into_iter().map(|commit| commit.id.clone()).collect())
+    }
+
+    /// Whether this one is among them, as it is or short.
+    fn holds(&self, id: &str) -> bool {
+        let is_short = |end| id.get(..end).is_some_and(|id| self.0.contains(id));
+        self.0.contains(id) || (SHORT..id.len()).any(is_short)
+    }
+}
+
 /// Whether the payload goes on from commits of Git that were known when the source was another one; what they hold of it
 /// is taken out.
 fn continues(changes: &mut Changes, info: &ExporterInfo, question: &ChangesQuery) -> bool {
     let known: Vec<Revision> = question.known_commits().collect();
-    let is_known = |id: &str| known.iter().filter_map(Revision::digest).any(|known| same_commit(known, id));
+    // One of the two may be written short.
+    let is_known = |id: &str| {
+        known
+            .iter()
+            .filter_map(Revision::digest)
+            .any(|known| known == id || id.len() >= SHORT && known.starts_with(id))
+    };
     if info.commit.as_deref().is_some_and(is_known) {
         changes.commits.clear();
         return true;
     }
-    if let Some(last) = changes.commits.iter().rposition(|commit| is_known(&commit.id)) {
-        changes.commits.drain(..=last);
-        return true;
-    }
-    info.previous_commit.as_deref().is_some_and(is_known)
+    let last = changes.commits.iter().rposition(|commit| is_known(&commit.id));
+    changes.commits.drain(..last.map_or(0, |last| last + 1));
+    last.is_some()
 }
 
 /// The question to ask of the repository that an artifact was built from.
@@ -490,7 +380,7 @@ fn git_question(annotations: &BTreeMap<String, String>, question: &ChangesQuery)
         to,
         origin: None,
         metadata: BTreeMap::new(),
-        seen: question.seen,
+        generation: question.generation,
     })
 }
 
@@ -504,43 +394,4 @@ fn digest_of(revision: &Revision) -> Result<Digest, ChangesError> {
         let text = format!("{:?} names no artifact; expected TAG@sha256:HEX", revision.as_str());
         ChangesError::new(Problem::Malformed, text)
     })
-}
-
-fn malformed(place: &Place<'_>, digest: &Digest, detail: &str) -> ChangesError {
-    let source = &place.question.source;
-    ChangesError::new(
-        Problem::Malformed,
-        format!("failed to read the artifact {digest} of {source}: {detail}"),
-    )
-}
-
-fn explained(question: &ChangesQuery, action: &str, error: OciError) -> ChangesError {
-    let problem = match &error {
-        OciError::RateLimited { .. } => Problem::RateLimited,
-        OciError::Unauthorized { .. } => Problem::Unauthorized,
-        OciError::Forbidden { .. } => Problem::Forbidden,
-        OciError::NotFound { .. } => Problem::NotFound,
-        OciError::TooLarge { .. } => Problem::TooLarge,
-        OciError::Refused { .. } | OciError::Invalid { .. } => Problem::Unsupported,
-        OciError::WrongDigest { .. } | OciError::Malformed { .. } => Problem::Malformed,
-        // Docker's file and helpers are mended without an object that changes.
-        _ => Problem::Unavailable,
-    };
-    let advice = match (&error, &question.secret) {
-        (OciError::Unauthorized { sent: false, .. }, Some(secret)) => {
-            format!(
-                "; the Secret {secret} that it names gave no credentials: see [commit_tracker] source_secrets"
-            )
-        }
-        (OciError::Unreachable { .. }, _) if question.cert_secret.is_some() => {
-            "; are the certificates read that it names in spec.certSecretRef? See [commit_tracker] source_secrets".to_owned()
-        }
-        (OciError::Refused { .. }, _) if question.insecure => {
-            "; see [commit_tracker] allowed_registries".to_owned()
-        }
-        _ => String::new(),
-    };
-    let retry_after = error.retry_after();
-    let text = format!("failed to {action} of {} of {}{advice}", question.to, question.source);
-    ChangesError { retry_after, ..ChangesError::new(problem, text).because(error) }
 }

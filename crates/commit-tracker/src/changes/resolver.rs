@@ -1,34 +1,44 @@
 //! Asking once: whoever has the same question gets the same answer.
 //!
 //! Many Kustomizations apply the same revision of the same source. The first that asks pays; those that ask meanwhile wait
-//! for its answer, and those that ask later get it from memory. Different questions about one revision go one after the
+//! for its answer, and those that ask later get it from the cache. Different questions about one revision go one after the
 //! other, so that whoever answers them fetches it once. What fails is asked again no sooner than its back-off says,
-//! whoever wants to know.
+//! whoever wants to know; where the source is changed, it is another question.
 
-mod memory;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{BoxFuture, Shared};
-use tokio::sync::Semaphore;
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
-use windlass_runtime::BackoffPolicy;
+use windlass_runtime::{Backoff, BackoffPolicy};
 use windlass_telemetry::carried;
 
-use self::memory::{Key, Memory, Slot};
 use super::{Changes, ChangesError, ChangesQuery, FindChanges, Problem};
-use crate::SourceKind;
+use crate::{Revision, SourceKind};
 
 /// How long one question may take: longer than whoever answers it is patient by itself.
 const DEADLINE: Duration = Duration::from_mins(15);
 
-/// Between attempts at a question that fails.
-const BACKOFF: BackoffPolicy =
-    BackoffPolicy { first: Duration::from_secs(1), max: Duration::from_mins(5), factor: 2.0, jitter: 0.2 };
+/// How many commits and revisions are remembered, over all questions and answers.
+const REMEMBERED: u64 = 20_000;
+
+/// How many revisions are remembered of which one question is asked at a time.
+const LANES: u64 = 1_000;
+
+/// Between attempts at a question that somebody has to mend before it can be answered.
+const LASTING: BackoffPolicy =
+    BackoffPolicy { first: Duration::from_secs(30), max: Duration::from_hours(1), factor: 2.0, jitter: 0.0 };
+
+/// The longest that a server is left alone because it said so: limits are counted anew each hour.
+const LONGEST: Duration = Duration::from_hours(1);
 
 /// Who answers questions about each kind of source.
 #[derive(Clone)]
@@ -71,8 +81,6 @@ pub trait ResolverObserver: Send + Sync + 'static {
     fn panicked(&self, kind: SourceKind);
 }
 
-type Flight = Shared<BoxFuture<'static, Result<Arc<Changes>, Arc<ChangesError>>>>;
-
 /// The one place where questions are asked.
 #[derive(Clone)]
 pub struct ChangesResolver {
@@ -82,88 +90,161 @@ pub struct ChangesResolver {
 struct Inner {
     finders: Finders,
     at_a_time: Semaphore,
-    memory: Mutex<Memory>,
+    /// What is known of each question. Whoever asks it holds it; the number is its size.
+    known: Cache<Arc<Key>, (u32, Arc<Mutex<Known>>)>,
+    /// Whoever asks about a revision holds its lane.
+    lanes: Cache<Lane, Arc<Mutex<()>>>,
     told: Arc<dyn ResolverObserver>,
+}
+
+/// A revision at a place: the URL, or the object where it has none.
+type Lane = (SourceKind, String, Revision);
+
+/// What makes two questions the same: everything but which object it is that names the source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    lane: Lane,
+    insecure: bool,
+    /// Their namespace and names, where there are any.
+    secrets: Option<(String, [Option<String>; 2])>,
+    known: Vec<(Revision, Option<String>)>,
+    origin: Option<String>,
+    /// Of the source's specification, and of what its artifact says.
+    version: u64,
+}
+
+/// What is known about a question.
+#[derive(Default)]
+enum Known {
+    /// Nothing yet.
+    #[default]
+    Nothing,
+    /// Its answer.
+    Answer(Arc<Changes>),
+    /// It failed, and is asked again then.
+    Failure(Arc<ChangesError>, Instant, Backoff),
+}
+
+impl Key {
+    fn of(question: &ChangesQuery) -> Self {
+        let source = &question.source;
+        let place = match question.url.as_str() {
+            "" => format!("{}/{}", source.namespace, source.name),
+            url => url.to_owned(),
+        };
+        let secrets = [question.secret.clone(), question.cert_secret.clone()];
+        let origins = question.known_origins.iter().cloned().chain(std::iter::repeat(None));
+        let mut version = DefaultHasher::new();
+        (question.generation, &question.metadata).hash(&mut version);
+        Self {
+            lane: (source.kind, place, question.to.clone()),
+            insecure: question.insecure,
+            secrets: secrets.iter().any(Option::is_some).then(|| (source.namespace.clone(), secrets)),
+            known: question.known.iter().cloned().zip(origins).collect(),
+            origin: question.origin.clone(),
+            version: version.finish(),
+        }
+    }
+
+    fn size(&self, commits: usize) -> u32 {
+        u32::try_from(1 + self.known.len() + commits).unwrap_or(u32::MAX)
+    }
 }
 
 impl ChangesResolver {
     /// Asks `at_a_time` questions at a time.
     pub fn new(finders: Finders, at_a_time: usize, told: Arc<dyn ResolverObserver>) -> Self {
-        let (at_a_time, memory) = (Semaphore::new(at_a_time.max(1)), Mutex::default());
-        Self { inner: Arc::new(Inner { finders, at_a_time, memory, told }) }
+        let known = Cache::builder().weigher(|_, (size, _): &(u32, _)| *size).max_capacity(REMEMBERED);
+        let lanes = Cache::builder().max_capacity(LANES);
+        Self {
+            inner: Arc::new(Inner {
+                finders,
+                at_a_time: Semaphore::new(at_a_time.max(1)),
+                known: known.eviction_policy(EvictionPolicy::lru()).build(),
+                lanes: lanes.eviction_policy(EvictionPolicy::lru()).build(),
+                told,
+            }),
+        }
     }
 
     /// The answer to a question.
     ///
-    /// `told` is when the asker was told of a failure last, if something has changed since that may mend it: such a failure
-    /// is no answer any more, and whoever asks first about the change asks for all.
-    ///
     /// # Errors
     /// It failed, or failed not long ago.
-    pub async fn ask(
-        &self,
-        question: &ChangesQuery,
-        told: Option<Instant>,
-    ) -> Result<Arc<Changes>, NoAnswer> {
+    pub async fn ask(&self, question: &ChangesQuery) -> Result<Arc<Changes>, NoAnswer> {
         let key = Arc::new(Key::of(question));
-        let flight = {
-            let mut memory = self.lock();
-            match memory.slot(&key) {
-                Some(Slot::Known(changes)) => return Ok(Arc::clone(changes)),
-                Some(Slot::Failed(failed)) if failed.holds(told) => {
-                    let (error, again) = (Arc::clone(&failed.error), failed.left());
-                    return Err(NoAnswer { error, again, is_new: false });
-                }
-                Some(Slot::Flying(flight, _)) => flight.clone(),
-                Some(Slot::Failed(_)) | None => {
-                    let flight = self.start(&key, question.clone(), &mut memory);
-                    memory.fly(&key, flight.clone());
-                    flight
-                }
+        let (_, slot) = self.inner.known.get_with(Arc::clone(&key), || (key.size(0), Arc::default()));
+        let mut known = Arc::clone(&slot).lock_owned().await;
+        match &*known {
+            Known::Answer(changes) => return Ok(Arc::clone(changes)),
+            Known::Failure(error, at, _) if *at > Instant::now() => {
+                let (error, again) = (Arc::clone(error), at.saturating_duration_since(Instant::now()));
+                return Err(NoAnswer { error, again, is_new: false });
             }
-        };
-        match flight.await {
-            Ok(changes) => {
-                self.lock().learn(&key, &changes);
-                Ok(changes)
-            }
-            Err(error) => {
-                let (again, is_new) = self.lock().fail(&key, &error, BACKOFF);
-                Err(NoAnswer { error, again, is_new })
-            }
+            Known::Failure(..) | Known::Nothing => {}
         }
-    }
-
-    fn start(&self, key: &Key, question: ChangesQuery, memory: &mut Memory) -> Flight {
-        let (inner, lane) = (Arc::clone(&self.inner), memory.lane(key));
-        let (told, kind) = (Arc::clone(&inner.told), question.source.kind);
+        let (inner, question) = (Arc::clone(&self.inner), question.clone());
         // A task of its own: whoever waits for it may go away, and what it holds others wait for.
-        let flight = tokio::spawn(carried(async move {
-            let _lane = lane.lock().await;
-            // Never closed.
-            let _turn = inner.at_a_time.acquire().await;
-            let found = tokio::time::timeout(DEADLINE, inner.finders.of(kind).find(&question)).await;
-            let found = found.unwrap_or_else(|_| {
-                let text =
-                    format!("failed to find the commits of {}: no answer within {DEADLINE:?}", question.to);
-                Err(ChangesError::new(Problem::Unavailable, text))
-            });
-            inner.told.asked(kind, found.as_ref().err().map(|error| error.problem));
-            found.map(Arc::new).map_err(Arc::new)
-        }));
-        let answer = flight.map(move |ended| {
-            ended.unwrap_or_else(|error| {
-                if error.is_panic() {
-                    told.panicked(kind);
+        let asked = tokio::spawn(carried(async move {
+            match inner.find(&key.lane, &question).await {
+                Ok(changes) => {
+                    let changes = Arc::new(changes);
+                    *known = Known::Answer(Arc::clone(&changes));
+                    let size = key.size(changes.commits.len());
+                    inner.known.insert(key, (size, slot));
+                    Ok(changes)
                 }
-                let text = "failed to find the commits of a revision: the question was cut off";
-                Err(Arc::new(ChangesError::new(Problem::Unavailable, text).because(error)))
-            })
-        });
-        answer.boxed().shared()
+                Err(error) => Err(known.fail(error)),
+            }
+        }));
+        asked.await.unwrap_or_else(|ended| {
+            let text = "failed to find the commits of a revision: the question was cut off";
+            let error = Arc::new(ChangesError::new(Problem::Unavailable, text).because(ended));
+            Err(NoAnswer { error, again: BackoffPolicy::OBJECT.first, is_new: true })
+        })
     }
+}
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Memory> {
-        self.inner.memory.lock().unwrap_or_else(PoisonError::into_inner)
+impl Inner {
+    async fn find(&self, lane: &Lane, question: &ChangesQuery) -> Result<Changes, ChangesError> {
+        let lane = self.lanes.get_with_by_ref(lane, Arc::default);
+        let _lane = lane.lock().await;
+        // Never closed.
+        let _turn = self.at_a_time.acquire().await;
+        let kind = question.source.kind;
+        let found = AssertUnwindSafe(self.finders.of(kind).find(question)).catch_unwind();
+        let failed = |why: String| {
+            let text = format!("failed to find the commits of {}: {why}", question.to);
+            Err(ChangesError::new(Problem::Unavailable, text))
+        };
+        let found = match tokio::time::timeout(DEADLINE, found).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(_)) => {
+                self.told.panicked(kind);
+                return failed("whoever was asked panicked".to_owned());
+            }
+            Err(_) => failed(format!("no answer within {DEADLINE:?}")),
+        };
+        self.told.asked(kind, found.as_ref().err().map(|error| error.problem));
+        found
+    }
+}
+
+impl Known {
+    /// Remembers a failure: when it is worth asking again, and whether it is another one than the last time.
+    fn fail(&mut self, error: ChangesError) -> NoAnswer {
+        let lasts = error.problem.is_permanent();
+        let (is_new, mut backoff) = match std::mem::take(self) {
+            Self::Failure(before, _, backoff) if before.problem.is_permanent() == lasts => {
+                (before.message != error.message, backoff)
+            }
+            _ => (true, Backoff::new(if lasts { LASTING } else { BackoffPolicy::OBJECT })),
+        };
+        let delay = backoff.delay();
+        let said = error.retry_after.filter(|_| !lasts).unwrap_or_default();
+        let again = said.min(LONGEST).max(delay);
+        let error = Arc::new(error);
+        *self = Self::Failure(Arc::clone(&error), Instant::now() + again, backoff);
+        NoAnswer { error, again, is_new }
     }
 }

@@ -187,17 +187,14 @@ fn histogram_of(histogram: &Histogram, buckets: Buckets) -> CumulativeValue {
             bounds: (&CLASSIC_BOUNDS).into(),
             buckets: histogram.classic().to_vec(),
         }),
-        Buckets::Exponential => {
-            let exponential = histogram.exponential();
-            CumulativeValue::Exponential(ExponentialHistogram {
-                count: histogram.count(),
-                sum: histogram.sum(),
-                scale: exponential.scale().into(),
-                zero_count: histogram.zero_count(),
-                offset: exponential.offset(),
-                buckets: exponential.counts().iter().copied().map(u64::from).collect(),
-            })
-        }
+        Buckets::Exponential => CumulativeValue::Exponential(ExponentialHistogram {
+            count: histogram.count(),
+            sum: histogram.sum(),
+            scale: histogram.scale().into(),
+            zero_count: histogram.zero_count(),
+            offset: histogram.offset(),
+            buckets: histogram.buckets().iter().copied().map(u64::from).collect(),
+        }),
     }
 }
 
@@ -215,19 +212,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::constant(1_772_000_600, 0);
 
     fn entry(name: &str) -> Entry {
-        Entry {
-            namespace: "flux-system".into(),
-            name: name.into(),
-            source_kind: SourceKind::GitRepository,
-            began: BEGAN,
-            accounted: Vec::new(),
-            older: Vec::new(),
-            pending: Vec::new(),
-            last: None,
-            histograms: Vec::new(),
-            commits: CommitCounts::default(),
-            revisions: Vec::new(),
-        }
+        Entry { name: name.into(), ..crate::given::entry(BEGAN, &[]) }
     }
 
     /// Suspended where something waits.
@@ -291,7 +276,7 @@ mod tests {
             .collect();
         assert_eq!(
             attributes,
-            ["k8s.resource.name=apps", "k8s.namespace.name=flux-system", "k8s.source.kind=GitRepository"]
+            ["k8s.resource.name=apps", "k8s.namespace.name=apps", "k8s.source.kind=GitRepository"]
         );
     }
 

@@ -14,6 +14,8 @@ use crate::{Revision, SourceKey, SourceKind};
 pub struct SourceFacts {
     /// Which one it is.
     pub key: SourceKey,
+    /// Counts the changes of its specification.
+    pub generation: u64,
     /// `spec.url`; empty for kinds that have none.
     pub url: String,
     /// Whether it is reached without TLS.
@@ -46,6 +48,7 @@ impl SourceFacts {
         let secret = |named: &Option<SecretRef>| named.as_ref().map(|secret| secret.name.to_string());
         Self {
             key: SourceKey { kind, namespace, name },
+            generation: metadata.generation,
             url: spec.url.as_deref().unwrap_or_default().to_owned(),
             insecure: spec.insecure,
             secret: secret(&spec.secret_ref),

@@ -7,7 +7,7 @@ use windlass_api::GoDuration;
 
 use super::{SourceFacts, Step, middle, revision};
 use crate::Revision;
-use crate::objects::{APPLIED, ConditionStatus, Kustomization, Outcome, Snapshot};
+use crate::objects::{APPLIED, ConditionStatus, Kustomization, Outcome, SUCCEEDED, Snapshot};
 
 /// The clocks of two controllers may differ by this much beyond what rounding does.
 const SLACK: SignedDuration = SignedDuration::from_secs(1);
@@ -180,7 +180,7 @@ impl Facts<'_> {
         let said = status.ready.as_ref().filter(|ready| {
             // The condition may be ahead of the rest of the status.
             let about = ready.message.strip_prefix(APPLIED).is_none_or(|about| about == revision.as_str());
-            ready.status == ConditionStatus::True && ready.reason == "ReconciliationSucceeded" && about
+            ready.status == ConditionStatus::True && &*ready.reason == SUCCEEDED && about
         });
         let said = said.and_then(|ready| ready.transitioned).map(middle);
         // A run of this revision was the last one before all that is in the history.

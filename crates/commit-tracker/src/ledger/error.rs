@@ -9,18 +9,9 @@ use crate::histogram::NoDuration;
 /// Why the ledger could not be opened, or does not hold a record. Cheap to clone: every record of a failed write gets it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// It could not be read.
-    #[error("failed to read the ledger in namespace {namespace}")]
-    Read {
-        /// The tracker's namespace.
-        namespace: String,
-        /// What failed.
-        #[source]
-        source: Arc<CallError>,
-    },
-    /// Its head could not be written at the first start.
-    #[error("failed to begin the ledger in namespace {namespace}")]
-    Begin {
+    /// It could not be read, or begun where there was none.
+    #[error("failed to open the ledger in namespace {namespace}")]
+    Open {
         /// The tracker's namespace.
         namespace: String,
         /// What failed.

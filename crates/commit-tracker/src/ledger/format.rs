@@ -148,7 +148,10 @@ pub(super) fn entry_text(entry: &Entry) -> String {
 
 /// An entry of its text.
 pub(super) fn entry_of(uid: &str, text: &str) -> Result<Entry, Unreadable> {
-    serde_json::from_str(text).map(Entry::shrunk).map_err(|error| Unreadable::damaged(uid, error))
+    let entry: Entry = serde_json::from_str(text).map_err(|error| Unreadable::damaged(uid, error))?;
+    let checked = entry.histograms.iter().try_for_each(|(_, histogram)| histogram.check());
+    checked.map_err(|error| Unreadable::damaged(uid, error))?;
+    Ok(entry.shrunk())
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub(super) async fn open(
             Ok(_) => return Ok((head, found.shards)),
             // It was somebody else, or the answer was lost: the next look tells.
             Err(error) => {
-                failed = Some(LedgerError::Begin { namespace: namespace.to_owned(), source: error.into() });
+                failed = Some(LedgerError::Open { namespace: namespace.to_owned(), source: error.into() });
             }
         }
     }
@@ -75,7 +75,7 @@ async fn read(api: &Api<ConfigMap>, namespace: &str, config: &LedgerConfig) -> R
         let what = format!("list ConfigMaps in namespace {namespace}");
         let list = deadline(config.call_deadline, what, api.list(&page)).await;
         let list = list
-            .map_err(|source| LedgerError::Read { namespace: namespace.to_owned(), source: source.into() })?;
+            .map_err(|source| LedgerError::Open { namespace: namespace.to_owned(), source: source.into() })?;
         for map in list.items {
             let name = map.metadata.name.clone().unwrap_or_default();
             found

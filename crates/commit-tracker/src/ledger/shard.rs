@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 use super::entry::{Entry, Record};
 use super::format::{HEADER, entry_text, former_key, is_former};
@@ -25,8 +24,6 @@ const THRIFTY_BUCKETS: usize = 40;
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     pub(super) state: Mutex<State>,
-    /// Tells a writer that takes its time that somebody waits.
-    hurry: Notify,
 }
 
 /// What a shard holds. All but `queue` and what is forgotten is as it is on the API server.
@@ -36,7 +33,8 @@ pub(super) struct State {
     version: Option<String>,
     slots: HashMap<Box<str>, Slot>,
     queue: Vec<PendingWrite>,
-    writer: Writer,
+    /// A task writes, or is about to.
+    is_written: bool,
 }
 
 #[derive(Debug)]
@@ -44,17 +42,6 @@ struct Slot {
     entry: Arc<Entry>,
     /// The length of its text.
     bytes: usize,
-}
-
-/// The state of the task that writes.
-#[derive(Debug, Default, PartialEq, Eq)]
-enum Writer {
-    #[default]
-    None,
-    /// It is there, and takes its time: nobody waits.
-    Idling,
-    /// It is there.
-    Writing,
 }
 
 /// Whom to tell what became of a record.
@@ -178,42 +165,26 @@ impl State {
 impl Inner {
     /// Queues `ask`, and sees to it that somebody writes.
     pub(super) fn ask(self: &Arc<Self>, number: u8, ask: PendingWrite) {
-        let shard = &self.shards[usize::from(number)];
-        let waits = matches!(ask, PendingWrite::Record(..));
-        let mut state = shard.lock();
+        let mut state = self.shards[usize::from(number)].lock();
         state.queue.push(ask);
-        match (&state.writer, waits) {
-            (Writer::None, _) => {
-                let pause = if waits { self.config.gather } else { self.config.tidy };
-                state.writer = if waits { Writer::Writing } else { Writer::Idling };
-                drop(state);
-                tokio::spawn(self.clone().write_all(number, pause));
-            }
-            (Writer::Idling, true) => {
-                state.writer = Writer::Writing;
-                shard.hurry.notify_one();
-            }
-            (Writer::Idling, false) | (Writer::Writing, _) => {}
+        if !mem::replace(&mut state.is_written, true) {
+            tokio::spawn(self.clone().write_all(number));
         }
     }
 
     /// Writes what is queued for a shard until nothing is.
-    async fn write_all(self: Arc<Self>, number: u8, pause: Duration) {
+    async fn write_all(self: Arc<Self>, number: u8) {
         let shard = &self.shards[usize::from(number)];
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = shard.hurry.notified() => tokio::time::sleep(self.config.gather).await,
-        }
+        tokio::time::sleep(self.config.gather).await;
         loop {
             // Never closed. What is asked for while others write is written with the rest.
             let _turn = self.writes.acquire().await;
             let asks = {
                 let mut state = shard.lock();
                 if state.queue.is_empty() {
-                    state.writer = Writer::None;
+                    state.is_written = false;
                     return;
                 }
-                state.writer = Writer::Writing;
                 mem::take(&mut state.queue)
             };
             if let Some(forgotten) = self.write_once(number, asks).await {
@@ -222,7 +193,7 @@ impl Inner {
                 let only = state.queue.is_empty();
                 state.queue.extend(forgotten.into_iter().map(PendingWrite::Forget));
                 if only {
-                    state.writer = Writer::None;
+                    state.is_written = false;
                     return;
                 }
             }

@@ -8,16 +8,11 @@ fn at(seconds: i64) -> Timestamp {
 
 fn step() -> Step {
     Step {
-        revision: "main@sha1:5394cb7f48332b2de7c17dd8b8384bbc84b7e738".parse().unwrap(),
-        origin: None,
         seen: Some(at(90)),
         fetched: Some(at(100)),
         applied: Some(at(110)),
-        ready: at(150),
-        latest: at(150),
         health_checked: true,
-        estimated: false,
-        replaced: false,
+        ..crate::given::step("main@sha1:5394", at(150))
     }
 }
 

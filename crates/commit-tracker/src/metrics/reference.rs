@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use windlass_telemetry::metrics_table;
+
 use super::{
     CLASSIC_BOUNDS, COMMIT_OUTCOMES, COMMON_ATTRIBUTES, Kind, METRICS, Metric, OUTCOME, PROCESS_METRICS,
     Spelling, prometheus_label,
@@ -23,8 +25,6 @@ const PROCESS: &str = "
 
 What a tracker tells of itself. Every replica has these series, under an identity of its own, and they begin anew when it is started.
 
-| Name | Kind | Attributes | Meaning |
-| --- | --- | --- | --- |
 ";
 
 /// The reference: every metric with both names, its meaning, and what it does not mean.
@@ -67,16 +67,7 @@ pub fn reference_markdown() -> String {
         section(&mut out, metric);
     }
     out.push_str(PROCESS);
-    for metric in PROCESS_METRICS {
-        let _ = writeln!(
-            out,
-            "| `{}` | {} | {} | {} |",
-            metric.name,
-            metric.kind.name(),
-            listed(metric.attributes.iter().copied()),
-            metric.meaning,
-        );
-    }
+    out.push_str(&metrics_table(PROCESS_METRICS));
     out
 }
 

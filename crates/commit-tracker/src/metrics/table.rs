@@ -24,7 +24,7 @@ const fn duration(name: &'static str, per: Per, meaning: &'static str, not: &'st
     Metric { name, kind: Kind::Histogram, unit: "s", per, attributes: &[], meaning, not }
 }
 
-pub(super) static END_TO_END: Metric = duration(
+static END_TO_END: Metric = duration(
     "e2e.export-time",
     Per::Commit,
     "From a commit's merge to the end of the first successful run that applied it.",
@@ -32,49 +32,49 @@ pub(super) static END_TO_END: Metric = duration(
      checks the run ends when they pass; without, when everything was applied.",
 );
 
-pub(super) static EXPORT: Metric = duration(
+static EXPORT: Metric = duration(
     "kube-manifests-exporter.export-time",
     Per::Commit,
     "From a commit's merge to the commit that the exporter made of it.",
     "Without an exporter there is none: it is not zero, it is absent.",
 );
 
-pub(super) static RECONCILE: Metric = duration(
+static RECONCILE: Metric = duration(
     "flux.reconcile-time",
     Per::Revision,
     "From the exporter's commit to the end of the first successful run that applied it.",
     "It is not the duration of a reconcile: waiting for the source and for the queue is part of it.",
 );
 
-pub(super) static STAGE_EXPORT: Metric = duration(
+static STAGE_EXPORT: Metric = duration(
     "stage.export-time",
     Per::Commit,
     "Stage 1: from a commit's merge to its export.",
     "Without an exporter there is no such stage: it is absent, and stage 2 begins at the merge.",
 );
 
-pub(super) static STAGE_SOURCE: Metric = duration(
+static STAGE_SOURCE: Metric = duration(
     "stage.source-time",
     Per::Commit,
     "Stage 2: from a commit's export, or else its merge, to the moment that the source had an artifact with it.",
     "It is not the time of a fetch: most of it is waiting for the source's interval, or for a webhook.",
 );
 
-pub(super) static STAGE_FETCH: Metric = duration(
+static STAGE_FETCH: Metric = duration(
     "stage.fetch-time",
     Per::Revision,
     "Stage 3: from the source's artifact to the start of the run that applied it.",
     "It is not download time: it is waiting for dependencies and in the controller's queue.",
 );
 
-pub(super) static STAGE_APPLY: Metric = duration(
+static STAGE_APPLY: Metric = duration(
     "stage.apply-time",
     Per::Revision,
     "Stage 4: from the start of the run to the end of its server-side apply.",
     "It does not say that anything runs yet: that is stage 5, where there are health checks.",
 );
 
-pub(super) static STAGE_HEALTH: Metric = duration(
+static STAGE_HEALTH: Metric = duration(
     "stage.health-time",
     Per::Revision,
     "Stage 5: from the end of the apply until the health checks passed.",

@@ -1,6 +1,5 @@
 //! `kustomize.toolkit.fluxcd.io/v1 Kustomization`.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,31 +9,20 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use windlass_api::GoDuration;
 
-use super::metadata::{Metadata, watched};
+use super::metadata::Object;
 use crate::SourceKind;
 
 /// How the message of `Ready` begins after a run that succeeded; the revision follows.
 pub const APPLIED: &str = "Applied revision: ";
 
-/// Reasons that most conditions have: no copy of them is made.
-const REASONS: [&str; 3] = ["ReconciliationSucceeded", "Succeeded", "Progressing"];
+/// The reason of a run that succeeded, in conditions and in the history.
+pub const SUCCEEDED: &str = "ReconciliationSucceeded";
 
 /// How much of a condition's message is kept, in bytes: Flux writes up to 20,000.
 const MESSAGE: usize = 1024;
 
 /// What the tracker reads of a Kustomization.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct Kustomization {
-    /// Which one it is.
-    pub metadata: Metadata,
-    /// What is asked for.
-    pub spec: Spec,
-    /// What came of it.
-    pub status: Status,
-}
-
-watched!(Kustomization);
+pub type Kustomization = Object<Spec, Status>;
 
 impl Kustomization {
     /// What the API server calls them.
@@ -103,8 +91,8 @@ pub struct Status {
     pub last_applied_origin_revision: Option<Arc<str>>,
     /// The revision that a run fetched last.
     pub last_attempted_revision: Option<Arc<str>>,
-    /// The condition `Ready`.
-    pub ready: Option<Condition>,
+    /// The condition `Ready`, unless it says no more than the newest of `history`.
+    pub ready: Option<Box<Condition>>,
     /// The condition `Healthy`: there while a run waits for health, and after it.
     pub healthy: Option<Box<Condition>>,
     /// The last runs by what they applied and how they ended, newest first; at most five.
@@ -130,9 +118,8 @@ pub struct Condition {
     /// Whether it holds.
     pub status: ConditionStatus,
     /// Why.
-    #[serde(deserialize_with = "reason")]
-    pub reason: Cow<'static, str>,
-    /// What happened; the beginning, where it is long. Empty where it is [`APPLIED`] and the revision that was applied last.
+    pub reason: Box<str>,
+    /// What happened; the beginning, where it is long.
     #[serde(deserialize_with = "message")]
     pub message: Box<str>,
     /// When its status, reason or message changed last. Whole seconds, rounded down.
@@ -226,33 +213,27 @@ fn kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SourceKind>
     String::deserialize(deserializer).map(|name| SourceKind::of(&name))
 }
 
-fn reason<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, str>, D::Error> {
-    let reason = String::deserialize(deserializer)?;
-    let known = REASONS.into_iter().find(|known| *known == reason);
-    Ok(known.map_or(Cow::Owned(reason), Cow::Borrowed))
-}
-
 fn message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<str>, D::Error> {
-    let message = Cow::<str>::deserialize(deserializer)?;
+    let message = String::deserialize(deserializer)?;
     Ok(message[..message.floor_char_boundary(MESSAGE)].into())
 }
 
 impl From<RawStatus> for Status {
     /// The same revisions stand in many places: they are kept once.
     fn from(raw: RawStatus) -> Self {
-        let (mut ready, mut healthy) = (None::<Condition>, None);
-        for RawCondition { name, condition } in raw.conditions {
-            match &*name {
-                "Ready" => ready = Some(condition),
-                "Healthy" => healthy = Some(Box::new(condition)),
-                _ => {}
-            }
-        }
-        if let (Some(ready), Some(applied)) = (&mut ready, &raw.last_applied_revision)
-            && ready.message.strip_prefix(APPLIED) == Some(&**applied)
-        {
-            ready.message = Box::default();
-        }
+        let named = |name: &str| {
+            let found = raw.conditions.iter().find(|condition| &*condition.name == name);
+            found.map(|found| Box::new(found.condition.clone()))
+        };
+        let of_applied = |snapshot: &RawSnapshot| {
+            &*snapshot.last_reconciled_status == SUCCEEDED
+                && snapshot.metadata.revision == raw.last_applied_revision
+        };
+        let (ready, healthy) = (named("Ready"), named("Healthy"));
+        let says_more = |ready: &Condition| {
+            ready.status != ConditionStatus::True || !raw.history.first().is_some_and(of_applied)
+        };
+        let ready = ready.filter(|ready| says_more(ready));
         let mut texts = Vec::<Arc<str>>::new();
         let mut once = |text: Option<Box<str>>| {
             let text = text.filter(|text| !text.is_empty())?;
@@ -289,7 +270,7 @@ impl Outcome {
     /// From a snapshot's `lastReconciledStatus`.
     fn of(reason: &str) -> Self {
         match reason {
-            "ReconciliationSucceeded" => Self::Succeeded,
+            SUCCEEDED => Self::Succeeded,
             "HealthCheckFailed" => Self::Unhealthy,
             _ => Self::Failed,
         }

@@ -1,10 +1,10 @@
-//! What is kept of an object's metadata.
+//! What is kept of any object.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use windlass_runtime::ObjectKey;
+use windlass_runtime::{ObjectKey, Watched};
 
 /// Where an object is and which one it is, its version, generation and times; nothing else of the metadata is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -50,23 +50,28 @@ impl From<Kept> for Metadata {
     }
 }
 
-/// Makes types with `metadata` something that can be watched.
-macro_rules! watched {
-    ($($of:ty),*) => {$(
-        impl windlass_runtime::Watched for $of {
-            fn key(&self) -> std::sync::Arc<windlass_runtime::ObjectKey> {
-                std::sync::Arc::clone(&self.metadata.key)
-            }
-
-            fn uid(&self) -> Option<&str> {
-                Some(&*self.metadata.uid).filter(|uid| !uid.is_empty())
-            }
-
-            fn version(&self) -> Option<&str> {
-                Some(&*self.metadata.version).filter(|version| !version.is_empty())
-            }
-        }
-    )*};
+/// An object, as far as it is read.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Object<P: Default, S: Default> {
+    /// Which one it is.
+    pub metadata: Metadata,
+    /// What is asked for.
+    pub spec: P,
+    /// What came of it.
+    pub status: S,
 }
 
-pub(super) use watched;
+impl<P: Default, S: Default> Watched for Object<P, S> {
+    fn key(&self) -> Arc<ObjectKey> {
+        Arc::clone(&self.metadata.key)
+    }
+
+    fn uid(&self) -> Option<&str> {
+        Some(&*self.metadata.uid).filter(|uid| !uid.is_empty())
+    }
+
+    fn version(&self) -> Option<&str> {
+        Some(&*self.metadata.version).filter(|version| !version.is_empty())
+    }
+}

@@ -6,20 +6,11 @@ use jiff::Timestamp;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde::Deserialize;
 
-use super::metadata::{Metadata, watched};
+use super::metadata::Object;
 use crate::SourceKind;
 
 /// What the tracker reads of a source of any kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Source {
-    /// Which one it is.
-    pub metadata: Metadata,
-    /// What is asked for.
-    pub spec: SourceSpec,
-    /// What came of it.
-    pub status: SourceStatus,
-}
+pub type Source = Object<SourceSpec, SourceStatus>;
 
 /// What a source asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -61,8 +52,6 @@ pub struct Artifact {
     /// What its origin says of it, such as the annotations of an OCI manifest.
     pub metadata: BTreeMap<String, String>,
 }
-
-watched!(Source);
 
 impl SourceKind {
     /// What the API server calls them: the plural name.

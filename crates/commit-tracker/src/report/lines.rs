@@ -3,12 +3,12 @@
 use windlass_runtime::ObjectKey;
 use windlass_telemetry::ErrorChain;
 
-use super::{Failure, LOGGER, Measurement};
-use crate::measure::{CommitOutcome, MeasuredCommit};
+use super::{LOGGER, Work};
+use crate::changes::{Changes, ChangesError};
+use crate::measure::{CommitOutcome, Measured, MeasuredCommit};
 
 /// A line a commit, and one for the revision.
-pub(super) fn measured(of: &Measurement<'_>) {
-    let Measurement { standing, step, changes, measured, .. } = of;
+pub(super) fn measured(Work { standing, step, .. }: &Work<'_>, changes: &Changes, measured: &Measured) {
     let ObjectKey { namespace, name } = &standing.key;
     for commit in &measured.commits {
         match commit.outcome {
@@ -83,15 +83,14 @@ fn skewed(ObjectKey { namespace, name }: &ObjectKey, of: &MeasuredCommit) {
 }
 
 /// One line, with what has to change.
-pub(super) fn failed(of: &Failure<'_>) {
-    let Failure { standing, step, error, .. } = of;
+pub(super) fn failed(Work { standing, step, .. }: &Work<'_>, error: &ChangesError) {
     tracing::error!(
         logger = LOGGER,
         name = standing.key.name,
         namespace = standing.key.namespace,
         kustomization.revision = %step.revision,
         problem = error.problem.name(),
-        error = %ErrorChain(*error),
-        "the revision's commits cannot be found; it is tried again when the Kustomization or its source changes"
+        error = %ErrorChain(error),
+        "the revision's commits cannot be found; it is tried again from time to time, and when its source changes"
     );
 }

@@ -6,8 +6,9 @@ use opentelemetry::trace::{Event, Status};
 use windlass_telemetry::FinishedSpan;
 
 use super::ids::{Ids, linked};
-use super::{Measurement, SCOPE, attributes, commits};
-use crate::measure::CommitOutcome;
+use super::{SCOPE, Work, attributes, commits};
+use crate::changes::Changes;
+use crate::measure::{CommitOutcome, Measured};
 
 /// The root.
 pub(super) const ROOT: &str = "revision";
@@ -16,15 +17,14 @@ pub(super) const ROOT: &str = "revision";
 const MAX_EVENTS: usize = 128;
 
 /// The spans, the root first; none when nothing of the revision was counted.
-pub(super) fn spans(of: &Measurement<'_>, ids: Ids, work: Ids) -> Vec<FinishedSpan> {
-    let Measurement { standing, step, changes, measured, .. } = *of;
+pub(super) fn spans(of: &Work<'_>, changes: &Changes, measured: &Measured, ids: Ids) -> Vec<FinishedSpan> {
     let counted = measured.commits.iter().filter(|commit| commit.outcome == CommitOutcome::Counted);
     let counted: Vec<_> = counted.map(|measured| &measured.commit).collect();
     let Some(merged) = counted.iter().map(|commit| commit.merged).min() else { return Vec::new() };
-    let ready = measured.ready.unwrap_or(step.ready);
+    let ready = measured.ready.unwrap_or(of.step.ready);
 
     let mut root = span(ids, ROOT, merged, ready);
-    root.attributes = attributes(standing, step);
+    root.attributes = attributes(of);
     root.attributes.push(commits(changes));
     root.attributes.push(KeyValue::new("kustomization.ready_is_estimated", measured.estimated));
     root.attributes
@@ -45,9 +45,9 @@ pub(super) fn spans(of: &Measurement<'_>, ids: Ids, work: Ids) -> Vec<FinishedSp
         link.attributes.push(KeyValue::new("repo.deployment_tools.hash", commit.id.clone()));
         Some(link)
     }));
-    root.links.push(work.link(super::work::ROOT));
+    root.links.push(of.ids().link(super::work::ROOT));
 
-    let healthy = Some(ready).filter(|_| step.health_checked);
+    let healthy = Some(ready).filter(|_| of.step.health_checked);
     let stages = [
         ("stage.export", Some(merged), changes.exported),
         ("stage.source", changes.exported.or(Some(merged)), measured.seen),

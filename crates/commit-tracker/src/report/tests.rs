@@ -3,12 +3,11 @@ use std::sync::{Arc, Mutex};
 
 use opentelemetry::trace::SpanKind;
 use serde_json::Value;
-use windlass_runtime::ObjectKey;
 use windlass_telemetry::{FinishedSpan, LogFormat, subscriber};
 
 use super::*;
 use crate::changes::{Commit, Problem};
-use crate::{SourceKey, SourceKind, measure};
+use crate::{given, measure};
 
 const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -25,61 +24,33 @@ struct Fixture {
 impl Fixture {
     fn new(changes: Changes) -> Self {
         let step = Step {
-            revision: "latest@sha256:55609ff9d959589ed917ce32e6bc0f0a36809565f308602c15c3668965979edc"
-                .parse()
-                .unwrap(),
-            origin: None,
             seen: Some(at("09:02:30")),
             fetched: Some(at("09:03:00")),
             applied: Some(at("09:03:10")),
-            ready: at("09:04:00.5"),
-            latest: at("09:04:00.5"),
             health_checked: true,
-            estimated: false,
-            replaced: false,
-        };
-        let key = SourceKey {
-            kind: SourceKind::OciRepository,
-            namespace: "flux-system".to_owned(),
-            name: "manifests".to_owned(),
+            ..given::step("latest@sha256:55609f", at("09:04:00.5"))
         };
         let measured = measure(&step, &changes, None);
-        let standing = Standing {
-            key: ObjectKey::new("team", "apps"),
-            uid: "a-uid".to_owned(),
-            created: None,
-            source: Some(key),
-            applied: Some(step.revision.clone()),
-            steps: vec![step],
-            attempted: None,
-            failing: None,
-            suspended: false,
-            deleted: false,
-            whole: true,
-        };
+        let standing = given::standing(at("08:00:00"), vec![step]);
         Self { standing, changes, measured }
     }
 
-    fn measurement(&self) -> Measurement<'_> {
-        Measurement {
-            standing: &self.standing,
-            step: &self.standing.steps[0],
-            changes: &self.changes,
-            measured: &self.measured,
-            worked: worked(),
-        }
+    fn work(&self) -> Work<'_> {
+        let [began, answered, ended] = ["09:04:01", "09:04:02", "09:04:03"].map(at);
+        Work { standing: &self.standing, step: &self.standing.steps[0], began, answered, ended }
     }
 
     fn spans(&self) -> Vec<FinishedSpan> {
-        let of = self.measurement();
-        let [work, way] =
-            [Trace::Work(of.worked.began), Trace::Stages].map(|trace| ids_of(of.standing, of.step, trace));
-        work::measured(&of, work, way).into_iter().chain(stages::spans(&of, way, work)).collect()
+        let (of, changes, measured) = (self.work(), &self.changes, &self.measured);
+        let way = Ids::new(&of.standing.uid, &of.step.revision, Trace::Stages);
+        let stages = stages::spans(&of, changes, measured, way);
+        work::measured(&of, changes, measured, way).into_iter().chain(stages).collect()
     }
-}
 
-fn worked() -> Worked {
-    Worked { began: at("09:04:01"), answered: at("09:04:02"), ended: at("09:04:03") }
+    fn lines(&self) -> Vec<Value> {
+        let reporter = Reporter::new(Spans::disabled());
+        lines(|| assert!(reporter.measured(&self.work(), &self.changes, &self.measured).is_none()))
+    }
 }
 
 fn commit(id: &str, merged: &str) -> Commit {
@@ -161,19 +132,19 @@ fn the_work_has_the_spans_and_attributes_of_the_original() {
     for (key, value) in [
         ("k8s.controller.name", "flux-commit-tracker"),
         ("k8s.resource.kind", "Kustomization"),
-        ("k8s.resource.name", "apps"),
-        ("k8s.namespace.name", "team"),
-        ("k8s.resource.uid", "a-uid"),
-        ("k8s.source.kind", "OCIRepository"),
-        ("k8s.source.name", "manifests"),
-        ("k8s.source.namespace", "flux-system"),
+        ("k8s.resource.name", "shop"),
+        ("k8s.namespace.name", "apps"),
+        ("k8s.resource.uid", "1"),
+        ("k8s.source.kind", "GitRepository"),
+        ("k8s.source.name", "fleet"),
+        ("k8s.source.namespace", "apps"),
         ("repo.kube_manifests.hash", "cc"),
     ] {
         assert_eq!(attribute(root, key), value);
     }
     assert!(attribute(root, "kustomization.revision").starts_with("latest@sha256:55609f"));
     let children = [
-        ("getKustomization", SpanKind::Client, "k8s.resource.uid", "a-uid"),
+        ("getKustomization", SpanKind::Client, "k8s.resource.uid", "1"),
         (
             "processDeploymentToolsCommits",
             SpanKind::Internal,
@@ -224,6 +195,10 @@ fn a_stage_that_is_not_known_has_no_span() {
         assert!(spans.iter().all(|span| span.name != absent), "{absent}");
     }
     assert_eq!(find(&spans, "stage.source").start, at("09:00:00"));
+    // Where nothing was counted there is no way.
+    let spans = Fixture::new(Changes::default()).spans();
+    assert!(spans.iter().all(|span| span.name != "revision"));
+    assert!(find(&spans, "reconcile").links.is_empty());
 }
 
 #[test]
@@ -257,21 +232,12 @@ fn what_is_reported_twice_is_the_same_and_another_revision_is_not() {
 }
 
 #[test]
-fn a_revision_of_which_nothing_was_counted_has_no_way() {
-    let spans = Fixture::new(Changes::default()).spans();
-    assert!(spans.iter().all(|span| span.name != "revision"));
-    assert!(find(&spans, "reconcile").links.is_empty());
-}
-
-#[test]
 fn each_commit_that_was_counted_has_a_line_with_the_keys_of_the_original() {
-    let fixture = Fixture::new(exported());
-    let lines =
-        lines(|| assert!(Reporter::new(Spans::disabled()).measured(&fixture.measurement()).is_none()));
+    let lines = Fixture::new(exported()).lines();
     let [first, second, whole] = &lines[..] else { panic!("{lines:#?}") };
     assert_eq!(first["msg"], "calculated deployment times");
     assert_eq!((&first["level"], &first["logger"]), (&"info".into(), &LOGGER.into()));
-    assert_eq!((&first["name"], &first["namespace"]), (&"apps".into(), &"team".into()));
+    assert_eq!((&first["name"], &first["namespace"]), (&"shop".into(), &"apps".into()));
     assert_eq!(first["repo.deployment_tools.hash"], "aa");
     assert_eq!(first["repo.deployment_tools.time"], "2026-03-04T09:00:00Z");
     assert_eq!(first["duration.e2e_deployment_tools_commit_to_flux_apply_seconds"], 240.5);
@@ -283,10 +249,11 @@ fn each_commit_that_was_counted_has_a_line_with_the_keys_of_the_original() {
 }
 
 #[test]
-fn without_an_exporter_its_durations_are_not_logged() {
-    let fixture = Fixture::new(Changes { commits: vec![commit("aa", "09:00:00")], ..Changes::default() });
-    let lines =
-        lines(|| assert!(Reporter::new(Spans::disabled()).measured(&fixture.measurement()).is_none()));
+fn what_is_odd_is_told_as_that() {
+    let logged = |changes: Changes| Fixture::new(changes).lines();
+    let one = |merged: &str| Changes { commits: vec![commit("aa", merged)], ..Changes::default() };
+    // Without an exporter its durations are not told.
+    let lines = logged(one("09:00:00"));
     assert_eq!(lines[0]["duration.e2e_deployment_tools_commit_to_flux_apply_seconds"], 240.5);
     for absent in [
         "duration.deployment_tools_commit_to_kube_manifests_commit_seconds",
@@ -294,41 +261,24 @@ fn without_an_exporter_its_durations_are_not_logged() {
     ] {
         assert_eq!(lines[0][absent], Value::Null);
     }
-}
-
-#[test]
-fn a_commit_from_the_future_is_warned_of() {
-    let fixture = Fixture::new(Changes { commits: vec![commit("aa", "09:10:00")], ..Changes::default() });
-    let lines =
-        lines(|| assert!(Reporter::new(Spans::disabled()).measured(&fixture.measurement()).is_none()));
+    // A commit from the future.
+    let lines = logged(one("09:10:00"));
     assert_eq!((&lines[0]["level"], &lines[0]["repo.deployment_tools.hash"]), (&"warn".into(), &"aa".into()));
     assert_eq!(lines[0]["duration.e2e_deployment_tools_commit_to_flux_apply_seconds"], -359.5);
-}
-
-#[test]
-fn an_export_of_nothing_is_warned_of() {
-    let fixture = Fixture::new(Changes { commits: Vec::new(), ..exported() });
-    let lines =
-        lines(|| assert!(Reporter::new(Spans::disabled()).measured(&fixture.measurement()).is_none()));
-    assert_eq!(lines[0]["msg"], "exporter-info contains no deployment-tools commits");
-    assert_eq!(lines[0]["level"], "warn");
+    // An export of nothing.
+    let lines = logged(Changes { commits: Vec::new(), ..exported() });
+    let expected = (&"exporter-info contains no deployment-tools commits".into(), &"warn".into());
+    assert_eq!((&lines[0]["msg"], &lines[0]["level"]), expected);
 }
 
 #[test]
 fn a_failure_is_an_error_in_both() {
     let fixture = Fixture::new(exported());
     let error = ChangesError::new(Problem::PayloadMissing, "the artifact has no payload");
-    let failure = Failure {
-        standing: &fixture.standing,
-        step: &fixture.standing.steps[0],
-        error: &error,
-        worked: worked(),
-    };
-    let lines = lines(|| Reporter::new(Spans::disabled()).failed(&failure));
+    let lines = lines(|| Reporter::new(Spans::disabled()).failed(&fixture.work(), &error));
     assert_eq!((&lines[0]["level"], &lines[0]["problem"]), (&"error".into(), &"payload_missing".into()));
     assert_eq!(lines[0]["error"], "the artifact has no payload");
-    let ids = ids_of(failure.standing, failure.step, Trace::Work(worked().began));
-    let spans = work::failed(&failure, ids);
+    let spans = work::failed(&fixture.work(), &error);
     let root = find(&spans, "reconcile");
     assert!(matches!(root.status, opentelemetry::trace::Status::Error { .. }));
     assert_eq!(&*root.events[0].name, "exception");

@@ -6,28 +6,26 @@ use opentelemetry::trace::{Event, SpanKind, Status};
 use windlass_telemetry::{ErrorChain, FinishedSpan};
 
 use super::ids::Ids;
-use super::{Failure, Measurement, SCOPE, attributes, commits, stages};
-use crate::measure::CommitOutcome;
-use crate::{Standing, Step};
+use super::{SCOPE, Work, attributes, commits, stages};
+use crate::changes::{Changes, ChangesError};
+use crate::measure::{CommitOutcome, Measured};
 
 /// The root.
 pub(super) const ROOT: &str = "reconcile";
 
 /// The spans of a revision that was measured, the root first.
-pub(super) fn measured(of: &Measurement<'_>, ids: Ids, way: Ids) -> Vec<FinishedSpan> {
-    let Measurement { standing, step, changes, measured, worked, .. } = *of;
-    let mut root = root(ids, standing, step, (worked.began, worked.ended), Status::Ok);
-    root.attributes.extend(hash(changes.exported_as.as_deref()));
+pub(super) fn measured(of: &Work<'_>, changes: &Changes, measured: &Measured, way: Ids) -> Vec<FinishedSpan> {
+    let mut root = root(of, Status::Ok);
+    root.attributes
+        .extend(changes.exported_as.clone().map(|hash| KeyValue::new("repo.kube_manifests.hash", hash)));
     if measured.commits.iter().any(|commit| commit.outcome == CommitOutcome::Counted) {
         root.links.push(way.link(stages::ROOT));
     }
-    let mut process =
-        child(ids, "processDeploymentToolsCommits", (worked.answered, worked.ended), Status::Ok);
+    let mut process = child(of, "processDeploymentToolsCommits", (of.answered, of.ended));
     process.attributes.push(commits(changes));
-    let mut spans = vec![root, get(ids, standing, worked.began), process];
+    let mut spans = vec![root, get(of), process];
     if let Some(exported) = changes.exported {
-        let mut record =
-            child(ids, "recordKubeManifestsMetrics", (worked.answered, worked.ended), Status::Ok);
+        let mut record = child(of, "recordKubeManifestsMetrics", (of.answered, of.ended));
         record.attributes.push(KeyValue::new("repo.kube_manifests.commit_time", exported.to_string()));
         spans.push(record);
     }
@@ -35,57 +33,39 @@ pub(super) fn measured(of: &Measurement<'_>, ids: Ids, way: Ids) -> Vec<Finished
 }
 
 /// The spans of a revision whose commits could not be found, the root first.
-pub(super) fn failed(of: &Failure<'_>, ids: Ids) -> Vec<FinishedSpan> {
-    let Failure { standing, step, error, worked } = *of;
+pub(super) fn failed(of: &Work<'_>, error: &ChangesError) -> Vec<FinishedSpan> {
     let message = ErrorChain(error).to_string();
-    let mut root = root(ids, standing, step, (worked.began, worked.ended), Status::error(message.clone()));
+    let mut root = root(of, Status::error(message.clone()));
     let exception = vec![
         KeyValue::new("exception.type", error.problem.name()),
         KeyValue::new("exception.message", message),
     ];
-    root.events.push(Event::new("exception", worked.answered.into(), exception, 0));
-    vec![root, get(ids, standing, worked.began)]
+    root.events.push(Event::new("exception", of.answered.into(), exception, 0));
+    vec![root, get(of)]
 }
 
-fn root(
-    ids: Ids,
-    standing: &Standing,
-    step: &Step,
-    (began, ended): (Timestamp, Timestamp),
-    status: Status,
-) -> FinishedSpan {
+fn root(of: &Work<'_>, status: Status) -> FinishedSpan {
     FinishedSpan {
         kind: SpanKind::Consumer,
-        attributes: attributes(standing, step),
+        parent: None,
+        attributes: attributes(of),
         status,
-        ..FinishedSpan::new(SCOPE, ROOT, (ids.trace, ids.span(ROOT)), (began, ended.max(began)))
+        ..child(of, ROOT, (of.began, of.ended))
     }
 }
 
 /// The Kustomization is read from memory, which takes no time.
-fn get(ids: Ids, standing: &Standing, at: Timestamp) -> FinishedSpan {
-    let uid = KeyValue::new("k8s.resource.uid", standing.uid.clone());
-    FinishedSpan {
-        kind: SpanKind::Client,
-        attributes: vec![uid],
-        ..child(ids, "getKustomization", (at, at), Status::Ok)
-    }
+fn get(of: &Work<'_>) -> FinishedSpan {
+    let uid = KeyValue::new("k8s.resource.uid", of.standing.uid.clone());
+    let span = child(of, "getKustomization", (of.began, of.began));
+    FinishedSpan { kind: SpanKind::Client, attributes: vec![uid], ..span }
 }
 
-fn child(
-    ids: Ids,
-    name: &'static str,
-    (began, ended): (Timestamp, Timestamp),
-    status: Status,
-) -> FinishedSpan {
-    let times = (began, ended.max(began));
+fn child(of: &Work<'_>, name: &'static str, (began, ended): (Timestamp, Timestamp)) -> FinishedSpan {
+    let ids = of.ids();
     FinishedSpan {
         parent: Some(ids.span(ROOT)),
-        status,
-        ..FinishedSpan::new(SCOPE, name, (ids.trace, ids.span(name)), times)
+        status: Status::Ok,
+        ..FinishedSpan::new(SCOPE, name, (ids.trace, ids.span(name)), (began, ended.max(began)))
     }
-}
-
-fn hash(exported_as: Option<&str>) -> Option<KeyValue> {
-    exported_as.map(|hash| KeyValue::new("repo.kube_manifests.hash", hash.to_owned()))
 }

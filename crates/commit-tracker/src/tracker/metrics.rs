@@ -8,15 +8,15 @@ use opentelemetry::metrics::{Counter, Histogram, Meter, UpDownCounter};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_runtime::{KeyedQueue, Requeue, Store, run_keyed};
+use windlass_telemetry::MetricRow;
 
 use super::Sources;
 use super::lead::Current;
 use crate::SourceKind;
 use crate::changes::{Problem, ResolverObserver};
 use crate::metrics::{
-    ACTIVE_WORKERS, CONTROLLER, KIND, KUSTOMIZATIONS, MAX_WORKERS, OUTCOME, ProcessMetric, QUESTIONS,
-    QUEUE_ADDS, QUEUE_DEPTH, QUEUE_NAME, QUEUE_RETRIES, RECONCILE_ERRORS, RECONCILE_PANICS, RECONCILE_TIME,
-    RECONCILES, RECORDS, RESULT, SOURCES_LISTED,
+    ACTIVE_WORKERS, KUSTOMIZATIONS, MAX_WORKERS, OUTCOME, QUESTIONS, QUEUE_ADDS, QUEUE_DEPTH, QUEUE_RETRIES,
+    RECONCILE_ERRORS, RECONCILE_PANICS, RECONCILE_TIME, RECONCILES, RECORDS, SOURCES_LISTED,
 };
 use crate::objects::Kustomization;
 
@@ -26,9 +26,6 @@ const NAME: &str = "kustomization";
 /// Kustomizations that are reconciled side by side. Most of a reconcile is waiting for an answer, or for the ledger to be
 /// written, which many wait for together.
 const WORKERS: usize = 1024;
-
-/// Upper bounds of the times of reconciles, in seconds: those of controller-runtime, thinned out.
-const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
 
 /// The counters of a process. Cheap to clone.
 #[derive(Clone)]
@@ -60,35 +57,27 @@ impl Drop for Active {
 }
 
 fn controller() -> [KeyValue; 1] {
-    [KeyValue::new(CONTROLLER, NAME)]
+    [KeyValue::new("controller", NAME)]
 }
 
 fn queue() -> [KeyValue; 2] {
-    [KeyValue::new(CONTROLLER, NAME), KeyValue::new(QUEUE_NAME, NAME)]
-}
-
-fn counter(meter: &Meter, metric: &ProcessMetric) -> Counter<u64> {
-    meter.u64_counter(metric.name).with_description(metric.meaning).build()
+    [KeyValue::new("controller", NAME), KeyValue::new("name", NAME)]
 }
 
 impl ReconcileMetrics {
     pub(crate) fn new(meter: &Meter) -> Self {
-        let (time, active) = (&RECONCILE_TIME, &ACTIVE_WORKERS);
+        let active = &ACTIVE_WORKERS;
         let gauge = meter.u64_observable_gauge(MAX_WORKERS.name).with_description(MAX_WORKERS.meaning);
         let most = u64::try_from(WORKERS).unwrap_or(u64::MAX);
         gauge.with_callback(move |gauge| gauge.observe(most, &controller())).build();
         let metrics = Self {
-            ended: counter(meter, &RECONCILES),
-            errors: counter(meter, &RECONCILE_ERRORS),
-            panics: counter(meter, &RECONCILE_PANICS),
-            time: meter
-                .f64_histogram(time.name)
-                .with_description(time.meaning)
-                .with_boundaries(BOUNDS.into())
-                .build(),
+            ended: RECONCILES.counter(meter),
+            errors: RECONCILE_ERRORS.counter(meter),
+            panics: RECONCILE_PANICS.counter(meter),
+            time: RECONCILE_TIME.seconds(meter),
             active: meter.i64_up_down_counter(active.name).with_description(active.meaning).build(),
-            adds: counter(meter, &QUEUE_ADDS),
-            retries: counter(meter, &QUEUE_RETRIES),
+            adds: QUEUE_ADDS.counter(meter),
+            retries: QUEUE_RETRIES.counter(meter),
         };
         // What is alerted on begins at zero.
         metrics.errors.add(0, &controller());
@@ -131,7 +120,7 @@ impl ReconcileMetrics {
             Requeue::After(_) => "requeue_after",
             Requeue::Backoff => "error",
         };
-        self.ended.add(1, &[KeyValue::new(CONTROLLER, NAME), KeyValue::new(RESULT, result)]);
+        self.ended.add(1, &[KeyValue::new("controller", NAME), KeyValue::new("result", result)]);
         if requeue == Requeue::Backoff {
             self.errors.add(1, &controller());
         }
@@ -152,7 +141,7 @@ impl ProcessMetrics {
         sources: Sources,
     ) -> Self {
         let gauge =
-            |metric: &ProcessMetric| meter.u64_observable_gauge(metric.name).with_description(metric.meaning);
+            |metric: &MetricRow| meter.u64_observable_gauge(metric.name).with_description(metric.meaning);
         let amount = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
         gauge(&KUSTOMIZATIONS)
             .with_callback(move |gauge| gauge.observe(amount(kustomizations.len()), &[]))
@@ -163,11 +152,11 @@ impl ProcessMetrics {
         gauge(&SOURCES_LISTED)
             .with_callback(move |gauge| {
                 for (kind, listed) in sources.listed() {
-                    gauge.observe(u64::from(listed), &[KeyValue::new(KIND, kind.name())]);
+                    gauge.observe(u64::from(listed), &[KeyValue::new("kind", kind.name())]);
                 }
             })
             .build();
-        Self { questions: counter(meter, &QUESTIONS), records: counter(meter, &RECORDS), reconciles }
+        Self { questions: QUESTIONS.counter(meter), records: RECORDS.counter(meter), reconciles }
     }
 
     pub(crate) fn recorded(&self, works: bool) {
@@ -178,7 +167,7 @@ impl ProcessMetrics {
 impl ResolverObserver for ProcessMetrics {
     fn asked(&self, kind: SourceKind, problem: Option<Problem>) {
         let outcome = problem.map_or("answered", Problem::name);
-        self.questions.add(1, &[KeyValue::new(KIND, kind.name()), KeyValue::new(OUTCOME, outcome)]);
+        self.questions.add(1, &[KeyValue::new("kind", kind.name()), KeyValue::new(OUTCOME, outcome)]);
     }
 
     fn panicked(&self, kind: SourceKind) {

@@ -1,7 +1,7 @@
 //! One look at one Kustomization.
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +15,14 @@ use windlass_telemetry::ErrorChain;
 
 use super::lead::{Task, Work};
 use super::plan::{pending, plan};
-use super::sources::{Known, Version};
-use super::state::{Example, MISSING, Topic, Waiting};
+use super::sources::Known;
+use super::state::{Example, MISSING, Waiting};
 use crate::changes::{Changes, ChangesError, ChangesQuery, NoAnswer, Problem};
 use crate::facts::{source_of, standing};
-use crate::ledger::{
-    Accounted, CommitCounts, Entry, LastApplied, LedgerError, Outcome, Pending, Record, mark_of,
-};
+use crate::ledger::{Accounted, CommitCounts, Entry, LastApplied, Outcome, Pending, Record, mark_of};
 use crate::measure::{FIRST_COMMIT, Measured, measure};
 use crate::objects::Kustomization;
-use crate::report::{Failure, Measurement, Worked};
+use crate::report;
 use crate::{Revision, SourceFacts, SourceKey, SourceKind, Standing, Step};
 
 /// How long one request may take.
@@ -40,20 +38,10 @@ const AHEAD: Duration = Duration::from_hours(1);
 /// Where Flux copies the revision of an artifact's origin from.
 const ORIGIN: &str = "org.opencontainers.image.revision";
 
-/// Why a look did not come to its end.
-enum Unfinished {
-    /// Look again after this time.
-    After(Duration),
-    /// Look again after a back-off.
-    Failed,
-}
-
 /// A Kustomization with its source, as they are now.
 pub(super) struct View {
-    pub(super) kustomization: Arc<Kustomization>,
     pub(super) standing: Standing,
     pub(super) source: Option<Box<SourceFacts>>,
-    pub(super) source_version: Option<Version>,
 }
 
 impl Work {
@@ -74,15 +62,12 @@ impl Work {
         };
         self.remark(&view);
         self.wait(&view);
-        let finished = match self.account(&view).await {
-            Ok(()) => self.look_ahead(&view).await,
-            unfinished => unfinished,
+        let stuck = match self.account(&view).await {
+            Ok(stuck) => stuck,
+            Err(requeue) => return requeue,
         };
-        match finished {
-            Ok(()) => Requeue::No,
-            Err(Unfinished::After(after)) => Requeue::After(after),
-            Err(Unfinished::Failed) => Requeue::Backoff,
-        }
+        let coming = self.look_ahead(&view).await;
+        stuck.into_iter().chain(coming).min().map_or(Requeue::No, Requeue::After)
     }
 
     /// What can be said of what waits before anybody was asked.
@@ -106,27 +91,27 @@ impl Work {
     fn observe(&self, kustomization: Arc<Kustomization>) -> Result<Option<View>, Duration> {
         let uid = &*kustomization.metadata.uid;
         let known = source_of(&kustomization).map(|key| self.tracker.sources.get(&key));
-        let (source, source_version) = match known {
+        let source = match known {
             Some(Known::NotYet) => {
                 let left = self.states.missing_for(uid);
-                if left.is_none() && self.states.is_news(uid, Topic::Standing, Some(WAITING)) {
+                if left.is_none() && self.states.is_news(uid, WAITING) {
                     let ObjectKey { namespace, name } = &*kustomization.metadata.key;
                     tracing::warn!(name, namespace, "{WAITING}");
                 }
                 return left.map_or(Ok(None), Err);
             }
-            Some(Known::There(source, version)) => (Some(source), Some(version)),
+            Some(Known::There(source)) => Some(source),
             Some(Known::Gone) => match self.states.missing_for(uid) {
                 Some(left) => return Err(left),
-                None => (None, None),
+                None => None,
             },
-            None => (None, None),
+            None => None,
         };
         if source.is_some() {
             self.states.found(uid);
         }
         let standing = standing(&kustomization, source.as_deref());
-        Ok(Some(View { kustomization, standing, source, source_version }))
+        Ok(Some(View { standing, source }))
     }
 
     /// Tells what keeps a Kustomization from being measured, once.
@@ -137,22 +122,20 @@ impl Work {
             (Some(_), None) => "the Kustomization's source is not there, nothing is measured until it is",
             _ if *suspended => "the Kustomization is suspended",
             _ if steps.is_empty() => "has not reconciled successfully yet, skipping",
-            _ => {
-                self.states.is_news(uid, Topic::Standing, None);
-                return;
-            }
+            _ => return self.states.is_well(uid),
         };
-        if self.states.is_news(uid, Topic::Standing, Some(text)) {
+        if self.states.is_news(uid, text) {
             let source = source.as_ref().map(ToString::to_string);
             let revision = attempted.as_ref().map(Revision::as_str);
             tracing::info!(name = key.name, namespace = key.namespace, source, revision, failing, "{text}");
         }
     }
 
-    /// Accounts for every revision that was applied and is not accounted for, oldest first.
-    async fn account(&self, view: &View) -> Result<(), Unfinished> {
+    /// Accounts for every revision that was applied and is not accounted for, oldest first. Answers when to ask again about
+    /// those that nobody can look into.
+    async fn account(&self, view: &View) -> Result<Option<Duration>, Requeue> {
         let standing = &view.standing;
-        let Some(source_key) = &standing.source else { return Ok(()) };
+        let Some(source_key) = &standing.source else { return Ok(None) };
         let entry = self.ledger.entry(&standing.uid);
         let plan = plan(standing, None, entry.as_deref(), self.ledger.began());
         self.baseline(view, source_key, &plan.baseline).await?;
@@ -161,76 +144,69 @@ impl Work {
         let seen = Record { pending: pending.clone(), ..nothing(view, source_key, entry.as_deref()) };
         match &entry {
             // Its series begin at zero.
-            None => self.record(view, seen).await?,
+            None => self.record(seen).await?,
             // Its times are written down whatever comes of the question; what is answered at once goes with them.
             Some(entry) if entry.pending != pending => drop(self.ledger.enqueue(seen)),
             Some(_) => {}
         }
-        let mut next = 0;
+        let (mut next, mut stuck) = (0, None::<Duration>);
         while let Some(Pending { step, problem }) = pending.get(next).cloned() {
             next += 1;
-            if self.states.was_tried(view, &step.revision) {
-                continue;
-            }
             let began = self.tracker.clock.now();
             let entry = self.ledger.entry(&standing.uid);
             let accounted = entry.as_deref().map_or(&[][..], |entry| &entry.accounted);
             let found = self.find(view, source_key, accounted, &step.revision, step.origin.as_deref());
             let found = self.tracker.reporter.around(standing, &step, began, found).await;
             let answered = self.tracker.clock.now();
-            let worked = || Worked { began, answered, ended: self.tracker.clock.now() };
+            let work =
+                || report::Work { standing, step: &step, began, answered, ended: self.tracker.clock.now() };
             match found {
                 Ok(changes) => {
                     let measured = &measure(&step, &changes, floor(plan.since, entry.as_deref(), &changes));
                     // What waited before it came with it.
                     pending.drain(..next);
-                    next = 0;
+                    (next, stuck) = (0, None);
                     let known =
                         Record { pending: pending.clone(), ..nothing(view, source_key, entry.as_deref()) };
-                    self.record(view, counted(known, &step, &changes, measured)).await?;
-                    let measurement =
-                        Measurement { standing, step: &step, changes: &changes, measured, worked: worked() };
-                    if let Some(trace) = self.tracker.reporter.measured(&measurement) {
+                    self.record(counted(known, &step, &changes, measured)).await?;
+                    if let Some(trace) = self.tracker.reporter.measured(&work(), &changes, measured) {
                         let example = Example::new(trace, answered, &measured.observations);
                         self.states.change(&standing.uid, |now| now.example = Some(Arc::new(example)));
                     }
                 }
                 // The two are watched apart: what its source says of it may be on its way.
                 Err(no) if no.error.problem.is_permanent() && is_ahead(view, &step, answered) => {
-                    return Err(Unfinished::After(MISSING));
+                    return Err(Requeue::After(MISSING));
                 }
                 Err(no) if no.error.problem.is_permanent() => {
                     // Its commits come with the next one, if that can be looked into.
+                    stuck = Some(stuck.map_or(no.again, |before| before.min(no.again)));
                     let now = Some(no.error.problem);
                     if problem != now {
                         pending[next - 1].problem = now;
                         let outcome = problem.is_none().then_some(Outcome::Failed(no.error.problem));
                         let known = nothing(view, source_key, entry.as_deref());
-                        self.record(view, Record { pending: pending.clone(), outcome, ..known }).await?;
-                    }
-                    self.states.tried(view, &step.revision);
-                    if problem != now {
-                        let failure = Failure { standing, step: &step, error: &no.error, worked: worked() };
-                        self.tracker.reporter.failed(&failure);
+                        self.record(Record { pending: pending.clone(), outcome, ..known }).await?;
+                        self.tracker.reporter.failed(&work(), &no.error);
                     }
                 }
                 Err(no) => {
                     complain(view, &step.revision, &no);
-                    return Err(Unfinished::After(no.again));
+                    return Err(Requeue::After(no.again));
                 }
             }
         }
-        Ok(())
+        Ok(stuck)
     }
 
     /// Asks for what the source has and nobody applied yet: how old its oldest commit is, and for an answer that is needed
-    /// soon anyway.
-    async fn look_ahead(&self, view: &View) -> Result<(), Unfinished> {
-        let View { standing, source, .. } = view;
+    /// soon anyway. Answers when to ask again.
+    async fn look_ahead(&self, view: &View) -> Option<Duration> {
+        let View { standing, source } = view;
         let entry = self.ledger.entry(&standing.uid);
         let has = source.as_ref().and_then(|source| source.revision.as_ref());
         let plan = plan(standing, has, entry.as_deref(), self.ledger.began());
-        let (Some(coming), Some(source_key)) = (plan.coming, &standing.source) else { return Ok(()) };
+        let (coming, source_key) = plan.coming.zip(standing.source.as_ref())?;
         let accounted = entry.as_deref().map_or(&[][..], |entry| &entry.accounted);
         match self.find(view, source_key, accounted, coming, None).await {
             Ok(changes) => {
@@ -240,17 +216,16 @@ impl Work {
                 let oldest = merged.filter(|merged| *merged >= since && is_a_date(*merged, now)).min();
                 let since = |oldest| Waiting::Since(Box::new((coming.clone(), oldest)));
                 self.states.wait(&standing.uid, oldest.map_or(Waiting::Nothing, since));
-                Ok(())
+                None
             }
-            // It is said when the revision is applied, and asked again if something has changed by then.
-            Err(no) if no.error.problem.is_permanent() => {
-                self.states.wait(&standing.uid, Waiting::Unknown);
-                self.states.tried(view, coming);
-                Ok(())
-            }
+            // What lasts is said when the revision is applied.
             Err(no) => {
-                complain(view, coming, &no);
-                Err(Unfinished::After(no.again))
+                if no.error.problem.is_permanent() {
+                    self.states.wait(&standing.uid, Waiting::Unknown);
+                } else {
+                    complain(view, coming, &no);
+                }
+                Some(no.again)
             }
         }
     }
@@ -283,13 +258,13 @@ impl Work {
             to: to.clone(),
             origin,
             metadata,
-            seen: source.seen(to),
+            generation: source.generation,
         };
-        self.tracker.ask.ask(&question, self.states.tried_at(&view.standing.uid, to)).await
+        self.tracker.ask.ask(&question).await
     }
 
     /// Takes revisions that were there before the tracker for accounted, all in one write.
-    async fn baseline(&self, view: &View, source: &SourceKey, steps: &[&Step]) -> Result<(), Unfinished> {
+    async fn baseline(&self, view: &View, source: &SourceKey, steps: &[&Step]) -> Result<(), Requeue> {
         let mut from = None;
         let records = steps.iter().map(|step| {
             let record = Record {
@@ -298,36 +273,22 @@ impl Work {
                 outcome: Some(Outcome::Baseline),
                 ..nothing(view, source, None)
             };
-            self.record(view, record)
+            self.record(record)
         });
         // In this order, since each is worked out from the one before.
         join_all(records.collect::<Vec<_>>()).await.into_iter().collect()
     }
 
-    async fn record(&self, view: &View, record: Record) -> Result<(), Unfinished> {
+    async fn record(&self, record: Record) -> Result<(), Requeue> {
         let recorded = self.ledger.record(record).await;
         self.tracker.metrics.recorded(recorded.is_ok());
-        match recorded {
-            Ok(()) => {
-                self.states.is_news(&view.standing.uid, Topic::Recording, None);
-                Ok(())
+        recorded.map_err(|error| {
+            // Of a lost ledger everything is dropped in a moment, and whoever opens it says so.
+            if !error.is_lost() {
+                tracing::error!(error = %ErrorChain(&error), "what was measured cannot be recorded, trying again");
             }
-            // Everything is dropped in a moment; the ledger says so.
-            Err(LedgerError::Lost(_)) => Err(Unfinished::Failed),
-            Err(error) => {
-                let text = ErrorChain(&error).to_string();
-                if self.states.is_news(&view.standing.uid, Topic::Recording, Some(&text)) {
-                    let ObjectKey { namespace, name } = &view.standing.key;
-                    tracing::error!(
-                        name,
-                        namespace,
-                        error = text,
-                        "what was measured cannot be recorded, trying again"
-                    );
-                }
-                Err(Unfinished::Failed)
-            }
-        }
+            Requeue::Backoff
+        })
     }
 
     /// Forgets a Kustomization that is gone. One that is only not selected any more keeps what was counted.

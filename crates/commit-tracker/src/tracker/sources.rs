@@ -20,15 +20,8 @@ pub(crate) enum Known {
     NotYet,
     /// It is not there.
     Gone,
-    /// What it says, and which version of which object says it.
-    There(Box<SourceFacts>, Version),
-}
-
-/// Tells one specification of a source from another.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Version {
-    pub(super) uid: Box<str>,
-    pub(super) generation: u64,
+    /// What it says.
+    There(Box<SourceFacts>),
 }
 
 /// What is watched, and who wants to know.
@@ -70,11 +63,9 @@ impl Sources {
     pub(crate) fn get(&self, key: &SourceKey) -> Known {
         let watched = self.inner.lock().watched.get(&self.inner.place(key)).cloned();
         let Some((store, _)) = watched.filter(|(store, _)| store.is_synced()) else { return Known::NotYet };
-        store.get(&ObjectKey::new(&key.namespace, &key.name)).map_or(Known::Gone, |source| {
-            let version =
-                Version { uid: source.metadata.uid.clone(), generation: source.metadata.generation };
-            Known::There(Box::new(SourceFacts::of(key.kind, &source)), version)
-        })
+        store
+            .get(&ObjectKey::new(&key.namespace, &key.name))
+            .map_or(Known::Gone, |source| Known::There(Box::new(SourceFacts::of(key.kind, &source))))
     }
 
     /// A Kustomization names this source now, and that one before: it is looked at when its source changes.

@@ -1,11 +1,7 @@
-//! What this process knows of each Kustomization while it leads, beside what the ledger holds: what waits, what was tried
-//! in vain, and what was logged of it.
-
-#[cfg(test)]
-mod tests;
+//! What this process knows of each Kustomization while it leads, beside what the ledger holds: what waits, and what keeps
+//! it from being measured.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +10,6 @@ use opentelemetry::trace::{SpanId, TraceId};
 use tokio::time::Instant;
 use windlass_telemetry::Exemplar;
 
-use super::reconcile::View;
 use crate::{Instrument, Revision};
 
 /// How long a source may be missing before its Kustomization is logged as one without: the two are watched apart.
@@ -53,15 +48,6 @@ pub struct Example {
     longest: Box<[(Instrument, f64)]>,
 }
 
-/// What is logged once for as long as it lasts.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Topic {
-    /// What keeps a Kustomization from being measured.
-    Standing,
-    /// Why what was measured cannot be recorded.
-    Recording,
-}
-
 /// Everything by UID.
 #[derive(Debug, Default)]
 pub struct States {
@@ -71,25 +57,16 @@ pub struct States {
 #[derive(Debug, Default)]
 struct State {
     now: Now,
-    troubles: Option<Box<Troubles>>,
+    trouble: Option<Box<Trouble>>,
 }
 
 /// What most Kustomizations have nothing of.
 #[derive(Debug, Default)]
-struct Troubles {
-    logged: [Option<Box<str>>; 2],
+struct Trouble {
+    /// What keeps it from being measured, as it was logged.
+    logged: Option<Box<str>>,
     /// Since when its source is missing.
     missing: Option<Instant>,
-    tried: Vec<Tried>,
-}
-
-/// A question that was asked in vain.
-#[derive(Debug)]
-struct Tried {
-    revision: Revision,
-    at: Instant,
-    /// Everything as it was that somebody may change to make it work.
-    of: u64,
 }
 
 impl States {
@@ -106,69 +83,39 @@ impl States {
         self.change(uid, |now| now.waiting = waiting);
     }
 
-    /// Whether this is another text than was logged last; none clears it, and is no news.
-    pub(super) fn is_news(&self, uid: &str, topic: Topic, text: Option<&str>) -> bool {
-        self.troubles(uid, text.is_some(), |troubles| {
-            let last = &mut troubles.logged[topic as usize];
-            let is_news = text.is_some() && last.as_deref() != text;
-            *last = text.map(Into::into);
-            is_news
-        })
-        .unwrap_or_default()
+    /// Whether something else keeps it from being measured than what was logged last.
+    pub(super) fn is_news(&self, uid: &str, text: &str) -> bool {
+        let mut states = self.lock();
+        let logged = &mut states.entry(uid.into()).or_default().trouble.get_or_insert_default().logged;
+        logged.replace(text.into()).as_deref() != Some(text)
     }
 
     /// How long a source that is missing may still be on its way; none when it took too long.
     pub(super) fn missing_for(&self, uid: &str) -> Option<Duration> {
-        let since =
-            self.troubles(uid, true, |troubles| *troubles.missing.get_or_insert_with(Instant::now))?;
+        let mut states = self.lock();
+        let trouble = states.entry(uid.into()).or_default().trouble.get_or_insert_default();
+        let since = trouble.missing.get_or_insert_with(Instant::now);
         MISSING.checked_sub(since.elapsed()).filter(|left| !left.is_zero())
     }
 
+    /// Its source is there.
     pub(super) fn found(&self, uid: &str) {
-        self.troubles(uid, false, |troubles| troubles.missing = None);
+        if let Some(trouble) = self.lock().get_mut(uid).and_then(|state| state.trouble.as_mut()) {
+            trouble.missing = None;
+        }
     }
 
-    /// A revision was asked about in vain.
-    pub(super) fn tried(&self, view: &View, revision: &Revision) {
-        // What a Kustomization does not remember any more is not asked about again.
-        let remembers = |known: &Revision| view.standing.steps.iter().any(|step| step.revision == *known);
-        let tried = Tried { revision: revision.clone(), at: Instant::now(), of: mendable(view) };
-        self.troubles(&view.standing.uid, true, |troubles| {
-            troubles.tried.retain(|known| known.revision != *revision && remembers(&known.revision));
-            troubles.tried.push(tried);
-        });
-    }
-
-    /// When a revision was tried in vain last, whatever has changed since.
-    pub(super) fn tried_at(&self, uid: &str, revision: &Revision) -> Option<Instant> {
-        self.last_try(uid, revision).map(|(at, _)| at)
-    }
-
-    /// Whether a revision was tried in vain, and nothing has changed since.
-    pub(super) fn was_tried(&self, view: &View, revision: &Revision) -> bool {
-        self.last_try(&view.standing.uid, revision).is_some_and(|(_, of)| of == mendable(view))
+    /// Nothing keeps it from being measured.
+    pub(super) fn is_well(&self, uid: &str) {
+        if let Some(state) = self.lock().get_mut(uid) {
+            state.trouble = None;
+        }
     }
 
     /// It is not tracked any more.
     pub(super) fn forget(&self, uid: &str) {
         let now = Now { waiting: Waiting::Untracked, ..Now::default() };
-        self.lock().insert(uid.into(), State { now, troubles: None });
-    }
-
-    fn last_try(&self, uid: &str, revision: &Revision) -> Option<(Instant, u64)> {
-        self.troubles(uid, false, |troubles| {
-            let tried = troubles.tried.iter().find(|tried| tried.revision == *revision)?;
-            Some((tried.at, tried.of))
-        })?
-    }
-
-    /// Looks at what went wrong with a Kustomization, if anything did, or something is about to.
-    fn troubles<T>(&self, uid: &str, new: bool, look: impl FnOnce(&mut Troubles) -> T) -> Option<T> {
-        let mut states = self.lock();
-        if !new {
-            return states.get_mut(uid)?.troubles.as_deref_mut().map(look);
-        }
-        Some(look(states.entry(uid.into()).or_default().troubles.get_or_insert_default()))
+        self.lock().insert(uid.into(), State { now, trouble: None });
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, State>> {
@@ -206,13 +153,41 @@ impl Example {
     }
 }
 
-/// Everything that somebody may change to make a question work, as a number: the specifications, what the source has, and
-/// the newest revision that was applied, with which those before get one more chance.
-fn mendable(view: &View) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    view.kustomization.metadata.generation.hash(&mut hasher);
-    view.source_version.hash(&mut hasher);
-    view.source.as_ref().map(|source| &source.revision).hash(&mut hasher);
-    view.standing.applied.hash(&mut hasher);
-    hasher.finish()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_is_missing_is_waited_for_a_while_and_anew_once_it_was_there() {
+        let states = States::default();
+        assert_eq!(states.missing_for("1"), Some(MISSING));
+        tokio::time::advance(MISSING / 2).await;
+        assert_eq!(states.missing_for("1"), Some(MISSING / 2));
+        assert_eq!(states.missing_for("2"), Some(MISSING), "each waits for its own");
+        tokio::time::advance(MISSING).await;
+        assert_eq!(states.missing_for("1"), None);
+        states.found("1");
+        assert_eq!(states.missing_for("1"), Some(MISSING));
+    }
+
+    #[test]
+    fn the_longest_of_a_revision_is_its_exemplar() {
+        let observed =
+            [(Instrument::EndToEnd, 3.0), (Instrument::EndToEnd, 9.0), (Instrument::StageApply, 1.0)];
+        let example = Example::new((TraceId::from(7), SpanId::from(8)), Timestamp::UNIX_EPOCH, &observed);
+        let of = |instrument| example.of(instrument).map(|exemplar| exemplar.value);
+        assert_eq!((of(Instrument::EndToEnd), of(Instrument::StageApply)), (Some(9.0), Some(1.0)));
+        assert_eq!(of(Instrument::Export), None);
+    }
+
+    #[test]
+    fn what_lasts_is_news_once_and_again_when_it_was_over() {
+        let states = States::default();
+        assert!(states.is_news("1", "a") && !states.is_news("1", "a") && states.is_news("1", "b"));
+        states.is_well("1");
+        assert!(states.is_news("1", "b"));
+        states.forget("1");
+        assert!(states.is_news("1", "b"));
+        assert_eq!(states.now("1").waiting, Waiting::Untracked);
+    }
 }

@@ -72,11 +72,7 @@ fn dashboards_and_alerts_name_metrics_that_there_are() {
         for (name, after) in series(&text) {
             if let Some(own) = PROCESS_METRICS.iter().find(|own| own.name == name) {
                 for (label, _, value) in matchers(after) {
-                    assert!(
-                        own.attributes.contains(&label),
-                        "{}: {name} has no label {label}",
-                        path.display()
-                    );
+                    assert!(own.labels.contains(&label), "{}: {name} has no label {label}", path.display());
                     let outcomes = Problem::ALL.map(Problem::name);
                     let is_known = |outcome| outcome == "answered" || outcomes.contains(&outcome);
                     assert!(
@@ -115,7 +111,7 @@ fn dashboards_and_alerts_name_metrics_that_there_are() {
 
 #[test]
 fn dashboards_and_alerts_group_by_labels_that_there_are() {
-    let own = PROCESS_METRICS.iter().flat_map(|metric| metric.attributes);
+    let own = PROCESS_METRICS.iter().flat_map(|metric| metric.labels);
     let attributes = METRICS.iter().flat_map(|metric| metric.attributes).chain(&COMMON_ATTRIBUTES).chain(own);
     let known: BTreeSet<String> =
         attributes.map(|attribute| prometheus_label(attribute)).chain(["le".to_owned()]).collect();

@@ -65,30 +65,12 @@ async fn what_is_not_there_is_not_found() {
         client.manifest(&there, &login, &Reference::Tag("v9".into())).await.unwrap_err(),
         client.manifest(&elsewhere, &login, &Reference::Tag("latest".into())).await.unwrap_err(),
         client.blob(&there, &login, &nothing, 1).await.unwrap_err(),
-        client.tags(&elsewhere, &login, 10).await.unwrap_err(),
     ] {
         assert!(matches!(error, OciError::NotFound { .. }) && !error.is_transient(), "{error}");
         assert!(error.to_string().contains(&registry.address()), "{error}");
     }
     // None of them was tried twice.
-    assert_eq!(client.request_count(), 5);
-}
-
-#[tokio::test]
-async fn tags_come_in_pages_up_to_a_bound() {
-    let Some(registry) = registry(RegistryLogin::Nobody).await else { return };
-    let tags: Vec<String> = (0..25).map(|number| format!("v{number:02}")).collect();
-    push(&registry, "app", &tags.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let mut config = config();
-    config.limits.page_tags = 10;
-    let (client, repository) = (Client::new(config).unwrap(), repository(&registry.address(), "app"));
-
-    let all = client.tags(&repository, &Login::Anonymous, 1_000).await.unwrap();
-    assert_eq!((all.tags, all.complete), (tags.clone(), true));
-    assert_eq!(client.request_count(), 3);
-    let some = client.tags(&repository, &Login::Anonymous, 15).await.unwrap();
-    assert_eq!((&some.tags[..], some.complete), (&tags[..20], false));
-    assert_eq!(client.request_count(), 5);
+    assert_eq!(client.request_count(), 4);
 }
 
 #[tokio::test]
@@ -223,7 +205,8 @@ async fn credentials_that_are_rotated_are_used_from_the_next_request_on() {
 #[tokio::test]
 async fn http_is_spoken_where_that_is_allowed_and_here() {
     let elsewhere = Repository::parse("oci://registry.example.org/a", true).unwrap();
-    let error = client().tags(&elsewhere, &Login::Anonymous, 1).await.unwrap_err();
+    let error =
+        client().manifest(&elsewhere, &Login::Anonymous, &Reference::Tag("latest".into())).await.unwrap_err();
     assert!(
         matches!(error, OciError::Refused { .. }) && error.to_string().contains("spec.insecure"),
         "{error}"
@@ -234,7 +217,10 @@ async fn http_is_spoken_where_that_is_allowed_and_here() {
         let client = Client::new(config).unwrap();
         let repository = Repository::parse("oci://registry.invalid/a", true).unwrap();
         // It is looked for, though there is none of this name.
-        let error = client.tags(&repository, &Login::Anonymous, 1).await.unwrap_err();
+        let error = client
+            .manifest(&repository, &Login::Anonymous, &Reference::Tag("latest".into()))
+            .await
+            .unwrap_err();
         let looked_for = matches!(error, OciError::Unreachable { .. });
         assert_eq!(looked_for, allowed != "registry.invalid:80", "{allowed}: {error}");
     }

@@ -44,23 +44,6 @@ impl Words for ExporterInfoSource {
     }
 }
 
-/// Whether artifacts that Flux skipped are looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SkippedArtifacts {
-    /// Unless something says that there are none.
-    Auto,
-    /// Whatever says so.
-    Always,
-    /// Never.
-    Never,
-}
-
-impl Words for SkippedArtifacts {
-    fn words() -> Vec<(&'static str, Self)> {
-        vec![("auto", Self::Auto), ("always", Self::Always), ("never", Self::Never)]
-    }
-}
-
 /// Whether nothing is written to the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObserveOnly {
@@ -179,10 +162,6 @@ section! {
         exporter_info_repository: Option<String> = Text, "";
         /// Media type of the exporter's layer in an OCI artifact.
         exporter_info_media_type: String = Text, "application/vnd.grafana.exporter-info.v1+json";
-        /// Whether the commits of artifacts that Flux skipped are looked for in the Git repository that artifacts name. `auto`:
-        /// unless the payload's `previous_commit`, or tags that are neighbours (`1.4.2`, `1.4.3`), say that there are none.
-        /// `always`: between neighbours, too. `never`: what was skipped, and not seen by the tracker, may be missing.
-        skipped_artifacts: SkippedArtifacts = Choice, "auto";
         /// Whether the Secrets that sources name (`spec.secretRef`, `spec.certSecretRef`) are read, for their Git servers
         /// and registries. Takes the right to get Secrets.
         source_secrets: bool = Bool, "false";

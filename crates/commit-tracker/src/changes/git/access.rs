@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use secrecy::{ExposeSecret as _, SecretString};
 use url::Url;
 use windlass_git::{Credentials, Remote, Tls};
@@ -11,33 +10,11 @@ use windlass_github::Github;
 
 use crate::changes::{ChangesError, ChangesQuery, Problem, Secrets, github, secrets};
 
-/// Tokens for hosts, beside what the Secrets of sources have.
-#[async_trait]
-pub trait GitTokens: Send + Sync + 'static {
-    /// Whether there are tokens for repositories at `host`, in lower case and without a port.
-    fn covers(&self, host: &str) -> bool;
-
-    /// A token that may read there now.
-    async fn token(&self, host: &str) -> Result<SecretString, ChangesError>;
-}
-
-/// Those that GitHub's API is asked with, for the repositories that are read from the same place.
-#[async_trait]
-impl GitTokens for Github {
-    fn covers(&self, host: &str) -> bool {
-        self.has_credentials() && self.web_host() == host
-    }
-
-    async fn token(&self, host: &str) -> Result<SecretString, ChangesError> {
-        let token = self.git_token().await.map_err(github::problem)?;
-        token.ok_or_else(|| ChangesError::new(Problem::Unauthorized, format!("there is no token for {host}")))
-    }
-}
-
 /// How sources are reached.
 pub(super) struct Access {
     pub(super) secrets: Arc<dyn Secrets>,
-    pub(super) tokens: Option<Arc<dyn GitTokens>>,
+    /// Whose token opens repositories that are read from the same place as GitHub's API.
+    pub(super) github: Option<Github>,
 }
 
 /// What is used of a Secret of a `GitRepository` (Flux: `spec.secretRef`).
@@ -52,11 +29,12 @@ impl Access {
     pub(super) async fn remote(&self, question: &ChangesQuery) -> Result<Remote, ChangesError> {
         let url = Url::parse(question.url.trim()).ok();
         let host = url.as_ref().and_then(Url::host_str).unwrap_or_default().to_lowercase();
-        let tokens = self.tokens.as_ref().filter(|tokens| tokens.covers(&host));
+        let github =
+            self.github.as_ref().filter(|github| github.has_credentials() && github.web_host() == host);
         // The same repository over HTTPS, where there is a token for that.
         let ssh = url.as_ref().filter(|url| url.scheme() == "ssh");
         let (url, over_ssh) = match ssh {
-            Some(ssh) if tokens.is_some() => (format!("https://{host}{}", ssh.path()), true),
+            Some(ssh) if github.is_some() => (format!("https://{host}{}", ssh.path()), true),
             Some(_) => return Err(ssh_is_unsupported(question, &host)),
             None => (question.url.trim().to_owned(), false),
         };
@@ -68,14 +46,15 @@ impl Access {
                     question,
                     name,
                     secret.as_ref().unwrap_or(&BTreeMap::new()),
-                    tokens.is_some(),
+                    github.is_some(),
                 )?
             }
             _ => SecretContents::default(),
         };
-        if let Some(tokens) = tokens.filter(|_| contents.credentials.is_none()) {
-            let token = tokens.token(&host).await?;
-            contents.credentials = Some(Credentials::Basic { user: "x-access-token".to_owned(), token });
+        if let Some(github) = github.filter(|_| contents.credentials.is_none()) {
+            let token = github.git_token().await.map_err(github::problem)?;
+            let basic = |token| Credentials::Basic { user: "x-access-token".to_owned(), token };
+            contents.credentials = token.map(basic);
         }
         let SecretContents { credentials, tls, .. } = contents;
         Ok(Remote { url, credentials, tls, ..Remote::default() })

@@ -2,12 +2,13 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, Response, StatusCode, Uri, header};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
 use windlass_cluster::{Admitted, TlsFront};
 use windlass_git::{Deadlines, GitConfig, UrlPolicy};
 use windlass_git_server::seed::{self, Edit};
 use windlass_git_server::{HttpBackend, Running};
+use windlass_github::{Credentials, Options};
 
 use super::*;
 use crate::SourceKind;
@@ -16,17 +17,13 @@ use crate::changes::given::{self, Given};
 
 const TIP: &str = "0123456789abcdef0123456789abcdef01234567";
 
-struct Fixed(&'static str, &'static str);
+/// GitHub with a token, whose API is at this host.
+fn github(credentials: Credentials, api: &str) -> Github {
+    Github::new(Options { api: api.to_owned(), ..Options::new(credentials) }).unwrap()
+}
 
-#[async_trait]
-impl GitTokens for Fixed {
-    fn covers(&self, host: &str) -> bool {
-        host == self.0
-    }
-
-    async fn token(&self, _: &str) -> Result<SecretString, ChangesError> {
-        Ok(self.1.to_owned().into())
-    }
+fn token() -> Credentials {
+    Credentials::Token("ghs".to_owned().into())
 }
 
 fn finder(folder: &TempDir, origin: &str, secrets: Arc<dyn Secrets>) -> GitChanges {
@@ -213,7 +210,7 @@ async fn tokens_go_out_as_their_scheme_says() {
     let both = Given::one("auth", &[("username", "u"), ("password", "p"), ("bearerToken", "abc")]);
     let empty = Given::one("auth", &[("username", ""), ("password", "")]);
     let user = Given::one("auth", &[("username", "u"), ("password", "p")]);
-    for (secret, token, expected) in [
+    for (secret, has_token, expected) in [
         (bearer, false, Some("Bearer abc".to_owned())),
         (both, true, Some("Bearer abc".to_owned())),
         (user, true, Some(basic("u:p"))),
@@ -223,8 +220,8 @@ async fn tokens_go_out_as_their_scheme_says() {
         let (origin, seen) = server(403).await;
         let folder = tempfile::tempdir().unwrap();
         let mut finder = finder(&folder, &origin, secret);
-        if token {
-            finder = finder.with_tokens(Arc::new(Fixed("127.0.0.1", "ghs")));
+        if has_token {
+            finder = finder.with_github(github(token(), "http://127.0.0.1:1/api/v3"));
         }
         let question = ChangesQuery {
             secret: Some("auth".to_owned()),
@@ -264,30 +261,23 @@ async fn ssh_is_refused_but_where_there_is_a_token_for_https() {
         assert_eq!(error.problem, Problem::Unsupported);
         assert!(error.to_string().contains("SSH"), "{error}");
     }
-    let access = Access { secrets: Arc::new(NoSecrets), tokens: Some(Arc::new(Fixed("github.com", "ghs"))) };
-    let to = format!("main@sha1:{TIP}");
-    let question = ChangesQuery {
-        secret: Some("deploy-key".to_owned()),
-        ..question("ssh://git@github.com/org/repo.git", &to, &[])
-    };
-    let remote = access.remote(&question).await.unwrap();
-    assert_eq!(remote.url, "https://github.com/org/repo.git");
-    assert!(matches!(remote.credentials, Some(windlass_git::Credentials::Basic { user, token })
-        if user == "x-access-token" && token.expose_secret() == "ghs"));
-}
-
-#[tokio::test]
-async fn credentials_for_the_api_of_github_open_its_repositories_and_no_others() {
-    use windlass_github::{Credentials, Github, Options};
-    let github = |credentials, api: &str| {
-        Github::new(Options { api: api.to_owned(), ..Options::new(credentials) }).unwrap()
-    };
-    let token = || Credentials::Token("ghs".to_owned().into());
-    let public = github(token(), "https://api.github.com");
-    assert!(public.covers("github.com") && !public.covers("api.github.com") && !public.covers("example.org"));
-    assert_eq!(public.token("github.com").await.unwrap().expose_secret(), "ghs");
-    assert!(github(token(), "https://git.example.org/api/v3").covers("git.example.org"));
-    assert!(!github(Credentials::Anonymous, "https://api.github.com").covers("github.com"));
+    for (github, is_covered) in [
+        (github(token(), "https://api.github.com"), true),
+        (github(token(), "https://git.example.org/api/v3"), false),
+        (github(Credentials::Anonymous, "https://api.github.com"), false),
+    ] {
+        let access = Access { secrets: Arc::new(NoSecrets), github: Some(github) };
+        let question = ChangesQuery {
+            secret: Some("deploy-key".to_owned()),
+            ..question("ssh://git@github.com/org/repo.git", &format!("main@sha1:{TIP}"), &[])
+        };
+        let remote = access.remote(&question).await;
+        assert_eq!(remote.is_ok(), is_covered);
+        let Ok(remote) = remote else { continue };
+        assert_eq!(remote.url, "https://github.com/org/repo.git");
+        assert!(matches!(remote.credentials, Some(windlass_git::Credentials::Basic { user, token })
+            if user == "x-access-token" && token.expose_secret() == "ghs"));
+    }
 }
 
 #[tokio::test]

@@ -110,19 +110,15 @@ async fn a_revision_costs_two_requests_and_says_what_was_exported_when() {
     assert_eq!(names(&changes), "b c");
     assert_eq!(changes.commits[0].merged, time(2) - Duration::from_secs(30));
     assert_eq!((changes.commits[0].summary.as_str(), changes.commits[0].exported), ("about b", None));
-    assert_eq!((changes.exported_as, changes.exported), (Some(second), Some(time(2))));
+    assert_eq!((changes.exported_as, changes.exported), (Some(second.clone()), Some(time(2))));
     assert_eq!(changes.build_link.as_deref(), Some("https://ci.example.org/2"));
     assert!(!changes.rewritten && !changes.truncated && !changes.unrelated);
     assert_eq!(scene.requests(), 2);
-}
-
-#[tokio::test]
-async fn of_the_first_revision_only_what_it_was_exported_with_is_told() {
-    let scene = Scene::new().await;
-    scene.export(1, &["a"]);
-    let second = scene.export(2, &["b"]);
-    assert_eq!(names(&scene.ask(&[], &second).await), "b");
-    assert_eq!(scene.requests(), 2);
+    assert_eq!(
+        names(&scene.ask(&[], &second).await),
+        "b c",
+        "of the first revision what it was exported with"
+    );
 }
 
 #[tokio::test]
@@ -190,31 +186,18 @@ async fn a_revision_without_an_export_brings_nothing_and_hides_nothing() {
 }
 
 #[tokio::test]
-async fn many_exports_are_paged_through_until_a_known_one() {
-    let scene = Scene::new().await;
-    let known = scene.export(1, &["first"]);
-    let mut last = String::new();
-    for minute in 2..=50 {
-        last = scene.export(minute, &[&format!("c{minute}")]);
+async fn exports_are_paged_through_until_a_known_one_and_what_is_beyond_is_said_to_be_cut_off() {
+    for (exports, told) in [(50, 49), (130, 120)] {
+        let scene = Scene::new().await;
+        let known = scene.export(1, &["first"]);
+        let mut last = String::new();
+        for minute in 2..=exports {
+            last = scene.export(minute, &[&format!("c{minute}")]);
+        }
+        let changes = scene.ask(&[&known], &last).await;
+        assert_eq!((changes.commits.len(), &changes.commits[told - 1].id), (told, &format!("c{exports}")));
+        assert_eq!((changes.truncated, changes.rewritten), (exports == 130, false));
     }
-    let changes = scene.ask(&[&known], &last).await;
-    assert_eq!(changes.commits.len(), 49);
-    assert_eq!((changes.commits[0].id.as_str(), changes.commits[48].id.as_str()), ("c2", "c50"));
-    assert!(!changes.truncated && !changes.rewritten);
-}
-
-#[tokio::test]
-async fn more_than_is_looked_through_is_cut_off_and_said() {
-    let scene = Scene::new().await;
-    let known = scene.export(1, &["first"]);
-    let mut last = String::new();
-    for minute in 2..=130 {
-        last = scene.export(minute, &[&format!("c{minute}")]);
-    }
-    let changes = scene.ask(&[&known], &last).await;
-    assert_eq!(changes.commits.len(), 120);
-    assert_eq!(changes.commits[119].id, "c130");
-    assert!(changes.truncated && !changes.rewritten);
 }
 
 #[tokio::test]

@@ -1,3 +1,4 @@
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
@@ -83,7 +84,7 @@ async fn a_question_that_panics_is_told_and_can_be_asked_again() {
     let panics = Arc::new(Panics::default());
     let finders = Finders { git: finder.clone(), oci: finder.clone(), metadata: finder };
     let resolver = ChangesResolver::new(finders, 4, Arc::<Panics>::clone(&panics));
-    let no = resolver.ask(&question("apps", &[], "a"), None).await.unwrap_err();
+    let no = resolver.ask(&question("apps", &[], "a")).await.unwrap_err();
     assert_eq!((no.error.problem, panics.0.load(Ordering::SeqCst)), (Problem::Unavailable, 1));
 }
 
@@ -108,13 +109,13 @@ async fn the_same_question_is_asked_once_however_many_want_to_know() {
     let ask = ask(&oracle);
     let many = (0..100).map(|index| {
         let (ask, question) = (ask.clone(), question(&format!("source-{}", index % 3), &["a"], "b"));
-        async move { ask.ask(&question, None).await.unwrap().commits.len() }
+        async move { ask.ask(&question).await.unwrap().commits.len() }
     });
     let many = tokio::spawn(futures::future::join_all(many));
     tokio::task::yield_now().await;
     oracle.gate.add_permits(1);
     assert_eq!(many.await.unwrap(), [1; 100]);
-    ask.ask(&question("later", &["a"], "b"), None).await.unwrap();
+    ask.ask(&question("later", &["a"], "b")).await.unwrap();
     assert_eq!(oracle.asked(), 1);
 }
 
@@ -124,9 +125,9 @@ async fn questions_about_one_revision_go_one_after_the_other_and_others_side_by_
     let ask = ask(&oracle);
     let run = |questions: Vec<ChangesQuery>| {
         let ask = ask.clone();
-        tokio::spawn(async move {
-            futures::future::join_all(questions.iter().map(|q| ask.ask(q, None))).await.len()
-        })
+        tokio::spawn(
+            async move { futures::future::join_all(questions.iter().map(|q| ask.ask(q))).await.len() },
+        )
     };
     let one = run(vec![question("s", &["a"], "z"), question("s", &["b"], "z"), question("s", &["c"], "z")]);
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -147,52 +148,18 @@ async fn what_fails_is_asked_again_after_its_back_off_and_not_before() {
     let ask = ask(&oracle);
     let question = question("s", &["a"], "b");
     oracle.fails(Some((Problem::Unavailable, None)));
-    let first = ask.ask(&question, None).await.unwrap_err();
+    let first = ask.ask(&question).await.unwrap_err();
     assert!(first.is_new && first.again <= Duration::from_secs(1), "{first:?}");
-    let second = ask.ask(&question, None).await.unwrap_err();
+    let second = ask.ask(&question).await.unwrap_err();
     assert!(!second.is_new, "{second:?}");
     assert_eq!(oracle.asked(), 1);
     tokio::time::sleep(second.again).await;
-    let third = ask.ask(&question, None).await.unwrap_err();
+    let third = ask.ask(&question).await.unwrap_err();
     assert!(!third.is_new && third.again > Duration::from_secs(1), "{third:?}");
     oracle.fails(None);
     tokio::time::sleep(third.again).await;
-    ask.ask(&question, None).await.unwrap();
+    ask.ask(&question).await.unwrap();
     assert_eq!(oracle.asked(), 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_failed_for_good_is_asked_again_once_by_those_who_know_of_a_change() {
-    let oracle = Oracle::new(100);
-    let ask = ask(&oracle);
-    let question = question("s", &["a"], "b");
-    oracle.fails(Some((Problem::NotFound, None)));
-    let mut told = Vec::new();
-    for _ in 0..10 {
-        ask.ask(&question, None).await.unwrap_err();
-        told.push(Instant::now());
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    assert_eq!(oracle.asked(), 1);
-    for told in &told {
-        ask.ask(&question, Some(*told)).await.unwrap_err();
-    }
-    assert_eq!(oracle.asked(), 2, "the first who knew of the change asked for all");
-    oracle.fails(None);
-    ask.ask(&question, Some(Instant::now())).await.unwrap();
-    assert_eq!(oracle.asked(), 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_change_does_not_hurry_a_server_that_is_to_be_left_alone() {
-    let oracle = Oracle::new(100);
-    let ask = ask(&oracle);
-    let question = question("s", &["a"], "b");
-    oracle.fails(Some((Problem::RateLimited, Some(Duration::from_mins(2)))));
-    ask.ask(&question, None).await.unwrap_err();
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    ask.ask(&question, Some(Instant::now())).await.unwrap_err();
-    assert_eq!(oracle.asked(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,10 +167,10 @@ async fn a_server_that_says_when_to_come_back_is_believed() {
     let oracle = Oracle::new(100);
     let ask = ask(&oracle);
     oracle.fails(Some((Problem::RateLimited, Some(Duration::from_mins(20)))));
-    let failed = ask.ask(&question("s", &["a"], "b"), None).await.unwrap_err();
+    let failed = ask.ask(&question("s", &["a"], "b")).await.unwrap_err();
     assert_eq!(failed.again, Duration::from_mins(20));
     oracle.fails(Some((Problem::RateLimited, Some(Duration::MAX))));
-    let failed = ask.ask(&question("s", &["a"], "c"), None).await.unwrap_err();
+    let failed = ask.ask(&question("s", &["a"], "c")).await.unwrap_err();
     assert_eq!(failed.again, Duration::from_hours(1), "and not for ever");
 }
 
@@ -212,25 +179,11 @@ async fn a_question_whose_asker_went_away_is_answered_to_the_next() {
     let oracle = Oracle::new(0);
     let ask = ask(&oracle);
     let question = question("s", &["a"], "b");
-    let gone = tokio::time::timeout(Duration::from_secs(1), ask.ask(&question, None)).await;
+    let gone = tokio::time::timeout(Duration::from_secs(1), ask.ask(&question)).await;
     assert!(gone.is_err());
     oracle.gate.add_permits(1);
-    ask.ask(&question, None).await.unwrap();
+    ask.ask(&question).await.unwrap();
     assert_eq!(oracle.asked(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_asker_that_went_away_holds_up_nobody() {
-    let oracle = Oracle::new(0);
-    let ask = ask(&oracle);
-    let gone = question("s", &["a"], "z");
-    assert!(tokio::time::timeout(Duration::from_secs(1), ask.ask(&gone, None)).await.is_err());
-    oracle.gate.add_permits(2);
-    let other = question("s", &["b"], "z");
-    tokio::time::timeout(Duration::from_secs(1), ask.ask(&other, None))
-        .await
-        .expect("its lane is free")
-        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,7 +193,7 @@ async fn a_failure_is_news_once_until_it_is_another_one() {
     let question = question("s", &["a"], "b");
     let failed = async |problem: Problem| {
         oracle.fails(Some((problem, None)));
-        let failed = ask.ask(&question, None).await.unwrap_err();
+        let failed = ask.ask(&question).await.unwrap_err();
         tokio::time::sleep(failed.again).await;
         (failed.is_new, failed.error.problem)
     };
@@ -252,19 +205,24 @@ async fn a_failure_is_news_once_until_it_is_another_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_lasts_is_believed_for_half_a_minute_and_then_asked_again() {
+async fn what_lasts_is_asked_again_seldom_and_at_once_where_its_source_was_changed() {
     let oracle = Oracle::new(100);
     let ask = ask(&oracle);
     let question = question("s", &["a"], "b");
     oracle.fails(Some((Problem::NotFound, Some(Duration::from_hours(1)))));
-    let failed = ask.ask(&question, None).await.unwrap_err();
+    let failed = ask.ask(&question).await.unwrap_err();
     assert_eq!(failed.again, Duration::from_secs(30), "whatever the server says");
-    oracle.fails(None);
     tokio::time::sleep(Duration::from_secs(29)).await;
-    ask.ask(&question, None).await.unwrap_err();
+    ask.ask(&question).await.unwrap_err();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    ask.ask(&question, None).await.unwrap();
-    assert_eq!(oracle.asked(), 2);
+    let again = ask.ask(&question).await.unwrap_err();
+    assert_eq!((again.again, again.is_new, oracle.asked()), (Duration::from_mins(1), false, 2));
+    oracle.fails(None);
+    ask.ask(&question).await.unwrap_err();
+    ask.ask(&ChangesQuery { generation: 2, ..question.clone() }).await.unwrap();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    ask.ask(&question).await.unwrap();
+    assert_eq!(oracle.asked(), 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,39 +251,36 @@ async fn whatever_may_change_the_answer_makes_another_question() {
         without_url("s"),
         without_url("t"),
         oci,
+        ChangesQuery { generation: 2, ..plain.clone() },
+        ChangesQuery { metadata: [("created".to_owned(), "now".to_owned())].into(), ..plain.clone() },
     ];
-    ask.ask(&plain, None).await.unwrap();
+    ask.ask(&plain).await.unwrap();
     for (place, other) in others.iter().enumerate() {
-        ask.ask(other, None).await.unwrap();
+        ask.ask(other).await.unwrap();
         assert_eq!(oracle.asked(), place + 2, "{other:?}");
     }
-    // What only says when, or which object, does not.
-    let same = ChangesQuery { seen: Some(jiff::Timestamp::UNIX_EPOCH), ..question("t", &["a"], "b") };
-    ask.ask(&same, None).await.unwrap();
+    // Which object names the source makes none.
+    ask.ask(&question("t", &["a"], "b")).await.unwrap();
     assert_eq!(oracle.asked(), others.len() + 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_and_failures_are_forgotten_the_oldest_first() {
-    const MANY: usize = 1_200;
-    let oracle = Oracle::new(10 * MANY);
+async fn what_is_remembered_is_bounded() {
+    let oracle = Oracle::new(10_000);
     let ask = ask(&oracle);
-    // Sixteen that are known make eighteen of the twenty thousand that are remembered.
+    // Sixteen that are known make eighteen of what is remembered with an answer, and seventeen with a failure.
     let known: Vec<String> = (0..16).map(|number| format!("k{number}")).collect();
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    let asked_again = async |number: usize| {
-        let before = oracle.asked();
-        let _ = ask.ask(&question("s", &known, &format!("r{number}")), None).await;
-        oracle.asked() > before
-    };
     for fails in [None, Some((Problem::RateLimited, Some(Duration::from_hours(1))))] {
         oracle.fails(fails);
-        let first = if fails.is_none() { 0 } else { MANY };
-        for number in first..first + MANY {
-            assert!(asked_again(number).await);
+        let before = oracle.asked();
+        for number in 0..2_000 {
+            let _ = ask.ask(&question("s", &known, &format!("{}-{number}", fails.is_none()))).await;
         }
-        assert!(!asked_again(first + MANY - 1).await, "the newest is remembered: {fails:?}");
-        assert!(!asked_again(first + MANY - 900).await, "and many before it: {fails:?}");
-        assert!(asked_again(first).await, "the oldest is not: {fails:?}");
+        assert_eq!(oracle.asked(), before + 2_000);
+        let _ = ask.ask(&question("s", &known, &format!("{}-1999", fails.is_none()))).await;
+        assert_eq!(oracle.asked(), before + 2_000, "the newest is remembered: {fails:?}");
+        let _ = ask.ask(&question("s", &known, &format!("{}-0", fails.is_none()))).await;
+        assert_eq!(oracle.asked(), before + 2_001, "the oldest is not: {fails:?}");
     }
 }

@@ -1,61 +1,20 @@
-use windlass_runtime::ObjectKey;
-
 use super::*;
-use crate::SourceKind;
-use crate::ledger::{Accounted, CommitCounts};
+use crate::given;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap()
 }
 
 fn step(revision: &str, ready: i64) -> Step {
-    Step {
-        revision: revision.parse().unwrap(),
-        origin: None,
-        seen: None,
-        fetched: None,
-        applied: None,
-        ready: at(ready),
-        latest: at(ready),
-        health_checked: false,
-        estimated: false,
-        replaced: false,
-    }
+    given::step(revision, at(ready))
 }
 
 fn standing(created: i64, steps: Vec<Step>) -> Standing {
-    Standing {
-        key: ObjectKey::new("apps", "shop"),
-        uid: "1".to_owned(),
-        created: Some(at(created)),
-        source: None,
-        whole: true,
-        applied: steps.last().map(|step| step.revision.clone()),
-        attempted: None,
-        failing: None,
-        suspended: false,
-        deleted: false,
-        steps,
-    }
+    given::standing(at(created), steps)
 }
 
 fn entry(accounted: &[&str]) -> Entry {
-    Entry {
-        namespace: "apps".into(),
-        name: "shop".into(),
-        source_kind: SourceKind::GitRepository,
-        began: at(0),
-        accounted: accounted
-            .iter()
-            .map(|text| Accounted { revision: text.parse().unwrap(), origin: None })
-            .collect(),
-        older: Vec::new(),
-        pending: Vec::new(),
-        last: None,
-        histograms: Vec::new(),
-        commits: CommitCounts::default(),
-        revisions: Vec::new(),
-    }
+    given::entry(at(0), accounted)
 }
 
 /// When the ledger was begun.

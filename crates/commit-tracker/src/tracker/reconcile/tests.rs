@@ -1,6 +1,6 @@
 use super::*;
-use crate::SourceKind;
 use crate::changes::Commit;
+use crate::given;
 
 const KEY: &str = "main@sha1:5394cb7f48332b2de7c17dd8b8384bbc84b7e738";
 
@@ -8,73 +8,15 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_772_000_000 + seconds).unwrap()
 }
 
-fn revision(number: usize) -> Revision {
-    format!("main@sha1:{number:040x}").parse().unwrap()
+/// A Kustomization that applied two revisions, a minute each.
+fn view() -> View {
+    let steps = vec![given::step("main@sha1:1", at(0)), given::step("main@sha1:2", at(60))];
+    View { standing: given::standing(at(0), steps), source: None }
 }
 
-fn source() -> SourceKey {
-    SourceKey { kind: SourceKind::GitRepository, namespace: "apps".into(), name: "fleet".into() }
-}
-
-/// A Kustomization that applied these revisions, a minute each.
-pub(in crate::tracker) fn view(revisions: &[usize]) -> View {
-    let steps: Vec<Step> = (0..).zip(revisions).map(|(minute, number)| step(*number, minute * 60)).collect();
-    let kustomization = serde_json::from_value(serde_json::json!({
-        "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
-        "metadata": {"name": "shop", "namespace": "apps", "uid": "1", "generation": 1}, "spec": {},
-    }));
-    View {
-        kustomization: Arc::new(kustomization.unwrap()),
-        standing: Standing {
-            key: ObjectKey::new("apps", "shop"),
-            uid: "1".to_owned(),
-            created: Some(at(0)),
-            source: Some(source()),
-            applied: steps.last().map(|step| step.revision.clone()),
-            attempted: None,
-            failing: None,
-            suspended: false,
-            deleted: false,
-            whole: true,
-            steps,
-        },
-        source: None,
-        source_version: Some(Version::default()),
-    }
-}
-
-fn step(number: usize, ready: i64) -> Step {
-    Step {
-        revision: revision(number),
-        origin: None,
-        seen: None,
-        fetched: None,
-        applied: None,
-        ready: at(ready),
-        latest: at(ready),
-        health_checked: false,
-        estimated: false,
-        replaced: false,
-    }
-}
-
-fn entry(accounted: &[usize]) -> Entry {
-    Entry {
-        namespace: "apps".into(),
-        name: "shop".into(),
-        source_kind: SourceKind::GitRepository,
-        began: at(-1000),
-        accounted: accounted
-            .iter()
-            .map(|number| Accounted { revision: revision(*number), origin: None })
-            .collect(),
-        older: Vec::new(),
-        pending: Vec::new(),
-        last: None,
-        histograms: Vec::new(),
-        commits: CommitCounts::default(),
-        revisions: Vec::new(),
-    }
+/// The first of them is accounted for.
+fn entry() -> Entry {
+    given::entry(at(-1000), &["main@sha1:1"])
 }
 
 fn commit(merged: Timestamp) -> Commit {
@@ -87,16 +29,16 @@ fn commits_of_a_history_with_nothing_in_common_count_from_what_was_applied_last_
     let unrelated = Changes { unrelated: true, ..Changes::default() };
     let last =
         |applied| Some(Box::new(LastApplied { commit: "a".into(), merged: at(0), applied: at(applied) }));
-    let (first_sight, nothing) = (at(-5), entry(&[]));
+    let (first_sight, nothing) = (at(-5), given::entry(at(-1000), &[]));
     // Until something is accounted for, first sight alone counts.
     assert_eq!(floor(first_sight, None, &unrelated), Some(first_sight));
     assert_eq!(floor(first_sight, Some(&nothing), &unrelated), Some(first_sight));
-    let known = entry(&[1]);
+    let known = entry();
     assert_eq!(floor(first_sight, Some(&known), &related), None);
     assert_eq!(floor(first_sight, Some(&known), &unrelated), Some(known.began));
-    let applied = Entry { last: last(70), ..entry(&[1]) };
+    let applied = Entry { last: last(70), ..entry() };
     assert_eq!(floor(first_sight, Some(&applied), &unrelated), Some(at(70)));
-    let before = Entry { last: last(-2000), ..entry(&[1]) };
+    let before = Entry { last: last(-2000), ..entry() };
     assert_eq!(
         floor(first_sight, Some(&before), &unrelated),
         Some(known.began),
@@ -112,12 +54,18 @@ fn commits_of_a_history_with_nothing_in_common_count_from_what_was_applied_last_
 
 #[test]
 fn what_came_of_a_revision_is_one_outcome_and_loss_is_told_before_all_else() {
-    let view = view(&[1, 2]);
-    let entry = entry(&[1]);
+    let view = view();
+    let entry = entry();
     let outcome = |changes: &Changes, since: Option<i64>| {
         let step = &view.standing.steps[1];
         let measured = measure(step, changes, since.map(at));
-        counted(nothing(&view, &source(), Some(&entry)), step, changes, &measured).outcome
+        counted(
+            nothing(&view, view.standing.source.as_ref().unwrap(), Some(&entry)),
+            step,
+            changes,
+            &measured,
+        )
+        .outcome
     };
     let brought = |seconds: &[i64]| Changes {
         commits: seconds.iter().map(|merged| commit(at(*merged))).collect(),
@@ -141,13 +89,14 @@ fn what_came_of_a_revision_is_one_outcome_and_loss_is_told_before_all_else() {
 
 #[test]
 fn the_last_applied_commit_is_the_newest_with_a_date_that_can_be_one() {
-    let view = view(&[1, 2]);
+    let view = view();
     let last = |merged: &[Timestamp]| {
         let changes =
             Changes { commits: merged.iter().map(|merged| commit(*merged)).collect(), ..Changes::default() };
         let step = &view.standing.steps[1];
         let measured = measure(step, &changes, None);
-        let record = counted(nothing(&view, &source(), None), step, &changes, &measured);
+        let record =
+            counted(nothing(&view, view.standing.source.as_ref().unwrap(), None), step, &changes, &measured);
         record.last.map(|last| (last.merged, last.applied))
     };
     let ready = at(60);

@@ -41,7 +41,7 @@ async fn count(world: &World, line: &Line, uids: &[String], target: usize, told:
     loop {
         let ledger = match world.open_over(line).await {
             Ok(ledger) => ledger,
-            Err(LedgerError::Read { .. } | LedgerError::Begin { .. }) => continue,
+            Err(LedgerError::Open { .. }) => continue,
             Err(error) => panic!("{error:?}"),
         };
         let all = uids.iter().map(|uid| count_one(&ledger, uid, target, told));

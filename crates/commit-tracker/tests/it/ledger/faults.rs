@@ -1,4 +1,4 @@
-//! One fault at any request, and death right after it.
+//! A fault at any request with death right after it, and a server that is away.
 
 use super::counting::{Told, check, count_until_death, count_up};
 use super::line::Fate;
@@ -21,19 +21,6 @@ async fn requests() -> usize {
     let requests = line.requests();
     assert!((6..12).contains(&requests), "open twice, begin, and {TARGET} times two shards: {requests}");
     requests
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fault_at_any_request_counts_nothing_twice_and_loses_nothing() {
-    for bad in Fate::BAD {
-        for fault in 0..requests().await {
-            let world = World::new();
-            let (line, told) = (world.line(), Told::default());
-            line.decide(move |number, _| if number == fault { bad } else { Fate::Passes });
-            count_up(&world, &line, &uids(), TARGET, &told).await;
-            assert_eq!(check(&world, &uids(), &told).await, [TARGET; 3], "request {fault} {bad:?}");
-        }
-    }
 }
 
 #[tokio::test(start_paused = true)]

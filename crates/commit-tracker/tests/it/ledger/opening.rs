@@ -58,48 +58,44 @@ async fn a_later_format_is_named_and_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_damaged_entry_is_named_with_what_to_do() {
+async fn damage_is_named_with_what_to_do() {
     let (world, shard) = begun().await;
+    let entry = world.data().await[&shard]["a"].clone();
+    let patch =
+        |key: &str| format!("patch configmap {shard} --type=merge -p '{{\"data\":{{\"{key}\":null}}}}'");
+    for (map, key, value, says, remedy) in [
+        (&*shard, "a", json!("{}"), "key \"a\": missing field `namespace`", patch("a")),
+        (&*shard, "c", json!(entry), "key \"c\": its place is the shard", patch("c")),
+        (
+            &*shard,
+            "ledger",
+            json!(null),
+            "key \"ledger\": it is missing",
+            format!("delete configmap {shard}"),
+        ),
+        (
+            HEAD,
+            "identity",
+            json!("restored"),
+            "others here are of ledger",
+            format!("delete configmap {shard}"),
+        ),
+    ] {
+        let before = world.data().await[map].get(key).cloned();
+        world.patch(map, json!({"data": {key: value}})).await;
+        let error = refused(&world).await.to_string();
+        let named = format!("ConfigMap default/{shard}, {says}");
+        assert!(error.contains(&named) || map == HEAD && error.contains(says), "{error}");
+        assert!(error.contains(&format!("kubectl -n default {remedy}")), "{error}");
+        world.patch(map, json!({"data": {key: before}})).await;
+        assert_eq!(steps(&world.open().await, "a"), 1);
+    }
+    // What the errors say helps.
     world.patch(&shard, json!({"data": {"a": "{}"}})).await;
-    let error = refused(&world).await.to_string();
-    let remedy =
-        format!("kubectl -n default patch configmap {shard} --type=merge -p '{{\"data\":{{\"a\":null}}}}'");
-    assert!(
-        error.contains(&format!("ConfigMap default/{shard}, key \"a\": missing field `namespace`")),
-        "{error}"
-    );
-    assert!(error.contains(&remedy), "{error}");
-    // What the error says helps.
     world.patch(&shard, json!({"data": {"a": null}})).await;
     assert!(world.open().await.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_damaged_shard_is_named_with_what_to_do() {
-    let (world, shard) = begun().await;
-    world.patch(&shard, json!({"data": {"ledger": null}})).await;
-    let error = refused(&world).await.to_string();
-    assert!(error.contains(&format!("ConfigMap default/{shard}, key \"ledger\": it is missing")), "{error}");
-    assert!(error.contains(&format!("kubectl -n default delete configmap {shard}")), "{error}");
     world.maps().delete(&shard, &DeleteParams::default()).await.unwrap();
     assert!(world.open().await.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_entry_in_another_shard_than_its_own_is_damage() {
-    let (world, shard) = begun().await;
-    let text = world.data().await[&shard]["a"].clone();
-    world.patch(&shard, json!({"data": {"c": text}})).await;
-    let error = refused(&world).await.to_string();
-    assert!(error.contains("key \"c\": its place is the shard"), "{error}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_shard_of_another_ledger_is_not_mixed_in() {
-    let (world, shard) = begun().await;
-    world.patch(HEAD, json!({"data": {"identity": "restored-from-elsewhere"}})).await;
-    let error = refused(&world).await.to_string();
-    assert!(error.contains(&shard) && error.contains("others here are of ledger"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

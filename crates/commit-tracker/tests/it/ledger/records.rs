@@ -1,10 +1,7 @@
 //! What a record does, what is refused, and what it costs.
 
-use std::time::Duration;
-
 use futures::future::join_all;
 use http::Method;
-use tokio::time::timeout;
 use windlass_commit_tracker::changes::Problem;
 use windlass_commit_tracker::histogram::Histogram;
 use windlass_commit_tracker::ledger::{
@@ -178,7 +175,7 @@ async fn what_was_counted_under_another_kind_is_shown_until_it_was_taken_by_whoe
     assert_eq!((told(&next).as_slice(), next.len()), (&former[..], 1));
     let all: Vec<_> = next.deleted().into_iter().map(|(key, _)| key).collect();
     next.taken(&all);
-    tokio::time::sleep(world.config().tidy * 2).await;
+    tokio::time::sleep(world.config().gather * 2).await;
     assert_eq!(told(&world.open().await), []);
 }
 
@@ -218,12 +215,12 @@ async fn what_is_forgotten_is_shown_until_it_was_taken_and_leaves_the_cluster_so
     assert_eq!((ledger.len(), deleted(&ledger)), (1, both.into()));
     // A write of others does not take along what nobody took: whoever leads next shows it again.
     ledger.record(step(&uids[2], 2)).await.unwrap();
-    tokio::time::sleep(world.config().tidy * 2).await;
+    tokio::time::sleep(world.config().gather * 2).await;
     assert_eq!((line.writes(), world.open().await.len()), (writes + 1, 3));
 
     ledger.taken(&[uids[0].as_str().into(), uids[1].as_str().into()]);
     assert_eq!((deleted(&ledger), line.writes()), (Vec::new(), writes + 1));
-    tokio::time::sleep(world.config().tidy * 2).await;
+    tokio::time::sleep(world.config().gather * 2).await;
     assert_eq!(line.writes(), writes + 2, "both in one write");
     let next = world.open().await;
     assert_eq!((next.len(), steps(&next, &uids[2])), (1, 2));
@@ -244,33 +241,18 @@ async fn what_nobody_takes_is_not_shown_for_ever() {
     ledger.forget(&uids[1]);
     let deleted = || ledger.deleted().into_iter().map(|(uid, _)| uid.into()).collect::<Vec<String>>();
     assert_eq!(deleted(), uids);
-    tokio::time::sleep(config.show_deleted_for / 2 + config.tidy).await;
+    tokio::time::sleep(config.show_deleted_for / 2 + config.gather * 2).await;
     assert_eq!(deleted(), uids[1..]);
-    tokio::time::sleep(config.show_deleted_for / 2 + config.tidy).await;
+    tokio::time::sleep(config.show_deleted_for / 2 + config.gather * 2).await;
     assert_eq!(deleted(), [""; 0]);
     assert!(world.open().await.is_empty());
     // It begins again with the next one.
     ledger.record(step("another", 1)).await.unwrap();
     ledger.forget("another");
     assert_eq!(deleted(), ["another"]);
-    tokio::time::sleep(config.show_deleted_for + config.tidy * 2).await;
+    tokio::time::sleep(config.show_deleted_for + config.gather * 2).await;
     assert_eq!(deleted(), [""; 0]);
     assert!(world.open().await.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_record_takes_what_was_forgotten_along() {
-    let world = World::new();
-    let line = world.line();
-    let ledger = world.open_over(&line).await.unwrap();
-    let uids = neighbours(2);
-    ledger.record(step(&uids[0], 1)).await.unwrap();
-    ledger.forget(&uids[0]);
-    ledger.taken(&[uids[0].as_str().into()]);
-    let writes = line.writes();
-    timeout(Duration::from_secs(1), ledger.record(step(&uids[1], 1))).await.unwrap().unwrap();
-    assert_eq!(line.writes(), writes + 1);
-    assert_eq!(world.open().await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

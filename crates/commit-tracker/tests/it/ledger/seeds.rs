@@ -21,18 +21,6 @@ fn uids() -> Vec<String> {
     uids
 }
 
-#[tokio::test(start_paused = true)]
-async fn two_ledgers_at_once_count_each_step_once() {
-    let world = World::new();
-    let (uids, told) = (uids(), Told::default());
-    let lines = [world.line(), world.line()];
-    join_all(lines.iter().map(|line| count_up(&world, line, &uids, TARGET, &told))).await;
-    assert_eq!(check(&world, &uids, &told).await, vec![TARGET; uids.len()]);
-    for uid in &uids {
-        assert_eq!(told.newest(uid), TARGET);
-    }
-}
-
 /// A line on which a share of the requests meets a fault.
 fn bad_line(world: &World, rng: &mut StdRng) -> Line {
     let line = world.line();

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::{CumulativePoint, CumulativeValue, CumulativeView, FamilyKind};
 
-/// The most that the points of one request may weigh, in bytes as encoded. Collectors take 4 MiB unless told otherwise.
-pub(super) const WEIGHT: usize = 1 << 20;
+/// The most that the points of one request may weigh, in bytes as encoded: some ten times as much is in memory meanwhile.
+/// Collectors take 4 MiB unless told otherwise.
+pub(super) const WEIGHT: usize = 1 << 18;
 
 /// Points of one family, by its place in the view.
 pub(in crate::export) type Part = (usize, Vec<CumulativePoint>);

@@ -1,0 +1,84 @@
+//! What a Kustomization costs in memory. The heap is the process's, so that this is a program of its own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../it/engine/world.rs"]
+#[allow(dead_code, reason = "the tests of the engine share it")]
+mod world;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use self::world::{World, eventually, long_ago};
+
+/// The system's allocator, which says how much of it is in use.
+struct Counted;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+#[expect(unsafe_code, reason = "an allocator is unsafe; this one only counts")]
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static HEAP: Counted = Counted;
+
+/// Few enough to be created in a moment, many enough that what else the tracker has does not count.
+const MANY: usize = 1_000;
+/// What one may cost: 10,000 of them have to fit into 45 MB with all else that the tracker needs.
+const MOST: usize = 1_900;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kustomization_that_has_settled_costs_little_memory() {
+    let world = World::new().await;
+    world.repository("apps").await;
+    let first = world.commit("first");
+    world.publish("apps", &first).await;
+    // The ledger is begun, and the Kustomizations are in it: another tracker reads what they cost, and the server no more.
+    let begins = world.tracker();
+    world.begun().await;
+    begins.stop().await;
+    let alone = cost_of_a_tracker(&world, 0).await;
+    for number in 0..MANY {
+        let name = format!("a-kustomization-{number:05}");
+        world.kustomization(&name, "apps").await;
+        world.applied_often(&name, &first, long_ago(), Timestamp::now() - Duration::from_hours(1)).await;
+    }
+    cost_of_a_tracker(&world, MANY).await;
+    let with_all = cost_of_a_tracker(&world, MANY).await;
+    let each = with_all.saturating_sub(alone) / MANY;
+    let figures = format!("{each} bytes a Kustomization, beside {alone} bytes without any");
+    println!("{figures}");
+    assert!(each < MOST, "{figures}");
+}
+
+/// What a tracker takes up that has nothing more to do for so many Kustomizations.
+async fn cost_of_a_tracker(world: &World, many: usize) -> usize {
+    let before = IN_USE.load(Ordering::Relaxed);
+    let tracker = world.tracker();
+    eventually("all are counted", || async {
+        let said = tracker.context.metrics.render().unwrap();
+        let is_settled = |line: &&str| {
+            line.starts_with("flux_commit_tracker_oldest_unapplied_commit_age_seconds{")
+                && line.ends_with(" 0")
+        };
+        let settled = said.lines().filter(is_settled).count();
+        let watched = said.lines().any(|line| line == format!("flux_commit_tracker_kustomizations {many}"));
+        if settled == many && watched { Ok(()) } else { Err((settled, watched)) }
+    })
+    .await;
+    let cost = IN_USE.load(Ordering::Relaxed).saturating_sub(before);
+    tracker.stop().await;
+    cost
+}
