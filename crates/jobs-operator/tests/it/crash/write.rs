@@ -48,7 +48,7 @@ async fn left(world: &World, git: &GitServer, new_names: bool) -> Left {
 }
 
 async fn survives(least: usize, attempt: impl AsyncFn(Death) -> (bool, Left)) {
-    let left = at_every_write((AFTER, 4, least), attempt).await;
+    let left = at_every_write((AFTER, 8, least), attempt).await;
     assert_eq!(left.sync, JobState::Success);
 }
 
