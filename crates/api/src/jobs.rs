@@ -4,8 +4,9 @@ use crate::{
     consts::DASHBOARD_GROUP,
     duration::GoDuration,
     field_error::FieldError,
-    job::{JobAction, JobSpec, JobState},
+    job::{JobAction, JobSpec},
     job_options::ResourceRef,
+    job_state::JobState,
     repository::{Repository, RepositorySpec, RepositoryType},
     repository_options::Workflow,
 };

@@ -35,9 +35,11 @@ mod group_resource;
 mod health;
 mod job;
 mod job_options;
+mod job_state;
 mod repository;
 mod repository_options;
 mod repository_status;
+mod repository_urls;
 mod schema;
 mod secure;
 mod views;
@@ -72,11 +74,12 @@ pub use crate::{
     folder::{Folder, FolderSpec},
     group_resource::{GroupResource, ParseGroupResourceError},
     health::{ErrorDetails, HealthErrorKind, HealthStatus, TokenStatus},
-    job::{HistoricJob, Job, JobAction, JobResourceSummary, JobSpec, JobState, JobStatus},
+    job::{HistoricJob, Job, JobAction, JobResourceSummary, JobSpec, JobStatus},
     job_options::{
         DeleteOptions, FixFolderMetadataOptions, MigrateOptions, MoveOptions, PullOptions,
         PullRequestJobOptions, PushOptions, ResourceRef, TestOptions,
     },
+    job_state::JobState,
     repository::{
         BitbucketRepository, ConnectionRef, GitRepository, GithubEnterpriseRepository, GithubRepository,
         GitlabRepository, LocalRepository, Repository, RepositorySpec, RepositoryType,
@@ -89,13 +92,13 @@ pub use crate::{
         DeletionError, DeletionStatus, DeletionTarget, QuotaStatus, RepositoryStatus, ResourceCount,
         SyncStatus, UnsyncedStatus, WebhookStatus,
     },
-    secure::{InlineSecureValue, ONE_OF as ONE_SECRET, SecureValues},
+    repository_urls::RepositoryUrls,
+    secure::{InlineSecureValue, ONE_OF as ONE_SECRET, SecureValues, is_secret_name},
     views::{
         AvailableResource, ExternalRepository, ExternalRepositoryList, FileItem, FileList, HistoryAuthor,
-        HistoryItem, HistoryList, ManagedStats, RefItem, RefList, RepositoryUrls, RepositoryView,
-        RepositoryViewList, ResourceAction, ResourceList, ResourceListItem, ResourceObjects,
-        ResourceRepositoryInfo, ResourceStats, ResourceType, ResourceWrapper, TestResults, UnsyncedList,
-        WebhookResponse,
+        HistoryItem, HistoryList, ManagedStats, RefItem, RefList, RepositoryView, RepositoryViewList,
+        ResourceAction, ResourceList, ResourceListItem, ResourceObjects, ResourceRepositoryInfo,
+        ResourceStats, ResourceType, ResourceWrapper, TestResults, UnsyncedList, WebhookResponse,
     },
 };
 

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::{
     file_outcome::FileOutcome,
     health::{ErrorDetails, HealthStatus, TokenStatus},
-    job::{JobState, JobStatus},
+    job::JobStatus,
+    job_state::JobState,
     patch::merge_diff,
     wire::is_zero,
 };

@@ -136,16 +136,6 @@ fn covers(allowed: &Url, url: &Url) -> bool {
         && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether an object of this name can be: anything else could lead a request elsewhere. (RFC 1123, subdomain.)
-pub fn is_secret_name(name: &str) -> bool {
-    let part = |part: &str| {
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let ends = part.bytes().next().is_some_and(plain) && part.bytes().last().is_some_and(plain);
-        ends && part.bytes().all(|byte| plain(byte) || byte == b'-')
-    };
-    name.len() <= 253 && name.split('.').all(part)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -209,31 +199,6 @@ mod tests {
             json!({"labels": {labels::SECRET_REPOSITORY: "app"}}),
         ] {
             assert!(asked("Opaque", other).unwrap_err().to_string().contains("windlass.dev/connection=app"));
-        }
-    }
-
-    #[test]
-    fn a_name_that_would_lead_a_request_elsewhere_is_none() {
-        for name in ["a", "git-token", "a.b-c.d", "0"] {
-            assert!(is_secret_name(name), "{name}");
-        }
-        for name in [
-            "",
-            ".",
-            "..",
-            "../other",
-            "a/b",
-            "a..b",
-            "-a",
-            "a-",
-            "A",
-            "a_b",
-            "a?b",
-            "a%2fb",
-            "ä",
-            &"a".repeat(254),
-        ] {
-            assert!(!is_secret_name(name), "{name}");
         }
     }
 

@@ -115,7 +115,7 @@ macro_rules! secure_rules {
                  self.name.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')",
                 $crate::rules::Check::Object(|new| {
                     let name = &new.secure.$member.name;
-                    !name.is_empty() && !$crate::secret_use::is_secret_name(name)
+                    !name.is_empty() && !$crate::secure::is_secret_name(name)
                 }),
             ),
         )*]
@@ -146,5 +146,45 @@ impl SecureValues {
             ("webhookSecret", &self.webhook_secret.name),
             ("commitSigningKey", &self.commit_signing_key.name),
         ]
+    }
+}
+
+/// Whether an object of this name can be: anything else could lead a request elsewhere. (RFC 1123, subdomain.)
+pub fn is_secret_name(name: &str) -> bool {
+    let part = |part: &str| {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let ends = part.bytes().next().is_some_and(plain) && part.bytes().last().is_some_and(plain);
+        ends && part.bytes().all(|byte| plain(byte) || byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_would_lead_a_request_elsewhere_is_none() {
+        for name in ["a", "git-token", "a.b-c.d", "0"] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in [
+            "",
+            ".",
+            "..",
+            "../other",
+            "a/b",
+            "a..b",
+            "-a",
+            "a-",
+            "A",
+            "a_b",
+            "a?b",
+            "a%2fb",
+            "ä",
+            &"a".repeat(254),
+        ] {
+            assert!(!is_secret_name(name), "{name}");
+        }
     }
 }

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use git2::{Repository, RepositoryInitOptions, RepositoryOpenFlags};
+use git2::{Repository, RepositoryInitOptions};
 use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +35,7 @@ pub(crate) use self::consolidate::Consolidation;
 use self::idle::Idle;
 pub(crate) use self::key::Key;
 use crate::commit::NewCommit;
-use crate::pack::Scratch;
+use crate::pack::{Scratch, open};
 use crate::tree;
 use crate::{GitError, ObjectId, private};
 
@@ -442,13 +442,6 @@ impl Cache {
         drop(state);
         let _ = File::open(&self.lock_path).and_then(|file| file.set_modified(now));
     }
-}
-
-/// Opens a bare repository where it is, without looking further up or at the environment.
-pub(crate) fn open(store: &Path) -> Result<Repository, GitError> {
-    let flags = RepositoryOpenFlags::NO_SEARCH | RepositoryOpenFlags::BARE | RepositoryOpenFlags::NO_DOTGIT;
-    Repository::open_ext(store, flags, std::iter::empty::<&Path>())
-        .map_err(|error| GitError::cache("open it", error.message()))
 }
 
 fn existing(repository: &Repository, mut tips: Vec<ObjectId>) -> Vec<ObjectId> {

@@ -7,8 +7,9 @@ use git2::{ObjectType, Repository};
 use tokio_util::sync::CancellationToken;
 
 use crate::edit::{TreeChange, TreeEditor};
+use crate::object_id::{object_id, oid};
 use crate::pack::Scratch;
-use crate::tree::{self, object_id, oid};
+use crate::tree;
 use crate::{GitError, Limits, ObjectId, SigningKey};
 
 /// Who did something, and when. The same values make the same commit.

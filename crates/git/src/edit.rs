@@ -7,6 +7,7 @@ use bytes::Bytes;
 use git2::{ObjectType, Odb, Oid};
 use windlass_http_client::printable;
 
+use crate::object_id::object_id;
 use crate::tree::{self, Raw};
 use crate::{GitError, Limits, ObjectId, names};
 
@@ -100,7 +101,7 @@ impl<'a> TreeEditor<'a> {
         }
         let id = odb.write(ObjectType::Blob, content).map_err(failed)?;
         let mode = if executable { EXECUTABLE } else { FILE };
-        directory.insert(name.to_vec(), Slot::Kept { mode, id: tree::object_id(id) });
+        directory.insert(name.to_vec(), Slot::Kept { mode, id: object_id(id) });
         self.written.push(id);
         Ok(())
     }
@@ -179,7 +180,7 @@ impl<'a> TreeEditor<'a> {
         }
         let id = self.odb.write(ObjectType::Tree, &data).map_err(failed)?;
         self.written.push(id);
-        Ok(Some(tree::object_id(id)))
+        Ok(Some(object_id(id)))
     }
 }
 

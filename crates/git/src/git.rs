@@ -2,12 +2,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use secrecy::{ExposeSecret as _, SecretString};
-use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use url::Url;
 use windlass_http_client::{AddressPolicy, Rate, Tls};
@@ -15,88 +13,12 @@ use windlass_http_client::{AddressPolicy, Rate, Tls};
 use crate::cache::{self, Caches};
 use crate::history::Histories;
 use crate::http::HttpClient;
-use crate::metrics::{Figures, GitMetrics};
+use crate::metrics::Figures;
 use crate::remote::{RemoteRepository, RemoteState};
-use crate::{Deadlines, GitError, Limits, Origin, Proxy, SshAlgorithms, SshIdentity, UrlPolicy};
+use crate::{Credentials, GitConfig, GitError, Limits, Origin, Proxy};
 
 /// Remotes that are remembered although nobody holds them.
 const MAX_REMOTES: usize = 1_024;
-
-/// What a [`Git`] works under.
-#[derive(Clone, Debug)]
-pub struct GitConfig {
-    /// Where object caches live, one folder each. Everything in it can be deleted while nothing runs.
-    pub cache_dir: PathBuf,
-    /// Which URLs may be used, and which addresses connected to.
-    pub policy: UrlPolicy,
-    /// How much is accepted.
-    pub limits: Limits,
-    /// How long is waited.
-    pub deadlines: Deadlines,
-    /// Blocking calls at a time: as many transfers, and beside them as many readings.
-    pub concurrency: usize,
-    /// Requests to one host (scheme, name and port) at a time: a slow one cannot take all transfers.
-    pub requests_per_host: usize,
-    /// Requests to one host a second.
-    pub rate_per_host: Rate,
-    /// PEM certificates that are trusted beside the system's.
-    pub ca_bundle: Option<PathBuf>,
-    /// What SSH servers are offered.
-    pub ssh: SshAlgorithms,
-    /// Where it is told what remotes cost, if that is wanted.
-    pub metrics: Option<Arc<GitMetrics>>,
-}
-
-impl GitConfig {
-    /// The defaults: public https only, 4 transfers at a time and as many requests to a host.
-    pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
-        Self {
-            cache_dir: cache_dir.into(),
-            policy: UrlPolicy::default(),
-            limits: Limits::default(),
-            deadlines: Deadlines::default(),
-            concurrency: 4,
-            requests_per_host: 4,
-            rate_per_host: Rate::UNLIMITED,
-            ca_bundle: None,
-            ssh: SshAlgorithms::default(),
-            metrics: None,
-        }
-    }
-}
-
-/// Who asks. Sent with every request to the remote's own scheme, host and port, and nowhere else.
-#[derive(Clone, Debug)]
-pub enum Credentials {
-    /// Basic authentication.
-    Basic {
-        /// User name; empty means `git`.
-        user: String,
-        /// Its password, or a token in its place.
-        token: SecretString,
-    },
-    /// A token in the `Bearer` scheme.
-    Bearer(SecretString),
-    /// A key, for `ssh:` URLs.
-    Ssh(SshIdentity),
-}
-
-impl Credentials {
-    /// What tells them from others; no part of the secret can be had from it.
-    pub(crate) fn fingerprint(&self) -> [u8; 32] {
-        let (scheme, user, token) = match self {
-            Self::Basic { user, token } => ("basic", user.as_str(), token),
-            Self::Bearer(token) => ("bearer", "", token),
-            Self::Ssh(identity) => return identity.fingerprint(),
-        };
-        let mut hash = Sha256::new();
-        for part in [scheme, user, token.expose_secret()] {
-            hash.update(part.len().to_le_bytes());
-            hash.update(part);
-        }
-        hash.finalize().into()
-    }
-}
 
 /// A repository on a server.
 #[derive(Clone, Debug, Default)]

@@ -32,7 +32,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod cache;
+mod call;
 mod commit;
+mod config;
+mod credentials;
 mod diff;
 mod edit;
 mod error;
@@ -44,6 +47,7 @@ mod inspect;
 mod limits;
 mod metrics;
 mod names;
+mod object_id;
 mod pack;
 mod pktline;
 mod policy;
@@ -53,6 +57,7 @@ mod protocol;
 mod proxy;
 mod redact;
 mod remote;
+mod service;
 mod signing;
 mod source;
 mod ssh;
@@ -62,20 +67,23 @@ mod upload;
 mod verifying;
 
 pub use self::commit::{CommitMeta, Signature};
+pub use self::config::GitConfig;
+pub use self::credentials::Credentials;
 pub use self::edit::TreeChange;
 pub use self::error::GitError;
-pub use self::git::{Credentials, Git, GitConfig, Remote};
+pub use self::git::{Git, Remote};
 pub use self::history::{History, HistoryCommit, HistoryQuery, JOB_TRAILER};
 pub use self::limits::{Deadlines, Limits};
 pub use self::metrics::{GitMetrics, METRICS, OWN_METRICS};
 pub use self::names::{refuse as refuse_name, shown as printable_path};
+pub use self::object_id::{ObjectId, ParseObjectIdError};
 pub use self::policy::{Origin, UrlPolicy};
 pub use self::process::init_process;
 pub use self::proxy::Proxy;
 pub use self::remote::RemoteRepository;
 pub use self::signing::SigningKey;
 pub use self::source::{
-    Change, ChangeKind, Diff, Entry, EntryKind, ObjectId, Ref, Rejected, Revision, Source, Tree, batches,
+    Change, ChangeKind, Diff, Entry, EntryKind, Ref, Rejected, Revision, Source, Tree, batches,
 };
 pub use self::ssh::{SshAlgorithms, SshIdentity};
 pub use self::submodules::{Submodule, submodule_url, submodules};

@@ -3,16 +3,17 @@
 //! first.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use git2::{Repository, RepositoryOpenFlags};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use windlass_http_client::printable;
 
-use crate::http::Call;
+use crate::call::Call;
 use crate::inspect::{Inspector, Refused};
 use crate::metrics::Figures;
 use crate::{GitError, Limits, private};
@@ -143,7 +144,7 @@ fn index(
     let Some(first) = pieces.blocking_recv() else { return Err(GitError::Cancelled) };
     let mut first = Some(first);
     let repository = match target {
-        Target::Store(store) => Some(crate::cache::open(store)?),
+        Target::Store(store) => Some(open(store)?),
         Target::Scratch(scratch) => scratch.make().map(|()| None)?,
     };
     let odb = repository.as_ref().map(git2::Repository::odb).transpose();
@@ -169,4 +170,11 @@ fn index(
         }
     }
     indexer.commit().map(|_| inspector.objects()).map_err(|error| refused(&error))
+}
+
+/// Opens a bare repository where it is, without looking further up or at the environment.
+pub(crate) fn open(store: &Path) -> Result<Repository, GitError> {
+    let flags = RepositoryOpenFlags::NO_SEARCH | RepositoryOpenFlags::BARE | RepositoryOpenFlags::NO_DOTGIT;
+    Repository::open_ext(store, flags, std::iter::empty::<&Path>())
+        .map_err(|error| GitError::cache("open it", error.message()))
 }

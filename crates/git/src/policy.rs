@@ -7,7 +7,6 @@ use url::{Host, Url};
 use windlass_http_client::printable;
 
 use crate::GitError;
-use crate::ssh::is_plain_host;
 
 /// Scheme, host and port: what credentials are bound to and what an exception is made for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -198,6 +197,13 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 pub(crate) fn refused(address: IpAddr) -> Option<&'static str> {
     let why = "it is not a public address; add the server's origin to allowed_git_origins to allow it";
     (!is_public(address)).then_some(why)
+}
+
+/// Whether an `ssh:` URL names nothing that a resolver or a shell would read in a way of its own.
+fn is_plain_host(url: &Url) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
+    url.host_str().is_some_and(|host| !host.starts_with('-') && host.chars().all(plain))
+        && Origin::of(url).is_some()
 }
 
 #[cfg(test)]

@@ -26,9 +26,11 @@ use url::Url;
 pub(crate) use self::receive_pack::{RefUpdate, Report};
 
 use self::frames::Frames;
-use crate::http::{Answer, Call, HttpClient, Payload, Reply, Request};
+use crate::call::Call;
+use crate::http::{Answer, HttpClient, Payload, Reply, Request};
 use crate::pack::PackSink;
 use crate::pktline::Body;
+use crate::service::Service;
 use crate::{GitError, Limits, ObjectId, Ref};
 
 /// Branches whose histories are asked for at a server that gives no other commits.
@@ -39,45 +41,6 @@ const EVERYTHING: u32 = 0x7fff_ffff;
 
 /// Redirects followed within one origin.
 const MAX_REDIRECTS: usize = 3;
-
-/// Which of Git's programs answers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Service {
-    UploadPack,
-    ReceivePack,
-}
-
-impl Service {
-    /// The program's name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::UploadPack => "git-upload-pack",
-            Self::ReceivePack => "git-receive-pack",
-        }
-    }
-
-    fn advertisement(self) -> &'static str {
-        match self {
-            Self::UploadPack => "application/x-git-upload-pack-advertisement",
-            Self::ReceivePack => "application/x-git-receive-pack-advertisement",
-        }
-    }
-
-    /// The content type of a request to it.
-    pub(crate) fn request(self) -> &'static str {
-        match self {
-            Self::UploadPack => "application/x-git-upload-pack-request",
-            Self::ReceivePack => "application/x-git-receive-pack-request",
-        }
-    }
-
-    fn result(self) -> &'static str {
-        match self {
-            Self::UploadPack => "application/x-git-upload-pack-result",
-            Self::ReceivePack => "application/x-git-receive-pack-result",
-        }
-    }
-}
 
 /// What was learnt about a remote: where it really is, and what it speaks. Starts over when it stops being true.
 pub(crate) struct Endpoint {

@@ -17,9 +17,9 @@ use windlass_http_client::Deadlines;
 
 use self::refused::Refusals;
 use crate::cache::{Cache, Consolidation, Key};
+use crate::call::{Call, Clients, Pace};
 use crate::git::Shared;
 use crate::hosts::HostSlots;
-use crate::http::{Call, Clients, Pace};
 use crate::metrics::Figures;
 use crate::pack::{PackSink, Target};
 use crate::protocol::{Endpoint, FetchRequest, FetchScope};

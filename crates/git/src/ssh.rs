@@ -31,8 +31,9 @@ pub(crate) use self::answer::SshAnswer;
 pub use self::identity::SshIdentity;
 use self::until::Until;
 
-use crate::http::{Call, Payload, Request};
-use crate::policy::{self, Origin};
+use crate::call::Call;
+use crate::http::{Payload, Request};
+use crate::policy::{self};
 use crate::{Credentials, GitError, Proxy};
 
 /// The user of URLs that name none.
@@ -257,13 +258,6 @@ impl Call<'_> {
         let limited = async { tokio::time::timeout(limit, future).await.unwrap_or_else(timed_out) };
         self.within(limited).await?
     }
-}
-
-/// Whether an `ssh:` URL names nothing that a resolver or a shell would read in a way of its own.
-pub(crate) fn is_plain_host(url: &Url) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
-    url.host_str().is_some_and(|host| !host.starts_with('-') && host.chars().all(plain))
-        && Origin::of(url).is_some()
 }
 
 #[cfg(test)]

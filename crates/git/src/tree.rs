@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 
-use git2::{ObjectType, Odb, Oid, Repository};
+use git2::{ObjectType, Odb, Repository};
 use tokio_util::sync::CancellationToken;
 use windlass_http_client::printable;
 
 use crate::names;
+use crate::object_id::oid;
 use crate::{Entry, EntryKind, GitError, Limits, ObjectId, Rejected, Revision, Tree};
 
 /// One entry of a tree that passed judgement.
@@ -190,17 +191,6 @@ pub(crate) fn parse(mut data: &[u8]) -> Result<Vec<Raw<'_>>, &'static str> {
         data = rest;
     }
     Ok(entries)
-}
-
-pub(crate) fn oid(id: ObjectId) -> Result<Oid, GitError> {
-    Oid::from_bytes(id.as_bytes()).map_err(|error| GitError::cache("name an object", error))
-}
-
-pub(crate) fn object_id(oid: Oid) -> ObjectId {
-    let mut bytes = [0; 20];
-    let source = oid.as_bytes();
-    bytes.copy_from_slice(&source[..20]);
-    ObjectId::from_bytes(bytes)
 }
 
 /// The size and the kind of an object.

@@ -14,6 +14,7 @@ use ssh_key::{HashAlg, PublicKey, SshSig};
 use tokio_util::sync::CancellationToken;
 use windlass_http_client::printable;
 
+use crate::object_id::oid;
 use crate::remote::RemoteRepository;
 use crate::signing::{SSH_NAMESPACE, is_expired, newest};
 use crate::{GitError, ObjectId, tree};
@@ -195,7 +196,7 @@ impl Signed {
     fn commit(repository: &git2::Repository, id: ObjectId) -> Result<Self, GitError> {
         let odb = repository.odb().map_err(|error| GitError::cache("open the object store", error))?;
         let data = tree::read(&odb, id, ObjectType::Commit, ("commit_bytes", MAX_OBJECT))?;
-        match repository.extract_signature(&tree::oid(id)?, None) {
+        match repository.extract_signature(&oid(id)?, None) {
             Ok((signature, payload)) => {
                 let signature = String::from_utf8_lossy(&signature).trim_start().to_owned();
                 Ok(Self { payload: payload.to_vec(), signature: Some(signature) })

@@ -1,17 +1,13 @@
 //! An App as GitHub knows it, its installation, and tokens to hand on.
 
-use std::time::Duration;
-
-use jiff::Timestamp;
 use octocrab::{Octocrab, Page};
-use secrecy::SecretString;
 use serde::Deserialize;
 use windlass_http_client::printable;
 
 use crate::repository::WireRepository;
 use crate::route::segment;
 use crate::service::mint;
-use crate::{ErrorKind, Github, GithubError, Permissions, RepositoryInfo};
+use crate::{ErrorKind, Github, GithubError, InstallationToken, Permissions, RepositoryInfo, TokenRequest};
 
 /// Repositories that one request lists.
 const PER_PAGE: u8 = 100;
@@ -48,33 +44,19 @@ pub struct InstallationInfo {
     pub permissions: Permissions,
 }
 
-/// What a token is to be for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TokenRequest {
-    /// What it may do; all that the installation may if it is empty.
-    pub permissions: Permissions,
-    /// The repositories, by name without owner; all of the installation's if it is empty.
-    pub repositories: Vec<String>,
-}
-
-/// A token of an installation.
-#[derive(Clone, Debug)]
-pub struct InstallationToken {
-    /// The token.
-    pub token: SecretString,
-    /// When it ends, by GitHub's clock.
-    pub expires_at: Timestamp,
-    /// How long it lived when it came, whatever this machine's clock says.
-    pub lifetime: Duration,
-    /// What it may do.
-    pub permissions: Permissions,
-}
-
 /// An App and its installation.
 pub struct Apps<'a> {
     github: &'a Github,
     app: &'a Octocrab,
     installation: u64,
+}
+
+impl Github {
+    /// The App, its installation and their tokens; nothing if the credentials are none of an App.
+    pub fn apps(&self) -> Option<Apps<'_>> {
+        let (app, installation) = self.as_app()?;
+        Some(Apps::new(self, app, installation))
+    }
 }
 
 #[derive(Deserialize)]

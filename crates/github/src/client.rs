@@ -9,7 +9,7 @@ use serde::Serialize;
 use windlass_http_client::printable;
 
 use crate::service::{GithubService, Identity, InstallationTokens, Transport, authorization};
-use crate::{Apps, Credentials, ErrorKind, GithubError, Hooks, Options, OptionsError, Pulls, RepositoryName};
+use crate::{Credentials, ErrorKind, GithubError, Options, OptionsError, RepositoryName};
 
 /// GitHub's API, as one user or App. Clones share everything.
 #[derive(Clone)]
@@ -94,20 +94,9 @@ impl Github {
         self.inner.service.token().await
     }
 
-    /// The hooks of a repository.
-    pub fn hooks<'a>(&'a self, repository: &'a RepositoryName) -> Hooks<'a> {
-        Hooks::new(self, repository)
-    }
-
-    /// The pull requests of a repository.
-    pub fn pulls<'a>(&'a self, repository: &'a RepositoryName) -> Pulls<'a> {
-        Pulls::new(self, repository)
-    }
-
-    /// The App, its installation and their tokens; nothing if the credentials are none of an App.
-    pub fn apps(&self) -> Option<Apps<'_>> {
-        let (app, installation) = self.inner.app.as_ref()?;
-        Some(Apps::new(self, app, *installation))
+    /// As the App, and its installation; nothing if the credentials are none of an App.
+    pub(crate) fn as_app(&self) -> Option<(&Octocrab, u64)> {
+        self.inner.app.as_ref().map(|(app, installation)| (app, *installation))
     }
 
     /// As the installation, where the credentials are an App's.

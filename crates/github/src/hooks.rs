@@ -65,6 +65,13 @@ pub struct Hooks<'a> {
     repository: &'a RepositoryName,
 }
 
+impl Github {
+    /// The hooks of a repository.
+    pub fn hooks<'a>(&'a self, repository: &'a RepositoryName) -> Hooks<'a> {
+        Hooks::new(self, repository)
+    }
+}
+
 #[derive(Deserialize)]
 struct WireHook {
     id: u64,

@@ -96,6 +96,13 @@ pub struct Pulls<'a> {
     repository: &'a RepositoryName,
 }
 
+impl Github {
+    /// The pull requests of a repository.
+    pub fn pulls<'a>(&'a self, repository: &'a RepositoryName) -> Pulls<'a> {
+        Pulls::new(self, repository)
+    }
+}
+
 #[derive(Deserialize)]
 struct WirePull {
     number: u64,

@@ -130,7 +130,7 @@ pub(crate) async fn read_secret(
 ) -> Result<Secret, TokenError> {
     let secret = || name.to_owned();
     // A name goes into the path of a request: one with a slash would lead to another namespace.
-    if !secret_use::is_secret_name(name) {
+    if !windlass_api::is_secret_name(name) {
         return Err(TokenError::Name { field, secret: secret() });
     }
     let secrets: Api<Secret> = Api::namespaced(core.clone(), namespace);

@@ -25,14 +25,15 @@
 //!   (`a_kind_that_is_not_served_is_named_and_taken_up_when_it_appears`).
 
 mod collection;
+mod config;
 mod connection;
+mod event;
 mod served;
 mod store;
 #[cfg(test)]
 mod tests;
 mod version;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use kube::{Api, Client, Resource};
@@ -42,103 +43,20 @@ use tokio_util::sync::CancellationToken;
 use windlass_telemetry::{ComponentHandle, ErrorChain, Health, ProgressHandle};
 
 use self::collection::Collection;
+pub use self::config::WatchConfig;
 use self::connection::{Change, Connection, WatchError};
+pub use self::event::Event;
 pub(crate) use self::served::APPLY;
 pub use self::store::{ObjectKey, Store, Watched};
 pub use self::version::ObjectVersion;
+use crate::Backoff;
 use crate::log_on_change::LogOnChange;
-use crate::{Backoff, BackoffPolicy};
 
 /// A connection that lasted this long was a working one, even if nothing happened on it.
 const SETTLED: Duration = Duration::from_secs(5);
 
 /// The process is not ready after this many failed attempts in a row.
 const FAILURES_BEFORE_NOT_READY: u32 = 3;
-
-/// What happened to an object, or to the watch.
-#[derive(Debug)]
-pub enum Event<K> {
-    /// An object was created or changed, or is told again by a resync (`old` and `new` are then the same `Arc`).
-    Applied {
-        /// The version that was known before.
-        old: Option<Arc<K>>,
-        /// The current version.
-        new: Arc<K>,
-    },
-    /// An object is gone; this is its last known version.
-    Deleted(Arc<K>),
-    /// The store holds all that a list held: after the first list, and after each further one.
-    Synced,
-}
-
-impl<K> Clone for Event<K> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Applied { old, new } => Self::Applied { old: old.clone(), new: Arc::clone(new) },
-            Self::Deleted(object) => Self::Deleted(Arc::clone(object)),
-            Self::Synced => Self::Synced,
-        }
-    }
-}
-
-/// What to watch, and with which limits.
-#[derive(Clone, Debug)]
-pub struct WatchConfig {
-    /// What is watched, for logs and health: the plural name of the kind.
-    pub name: String,
-    /// What to do where the kind is not served.
-    pub remedy: &'static str,
-    /// What goes on without it, for the log; nothing where nothing does. A process is ready without such a watch.
-    pub fallback: Option<&'static str>,
-    /// A label selector.
-    pub labels: Option<String>,
-    /// A field selector.
-    pub fields: Option<String>,
-    /// Whether the server is asked for the objects' metadata alone (`PartialObjectMetadata`).
-    pub metadata_only: bool,
-    /// How many objects a page of the list holds. An API server answers a first page from memory, and may read each
-    /// further one from etcd, which is ten times the work.
-    pub page_size: u32,
-    /// How long one request may take to be answered.
-    pub call_deadline: Duration,
-    /// How long a whole list may take, however well it comes along.
-    pub list_deadline: Duration,
-    /// After this time the server ends a watch connection, and another one is made. Whole seconds.
-    pub connection_limit: Duration,
-    /// A connection that outlives its limit by this margin is dead: a half-open one is noticed then, at the latest.
-    pub connection_margin: Duration,
-    /// Liveness fails when the server gave no sign of life for this time.
-    pub stall_limit: Duration,
-    /// Delays between failed attempts.
-    pub backoff: BackoffPolicy,
-    /// Tells every object again in this interval, while connected.
-    pub resync: Option<Duration>,
-}
-
-impl WatchConfig {
-    /// Everything of a kind: pages of 500, calls of 30 s, connections of 60 s, stalled after 5 min.
-    ///
-    /// The connections are short for the sake of half-open ones: nothing else tells a quiet collection from a
-    /// dead connection, and a new connection from the last version costs one request.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            remedy: APPLY,
-            fallback: None,
-            labels: None,
-            fields: None,
-            metadata_only: false,
-            page_size: 500,
-            call_deadline: Duration::from_secs(30),
-            list_deadline: Duration::from_mins(30),
-            connection_limit: Duration::from_mins(1),
-            connection_margin: Duration::from_secs(10),
-            stall_limit: Duration::from_mins(5),
-            backoff: BackoffPolicy::CONNECTION,
-            resync: None,
-        }
-    }
-}
 
 /// A watch that is ready to run.
 pub struct Watch<K> {

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Cache, State, open};
-use crate::tree::{self, oid};
+use super::{Cache, State};
+use crate::object_id::oid;
+use crate::pack::open;
+use crate::tree;
 use crate::{GitError, Limits, ObjectId, private};
 
 /// Packs beyond which a cache is consolidated.

@@ -14,7 +14,7 @@ use super::History;
 use super::graph::{Graph, Need};
 use super::transfer::transfer;
 use crate::cache::Key;
-use crate::http::Call;
+use crate::call::Call;
 use crate::remote::RemoteRepository;
 use crate::{GitError, ObjectId};
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use git2::{ObjectType, Odb};
 
 use super::commit::Commit;
-use crate::http::Call;
+use crate::call::Call;
+use crate::object_id::object_id;
 use crate::pack::{PackSink, Target};
 use crate::protocol::Shallow;
 use crate::remote::RemoteRepository;
-use crate::tree::object_id;
 use crate::{GitError, Limits, ObjectId};
 
 /// Bytes that a transfer without files may unfold to for each byte on its way.

@@ -4,7 +4,8 @@ use bytes::{Buf as _, BytesMut};
 
 use super::remote_error;
 use crate::GitError;
-use crate::http::{Answer, Call};
+use crate::call::Call;
+use crate::http::Answer;
 use crate::pack::PackSink;
 use crate::pktline::{self, Pkt};
 

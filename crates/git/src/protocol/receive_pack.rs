@@ -6,9 +6,11 @@ use url::Url;
 use windlass_http_client::printable;
 
 use super::v0::{Advertisement, advertisement, sha256};
-use super::{Endpoint, Frames, Service, advertised, answered, join};
-use crate::http::{Call, HttpClient, Payload, Request};
+use super::{Endpoint, Frames, advertised, answered, join};
+use crate::call::Call;
+use crate::http::{HttpClient, Payload, Request};
 use crate::pktline::{self, Body, Pkt};
+use crate::service::Service;
 use crate::upload::Upload;
 use crate::{GitError, Limits, ObjectId};
 

@@ -5,7 +5,8 @@ use url::Url;
 
 use super::v2::{parse_id, too_many_refs};
 use super::{FetchRequest, FetchScope, Frames, Shallow, post};
-use crate::http::{Call, HttpClient};
+use crate::call::Call;
+use crate::http::HttpClient;
 use crate::pack::PackSink;
 use crate::pktline::{Body, Pkt, text};
 use crate::{GitError, Limits, Ref};

@@ -4,7 +4,8 @@
 use url::Url;
 
 use super::{FetchRequest, FetchScope, Frames, Shallow, post};
-use crate::http::{Call, HttpClient};
+use crate::call::Call;
+use crate::http::HttpClient;
 use crate::pack::PackSink;
 use crate::pktline::{Body, Pkt};
 use crate::{GitError, Limits, ObjectId, Ref};

@@ -8,7 +8,7 @@ use windlass_http_client::Deadlines;
 
 use super::RemoteRepository;
 use crate::cache::Cache;
-use crate::http::Call;
+use crate::call::Call;
 use crate::pack::Scratch;
 use crate::protocol::{RefUpdate, Report};
 use crate::upload::{Pack, Upload};
@@ -42,7 +42,7 @@ impl RemoteRepository {
         let work = Arc::new((changes.to_vec(), meta.clone()));
         let made = self.read(base.as_slice(), cancel, move |_, stop| {
             // Not the shared one: new objects are added to its store.
-            let repository = crate::cache::open(&store)?;
+            let repository = crate::pack::open(&store)?;
             let (changes, meta) = &*work;
             commit::build(&repository, base, (changes, meta), &limits, shared.caches.scratch(), stop)
         });

@@ -9,7 +9,7 @@ use russh::{Channel, ChannelMsg};
 
 use super::Verifier;
 use crate::GitError;
-use crate::http::Call;
+use crate::call::Call;
 use crate::pktline::{self, Pkt};
 use crate::upload::Upload;
 

@@ -1,4 +1,5 @@
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::Mutex;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -8,6 +9,7 @@ use tokio::task::JoinHandle;
 use windlass_telemetry::LogFormat;
 
 use super::*;
+use crate::BackoffPolicy;
 use crate::testing::{Server, config_map, config_maps, list, status};
 
 const BACKOFF: BackoffPolicy =
