@@ -384,18 +384,4 @@ mod tests {
         assert_eq!(told(three), (CumulativeValue::Counter(4), age.clone()));
         assert_eq!(told(vec![new()]), (CumulativeValue::Counter(9), age));
     }
-
-    #[test]
-    fn names_begin_as_the_setting_says_and_are_the_tables_on_the_text() {
-        for (spelling, prefix) in
-            [(Spelling::Dashes, "flux-commit-tracker."), (Spelling::Underscores, "flux_commit_tracker.")]
-        {
-            let families = families(spelling, Buckets::Exponential);
-            assert_eq!(families.len(), METRICS.len());
-            for (family, metric) in families.iter().zip(METRICS) {
-                assert!(family.name.starts_with(prefix), "{}", family.name);
-                assert_eq!(family.prometheus_name(), metric.prometheus_name());
-            }
-        }
-    }
 }

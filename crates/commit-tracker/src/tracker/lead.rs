@@ -140,6 +140,8 @@ pub(crate) struct Work {
     pub(super) states: Arc<States>,
     /// Since when this process looks.
     pub(super) looking: jiff::Timestamp,
+    /// Why the last record was not taken, as it was logged.
+    pub(super) unrecorded: Mutex<Option<String>>,
 }
 
 impl Tracker {
@@ -238,6 +240,7 @@ impl Tracker {
             ledger: ledger.clone(),
             states,
             looking: self.clock.now(),
+            unrecorded: Mutex::default(),
         });
         let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
         // First the queue, then what is known already: nothing can fall between the two.

@@ -3,7 +3,8 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -19,7 +20,9 @@ use super::sources::Known;
 use super::state::{Example, MISSING, Waiting};
 use crate::changes::{Changes, ChangesError, ChangesQuery, NoAnswer, Problem};
 use crate::facts::{source_of, standing};
-use crate::ledger::{Accounted, CommitCounts, Entry, LastApplied, Outcome, Pending, Record, mark_of};
+use crate::ledger::{
+    Accounted, CommitCounts, Entry, LastApplied, LedgerError, Outcome, Pending, Record, mark_of,
+};
 use crate::measure::{FIRST_COMMIT, Measured, measure};
 use crate::objects::Kustomization;
 use crate::report;
@@ -282,13 +285,18 @@ impl Work {
     async fn record(&self, record: Record) -> Result<(), Requeue> {
         let recorded = self.ledger.record(record).await;
         self.tracker.metrics.recorded(recorded.is_ok());
-        recorded.map_err(|error| {
-            // Of a lost ledger everything is dropped in a moment, and whoever opens it says so.
-            if !error.is_lost() {
-                tracing::error!(error = %ErrorChain(&error), "what was measured cannot be recorded, trying again");
-            }
-            Requeue::Backoff
-        })
+        let is_lost = recorded.as_ref().is_err_and(LedgerError::is_lost);
+        let text = recorded.err().map(|error| ErrorChain(&error).to_string());
+        let before = {
+            let mut logged = self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner);
+            mem::replace(&mut *logged, text.clone())
+        };
+        let Some(text) = text else { return Ok(()) };
+        // Of a lost ledger everything is dropped in a moment, and whoever opens it says so.
+        if !is_lost && before.as_ref() != Some(&text) {
+            tracing::error!(error = text, "what was measured cannot be recorded, trying again");
+        }
+        Err(Requeue::Backoff)
     }
 
     /// Forgets a Kustomization that is gone. One that is only not selected any more keeps what was counted.

@@ -103,32 +103,6 @@ async fn many_kustomizations_of_one_source_cost_one_question() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_found_is_counted_once_and_tried_again_when_the_source_changes() {
-    let (world, uid, first) = settled().await;
-    let tracker = world.tracker();
-    world.accounted(&uid, &first).await;
-    let second = world.commit("second");
-    world.hide();
-    world.applied("shop", &[(&first, long_ago()), (&second, Timestamp::now())]).await;
-    let entry = world.remembered("it is stuck", &uid, |entry| !stuck(entry).is_empty()).await;
-    let problem = stuck(&entry)[0].1;
-    assert_eq!((problem, revisions(&entry, Outcome::Failed(problem))), (Problem::NotFound, 1));
-    tracker.stop().await;
-
-    let tracker = world.tracker();
-    world.change("Kustomization", "shop", json!({"metadata": {"labels": {"seen": "1"}}})).await;
-    tracker.stop().await;
-    let entry = world.entry(&uid).await.unwrap();
-    assert_eq!(revisions(&entry, Outcome::Failed(problem)), 1);
-
-    world.unhide();
-    let _tracker = world.tracker();
-    world.change("GitRepository", "apps", json!({"spec": {"interval": "2m"}})).await;
-    let entry = world.accounted(&uid, &second).await;
-    assert_eq!((entry.commits.counted, entry.pending.clone()), (1, Vec::new()));
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn of_several_revisions_that_cannot_be_found_each_is_counted_once_over_restarts() {
     let (world, uid, first) = settled().await;
     let tracker = world.tracker();

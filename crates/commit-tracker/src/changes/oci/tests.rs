@@ -171,40 +171,24 @@ async fn where_nothing_tells_what_was_skipped_the_answer_says_so() {
 }
 
 #[tokio::test]
-async fn what_the_known_artifact_had_is_not_counted_again_after_a_restart() {
+async fn after_a_restart_what_the_known_artifact_had_is_not_counted_again_and_nothing_else_vanishes() {
     let Some(registry) = registry().await else { return };
     let first = export(&registry, 1, &["1.0.1"]).await;
-    // A build that was run again, and one whose list overlaps.
-    let again = export_of(&registry, &payload(1), &annotations(2), &["1.0.2"]).await;
-    let mut both = payload(3);
+    let mut overlapping = payload(3);
     let old = payload(1)["commits_since_last_export"][0].clone();
-    both["commits_since_last_export"].as_array_mut().unwrap().insert(0, old);
-    let overlapping = export_of(&registry, &both, &annotations(3), &["1.0.2"]).await;
-    for finder in [finder(config())] {
-        let changes = finder.find(&question(&registry, &again, &[&first])).await.unwrap();
-        assert_eq!(ids(&changes), [""; 0]);
-    }
-    for finder in [finder(config())] {
-        let changes = finder.find(&question(&registry, &overlapping, &[&first])).await.unwrap();
-        assert_eq!(ids(&changes), ["c3"]);
-    }
-}
-
-#[tokio::test]
-async fn a_date_of_a_reproducible_build_is_none_and_no_commit_vanishes() {
-    let Some(registry) = registry().await else { return };
+    overlapping["commits_since_last_export"].as_array_mut().unwrap().insert(0, old);
     let dated = |created: &str| BTreeMap::from([(CREATED.to_owned(), created.to_owned())]);
-    let first = export(&registry, 1, &["1.0.1"]).await;
-    for created in ["1970-01-01T00:00:00Z", "2026-03-04T08:00:00Z"] {
-        let second = export_of(&registry, &payload(2), &dated(created), &["1.0.2"]).await;
-        for finder in [finder(config())] {
-            let changes = finder.find(&question(&registry, &second, &[&first])).await.unwrap();
-            assert_eq!(
-                (ids(&changes), changes.older),
-                (vec!["c2"], !created.starts_with("1970")),
-                "{created}"
-            );
-        }
+    for (payload, annotations, commits, older) in [
+        // A build that was run again, and one whose list overlaps.
+        (payload(1), annotations(2), &[][..], false),
+        (overlapping, annotations(3), &["c3"], false),
+        // The date of a reproducible build is none.
+        (payload(2), dated("1970-01-01T00:00:00Z"), &["c2"], false),
+        (payload(2), dated("2026-03-04T08:00:00Z"), &["c2"], true),
+    ] {
+        let second = export_of(&registry, &payload, &annotations, &["1.0.2"]).await;
+        let changes = finder(config()).find(&question(&registry, &second, &[&first])).await.unwrap();
+        assert_eq!((ids(&changes).as_slice(), changes.older), (commits, older), "{annotations:?}");
     }
 }
 

@@ -13,18 +13,6 @@ use super::line::Fate;
 use super::{World, neighbours, revision, step, steps};
 
 #[tokio::test(start_paused = true)]
-async fn a_record_is_there_for_the_next_ledger_too() {
-    let world = World::new();
-    let ledger = world.open().await;
-    ledger.record(step("a", 1)).await.unwrap();
-    ledger.record(step("a", 2)).await.unwrap();
-    let next = world.open().await;
-    assert_eq!(steps(&next, "a"), 2);
-    assert_eq!(next.entry("a"), ledger.entry("a"));
-    assert_eq!((next.identity(), next.began()), (ledger.identity(), ledger.began()));
-}
-
-#[tokio::test(start_paused = true)]
 async fn records_that_wait_together_go_in_one_write() {
     let world = World::new();
     let line = world.line();
@@ -169,6 +157,10 @@ async fn what_was_counted_under_another_kind_is_shown_until_it_was_taken_by_whoe
         let deleted = ledger.deleted().into_iter();
         deleted.map(|(_, entry)| (entry.source_kind, entry.commits.counted)).collect::<Vec<_>>()
     };
+    let after = ledger.entry("a").unwrap();
+    let count = after.histogram(Instrument::EndToEnd).map(Histogram::count);
+    assert_eq!((after.source_kind, after.commits.counted, count), (SourceKind::OciRepository, 1, Some(1)));
+    assert_eq!(after.accounted.len(), 2, "what is accounted for stays so");
     let former = [(SourceKind::GitRepository, 1)];
     assert_eq!((told(&ledger).as_slice(), ledger.len()), (&former[..], 1));
     let next = world.open().await;
@@ -306,21 +298,4 @@ async fn what_is_not_sent_since_the_term_is_over_is_not_recorded() {
     let error = ledger.record(step("a", 2)).await.unwrap_err();
     assert!(error.is_lost() && error.to_string().contains("does not lead any more"), "{error}");
     assert_eq!(steps(&world.open().await, "a"), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_source_of_another_kind_begins_new_series_and_counts_nothing_again() {
-    let world = World::new();
-    let ledger = world.open().await;
-    ledger.record(step("a", 1)).await.unwrap();
-    let before = ledger.entry("a").unwrap();
-    assert_eq!((before.source_kind, before.commits.counted > 0), (SourceKind::GitRepository, true));
-    let moved = Record { source_kind: SourceKind::OciRepository, ..step("a", 2) };
-    let counted = moved.commits.counted;
-    ledger.record(moved).await.unwrap();
-    let after = world.open().await.entry("a").unwrap();
-    assert_eq!((after.source_kind, after.commits.counted), (SourceKind::OciRepository, counted));
-    assert_eq!(after.histogram(Instrument::EndToEnd).map(Histogram::count), Some(counted));
-    assert_eq!(after.accounted.len(), 2, "what is accounted for stays so");
-    assert!(after.began >= before.began);
 }
