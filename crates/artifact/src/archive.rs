@@ -5,7 +5,7 @@
 //! depend on contents, that bit and the compressor alone. Links are left out, unless they are asked for; a submodule is an
 //! empty directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -14,6 +14,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use icu_normalizer::ComposingNormalizerBorrowed;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use windlass_git::{Entry, EntryKind, GitError, ObjectId, Source, batches};
@@ -99,6 +100,18 @@ pub enum ArchiveError<E: std::error::Error + 'static = GitError> {
         size: u64,
         /// The limit.
         max: u64,
+    },
+    /// Two paths are one where a file system looks at neither case nor the form of Unicode: whichever is unpacked last would
+    /// stand for both.
+    #[error(
+        "the paths {one:?} and {other:?} are one to file systems that do not tell case or Unicode forms apart; rename \
+         one, or leave one out with .sourceignore"
+    )]
+    Twins {
+        /// The first of them.
+        one: String,
+        /// The other.
+        other: String,
     },
     /// The archive could not be written.
     #[error("failed to write the archive")]
@@ -186,6 +199,23 @@ impl<S: Source + ?Sized> Blobs for S {
     }
 }
 
+/// Two members whose paths some file systems do not tell apart.
+fn twins(members: &[Member]) -> Option<(String, String)> {
+    let forms = ComposingNormalizerBorrowed::new_nfc();
+    let mut known: HashMap<String, &str> = HashMap::with_capacity(members.len());
+    for Member { path, .. } in members {
+        let folded = if path.is_ascii() {
+            path.to_ascii_lowercase()
+        } else {
+            forms.normalize(&path.to_lowercase()).into_owned()
+        };
+        if let Some(one) = known.insert(folded, path) {
+            return Some((one.to_owned(), path.clone()));
+        }
+    }
+    None
+}
+
 /// Writes the archive of these members to `sink`, and answers it. Contents are read in batches while those before them
 /// are compressed.
 pub async fn write_archive<B: Blobs + ?Sized, W: Write + Send + 'static>(
@@ -201,6 +231,9 @@ pub async fn write_archive<B: Blobs + ?Sized, W: Write + Send + 'static>(
         {
             return Err(ArchiveError::FileTooLarge { path: path.clone(), size: *size, max });
         }
+    }
+    if let Some((one, other)) = twins(&members) {
+        return Err(ArchiveError::Twins { one, other });
     }
     let (sender, receiver) = mpsc::channel(1);
     let packing = tokio::task::spawn_blocking(move || pack(receiver, sink));
@@ -318,7 +351,20 @@ pub fn unpack(archive: &Path, from: &str, to: &str, max: u64) -> Result<Option<V
 
 #[cfg(test)]
 mod tests {
-    use super::stays_inside;
+    use super::{Member, Node, stays_inside, twins};
+
+    #[test]
+    fn paths_that_some_file_systems_do_not_tell_apart_are_told() {
+        let found = |paths: &[&str]| {
+            let member = |path: &&str| Member { path: (*path).to_owned(), node: Node::Directory };
+            twins(&paths.iter().map(member).collect::<Vec<_>>())
+        };
+        let pair = |one: &str, other: &str| Some((one.to_owned(), other.to_owned()));
+        assert_eq!(found(&[".", "a", "a/b", "b/a", "A.yaml", "a.yml"]), None);
+        assert_eq!(found(&["deploy", "x", "Deploy"]), pair("deploy", "Deploy"));
+        assert_eq!(found(&["caf\u{e9}", "cafe\u{301}"]), pair("caf\u{e9}", "cafe\u{301}"));
+        assert_eq!(found(&["\u{c9}T\u{c9}", "e\u{301}t\u{e9}"]), pair("\u{c9}T\u{c9}", "e\u{301}t\u{e9}"));
+    }
 
     #[test]
     fn a_link_goes_up_from_where_it_is_and_then_down_alone() {

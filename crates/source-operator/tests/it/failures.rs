@@ -137,6 +137,28 @@ async fn a_revision_with_a_path_that_git_refuses_is_refused_and_the_last_one_ser
     assert_eq!(fetch(&artifact.url).await.0, 200);
 }
 
+#[tokio::test]
+async fn a_storage_that_takes_nothing_is_told_and_the_last_artifact_is_served_until_it_does() {
+    let world = World::new().await;
+    let first = world.commit([put("a", "1")]);
+    let process = world.start().await;
+    world.create("app", json!({})).await;
+    let artifact = world.ready("app", &first).await;
+    // Whoever runs this, root too, can make no file below a file.
+    let drafts = process.data.join(".drafts");
+    std::fs::remove_dir_all(&drafts).unwrap();
+    std::fs::write(&drafts, "").unwrap();
+    let second = world.commit([put("a", "2")]);
+    world.request("app", "1").await;
+    let (object, _) = world.failed("app", "ArchiveOperationFailed").await;
+    assert!(conditions::is_true(&object.status.conditions, "StorageOperationFailed"));
+    assert_eq!(object.status.artifact.as_ref(), Some(&artifact));
+    assert_eq!(fetch(&artifact.url).await.0, 200);
+    std::fs::remove_file(&drafts).unwrap();
+    std::fs::create_dir(&drafts).unwrap();
+    world.ready("app", &second).await;
+}
+
 /// The day is on a paused clock; what fails is a connection that is refused, which takes no time of it.
 #[tokio::test]
 async fn a_git_server_that_is_down_for_a_day_is_asked_now_and_then_and_the_artifact_is_served() {

@@ -74,6 +74,22 @@ async fn no_path_of_a_specification_leads_out_of_its_repository() {
 }
 
 #[tokio::test]
+async fn paths_that_differ_in_case_alone_make_no_artifact_unless_one_is_left_out() {
+    let world = World::new().await;
+    let first = world.commit([put("deploy/app.yaml", "a: 1")]);
+    let _process = world.start().await;
+    world.create("app", json!({})).await;
+    let artifact = world.ready("app", &first).await;
+    let second = world.commit([put("Deploy/app.yaml", "a: 2")]);
+    world.request("app", "1").await;
+    let (object, message) = world.failed("app", "ArchiveOperationFailed").await;
+    assert!(message.contains("\"Deploy\" and \"deploy\""), "{message}");
+    assert_eq!(object.status.artifact.as_ref(), Some(&artifact), "the last one is served");
+    world.patch("app", json!({"spec": {"ignore": "/Deploy"}})).await;
+    world.ready("app", &second).await;
+}
+
+#[tokio::test]
 async fn a_repository_of_a_hundred_thousand_files_is_packed_and_one_of_more_than_allowed_refused() {
     let world = World::new().await;
     let commit = world.commit((0..100_000).map(|n| put(&format!("d{}/f{n}", n % 1_000), "x")));

@@ -11,6 +11,7 @@ mod proxied;
 mod receiver_filters;
 mod receivers;
 mod secrets;
+mod shards;
 mod sharing;
 mod submodules;
 mod telling;

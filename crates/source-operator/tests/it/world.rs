@@ -32,7 +32,8 @@ pub(crate) struct World {
     pub(crate) server: Running,
     pub(crate) client: Client,
     pub(crate) objects: Api<GitRepository>,
-    router: axum::Router,
+    /// What processes that are started from now on talk to.
+    pub(crate) router: axum::Router,
 }
 
 pub(crate) struct Process {
