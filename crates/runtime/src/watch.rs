@@ -43,7 +43,7 @@ use windlass_telemetry::{ComponentHandle, ErrorChain, Health, ProgressHandle};
 use self::collection::Collection;
 use self::connection::{Change, Connection, WatchError};
 pub(crate) use self::served::APPLY;
-pub use self::store::{ObjectKey, Store, Watched};
+pub use self::store::{ObjectKey, Store, Watched, is_older};
 use crate::log_on_change::LogOnChange;
 use crate::{Backoff, BackoffPolicy};
 
