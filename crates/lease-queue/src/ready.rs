@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use crate::job::QueuedJob;
 use crate::store::Key;
 
-/// Jobs that can be claimed, handed out in turn: one of each namespace, within it one of each lane, within that the
-/// oldest. However many jobs one repository has waiting, another's first job is at most one round away.
+/// Jobs that can be claimed, handed out in turn: one of each namespace, within it one of each lane, within that one whose
+/// worker vanished, else the oldest. However many jobs one repository has waiting, another's first job is at most one round away.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
     namespaces: BTreeMap<String, Namespace>,
@@ -20,9 +20,16 @@ pub(crate) struct Ready {
 
 #[derive(Debug, Default)]
 struct Namespace {
-    lanes: BTreeMap<Lane, BTreeSet<(Timestamp, Arc<Key>)>>,
+    lanes: BTreeMap<Lane, BTreeSet<Place>>,
     /// The lane served last.
     last: Option<Lane>,
+}
+
+/// Whether nobody has claimed it, since when it waits, and which one it is.
+type Place = (bool, Timestamp, Arc<Key>);
+
+fn place_of(job: &QueuedJob) -> Place {
+    (!job.claimed, job.created, Arc::clone(&job.key))
 }
 
 /// The jobs of one repository that exclude each other, or its others.
@@ -41,15 +48,15 @@ impl Lane {
 impl Ready {
     pub(crate) fn insert(&mut self, job: &QueuedJob) {
         let namespace = self.namespaces.entry(job.key.namespace.clone()).or_default();
-        namespace.lanes.entry(Lane::of(job)).or_default().insert((job.created, Arc::clone(&job.key)));
+        namespace.lanes.entry(Lane::of(job)).or_default().insert(place_of(job));
     }
 
-    /// Takes `job` out. It must be equal to the one that was inserted, as far as specification and creation go.
+    /// Takes `job` out. It must be equal to the one that was inserted, as far as specification, creation and claim go.
     pub(crate) fn remove(&mut self, job: &QueuedJob) {
         let Some(namespace) = self.namespaces.get_mut(&job.key.namespace) else { return };
         let lane = Lane::of(job);
         if let Some(jobs) = namespace.lanes.get_mut(&lane) {
-            jobs.remove(&(job.created, Arc::clone(&job.key)));
+            jobs.remove(&place_of(job));
             if jobs.is_empty() {
                 namespace.lanes.remove(&lane);
             }
@@ -94,7 +101,7 @@ impl Namespace {
             else {
                 continue;
             };
-            let job = Arc::clone(&self.lanes.get(open)?.first()?.1);
+            let job = Arc::clone(&self.lanes.get(open)?.first()?.2);
             self.last = lane;
             return Some(job);
         }

@@ -294,11 +294,20 @@ impl Schedule {
         most > 0 && self.running().filter(|job| job.key.namespace == namespace).count() >= most
     }
 
-    /// Whether a job of that exclusion key runs, as far as is known here.
+    /// Whether a job of that exclusion key runs, as far as is known here, or has yet to be gone on with: it may have done
+    /// half of something that others would find.
     fn is_excluded(&self, exclusion: &Key, now: Instant) -> bool {
         let claimed = self.claimed.get(exclusion).into_iter().flatten().filter_map(|key| self.jobs.get(key));
         self.running().any(|job| job.excludes(exclusion))
-            || claimed.into_iter().any(|entry| self.is_live(entry, now))
+            || claimed
+                .into_iter()
+                .any(|entry| self.is_live(entry, now) || self.is_taken_over_later(entry, now))
+    }
+
+    /// Whether this replica may take a job over whose worker vanished, though not yet. One that it cannot take holds up
+    /// nobody.
+    fn is_taken_over_later(&self, entry: &Entry, now: Instant) -> bool {
+        entry.place != Place::Ready && self.claimable_at(entry, now).is_some()
     }
 
     /// Whether somebody may work under the claim of this entry.

@@ -93,6 +93,95 @@
 //! # }).unwrap();
 //! ```
 //!
+//! Each node on its way up, as [`Tree::render`] draws it: its state, the reason if it is not settled, and what a person would
+//! want to know.
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use async_trait::async_trait;
+//! # use windlass_provisioner::{
+//! #     Direction, Enter, Entered, Graph, Node, Outcome, Presence, ProvisionError, Provisioner, Reason, Tree, Visited,
+//! #     concurrent, conditional, leaf, retry_limited, scoped, serial, timeout,
+//! # };
+//! # struct Part(&'static str, fn() -> Visited);
+//! # #[async_trait]
+//! # impl Provisioner<()> for Part {
+//! #     fn name(&self) -> &str { self.0 }
+//! #     async fn provision(&self, _scope: &()) -> Visited { (self.1)() }
+//! #     async fn deprovision(&self, _scope: &()) -> Visited { Ok(Outcome::Ready) }
+//! # }
+//! # fn up(name: &'static str) -> Node<()> { leaf(Part(name, || Ok(Outcome::Ready))) }
+//! # fn waits(name: &'static str) -> Node<()> {
+//! #     leaf(Part(name, || Ok(Outcome::wait(Reason::NotReady, "0 of 1 replicas"))))
+//! # }
+//! # fn fails(name: &'static str) -> Node<()> {
+//! #     leaf(Part(name, || Err(ProvisionError::retry(Reason::Failed, "no disk"))))
+//! # }
+//! # struct Elsewhere;
+//! # #[async_trait]
+//! # impl Enter<()> for Elsewhere {
+//! #     async fn enter(&self, _scope: &(), _direction: Direction) -> Result<Entered<()>, ProvisionError> {
+//! #         Ok(Entered::Wait(Outcome::wait(Reason::DependencyNotReady, "there is no kubeconfig yet")))
+//! #     }
+//! # }
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+//! # let after_one_pass = |node: Node<()>| {
+//! #     let tree = Tree::new(node).unwrap();
+//! #     let _ = runtime.block_on(tree.provision(&()));
+//! #     tree.render()
+//! # };
+//! assert_eq!(after_one_pass(serial("cluster", [up("network"), waits("machines"), up("balancer")])), "\
+//! cluster (serial): provisioning, NotReady: 0 of 1 replicas
+//! ├─ network (leaf): ready
+//! ├─ machines (leaf): provisioning, NotReady: 0 of 1 replicas
+//! └─ balancer (leaf): pending
+//! ");
+//!
+//! assert_eq!(after_one_pass(concurrent("cluster", [fails("machines"), waits("network"), up("names")])), "\
+//! cluster (concurrent): errored, Failed: no disk [failed 1 times]
+//! ├─ machines (leaf): errored, Failed: no disk [failed 1 times]
+//! ├─ network (leaf): provisioning, NotReady: 0 of 1 replicas
+//! └─ names (leaf): ready
+//! ");
+//!
+//! let graph = Graph::new("cluster").child(up("machines")).child(waits("network")).child(up("balancer"));
+//! assert_eq!(after_one_pass(graph.after("balancer", "network").node()), "\
+//! cluster (graph): provisioning, NotReady: 0 of 1 replicas
+//! ├─ machines (leaf): ready
+//! ├─ network (leaf): provisioning, NotReady: 0 of 1 replicas
+//! └─ balancer (leaf): pending, Blocked: waits for network
+//! ");
+//!
+//! assert_eq!(after_one_pass(conditional("wanted", |_: &()| Ok(Presence::Absent), up("page"))), "\
+//! wanted (conditional): absent, NotWanted
+//! └─ page (leaf): gone
+//! ");
+//! let unknown = |_: &()| Ok(Presence::Hold("the flag cannot be read".to_owned()));
+//! assert_eq!(after_one_pass(conditional("wanted", unknown, up("page"))), "\
+//! wanted (conditional): held, Held: the flag cannot be read
+//! └─ page (leaf): pending
+//! ");
+//!
+//! assert_eq!(after_one_pass(retry_limited("once", 1, fails("job"))), "\
+//! once (retry-limited): errored, RetriesExhausted: job failed 1 times; it is tried again when the object changes [failed 1 times]
+//! └─ job (leaf): errored, Failed: no disk [failed 1 times]
+//! ");
+//!
+//! assert_eq!(after_one_pass(timeout("soon", Duration::ZERO, waits("machines"))), "\
+//! soon (timeout): errored, TimedOut: machines took longer than 0ns: 0 of 1 replicas [failed 1 times]
+//! └─ machines (leaf): provisioning, NotReady: 0 of 1 replicas
+//! ");
+//!
+//! assert_eq!(after_one_pass(scoped("second", Elsewhere, up("shop"))), "\
+//! second (scoped): provisioning, DependencyNotReady: there is no kubeconfig yet
+//! └─ shop (leaf): pending
+//! ");
+//! ```
+//!
+//! [`Resource`], [`remote_cluster`] (a registration, and a scope for what is on the cluster) and [`Application`] are in the
+//! picture at the top; a [`Reference`] to what is not there yet is
+//! `shop (reference): provisioning, DependencyNotFound: Site demo/shop is not there`.
+//!
 //! [`Tree::new`] refuses what cannot work: two children of one name, two nodes about one object, edges to nobody, and
 //! circles. [`TreeView::mermaid`] and [`TreeView::graphviz`] draw the same picture for documents.
 //!
@@ -114,10 +203,43 @@
 //!
 //! # Testing a tree
 //!
-//! A tree is a value: hand it a scope and look at [`Tree::states`]. With [`InMemory`] as driver and an API server in
-//! process (`windlass-apiserver`) no cluster is needed; `examples/site.rs` is a whole operator that runs that way. What
-//! holds for every tree (order, one visit for each, no influence of who is first, nothing left behind) is tested by this
-//! crate over random trees; what is left for you is your leaves, one by one.
+//! A tree is a value: hand it a scope, make a pass, and look at [`Tree::states`] or the picture. Over an API server in
+//! process (`windlass-apiserver`) that takes no cluster:
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use k8s_openapi::api::core::v1::ConfigMap;
+//! # use kube::core::ApiResource;
+//! # use serde_json::json;
+//! # use windlass_apiserver::ApiServer;
+//! # use windlass_apiserver::store::{StoreOptions, in_memory};
+//! # use windlass_provisioner::{Cluster, Owner, Resource, Scope, Tree, leaf};
+//! # use windlass_runtime::CallOptions;
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # runtime.block_on(async {
+//! let server = ApiServer::builder(in_memory(&StoreOptions::default())?).build()?;
+//! let cluster = Cluster::local(server.client_for_tests(), CallOptions::new(Duration::from_secs(10)));
+//! let scope = Scope::new(cluster, Owner { uid: "of-a-test".to_owned(), ..Owner::default() });
+//!
+//! let map = json!({"metadata": {"name": "colours", "namespace": "default"}, "data": {"sky": "blue"}});
+//! let tree = Tree::new(leaf(Resource::new("colours", &ApiResource::erase::<ConfigMap>(&()), map)))?;
+//! assert!(tree.provision(&scope).await?.is_ready());
+//! assert_eq!(tree.render(), "colours (resource): ready\n");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - **A leaf by itself**: its `provision` and `deprovision` are plain functions of a scope. Write what it is not allowed to
+//!   do wrong: called twice, called after half of it was done, called when there is nothing.
+//! - **What it waits for**: write the status that the controller in question would write, make another pass, and the node is
+//!   ready. [`Tree::states`] says which leaf holds up what.
+//! - **A [`Manager`]**: run it against the same server, with a back-off of some milliseconds, create an owner, and wait for
+//!   the condition `Available`. `examples/site.rs` is a whole operator that runs that way.
+//! - **Applications**: [`InMemory`] is a driver that remembers what it was asked for.
+//!
+//! What holds for every tree (order, one visit for each, no influence of who is first, nothing left behind, deletion at any
+//! moment) is tested by this crate over random trees; what is left for you is your leaves, one by one.
 
 #![cfg_attr(
     test,

@@ -4,6 +4,7 @@ mod drift;
 mod readiness;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use kube::core::ApiResource;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 use windlass_runtime::{Accept, CallError, Content, RestRequest};
 
 pub use self::readiness::{Readiness, readiness};
@@ -40,7 +42,7 @@ pub struct Resource {
     name: String,
     object: Value,
     hash: String,
-    reference: WakeOn,
+    reference: Arc<WakeOn>,
     adopt: bool,
     deletion: Option<DeletionPolicy>,
     judge: Judge,
@@ -83,6 +85,7 @@ impl Resource {
             object.remove("status");
         }
         let hash = hash(&object);
+        let reference = Arc::new(reference);
         Self { name: name.into(), object, hash, reference, adopt: false, deletion: None, judge: Judge::Kind }
     }
 
@@ -174,8 +177,11 @@ impl Resource {
         Ok(())
     }
 
-    fn reference(&self, scope: &Scope) -> WakeOn {
-        WakeOn { cluster: scope.target.id().to_owned(), ..self.reference.clone() }
+    fn reference(&self, scope: &Scope) -> Arc<WakeOn> {
+        if scope.target.is_local() {
+            return Arc::clone(&self.reference);
+        }
+        Arc::new(WakeOn { cluster: scope.target.id().to_owned(), ..WakeOn::clone(&self.reference) })
     }
 
     /// `Kind namespace/name`, for people.
@@ -241,8 +247,9 @@ impl Resource {
         Ok(Outcome::Ready)
     }
 
-    fn deleting(&self, reference: WakeOn) -> Outcome {
-        Outcome::wait(Reason::Deleting, format!("{} is being deleted", self.shown())).wake_on(reference)
+    fn deleting(&self, reference: &WakeOn) -> Outcome {
+        Outcome::wait(Reason::Deleting, format!("{} is being deleted", self.shown()))
+            .wake_on(reference.clone())
     }
 }
 
@@ -257,7 +264,7 @@ impl Provisioner<Scope> for Resource {
     }
 
     fn identity(&self) -> Option<String> {
-        let WakeOn { group, plural, namespace, name, .. } = &self.reference;
+        let WakeOn { group, plural, namespace, name, .. } = &*self.reference;
         Some(format!("{plural}.{group}/{namespace}/{name}"))
     }
 
@@ -270,6 +277,7 @@ impl Provisioner<Scope> for Resource {
         }
         scope.memory.unsettled(&reference);
         scope.memory.set_gone(&reference, false);
+        let changes = scope.memory.changes(&reference);
         // Where the watch has seen nothing, nothing is asked; what somebody else made meanwhile is not overwritten.
         let made = if scope.memory.is_absent(&reference) { self.make(scope).await? } else { None };
         let found = match made {
@@ -278,7 +286,7 @@ impl Provisioner<Scope> for Resource {
         };
         let live = match found {
             Some(live) if live["metadata"]["deletionTimestamp"].is_string() => {
-                return Ok(self.deleting(reference));
+                return Ok(self.deleting(&reference));
             }
             Some(live) if !is_made_for(scope, &live) && !self.adopt => {
                 let message = format!("{} is there already and belongs to somebody else", self.shown());
@@ -296,15 +304,17 @@ impl Provisioner<Scope> for Resource {
         match self.readiness(&live) {
             Readiness::Ready => {
                 let version = live["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-                scope.memory.settled(reference, Applied { hash: self.hash.clone(), version });
+                let (hash, at) = (self.hash.clone(), Instant::now());
+                scope.memory.settled(reference, Applied { hash, version, changes, at });
                 Ok(Outcome::Ready)
             }
             Readiness::Waiting(why) => {
-                Ok(Outcome::wait(Reason::NotReady, format!("{}: {why}", self.shown())).wake_on(reference))
+                Ok(Outcome::wait(Reason::NotReady, format!("{}: {why}", self.shown()))
+                    .wake_on(WakeOn::clone(&reference)))
             }
             Readiness::Foreign(why) => {
                 Ok(Outcome::wait(Reason::ForeignStatus, format!("{}: {why}", self.shown()))
-                    .wake_on(reference))
+                    .wake_on(WakeOn::clone(&reference)))
             }
             Readiness::Failed(why) => {
                 Err(ProvisionError::retry(Reason::Failed, format!("{}: {why}", self.shown())))
@@ -331,7 +341,7 @@ impl Provisioner<Scope> for Resource {
             return self.release(scope, &live).await;
         }
         if live["metadata"]["deletionTimestamp"].is_string() {
-            return Ok(self.deleting(reference));
+            return Ok(self.deleting(&reference));
         }
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy.propagation(),
@@ -343,7 +353,7 @@ impl Provisioner<Scope> for Resource {
             // A server answers with the object while it is still there, and with a status once it is not.
             Ok(answer) if answer["kind"] == "Status" => Ok(Outcome::Ready),
             Err(error) if error.reason == Reason::DependencyNotFound => Ok(Outcome::Ready),
-            Ok(_) => Ok(self.deleting(reference)),
+            Ok(_) => Ok(self.deleting(&reference)),
             Err(error) => Err(error),
         }
     }

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use kube::Client;
+use tokio::time::Instant;
 use windlass_runtime::{CallError, CallOptions, Disposition as CallDisposition, RestClient};
 
 use crate::{ProvisionError, Reason, WakeOn};
@@ -179,14 +181,24 @@ pub trait Watches: Send + Sync {
 
     /// Visits the owner again when the object, which is on this cluster, changes.
     fn follow(&self, cluster: &Cluster, object: &WakeOn);
+
+    /// How many changes of the object were seen since it is followed; nothing where they are not counted. What was written
+    /// and not seen since may then be taken for what it was written as, although the watch does not have it yet.
+    fn changes(&self, _object: &WakeOn) -> Option<u64> {
+        None
+    }
 }
+
+/// How long after a write a watch may not have heard of it.
+const BEHIND: Duration = Duration::from_secs(10);
 
 /// What is remembered of an owner's objects between passes, so that what is settled costs no request.
 #[derive(Default)]
 pub struct Memory {
-    applied: Mutex<HashMap<WakeOn, Applied>>,
-    gone: Mutex<HashSet<WakeOn>>,
-    followed: Mutex<BTreeSet<WakeOn>>,
+    applied: Mutex<HashMap<Arc<WakeOn>, Applied>>,
+    gone: Mutex<HashSet<Arc<WakeOn>>>,
+    /// What is followed, and whether it was asked for since [`Memory::take_followed`].
+    followed: Mutex<HashMap<Arc<WakeOn>, bool>>,
     watches: Option<Arc<dyn Watches>>,
 }
 
@@ -195,6 +207,22 @@ pub struct Memory {
 pub(crate) struct Applied {
     pub(crate) hash: String,
     pub(crate) version: String,
+    /// The changes that had been seen before it was looked at.
+    pub(crate) changes: Option<u64>,
+    pub(crate) at: Instant,
+}
+
+impl Applied {
+    /// Whether a watch says nothing else, or has not heard of it yet.
+    fn is_in(&self, sight: &Sight, changes: impl FnOnce() -> Option<u64>) -> bool {
+        let may_be_behind = || self.at.elapsed() < BEHIND;
+        match sight {
+            Sight::Version(version) if *version == self.version => true,
+            Sight::Version(version) => may_be_behind() && windlass_runtime::is_older(version, &self.version),
+            Sight::Absent => self.changes.is_some() && may_be_behind() && changes() == self.changes,
+            Sight::Unknown => false,
+        }
+    }
 }
 
 impl Memory {
@@ -205,24 +233,35 @@ impl Memory {
 
     /// Visits the owner again when this object, which is on this cluster, changes.
     pub fn follow(&self, cluster: &Cluster, object: &WakeOn) {
-        let new = self.followed.lock().unwrap_or_else(PoisonError::into_inner).insert(object.clone());
-        if let Some(watches) = self.watches.as_ref().filter(|_| new) {
+        let mut followed = lock(&self.followed);
+        let is_new = match followed.get_mut(object) {
+            Some(asked) => {
+                *asked = true;
+                false
+            }
+            None => followed.insert(Arc::new(object.clone()), true).is_none(),
+        };
+        drop(followed);
+        // The credentials of another cluster may have been replaced.
+        if let Some(watches) = self.watches.as_ref().filter(|_| is_new || !object.cluster.is_empty()) {
             watches.follow(cluster, object);
         }
     }
 
-    /// The objects that were followed since this was asked last.
-    pub(crate) fn take_followed(&self) -> BTreeSet<WakeOn> {
-        std::mem::take(&mut *self.followed.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The objects that are followed, if some are not any more that were when this was asked last.
+    pub(crate) fn take_followed(&self) -> Option<BTreeSet<WakeOn>> {
+        let mut followed = lock(&self.followed);
+        let before = followed.len();
+        followed.retain(|_, asked| std::mem::take(asked));
+        (followed.len() < before).then(|| followed.keys().map(|object| WakeOn::clone(object)).collect())
     }
 
     /// Whether the object is, as a watch says, what it was when it was found ready.
     pub(crate) fn is_settled(&self, object: &WakeOn, hash: &str) -> bool {
-        let Some(applied) = self.applied.lock().unwrap_or_else(PoisonError::into_inner).get(object).cloned()
-        else {
-            return false;
-        };
-        applied.hash == hash && self.sight(object) == Sight::Version(applied.version)
+        let applied = lock(&self.applied);
+        applied.get(object).is_some_and(|applied| {
+            applied.hash == hash && applied.is_in(&self.sight(object), || self.changes(object))
+        })
     }
 
     /// Whether a watch says that the object is not there.
@@ -234,25 +273,33 @@ impl Memory {
         self.watches.as_ref().map_or(Sight::Unknown, |watches| watches.sight(object))
     }
 
-    /// Whether the object was found gone, was not applied since, and no watch has seen it come.
-    pub(crate) fn is_gone(&self, object: &WakeOn) -> bool {
-        self.is_absent(object) && self.gone.lock().unwrap_or_else(PoisonError::into_inner).contains(object)
+    pub(crate) fn changes(&self, object: &WakeOn) -> Option<u64> {
+        self.watches.as_ref().and_then(|watches| watches.changes(object))
     }
 
-    pub(crate) fn set_gone(&self, object: &WakeOn, gone: bool) {
-        let mut known = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Whether the object was found gone, was not applied since, and no watch has seen it come.
+    pub(crate) fn is_gone(&self, object: &WakeOn) -> bool {
+        self.is_absent(object) && lock(&self.gone).contains(object)
+    }
+
+    pub(crate) fn set_gone(&self, object: &Arc<WakeOn>, gone: bool) {
+        let mut known = lock(&self.gone);
         if gone {
-            known.insert(object.clone());
+            known.insert(Arc::clone(object));
         } else {
             known.remove(object);
         }
     }
 
-    pub(crate) fn settled(&self, object: WakeOn, applied: Applied) {
-        self.applied.lock().unwrap_or_else(PoisonError::into_inner).insert(object, applied);
+    pub(crate) fn settled(&self, object: Arc<WakeOn>, applied: Applied) {
+        lock(&self.applied).insert(object, applied);
     }
 
     pub(crate) fn unsettled(&self, object: &WakeOn) {
-        self.applied.lock().unwrap_or_else(PoisonError::into_inner).remove(object);
+        lock(&self.applied).remove(object);
     }
+}
+
+fn lock<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
 }

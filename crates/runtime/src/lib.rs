@@ -50,7 +50,7 @@ pub use queue::{KeyedQueue, Requeue, TermQueue, TermWork, run_keyed};
 pub use scope::Scope;
 pub use signals::{Signal, signals};
 pub use supervisor::{RunError, Supervisor, TaskEnded, TaskResult, Unfinished};
-pub use watch::{Event, ObjectKey, ObjectVersion, Store, Watch, WatchConfig, Watched};
+pub use watch::{Event, ObjectKey, ObjectVersion, Store, Watch, WatchConfig, Watched, is_older};
 
 /// Any error that can cross tasks.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;

@@ -47,7 +47,7 @@ pub use self::config::WatchConfig;
 use self::connection::{Change, Connection, WatchError};
 pub use self::event::Event;
 pub(crate) use self::served::APPLY;
-pub use self::store::{ObjectKey, Store, Watched};
+pub use self::store::{ObjectKey, Store, Watched, is_older};
 pub use self::version::ObjectVersion;
 use crate::Backoff;
 use crate::log_on_change::LogOnChange;

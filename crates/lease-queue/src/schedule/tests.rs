@@ -314,3 +314,33 @@ fn while_a_job_is_claimed_others_of_its_repository_wait_for_it_or_for_its_lapse(
     assert!(world.after(59).pick().is_none());
     assert_eq!(world.after(1).pick().unwrap().record.key.name, "waiting");
 }
+
+#[test]
+fn a_job_whose_worker_vanished_goes_on_before_others_of_its_repository() {
+    let mut world = World::new();
+    world.claimed_by("z-interrupted", "somebody", 1);
+    world.add("ns", "repo", "a-fresh");
+    world.add("ns", "other", "b-other");
+    assert_eq!(world.after(59).drain(), ["ns/b-other"]);
+    let mut order = Vec::new();
+    for _ in 0..40 {
+        world.now += Duration::from_millis(100);
+        order.extend(world.drain());
+    }
+    assert_eq!(order, ["ns/z-interrupted", "ns/a-fresh"]);
+}
+
+#[test]
+fn a_job_that_cannot_be_taken_over_holds_up_nobody() {
+    let mut world = World::new();
+    let attempts = QueueConfig::new("replica").max_attempts;
+    world.claimed_by("z-exhausted", "somebody", attempts);
+    world.add("ns", "repo", "a-fresh");
+    assert!(world.after(59).drain().is_empty());
+    assert_eq!(world.after(2).drain(), ["ns/a-fresh"]);
+    let deleting =
+        QueuedJob { deleting: true, ..(*world.job("ns", "repo", "y-going", Some(("x", 1)))).clone() };
+    world.schedule.applied(Arc::new(deleting), world.now);
+    world.add("ns", "repo", "b-fresh");
+    assert_eq!(world.after(61).drain(), ["ns/b-fresh"]);
+}

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 use windlass_runtime::{
-    CallError, EventType, Note, ObjectKey, Part, Requeue, Store, add_finalizers, merge_patch,
+    CallError, EventType, Note, ObjectKey, Part, Requeue, Store, add_finalizers, is_older, merge_patch,
     remove_finalizer,
 };
 use windlass_telemetry::ErrorChain;
@@ -48,6 +48,8 @@ struct Known {
     generation: Option<i64>,
     tree: Arc<Tree<Scope>>,
     memory: Arc<Memory>,
+    /// The object as our last write left it: the watch may not have heard of that yet.
+    latest: Option<Arc<DynamicObject>>,
 }
 
 /// What a tree is made from, and what decides which way it goes.
@@ -84,6 +86,7 @@ impl<P: ManagerProvisioner> Reconciler<P> {
             self.forget(&key);
             return Requeue::No;
         };
+        let object = self.latest(&key, object);
         let span = tracing::info_span!("provision", kind = self.kind.kind, object = %key);
         match self.visit(&key, &object).instrument(span).await {
             Ok(requeue) => requeue,
@@ -92,6 +95,17 @@ impl<P: ManagerProvisioner> Reconciler<P> {
                 tracing::warn!(object = %key, error = %ErrorChain(&error), "an object could not be written");
                 Requeue::Backoff
             }
+        }
+    }
+
+    /// The object as it was seen, or as our last write left it if the watch has not heard of that yet.
+    fn latest(&self, key: &ObjectKey, seen: Arc<DynamicObject>) -> Arc<DynamicObject> {
+        let known = self.lock();
+        let latest = known.get(key).and_then(|known| known.latest.as_ref());
+        let version = |object: &DynamicObject| object.metadata.resource_version.clone().unwrap_or_default();
+        match latest.filter(|latest| latest.metadata.uid == seen.metadata.uid) {
+            Some(latest) if is_older(&version(&seen), &version(latest)) => Arc::clone(latest),
+            _ => seen,
         }
     }
 
@@ -129,10 +143,13 @@ impl<P: ManagerProvisioner> Reconciler<P> {
                 known.memory.follow(&self.local(), object);
             }
         }
-        if let Some(known) = &known {
-            self.wakes.keep(key, &known.memory.take_followed());
+        if let Some(kept) = known.as_ref().and_then(|known| known.memory.take_followed()) {
+            self.wakes.keep(key, &kept);
         }
         let object = self.tell(&api, &object, direction, &visited, known.as_ref()).await?;
+        if let Some(known) = self.lock().get_mut(key) {
+            known.latest = Some(Arc::new(object.clone()));
+        }
         if direction == Direction::Deprovision && matches!(visited, Ok(Outcome::Ready)) {
             remove_finalizer(&api, &object, finalizer, self.options.calls.clone()).await?;
             self.forget(key);
@@ -196,7 +213,7 @@ impl<P: ManagerProvisioner> Reconciler<P> {
                 let watches = OwnersWatches { wakes: Arc::clone(&self.wakes), owner: key.clone() };
                 let memory = before.map(|before| before.memory);
                 let memory = memory.unwrap_or_else(|| Arc::new(Memory::with_watches(Arc::new(watches))));
-                let known = Known { matters, generation, tree: Arc::new(tree), memory };
+                let known = Known { matters, generation, tree: Arc::new(tree), memory, latest: None };
                 self.lock().insert(key.clone(), known.clone());
                 known
             }

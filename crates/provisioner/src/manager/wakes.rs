@@ -37,7 +37,14 @@ struct Followed {
     cluster: Cluster,
     store: Store<Seen>,
     _end: DropGuard,
-    owners: HashMap<ObjectKey, HashSet<ObjectKey>>,
+    owners: HashMap<ObjectKey, Owners>,
+}
+
+/// Who follows an object, and how many changes of it were seen since.
+#[derive(Default)]
+struct Owners {
+    keys: HashSet<ObjectKey>,
+    changes: u64,
 }
 
 /// What is kept of an object.
@@ -106,7 +113,7 @@ impl Wakes {
         if !object.cluster.is_empty() && !followed.cluster.is_same(cluster) {
             *followed = Followed { owners: std::mem::take(&mut followed.owners), ..watch() };
         }
-        followed.owners.entry(key_of(object)).or_default().insert(owner.clone());
+        followed.owners.entry(key_of(object)).or_default().keys.insert(owner.clone());
         inner.by_owner.entry(owner.clone()).or_default().insert(object.clone());
     }
 
@@ -119,8 +126,8 @@ impl Wakes {
         for object in dropped {
             let Some(followed) = inner.kinds.get_mut(&kind_of(&object)) else { continue };
             if let Some(owners) = followed.owners.get_mut(&key_of(&object)) {
-                owners.remove(owner);
-                if owners.is_empty() {
+                owners.keys.remove(owner);
+                if owners.keys.is_empty() {
                     followed.owners.remove(&key_of(&object));
                 }
             }
@@ -170,11 +177,19 @@ impl Wakes {
     }
 
     fn changed(&self, kind: &Kind, object: &ObjectKey) {
-        let inner = self.lock();
-        let owners = inner.kinds.get(kind).and_then(|followed| followed.owners.get(object));
-        for owner in owners.into_iter().flatten() {
+        let mut inner = self.lock();
+        let owners = inner.kinds.get_mut(kind).and_then(|followed| followed.owners.get_mut(object));
+        let Some(Owners { keys, changes }) = owners else { return };
+        *changes += 1;
+        for owner in keys.iter() {
             self.queue.add(owner.clone());
         }
+    }
+
+    fn changes(&self, object: &WakeOn) -> Option<u64> {
+        let inner = self.lock();
+        let followed = inner.kinds.get(&kind_of(object)).filter(|followed| followed.store.is_synced());
+        Some(followed?.owners.get(&key_of(object))?.changes)
     }
 
     fn sight(&self, object: &WakeOn) -> Sight {
@@ -208,5 +223,9 @@ impl Watches for OwnersWatches {
 
     fn follow(&self, cluster: &Cluster, object: &WakeOn) {
         self.wakes.follow(&self.owner, cluster, object);
+    }
+
+    fn changes(&self, object: &WakeOn) -> Option<u64> {
+        self.wakes.changes(object)
     }
 }

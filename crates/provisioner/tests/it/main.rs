@@ -9,6 +9,7 @@ mod managed;
 mod manager;
 mod properties;
 mod remote;
+mod requests;
 mod resources;
 mod server;
 mod world;

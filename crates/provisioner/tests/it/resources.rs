@@ -176,3 +176,40 @@ async fn exactly_one_namespace_may_have_the_labels() {
         assert_eq!(found().await.ok().as_deref(), expected);
     }
 }
+
+/// A watch that counts changes and has not heard of anything yet.
+#[derive(Default)]
+struct Late(std::sync::atomic::AtomicU64);
+
+impl Watches for Late {
+    fn sight(&self, _object: &WakeOn) -> Sight {
+        Sight::Absent
+    }
+
+    fn follow(&self, _cluster: &Cluster, _object: &WakeOn) {}
+
+    fn changes(&self, _object: &WakeOn) -> Option<u64> {
+        Some(self.0.load(std::sync::atomic::Ordering::SeqCst))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_just_written_is_not_asked_for_until_the_watch_has_heard_of_something_or_had_the_time_to() {
+    let (server, node, late) = (Server::new(), map("a", "one"), Arc::new(Late::default()));
+    let scope = Scope {
+        memory: Arc::new(Memory::with_watches(Arc::<Late>::clone(&late))),
+        ..server.scope("owner-1")
+    };
+    let costs = async || {
+        assert!(node.provision(&scope).await.unwrap().is_ready());
+        server.requests()
+    };
+    assert_eq!(costs().await, ["PATCH a"]);
+    assert!(costs().await.is_empty());
+    // It came and went.
+    late.0.fetch_add(2, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(costs().await, ["PATCH a"]);
+    assert!(costs().await.is_empty());
+    tokio::time::advance(std::time::Duration::from_secs(11)).await;
+    assert_eq!(costs().await, ["PATCH a"]);
+}

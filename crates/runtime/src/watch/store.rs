@@ -67,6 +67,13 @@ impl<K: Resource> Watched for K {
     }
 }
 
+/// Whether the first `resourceVersion` is of an earlier time than the second: no where that cannot be told. Those of one
+/// kind of object are numbers that grow (Kubernetes 1.35; etcd's revisions always were).
+pub fn is_older(version: &str, than: &str) -> bool {
+    let number = |version: &str| version.parse::<u64>().ok();
+    number(version).zip(number(than)).is_some_and(|(version, than)| version < than)
+}
+
 pub(super) type Objects<K> = BTreeMap<Arc<ObjectKey>, Arc<K>>;
 
 /// A reader of the objects that a [`Watch`](crate::Watch) knows. Cheap to clone.

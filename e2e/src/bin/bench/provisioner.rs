@@ -242,8 +242,9 @@ async fn bring_up(table: &mut Table) -> Result<()> {
     let running = tokio::spawn(Manager::new(Fleet, options)?.run(client.clone(), Health::new(), end.clone()));
     let states: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), managed.name(), &kind("Waiting", "waitings"));
+    // Seldom, and from the server's cache: to look must not be what is measured.
     let settled = || async {
-        let listed = states.list(&ListParams::default()).await?;
+        let listed = states.list(&ListParams::default().match_any()).await?;
         let ready = |owner: &DynamicObject| owner.data["status"]["conditions"][0]["status"] == "True";
         anyhow::Ok((listed.items.iter().filter(|owner| ready(owner)).count() == TREES).then_some(()))
     };
@@ -252,7 +253,7 @@ async fn bring_up(table: &mut Table) -> Result<()> {
             let one = states.list(&ListParams::default().limit(1)).await?;
             bail!("not all trees are up: {:#}", serde_json::to_value(one)?);
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let took = begun.elapsed();
     end.cancel();
