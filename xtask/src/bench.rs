@@ -18,6 +18,9 @@ pub(crate) struct Args {
     /// Also let kubectl apply 10,000 documents, which takes minutes.
     #[arg(long)]
     large: bool,
+    /// How many objects of two kilobytes the API server is measured with; 100,000 when left out.
+    #[arg(long, value_name = "NUMBER")]
+    objects: Option<usize>,
     /// Also write the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -31,6 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Command::new(program)
             .args(&args.parts)
             .args(args.large.then_some("--large"))
+            .args(args.objects.iter().map(|number| format!("--objects={number}")))
             .args(args.json.iter().flat_map(|file| [OsStr::new("--json"), file.as_os_str()]))
             .env("PATH", peers::search_path()?),
     )

@@ -225,3 +225,56 @@ pub(crate) fn read_secret(file: &std::path::Path) -> Result<SecretString> {
     let text = std::fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))?;
     Ok(SecretString::from(text.trim().to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret as _;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<SystemToken>> {
+        let folder = tempfile::tempdir()?;
+        std::fs::write(folder.path().join("reader.token"), "of-the-reader\n")?;
+        std::fs::write(folder.path().join("tokens.yaml"), text)?;
+        read_tokens(&folder.path().join("tokens.yaml"))
+    }
+
+    #[test]
+    fn a_file_of_system_tokens_limits_each_to_what_it_says_and_nothing_more() {
+        let text = "\
+- name: reader
+  tokenFile: reader.token
+  audiences: [provisioning.grafana.app]
+  namespaces: [team-a, team-b]
+  verbs: [get, list, watch]
+  resources: [repositories, jobs]
+- {name: whole, tokenFile: reader.token}
+";
+        let tokens = read(text).unwrap();
+        assert_eq!(tokens.len(), 2);
+        let (reader, whole) = (&tokens[0], &tokens[1]);
+        assert_eq!((reader.name.as_str(), reader.token.expose_secret()), ("reader", "of-the-reader"));
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        assert!(
+            matches!(&reader.allowed_audiences, Audiences::Some(some) if *some == set(&["provisioning.grafana.app"]))
+        );
+        assert_eq!(reader.namespaces, ["team-a", "team-b"]);
+        assert_eq!(reader.rights.verbs, set(&["get", "list", "watch"]));
+        assert_eq!(reader.rights.resources, set(&["repositories", "jobs"]));
+        assert!(matches!(whole.allowed_audiences, Audiences::All));
+        assert_eq!(whole.namespaces, ["*"]);
+        assert!(whole.rights.verbs.is_empty() && whole.rights.resources.is_empty());
+    }
+
+    #[test]
+    fn a_limit_that_is_misspelt_is_an_error_and_no_token_without_limits() {
+        for text in [
+            "- {name: a, tokenFile: reader.token, verb: [get]}",
+            "- {name: a, tokenFile: none.token}",
+            "- {name: a}",
+            "name: a",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

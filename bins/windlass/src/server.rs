@@ -27,6 +27,8 @@ use windlass_telemetry::{Metrics, Spans};
 
 /// How often the keys that sign access tokens are looked at.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(20);
+/// How often certificates are looked at that may have to be renewed.
+const RENEWED_EVERY: Duration = Duration::from_hours(6);
 /// How long a key signs access tokens.
 const ROTATED_EVERY: Duration = Duration::from_hours(24 * 30);
 
@@ -77,6 +79,7 @@ pub(crate) struct Server {
     pub(crate) well_known_token: bool,
     /// The authority of its certificate.
     pub(crate) ca_file: Option<PathBuf>,
+    kubeconfig: Kubeconfig,
     keys: Keys,
     issuer: Issuer,
     router: axum::Router,
@@ -118,14 +121,9 @@ impl Server {
         let audit = options.audit.map(AuditLog::open).transpose()?;
         let metrics = options.metrics;
         let clients = ApiClients::same(server.client(Caller::system("windlass")));
-        let written = kubeconfig::write(
-            &options.kubeconfig,
-            &format!("https://localhost:{}", api_address.port()),
-            keys.ca_certificate(),
-            &keys.admin().certificate,
-            &keys.admin().key,
-        );
-        match written {
+        let kubeconfig =
+            Kubeconfig { path: options.kubeconfig, port: api_address.port(), names: options.names };
+        match kubeconfig.write(&keys) {
             // The file of the last start is there.
             Err(KubeconfigError::WriteFile { path, source }) if source.kind() == ErrorKind::StorageFull => {
                 tracing::warn!(path = %path.display(), error = %source, "failed to write the kubeconfig");
@@ -146,6 +144,7 @@ impl Server {
             loki: options.loki,
             accept_sha1: options.accept_sha1,
             listeners: (api, exchange),
+            kubeconfig,
             keys,
             issuer,
         })
@@ -185,6 +184,8 @@ impl Server {
             let keys = self.keys.signing_keys().clone();
             let following = follow_signing_keys(self.issuer.clone(), folder.to_owned(), keys, stop.clone());
             supervisor.spawn("signing keys", following);
+            let renewing = renew_certificates(folder.to_owned(), self.kubeconfig, stop.clone());
+            supervisor.spawn("certificates", renewing);
         }
         let exchange_router = exchange_router(self.issuer);
         if self.exchange.ip().is_loopback() {
@@ -195,6 +196,46 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// The file that tells the administrator's clients how to reach the server, with their certificate.
+struct Kubeconfig {
+    path: PathBuf,
+    port: u16,
+    /// What the server's certificate names beside this machine.
+    names: Vec<String>,
+}
+
+impl Kubeconfig {
+    fn write(&self, keys: &Keys) -> Result<(), KubeconfigError> {
+        let (url, admin) = (format!("https://localhost:{}", self.port), keys.admin());
+        kubeconfig::write(&self.path, &url, keys.ca_certificate(), &admin.certificate, &admin.key)
+    }
+}
+
+/// Renews the certificates of this folder before they end: the server's is used with the next handshake, the
+/// administrator's is written to the kubeconfig.
+async fn renew_certificates(
+    folder: PathBuf,
+    kubeconfig: Kubeconfig,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let mut written = None;
+    while stop.run_until_cancelled(tokio::time::sleep(RENEWED_EVERY)).await.is_some() {
+        match Keys::load_or_create(&folder, &kubeconfig.names) {
+            Ok(keys) => {
+                let certificate = keys.admin().certificate.clone();
+                if written.as_ref() != Some(&certificate) {
+                    match kubeconfig.write(&keys) {
+                        Ok(()) => written = Some(certificate),
+                        Err(error) => tracing::error!(%error, "failed to write the kubeconfig"),
+                    }
+                }
+            }
+            Err(error) => tracing::error!(%error, "failed to renew the certificates"),
+        }
+    }
+    Ok(())
 }
 
 /// Signs and verifies with the keys that are in this folder, and puts a new one there when the newest is old.

@@ -130,7 +130,7 @@ async function status() {
 }
 
 async function deletes() {
-  await objects.delete(head('applied'), undefined, undefined, undefined, undefined, 'Foreground');
+  await objects.delete(head('applied'), undefined, undefined, undefined, undefined, 'Background');
   await refused(404, objects.delete(head('applied')));
   await gizmos.deleteCollectionNamespacedCustomObject({ ...group, labelSelector: 'parity=odd' });
   const left = await gizmos.listNamespacedCustomObject({ ...group, labelSelector: 'parity' });

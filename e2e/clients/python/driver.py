@@ -145,7 +145,7 @@ def status(connection):
 
 def delete(connection):
     gizmos = client.CustomObjectsApi(connection)
-    gizmos.delete_namespaced_custom_object(*GROUP, NAMESPACE, "gizmos", "applied", propagation_policy="Foreground")
+    gizmos.delete_namespaced_custom_object(*GROUP, NAMESPACE, "gizmos", "applied", propagation_policy="Background")
     refused(404, gizmos.delete_namespaced_custom_object, *GROUP, NAMESPACE, "gizmos", "applied")
     gizmos.delete_collection_namespaced_custom_object(*GROUP, NAMESPACE, "gizmos", label_selector="parity=odd")
     left = gizmos.list_namespaced_custom_object(*GROUP, NAMESPACE, "gizmos", label_selector="parity")

@@ -93,6 +93,7 @@ async fn tell(
                 pieces.out.push(b',');
             }
             renderer.item(&object, &mut pieces.out)?;
+            drop(object);
             pieces.tell_much().await?;
         }
         if !selected.go_on(&context.inner).await? {

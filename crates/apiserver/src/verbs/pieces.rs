@@ -46,10 +46,14 @@ impl Pieces {
         if self.out.len() < PIECE { Ok(()) } else { self.tell().await }
     }
 
-    /// Tells what there is.
+    /// Tells what there is. A large object goes in parts, so that what waits to be read is of one object, and not of three.
     pub(super) async fn tell(&mut self) -> Result<(), Gone> {
-        let piece = std::mem::take(&mut self.out).into();
-        self.send(Some(piece)).await
+        let mut rest = Bytes::from(std::mem::take(&mut self.out));
+        while rest.len() > PIECE {
+            let part = rest.split_to(PIECE);
+            self.send(Some(part)).await?;
+        }
+        self.send(Some(rest)).await
     }
 
     /// Tells bytes that others are told as well, after what there is.

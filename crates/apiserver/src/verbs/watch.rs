@@ -140,6 +140,7 @@ impl Watch {
         loop {
             for object in std::mem::take(&mut selected.objects) {
                 self.event("ADDED", &object, object.revision, &mut pieces.out)?;
+                drop(object);
                 pieces.tell_much().await?;
             }
             if !selected.go_on(&inner).await? {

@@ -21,19 +21,12 @@ use crate::reloaded::Reloaded;
 /// [`ServerTlsError`] if the files cannot be used now.
 pub fn config_of_files(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ServerTlsError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    // Read once more by ourselves, for an error that can be matched.
-    read(certificate, key, &provider)?;
-    let (paths, reading) = ([certificate.to_owned(), key.to_owned()], Arc::clone(&provider));
-    let pair = Reloaded::open(paths.to_vec(), move || {
-        let [certificate, key] = &paths;
-        read(certificate, key, &reading).map(Arc::new).map_err(|error| ErrorChain(&error).to_string())
-    });
-    let pair = pair.map_err(ServerTlsError::ReadAgain)?;
+    let pair = ReloadedCertificate::open(certificate, key, &provider)?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(ServerTlsError::UseCertificate)?
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(ReloadedCertificate(pair)));
+        .with_cert_resolver(Arc::new(pair));
     config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
     Ok(Arc::new(config))
 }
@@ -48,7 +41,24 @@ fn read(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Cer
 
 /// The certificate and key of two files, as they are at each handshake.
 #[derive(Debug)]
-struct ReloadedCertificate(Reloaded<Arc<CertifiedKey>>);
+pub(super) struct ReloadedCertificate(Reloaded<Arc<CertifiedKey>>);
+
+impl ReloadedCertificate {
+    pub(super) fn open(
+        certificate: &Path,
+        key: &Path,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, ServerTlsError> {
+        // Read once more by ourselves, for an error that can be matched.
+        read(certificate, key, provider)?;
+        let (paths, reading) = ([certificate.to_owned(), key.to_owned()], Arc::clone(provider));
+        let pair = Reloaded::open(paths.to_vec(), move || {
+            let [certificate, key] = &paths;
+            read(certificate, key, &reading).map(Arc::new).map_err(|error| ErrorChain(&error).to_string())
+        });
+        pair.map(Self).map_err(ServerTlsError::ReadAgain)
+    }
+}
 
 impl ResolvesServerCert for ReloadedCertificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {

@@ -5,6 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use axum::Router;
 use rustls::{
     RootCertStore, ServerConfig,
+    crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
@@ -13,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::reload::ReloadedCertificate;
 pub use super::reload::config_of_files;
 use super::{
     ServeOptions,
@@ -47,12 +49,25 @@ pub enum ServerTlsError {
     UseCertificate(#[source] rustls::Error),
 }
 
-/// TLS with the server certificate of `keys`; client certificates are optional and must be signed by its CA.
+/// TLS with the server certificate of `keys`; client certificates are optional and must be signed by its CA. Keys of a
+/// folder are looked at there at each handshake: a certificate that was renewed is used from then on.
 ///
 /// # Errors
 /// [`ServerTlsError`] if the keys do not fit.
 pub fn config(keys: &Keys) -> Result<Arc<ServerConfig>, ServerTlsError> {
-    config_from(keys.server(), Some(keys.ca_certificate()))
+    let client_ca = Some(keys.ca_certificate());
+    // On a full disk the certificate may be in memory alone.
+    let files = keys.server_files().filter(|(certificate, key)| certificate.exists() && key.exists());
+    let Some((certificate, key)) = files else { return config_from(keys.server(), client_ca) };
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let pair = ReloadedCertificate::open(&certificate, &key, &provider)?;
+    let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(ServerTlsError::UseCertificate)?
+        .with_client_cert_verifier(verifier(client_ca, &provider)?)
+        .with_cert_resolver(Arc::new(pair));
+    config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
+    Ok(Arc::new(config))
 }
 
 /// TLS with any certificate. With `client_ca` (PEM), client certificates are asked for and, when sent, verified
@@ -65,20 +80,7 @@ pub fn config_from(
     client_ca: Option<&str>,
 ) -> Result<Arc<ServerConfig>, ServerTlsError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let verifier: Arc<dyn ClientCertVerifier> = match client_ca {
-        None => Arc::new(NoClientAuth),
-        Some(pem) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-                let certificate = certificate.map_err(ServerTlsError::ReadClientCa)?;
-                roots.add(certificate).map_err(|error| ServerTlsError::TrustClientCa(error.into()))?;
-            }
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-                .allow_unauthenticated()
-                .build()
-                .map_err(|error| ServerTlsError::TrustClientCa(error.into()))?
-        }
-    };
+    let verifier = verifier(client_ca, &provider)?;
     let chain = CertificateDer::pem_slice_iter(server.certificate.as_bytes())
         .collect::<Result<Vec<_>, _>>()
         .map_err(ServerTlsError::ReadCertificate)?;
@@ -92,6 +94,27 @@ pub fn config_from(
         .map_err(ServerTlsError::UseCertificate)?;
     config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
     Ok(Arc::new(config))
+}
+
+/// Verifies client certificates, if any are asked for.
+fn verifier(
+    client_ca: Option<&str>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, ServerTlsError> {
+    Ok(match client_ca {
+        None => Arc::new(NoClientAuth),
+        Some(pem) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+                let certificate = certificate.map_err(ServerTlsError::ReadClientCa)?;
+                roots.add(certificate).map_err(|error| ServerTlsError::TrustClientCa(error.into()))?;
+            }
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+                .allow_unauthenticated()
+                .build()
+                .map_err(|error| ServerTlsError::TrustClientCa(error.into()))?
+        }
+    })
 }
 
 /// Serves `router` over TLS until `shutdown`, with the default limits.

@@ -16,7 +16,7 @@ use secrecy::{ExposeSecret as _, SecretBox, SecretString};
 use crate::server::certificates::{self, Leaf};
 use crate::server::signing::SigningKeys;
 
-/// Certificates are renewed at a start that finds less than this left of them.
+/// Certificates are renewed when they are loaded with less than this left of them.
 const RENEW_BEFORE: Duration = Duration::from_hours(24 * 30);
 const CA: (&str, &str) = ("ca.crt", "ca.key");
 const SERVER: (&str, &str) = ("server.crt", "server.key");
@@ -196,6 +196,11 @@ impl Keys {
     /// The administrator's client certificate and key (group `system:masters`).
     pub fn admin(&self) -> &CertificatePair {
         &self.admin
+    }
+
+    /// Where the server's certificate and key lie; `None` for ephemeral keys.
+    pub fn server_files(&self) -> Option<(PathBuf, PathBuf)> {
+        self.directory.as_ref().map(|directory| (directory.join(SERVER.0), directory.join(SERVER.1)))
     }
 
     /// Where the administrator's certificate and key lie; `None` for ephemeral keys.

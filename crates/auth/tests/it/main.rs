@@ -6,5 +6,6 @@ mod client;
 mod cluster;
 mod exchange;
 mod layer;
+mod renewal;
 mod sockets;
 mod support;

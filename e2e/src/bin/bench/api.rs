@@ -1,10 +1,12 @@
 //! The API as the benchmark calls it: an HTTP client with little of its own, so that the server is what is measured.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
+use windlass_api::audience;
 use windlass_cluster::Cluster;
 use windlass_e2e::{Server, job};
 
@@ -33,8 +35,12 @@ pub(crate) struct Api {
 impl Api {
     /// Exchanges the well-known token and connects, with certificates verified.
     pub(crate) async fn connect(base: &str, exchange: &str, ca_file: &Path) -> Result<Self> {
-        let http = client(ca_file)?;
-        let groups = ["provisioning.grafana.app", "folder.grafana.app", "dashboard.grafana.app"];
+        Self::connect_with(client(ca_file)?, base, exchange).await
+    }
+
+    async fn connect_with(http: reqwest::Client, base: &str, exchange: &str) -> Result<Self> {
+        let groups =
+            ["provisioning.grafana.app", "folder.grafana.app", "dashboard.grafana.app", audience::CORE];
         let answer: Value = http
             .post(exchange)
             .bearer_auth("ProvisioningAdminToken")
@@ -71,6 +77,17 @@ impl Api {
         Self::connect(&server.url(), &server.exchange_url(), &server.ca_file()).await
     }
 
+    /// As somebody else: from another address, with connections of its own.
+    pub(crate) async fn from(server: &Server, address: IpAddr) -> Result<Self> {
+        let http = builder(&server.ca_file())?.local_address(address).build()?;
+        Self::connect_with(http, &server.url(), &server.exchange_url()).await
+    }
+
+    /// The same in another namespace.
+    pub(crate) fn within(&self, namespace: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), ..self.clone() }
+    }
+
     fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
         let path = path.replacen("/namespaces/default/", &format!("/namespaces/{}/", self.namespace), 1);
         self.http.request(method, format!("{}{path}", self.base)).header(self.header, &self.token)
@@ -84,6 +101,20 @@ impl Api {
 
     pub(crate) async fn get_json(&self, path: &str) -> Result<Value> {
         Ok(serde_json::from_slice(&self.get(path).await?)?)
+    }
+
+    /// GET, of which the body is not read yet.
+    pub(crate) async fn open(&self, path: &str) -> Result<reqwest::Response> {
+        Ok(self.request(reqwest::Method::GET, path).send().await?.error_for_status()?)
+    }
+
+    /// PATCH of this type; the status that answers it.
+    pub(crate) async fn patch(&self, path: &str, kind: &str, body: impl Into<reqwest::Body>) -> Result<u16> {
+        let request = self.request(reqwest::Method::PATCH, path).header("Content-Type", kind);
+        let answer = request.body(body).send().await?;
+        let code = answer.status().as_u16();
+        answer.bytes().await?;
+        Ok(code)
     }
 
     /// POST of a JSON document.
@@ -174,9 +205,13 @@ impl Api {
 
 /// A client with one connection at a time for each request under way, and certificates verified.
 pub(crate) fn client(ca_file: &Path) -> Result<reqwest::Client> {
+    Ok(builder(ca_file)?.build()?)
+}
+
+fn builder(ca_file: &Path) -> Result<reqwest::ClientBuilder> {
     let authority = reqwest::Certificate::from_pem(&std::fs::read(ca_file)?)?;
     let builder = reqwest::Client::builder().tls_certs_only([authority]).no_proxy();
-    Ok(builder.http1_only().tcp_nodelay(true).build()?)
+    Ok(builder.http1_only().tcp_nodelay(true))
 }
 
 /// Events of a collection.

@@ -5,6 +5,7 @@
 #![expect(clippy::print_stderr, reason = "it says what it is doing")]
 
 mod api;
+mod attacks;
 mod claims;
 mod hooks;
 mod idle;
@@ -17,6 +18,7 @@ mod pull;
 mod queue;
 mod samples;
 mod scene;
+mod server;
 mod source;
 mod store;
 mod table;
@@ -59,6 +61,10 @@ enum Part {
     Store,
     /// A real kube-apiserver with etcd and the embedded server, in one run.
     Kube,
+    /// The API server with many objects and many watchers, beside a real one.
+    Server,
+    /// What a normal client notices while the API server is attacked.
+    Attacks,
     /// The commit tracker with ten thousand Kustomizations.
     Tracker,
     /// Trees of provisioners: a node, a settled tree, and from an event to the visit that it wakes.
@@ -75,6 +81,9 @@ struct Args {
     /// Also let kubectl apply 10,000 documents, which takes minutes.
     #[arg(long)]
     large: bool,
+    /// How many objects of two kilobytes the API server is measured with; a million take a while.
+    #[arg(long, value_name = "NUMBER", default_value_t = 100_000)]
+    objects: usize,
     /// Also write the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -100,7 +109,7 @@ async fn main() -> ExitCode {
     let mut failed = false;
     for part in parts {
         eprintln!("== {part:?}");
-        if let Err(error) = measure(part, args.large, &mut table).await {
+        if let Err(error) = measure(part, &args, &mut table).await {
             eprintln!("{part:?} could not be measured: {error:#}");
             failed = true;
         }
@@ -116,7 +125,7 @@ async fn main() -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-async fn measure(part: Part, large: bool, table: &mut Table) -> Result<()> {
+async fn measure(part: Part, args: &Args, table: &mut Table) -> Result<()> {
     if cfg!(debug_assertions) {
         eprintln!("this is a debug build: its figures mean nothing");
     }
@@ -124,7 +133,7 @@ async fn measure(part: Part, large: bool, table: &mut Table) -> Result<()> {
         Part::Machine => machine::measure(table),
         Part::Pull => pull::separate(table).await,
         Part::Demo => pull::demo(table).await,
-        Part::Kubectl => kubectl::measure(table, large).await,
+        Part::Kubectl => kubectl::measure(table, args.large).await,
         Part::Claims => claims::measure(table).await,
         Part::Queue => Box::pin(queue::measure(table)).await,
         Part::Hooks => Box::pin(hooks::measure(table)).await,
@@ -133,6 +142,8 @@ async fn measure(part: Part, large: bool, table: &mut Table) -> Result<()> {
         Part::Writes => writes::measure(table).await,
         Part::Store => store::measure(table).await,
         Part::Kube => Box::pin(kube::measure(table)).await,
+        Part::Server => Box::pin(server::measure(table, args.objects)).await,
+        Part::Attacks => Box::pin(attacks::measure(table)).await,
         Part::Tracker => Box::pin(tracker::measure(table)).await,
         Part::Provisioner => Box::pin(provisioner::measure(table)).await,
         Part::Source => Box::pin(source::measure(table)).await,
