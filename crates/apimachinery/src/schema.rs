@@ -4,7 +4,6 @@ mod defaults;
 mod embedded;
 mod node;
 mod prune;
-mod restore;
 mod typed;
 mod validate;
 
