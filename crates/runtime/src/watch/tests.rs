@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use windlass_telemetry::LogFormat;
 
 use super::*;
+use crate::BackoffPolicy;
 use crate::testing::{Server, config_map, config_maps, list, status};
 
 const BACKOFF: BackoffPolicy =
