@@ -12,11 +12,13 @@ mod received;
 mod series;
 mod server;
 mod services;
+mod signal;
 mod tls;
 
 pub use decode::{Attributes, Link, Log, Span, SpanEvent};
 pub use received::{Headers, MetricRequest, Received};
 pub use series::{Sample, Series, Temporality, Value};
-pub use server::{Behaviour, Receiver, Signal, StartError};
+pub use server::{Behaviour, Receiver};
+pub use signal::{Signal, StartError};
 /// The status codes that a collector can refuse with.
 pub use tonic::Code;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use self::expression::{Expression, Failed, Runner};
 pub use self::session::{Condition, Session};
@@ -94,19 +94,14 @@ impl Rules {
     }
 
     /// What the rules refuse of an object that was `old` before, if it was there. What did not change is let through, except
-    /// by rules about changes. Stops `within` this time, and says so.
-    pub fn check(
-        &self,
-        new: &Map<String, Value>,
-        old: Option<&Map<String, Value>>,
-        within: Duration,
-    ) -> Vec<FieldError> {
+    /// by rules about changes. Stops `within` this time, and after a number of turns of loops that is the same on every
+    /// machine, and says so.
+    pub fn check(&self, new: &Value, old: Option<&Value>, within: Duration) -> Vec<FieldError> {
         let run = || {
-            let (new, old) = (Value::Object(new.clone()), old.map(|old| Value::Object(old.clone())));
-            let ends = Instant::now() + within;
-            let mut check = Check { runner: Runner::until(ends), errors: Vec::new() };
-            check.node(&self.root, &new, old.as_ref(), false, &mut String::new());
-            if Instant::now() >= ends {
+            let mut check =
+                Check { runner: Some(Runner::until(Instant::now() + within)), ..Check::default() };
+            check.node(&self.root, new, old, false, &mut String::new());
+            if check.runner.as_ref().is_some_and(Runner::is_over) {
                 let detail = "validation failed due to running out of cost budget, no further validation rules will \
                     be run";
                 check.errors = vec![FieldError::invalid_unshown("<nil>", detail)];
@@ -116,6 +111,15 @@ impl Rules {
         on_large_stack(run).unwrap_or_else(|| {
             vec![FieldError::invalid("<nil>", &Value::Null, "its rules cannot be evaluated")]
         })
+    }
+}
+
+impl Rules {
+    /// Whether any rule is to be looked at, which takes no time: most writes change nothing that rules are about.
+    pub fn is_due(&self, new: &Value, old: Option<&Value>) -> bool {
+        let mut look = Check::default();
+        look.node(&self.root, new, old, false, &mut String::new());
+        look.is_due
     }
 }
 
@@ -243,15 +247,19 @@ fn as_go(rule: &ValidationRule) -> Value {
         "FieldPath": rule.field_path.as_deref().unwrap_or_default(), "OptionalOldSelf": rule.optional_old_self })
 }
 
+/// A way through an object, which evaluates the rules that are due, or only looks whether there are any.
+#[derive(Default)]
 struct Check {
-    runner: Runner,
+    runner: Option<Runner>,
     errors: Vec<FieldError>,
+    is_due: bool,
 }
 
 impl Check {
     /// `unchanged`: what this value is in did not change.
     fn node(&mut self, node: &Node, new: &Value, old: Option<&Value>, unchanged: bool, path: &mut String) {
-        if !node.has_rules || new.is_null() || self.errors.len() >= MAX_ERRORS {
+        let is_done = self.errors.len() >= MAX_ERRORS || (self.is_due && self.runner.is_none());
+        if !node.has_rules || new.is_null() || is_done {
             return;
         }
         let old = old.filter(|old| !old.is_null());
@@ -301,16 +309,18 @@ impl Check {
         if due.peek().is_none() {
             return;
         }
-        let (this, before) = (self.runner.value(node, new), old.map(|old| self.runner.value(node, old)));
+        self.is_due = true;
+        let Some(runner) = &self.runner else { return };
+        let (this, before) = (runner.value(node, new), old.map(|old| runner.value(node, old)));
         for rule in due {
-            if self.errors.len() >= MAX_ERRORS || self.runner.is_over() {
+            if self.errors.len() >= MAX_ERRORS || runner.is_over() {
                 return;
             }
             let old = before.clone();
-            let scope = self.runner.scope(this.clone(), old, rule.optional_old);
-            let error = match self.runner.holds(&rule.expression, &scope) {
+            let scope = runner.scope(this.clone(), old, rule.optional_old);
+            let error = match runner.holds(&rule.expression, &scope) {
                 Ok(true) => continue,
-                Ok(false) => rule.error(new, path, &rule.message(&self.runner, &scope)),
+                Ok(false) => rule.error(new, path, &rule.message(runner, &scope)),
                 Err(Failed(error)) => {
                     let problem = format!("{error} evaluating rule: {}", rule.name());
                     let path = if path.is_empty() { "<nil>" } else { path };

@@ -16,5 +16,5 @@ mod update;
 pub use self::check::{check, fits, go};
 pub use self::compare::Mismatch;
 pub use self::managers::{Managers, Operation, Writer, is_reset, take_sent};
-pub use self::shape::{Shape, object_meta};
+pub use self::shape::Shape;
 pub use self::update::{Conflict, Ignored, Refused, Update, Versions};

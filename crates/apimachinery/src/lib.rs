@@ -15,7 +15,6 @@ pub mod document;
 pub mod field_error;
 pub mod fields;
 pub mod json;
-pub mod json_error;
 pub mod metadata;
 pub mod names;
 pub mod protobuf;

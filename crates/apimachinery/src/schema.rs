@@ -4,7 +4,6 @@ mod defaults;
 mod embedded;
 mod node;
 mod prune;
-mod restore;
 mod typed;
 mod validate;
 
@@ -16,7 +15,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use regex::Regex;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 pub use self::validate::wrong_type;
 use crate::cel::Rules;
@@ -132,17 +131,18 @@ impl Schema {
         self.cel.is_some()
     }
 
+    /// Whether rules in CEL are to be looked at after this change of a whole object. They are the first time, when they are
+    /// compiled as well.
+    pub fn has_due_rules(&self, new: &Value, old: Option<&Value>) -> bool {
+        let is_due = |rules: Option<&Rules>| rules.is_none_or(|rules| rules.is_due(new, old));
+        self.cel.as_ref().is_some_and(|cel| is_due(cel.rules.get().and_then(Option::as_ref)))
+    }
+
     /// What the rules in CEL refuse of a whole object, as [`Rules::check`] says. Blocks for as long as that.
-    pub fn check_rules(
-        &self,
-        new: &Map<String, Value>,
-        old: Option<&Map<String, Value>>,
-        within: Duration,
-    ) -> Vec<FieldError> {
+    pub fn check_rules(&self, new: &Value, old: Option<&Value>, within: Duration) -> Vec<FieldError> {
         let Some(cel) = &self.cel else { return Vec::new() };
         // Only what an older version of this server took for a schema has rules that cannot be compiled.
-        let rules = cel.rules.get_or_init(|| Rules::compile(&cel.document, "").ok().flatten());
-        match rules {
+        match cel.rules.get_or_init(|| Rules::compile(&cel.document, "").ok().flatten()) {
             Some(rules) => rules.check(new, old, within),
             None => vec![FieldError::forbidden("<nil>", "the definition has rules that cannot be compiled")],
         }

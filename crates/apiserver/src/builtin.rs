@@ -8,7 +8,6 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::FieldError;
 use crate::kinds::{Builtin, Kind};
-use crate::request::syntax_error;
 use windlass_apimachinery::metadata;
 use windlass_apimachinery::names;
 use windlass_apimachinery::{definition, json};
@@ -161,7 +160,7 @@ fn json_problem(bytes: &[u8]) -> Option<String> {
             "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
             json::go_type(&other)
         )),
-        Err(error) => Some(syntax_error(bytes).unwrap_or_else(|| error.to_string())),
+        Err(error) => Some(error.to_string()),
     }
 }
 

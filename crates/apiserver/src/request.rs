@@ -12,4 +12,3 @@ pub(crate) use query::{
     FIELD_MANAGER_MAX, FieldValidation, ListQuery, Query, VersionMatch, WriteQuery, dry_run_error,
     is_printable,
 };
-pub(crate) use windlass_apimachinery::json_error::syntax_error;

@@ -13,6 +13,7 @@ mod observe;
 mod planned;
 mod quota;
 mod report;
+mod request;
 mod results;
 mod stats;
 mod timing;
@@ -25,8 +26,8 @@ use async_trait::async_trait;
 use kube::Client;
 use windlass_api::{JobAction, Repository};
 use windlass_git::Revision;
-use windlass_lease_queue::progress::{Progress, ResourceResult};
-use windlass_lease_queue::{LeaseGuard, history_name};
+use windlass_lease_queue::history_name;
+use windlass_lease_queue::progress::ResourceResult;
 use windlass_repository::{Opened, Opener};
 use windlass_resources::{Clients, Context, OnResult, TakeOver, apply};
 use windlass_runtime::Clock;
@@ -34,13 +35,14 @@ use windlass_runtime::Clock;
 use self::observe::{Mode, Observed};
 use self::planned::Planned;
 use self::quota::Quota;
+pub(crate) use self::request::{PullRequest, StatusOwner};
 use self::results::Results;
 pub(crate) use self::results::result as result_of;
 use self::stats::Stats;
 use self::timing::Timing;
 use self::unsynced::Unsynced;
 use crate::status::StatusWriter;
-use crate::worker::{JobContext, JobError, StopRequest, Worker};
+use crate::worker::{JobContext, JobError, Worker};
 
 /// Failed files after which the rest is not tried. Grafana: `sync/worker.go`.
 const MAX_ERRORS: usize = 20;
@@ -67,33 +69,6 @@ pub(crate) struct Limits {
     pub(crate) incremental_changes: usize,
     /// Most objects that one repository may manage; 0 for no limit.
     pub(crate) resources: usize,
-}
-
-/// What is to be pulled, and on whose behalf.
-pub(crate) struct PullRequest<'a> {
-    /// The repository, alive, as it was last read.
-    pub(crate) repository: &'a Repository,
-    /// Whether the difference to the last pull will do. Everything is compared where it does not.
-    pub(crate) incremental: bool,
-    /// Objects that nobody manages and that the repository may make its own, such as those that were exported into it.
-    pub(crate) take_over: TakeOver,
-    /// Whom the repository's status names as its puller. Nobody: the status is left alone, the next pull of the
-    /// repository's own knows nothing of this one.
-    pub(crate) status: Option<StatusOwner<'a>>,
-    /// Where results go.
-    pub(crate) progress: &'a Progress,
-    /// The right to write.
-    pub(crate) lease: &'a LeaseGuard,
-    /// Asks the pull to stop.
-    pub(crate) stop: &'a StopRequest,
-}
-
-/// The job that a repository's status names.
-pub(crate) struct StatusOwner<'a> {
-    /// Name of the job.
-    pub(crate) job: &'a str,
-    /// Name of the record that it will have in history.
-    pub(crate) record: String,
 }
 
 /// What a pull came to.

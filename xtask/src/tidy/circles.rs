@@ -21,11 +21,9 @@ const MOST: usize = 3;
 pub(super) const STANDING: &[(&str, usize)] = &[
     ("windlass-cluster", 5),
     ("windlass-commit-tracker", 4),
-    ("windlass-e2e", 21),
+    ("windlass-e2e", 4),
     ("windlass-git", 6),
     ("windlass-github-stand-in", 11),
-    ("windlass-jobs-operator", 4),
-    ("windlass-otlp-receiver", 4),
     ("windlass-repository-operator", 15),
     ("windlass-resources", 8),
     ("windlass-settings", 6),

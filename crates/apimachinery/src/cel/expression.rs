@@ -1,5 +1,7 @@
 //! One expression: compiled, looked through, and evaluated until a time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -17,7 +19,9 @@ use super::{Node, value};
 /// How many expressions may be within each other.
 const MAX_DEPTH: usize = 200;
 /// What every turn of a loop calls.
-const TIME_LEFT: &str = "__time_left__";
+const GOES_ON: &str = "__goes_on__";
+/// How many turns the loops of all rules about one object may take: what a real server's budget comes to.
+const MAX_TURNS: u64 = 1_000_000;
 /// Names that stand for types.
 const TYPES: [&str; 11] =
     ["bool", "bytes", "double", "duration", "int", "list", "map", "null_type", "string", "timestamp", "uint"];
@@ -38,7 +42,7 @@ const NO_CONDITIONS: [&str; 12] = [
     "upperAscii",
 ];
 
-/// An expression whose loops end when the time is over.
+/// An expression whose loops end when the budget is used up.
 #[derive(Debug)]
 pub(super) struct Expression {
     tree: IdedExpr,
@@ -58,7 +62,20 @@ pub(super) struct Scope {
 /// Compiles and evaluates expressions.
 pub(super) struct Runner {
     functions: Context<'static>,
-    ends: Option<Instant>,
+    left: Option<Left>,
+}
+
+/// What is left to evaluate with.
+#[derive(Clone)]
+struct Left {
+    ends: Instant,
+    turns: Arc<AtomicU64>,
+}
+
+impl Left {
+    fn is_over(&self) -> bool {
+        self.turns.load(Ordering::Relaxed) > MAX_TURNS || Instant::now() >= self.ends
+    }
 }
 
 impl Expression {
@@ -81,23 +98,25 @@ impl Runner {
             functions.add_variable_from_value(name, type_named(name));
         }
         functions.add_function("type", |value: Cel| type_named(type_of(&value)));
-        Self { functions, ends: None }
+        Self { functions, left: None }
     }
 
-    /// One that evaluates until then.
+    /// One that evaluates until then, and no more than so many turns.
     pub(super) fn until(ends: Instant) -> Self {
-        let mut runner = Self { ends: Some(ends), ..Self::new() };
-        runner.functions.add_function(TIME_LEFT, move || -> Result<bool, ExecutionError> {
-            if Instant::now() < ends {
-                return Ok(true);
+        let left = Left { ends, turns: Arc::default() };
+        let mut runner = Self { left: Some(left.clone()), ..Self::new() };
+        runner.functions.add_function(GOES_ON, move || -> Result<bool, ExecutionError> {
+            left.turns.fetch_add(1, Ordering::Relaxed);
+            if left.is_over() {
+                return Err(ExecutionError::function_error(GOES_ON, "the budget is used up"));
             }
-            Err(ExecutionError::function_error(TIME_LEFT, "the time is over"))
+            Ok(true)
         });
         runner
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.ends.is_some_and(|ends| Instant::now() >= ends)
+        self.left.as_ref().is_some_and(Left::is_over)
     }
 
     /// Compiles an expression about values of this schema.
@@ -135,7 +154,7 @@ impl Runner {
     pub(super) fn scope(&self, this: Cel, old: Option<Cel>, is_optional: bool) -> Scope {
         let optional = |old: Option<Cel>| {
             let old = old.map_or_else(OptionalValue::none, OptionalValue::of);
-            Some(Cel::Opaque(std::sync::Arc::new(old)))
+            Some(Cel::Opaque(Arc::new(old)))
         };
         Scope { this, old: if is_optional { optional(old) } else { old } }
     }
@@ -328,7 +347,7 @@ impl<'a> Look<'a> {
                 }
                 self.variables.truncate(known);
                 let goes_on = std::mem::take(&mut turns.loop_cond);
-                turns.loop_cond = while_there_is_time(goes_on);
+                turns.loop_cond = while_budget_is_left(goes_on);
                 Ok(Place::Unknown)
             }
         }
@@ -383,8 +402,8 @@ fn path_of(tree: &IdedExpr) -> Option<String> {
     }
 }
 
-fn while_there_is_time(goes_on: IdedExpr) -> IdedExpr {
-    let left = CallExpr { func_name: TIME_LEFT.to_owned(), target: None, args: Vec::new() };
+fn while_budget_is_left(goes_on: IdedExpr) -> IdedExpr {
+    let left = CallExpr { func_name: GOES_ON.to_owned(), target: None, args: Vec::new() };
     let left = IdedExpr { id: 0, expr: Expr::Call(left) };
     let both =
         CallExpr { func_name: operators::LOGICAL_AND.to_owned(), target: None, args: vec![left, goes_on] };

@@ -233,7 +233,7 @@ fn embedded(document: &Value) -> Value {
 }
 
 /// The published schema of `ObjectMeta`, as far as it matters for merging.
-pub fn object_meta() -> Value {
+fn object_meta() -> Value {
     let texts = json!({ "type": "object", "additionalProperties": { "type": "string" } });
     let text = json!({ "type": "string" });
     let time = json!({ "type": "string", "format": "date-time" });

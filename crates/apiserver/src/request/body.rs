@@ -14,7 +14,7 @@ use crate::kinds::ServedKind;
 use windlass_apimachinery::bounds::{self, MAX_BYTES};
 use windlass_apimachinery::json::{self, Parsed};
 use windlass_apimachinery::metadata;
-use windlass_apimachinery::{json_error, protobuf, yaml};
+use windlass_apimachinery::{protobuf, yaml};
 
 /// How long a body may take to arrive.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
@@ -128,7 +128,7 @@ fn parse(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed, Unreadable> {
     let kind = headers.get(header::CONTENT_TYPE).map_or(Ok(""), |value| value.to_str()).unwrap_or("?");
     match kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
         "" | "application/json" => json::parse(bytes).map_err(|error| {
-            let problem = json_error::syntax_error(bytes).unwrap_or_else(|| error.to_string());
+            let problem = error.to_string();
             Unreadable::Text(format!("couldn't get version/kind; json parse error: {problem}"))
         }),
         "application/yaml" | "text/yaml" | "application/x-yaml" => {

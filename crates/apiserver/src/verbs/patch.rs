@@ -13,7 +13,7 @@ use super::context::Context;
 use super::render::write_whole;
 use super::update::{check_place, check_version};
 use crate::failure::{Failure, FieldError, Result};
-use crate::request::{FieldValidation, WriteQuery, check_type, read_bytes, syntax_error};
+use crate::request::{FieldValidation, WriteQuery, check_type, read_bytes};
 use crate::secure;
 use crate::writer::Owners;
 use windlass_apimachinery::bounds::{self, Allowance};
@@ -63,13 +63,12 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
             if query.field_validation == FieldValidation::Strict && !problems.is_empty() {
                 return strict_failure(&quoted, &context, &problems);
             }
-            unreadable_result(failure.warned(&problems), &quoted, &context, None)
+            unreadable_result(failure.warned(&problems), &quoted, &context)
         })?;
-        let typed = matches!(patch, PatchKind::Strategic(_)).then(|| document.clone());
         let parsed = Parsed { value: document, problems: twice.clone() };
         let Conformed { mut object, mut problems, sent } =
             conform(&context.target.served, parsed, query.field_validation)
-                .map_err(|failure| unreadable_result(failure, &quoted, &context, typed.as_ref()))?;
+                .map_err(|failure| unreadable_result(failure, &quoted, &context))?;
         if query.field_validation != FieldValidation::Ignore {
             problems.splice(0..0, unknown.iter().cloned());
         }
@@ -149,8 +148,7 @@ pub(super) fn read_patch(context: &Context, bytes: &[u8]) -> Result<PatchKind> {
 fn read(context: &Context, bytes: &[u8]) -> Result<Read> {
     let core = context.kind().builtin.is_some();
     let document = |bytes: &[u8]| -> Result<Parsed> {
-        let parsed = json::parse(bytes)
-            .map_err(|error| undecodable(&syntax_error(bytes).unwrap_or_else(|| error.to_string())))?;
+        let parsed = json::parse(bytes).map_err(|error| undecodable(&error.to_string()))?;
         bounds::check_depth(&parsed.value)?;
         match &parsed.value {
             Value::Object(_) => Ok(parsed),
@@ -191,8 +189,7 @@ fn not_of_type(found: &Value, expected: &str) -> Failure {
 /// The operations of a JSON patch. One that is not of its form is as one that cannot be applied.
 fn operations(bytes: &[u8]) -> Result<(json_patch::Patch, Vec<String>)> {
     const FIELDS: [&str; 4] = ["op", "path", "from", "value"];
-    let value: Value = serde_json::from_slice(bytes)
-        .map_err(|error| undecodable(&syntax_error(bytes).unwrap_or_else(|| error.to_string())))?;
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| undecodable(&error.to_string()))?;
     let items = match value {
         Value::Array(items) => items,
         Value::Null => Vec::new(),
@@ -297,18 +294,9 @@ fn strict_failure(quoted: &dyn Fn() -> String, context: &Context, problems: &[St
 }
 
 /// A result of a patch that is no object of its kind is the patch's fault.
-///
-/// `typed` is the result of a strategic patch, of which it is said in other words.
-pub(super) fn unreadable_result(
-    failure: Failure,
-    quoted: &dyn Fn() -> String,
-    context: &Context,
-    typed: Option<&Value>,
-) -> Failure {
+pub(super) fn unreadable_result(failure: Failure, quoted: &dyn Fn() -> String, context: &Context) -> Failure {
     let Some(problem) = failure.decoding_problem() else { return failure };
-    let schema = &context.target.served.served().schema;
-    let typed = typed.and_then(Value::as_object).and_then(|object| schema.restore(object));
-    bad_result(quoted, context, typed.as_deref().unwrap_or(problem))
+    bad_result(quoted, context, problem)
 }
 
 /// Quotes the patch, where a real server quotes all of the object; of kinds that may hold secrets, nothing.

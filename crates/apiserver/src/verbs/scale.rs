@@ -89,7 +89,7 @@ async fn patch(context: Context, paths: &ScalePaths, body: Body) -> Result<Respo
         let quoted = || patch.shown(&bytes);
         let parsed = Parsed { value: document, problems: Vec::new() };
         let conformed = conform(&paths.scale, parsed, query.field_validation)
-            .map_err(|failure| unreadable_result(failure, &quoted, &context, None))?;
+            .map_err(|failure| unreadable_result(failure, &quoted, &context))?;
         strict(&paths.scale, &conformed.problems, query.field_validation)?;
         let mut scale = conformed.object.clone();
         check_place(&context, &mut scale, &name)?;

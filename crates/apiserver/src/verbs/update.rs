@@ -103,15 +103,8 @@ pub(super) fn check_uid(
     if given.is_empty() || given == before {
         return Ok(());
     }
-    // A real server says where in its store the object would be.
     let kind = context.kind();
-    let group = if kind.builtin.is_some() { String::new() } else { format!("{}/", kind.group) };
-    let namespace = context.target.namespace.as_ref().map_or_else(String::new, |name| format!("{name}/"));
-    let why = format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{group}{}/{namespace}{name}, ResourceVersion: 0, \
-         AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object meta: {before}",
-        kind.plural
-    );
+    let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {before}");
     Err(Failure::conflict(kind, name, &why))
 }
 

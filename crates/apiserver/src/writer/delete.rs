@@ -146,24 +146,18 @@ impl Writer {
     fn check_preconditions(&self, current: &Object, uid: &str, wanted: &Deletion) -> Result<()> {
         let kind = self.kind();
         let name = current.key.name();
-        // Two kinds have a way of deleting of their own, with words of its own.
-        let own = matches!(kind.builtin, Some(Builtin::Definition | Builtin::Namespace));
         let version = current.revision.to_string();
-        for (what, expected, found, why) in [
-            ("UID", &wanted.uid, uid, "deleted and then recreated"),
-            ("ResourceVersion", &wanted.version, &version, "modified"),
-        ] {
+        for (what, expected, found) in
+            [("UID", &wanted.uid, uid), ("ResourceVersion", &wanted.version, version.as_str())]
+        {
             let Some(expected) = expected.as_deref().filter(|expected| *expected != found) else { continue };
-            if own {
-                let why = format!(
-                    "Precondition failed: {what} in precondition: {expected}, {what} in object meta: {found}"
-                );
+            let why = format!(
+                "the {what} in the precondition ({expected}) does not match the {what} in record ({found})"
+            );
+            // Two kinds have a way of deleting of their own, which names the resource.
+            if matches!(kind.builtin, Some(Builtin::Definition | Builtin::Namespace)) {
                 return Err(Failure::conflict(kind, name, &why));
             }
-            let why = format!(
-                "the {what} in the precondition ({expected}) does not match the {what} in record ({found}). The object \
-                 might have been {why}"
-            );
             return Err(Failure::conflict_of_kind(kind, name, &why));
         }
         Ok(())

@@ -27,8 +27,11 @@ impl Writer {
             errors.push(FieldError::rules_not_checked());
             return Ok(());
         }
+        let (new, old) = (Value::Object(new.clone()), old.map(|old| Value::Object(old.clone())));
+        if !served.served().schema.has_due_rules(&new, old.as_ref()) {
+            return Ok(());
+        }
         let _turn = self.inner.evaluating.acquire().await;
-        let (new, old) = (new.clone(), old.cloned());
         let check = move || served.served().schema.check_rules(&new, old.as_ref(), EVALUATED_WITHIN);
         let broken = tokio::task::spawn_blocking(check).await;
         errors.extend(broken.map_err(|error| Failure::internal(&error))?);

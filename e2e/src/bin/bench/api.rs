@@ -154,7 +154,7 @@ impl Api {
     pub(crate) async fn revision(&self, collection: &str) -> Result<u64> {
         // A selector that nothing has: a page with a limit would keep a snapshot, which a pull then writes against.
         let list = self.get_json(&format!("{collection}?labelSelector=nothing%3Dthis")).await?;
-        crate::whole(&list["metadata"]["resourceVersion"], "the list's resourceVersion")
+        whole(&list["metadata"]["resourceVersion"], "the list's resourceVersion")
     }
 
     /// A watch of what happens from now on.
@@ -232,5 +232,13 @@ impl Watch {
                 tokio::time::timeout(DEADLINE, self.response.chunk()).await.context("no event came")??;
             self.pending.extend_from_slice(&chunk.context("the watch ended")?);
         }
+    }
+}
+
+/// A whole number from an answer.
+pub(crate) fn whole(value: &serde_json::Value, what: &str) -> Result<u64> {
+    match value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok())) {
+        Some(number) => Ok(number),
+        None => bail!("{what} is no number: {value}"),
     }
 }

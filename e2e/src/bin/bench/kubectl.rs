@@ -23,7 +23,7 @@ pub(crate) async fn measure(table: &mut Table, large: bool) -> Result<()> {
         server.kubectl(&["apply", "-R", "-f", &path]).await?;
         let took = started.elapsed();
         let found = Api::of(&server).await?.get_json(&format!("{DASHBOARDS}?limit=1")).await?;
-        let found = 1 + crate::whole(&found["metadata"]["remainingItemCount"], "the count")?;
+        let found = 1 + crate::api::whole(&found["metadata"]["remainingItemCount"], "the count")?;
         if found != count as u64 {
             bail!("{found} dashboards are there, of {count}");
         }

@@ -28,7 +28,7 @@ mod writes;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use windlass_e2e::Peers;
 
@@ -147,13 +147,5 @@ async fn measure(part: Part, args: &Args, table: &mut Table) -> Result<()> {
         Part::Tracker => Box::pin(tracker::measure(table)).await,
         Part::Provisioner => Box::pin(provisioner::measure(table)).await,
         Part::Source => Box::pin(source::measure(table)).await,
-    }
-}
-
-/// A whole number from an answer.
-fn whole(value: &serde_json::Value, what: &str) -> Result<u64> {
-    match value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok())) {
-        Some(number) => Ok(number),
-        None => bail!("{what} is no number: {value}"),
     }
 }

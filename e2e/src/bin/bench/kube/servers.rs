@@ -68,7 +68,7 @@ async fn written(table: &mut Table, who: &str, clients: Vec<Api>, processes: Vec
     let writes = by_clients(clients, processes.clone()).await?;
     let after = memory()?;
     let page = first.get_json(&format!("{}?limit=1", crate::api::DASHBOARDS)).await?;
-    let objects = 1 + crate::whole(&page["metadata"]["remainingItemCount"], "the count")?;
+    let objects = 1 + crate::api::whole(&page["metadata"]["remainingItemCount"], "the count")?;
     let rate = writes.rates.median();
     let figure = format!("{who}: durable creates, {CLIENTS} clients");
     table.add(Row::new(figure, Target::None, Unit::PerSecond, writes.rates).note(writes.processor));
