@@ -33,9 +33,9 @@ enum Command {
     Keys(KeysArgs),
     /// Say what a repository or a job waits for.
     ///
-    /// It tells what the API's objects say: conditions, the queue, who holds a job, the last delivery of the webhook, and
-    /// until when a Git server that asked for it is left alone. How many requests to a Git host are under way or wait for
-    /// that (`git_max_requests_per_host`) each process knows of itself alone: `windlass_git_host_requests` on its `/metrics`.
+    /// It tells what the API's objects say: conditions, the queue, who holds a job, the last delivery of the webhook and
+    /// what came of it, and until when a Git server that asked for it is left alone. What is left of the host's share and of
+    /// GitHub's rate limit is told by the metrics of the repository controller, where they are to be had.
     Why(WhyArgs),
     /// Run an operator, as Grafana's `server target` does.
     Server(ServerArgs),

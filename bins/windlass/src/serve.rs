@@ -12,10 +12,9 @@ use windlass_admission::Provisioning;
 use windlass_apiserver::AuditOptions;
 use windlass_auth::{Audiences, Rights, SystemToken};
 use windlass_launch::{
-    FLUSH, Listener, SettingsFlags, environment, job_rules, open_git, open_loki, repository_rules,
-    start_telemetry,
+    FLUSH, Listener, SettingsFlags, environment, job_rules, open_git, open_loki, open_repositories,
+    repository_rules, start_telemetry,
 };
-use windlass_repository::Opener;
 use windlass_runtime::{Supervisor, signals};
 use windlass_settings::listen_address;
 use windlass_telemetry::{Health, LogOutput};
@@ -132,8 +131,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     }
     let git = open_git(&settings, &args.data_dir.join("git"), Some(&metrics))
         .context("failed to set up Git access")?;
-    let opener = Opener::new(git, operator.home_path.clone(), operator.local_permitted_prefixes.clone())
-        .with_metrics(&metrics);
+    let opener = open_repositories(&settings, git, &metrics).context("failed to set up Git access")?;
     let server = Server::open(ServerOptions {
         api: args.api_address,
         exchange: args.exchange_address,

@@ -1,6 +1,7 @@
 //! `windlass why`: what a repository or a job waits for, from what the API's objects say.
 #![expect(clippy::print_stdout, reason = "its answer goes to standard output")]
 
+mod budget;
 mod findings;
 
 use std::path::PathBuf;
@@ -10,10 +11,10 @@ use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use windlass_api::{HistoricJob, Job, Repository};
+use windlass_api::{HistoricJob, Job, Repository, labels};
 use windlass_auth::ApiClients;
 
-use self::findings::Report;
+use self::findings::{Known, Report};
 
 /// Options of `windlass why`.
 #[derive(clap::Args)]
@@ -30,6 +31,10 @@ pub(crate) struct WhyArgs {
     /// The context of the kubeconfig [default: its current one].
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
+    /// The metrics of the repository controller, which say what is left of rate limits
+    /// [default: those on port 3000 of this machine, if somebody answers there].
+    #[arg(long, value_name = "URL")]
+    metrics: Option<String>,
     /// How to answer.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -52,7 +57,7 @@ pub(crate) async fn run(args: WhyArgs) -> Result<ExitCode> {
     let client = clients.context("failed to set up the connection to the API server")?.provisioning;
     let report = match args.object.split_once('/') {
         Some(("repository" | "repositories" | "repo", name)) => {
-            repository(&client, &args.namespace, name).await?
+            repository(&client, &args.namespace, name, args.metrics.as_deref()).await?
         }
         Some(("job" | "jobs" | "pjob", name)) => job(&client, &args.namespace, name).await?,
         _ => bail!("{:?} is neither repository/NAME nor job/NAME", args.object),
@@ -69,12 +74,24 @@ async fn queue(client: &Client, namespace: &str) -> Result<Vec<Job>> {
     Ok(jobs.list(&ListParams::default()).await.context("failed to list the jobs")?.items)
 }
 
-async fn repository(client: &Client, namespace: &str, name: &str) -> Result<Report> {
+async fn repository(client: &Client, namespace: &str, name: &str, metrics: Option<&str>) -> Result<Report> {
     let repositories: Api<Repository> = Api::namespaced(client.clone(), namespace);
     let found = repositories.get_opt(name).await.context("failed to read the repository")?;
     let found =
         found.with_context(|| format!("there is no repository {name} in the namespace {namespace}"))?;
-    Ok(findings::of_repository(&found, &queue(client, namespace).await?, Timestamp::now()))
+    let known = Known {
+        queue: queue(client, namespace).await?,
+        ended: ended(client, namespace, name).await,
+        metrics: budget::read(metrics).await?,
+    };
+    Ok(findings::of_repository(&found, &known, Timestamp::now()))
+}
+
+/// The records of a repository's jobs that ended, where those are objects that this account may list.
+async fn ended(client: &Client, namespace: &str, repository: &str) -> Vec<HistoricJob> {
+    let history: Api<HistoricJob> = Api::namespaced(client.clone(), namespace);
+    let of_it = ListParams::default().labels(&format!("{}={repository}", labels::REPOSITORY));
+    history.list(&of_it).await.map(|list| list.items).unwrap_or_default()
 }
 
 async fn job(client: &Client, namespace: &str, name: &str) -> Result<Report> {
@@ -83,7 +100,7 @@ async fn job(client: &Client, namespace: &str, name: &str) -> Result<Report> {
         let repositories: Api<Repository> = Api::namespaced(client.clone(), namespace);
         let repository =
             repositories.get_opt(&job.spec.repository).await.context("failed to read the repository")?;
-        return Ok(findings::of_job(job, repository.as_ref(), &queue));
+        return Ok(findings::of_job(job, repository.as_ref(), &queue, Timestamp::now()));
     }
     let history: Api<HistoricJob> = Api::namespaced(client.clone(), namespace);
     let ended = match history.list(&ListParams::default()).await {

@@ -33,7 +33,7 @@ pub(crate) struct HttpClient {
     /// Who may have how many requests under way.
     pub(crate) hosts: Arc<Hosts>,
     /// How many requests a second each host is sent.
-    rates: HostRates,
+    rates: Arc<HostRates>,
     /// Nothing is sent while a host asks for it: with the same credentials where it is their limit, else with any.
     held: RetryAfterHosts,
 }
@@ -90,11 +90,11 @@ impl HttpClient {
         let clients = PerTls::new(tls.clone(), move |tls| Clients::new(tls, connect, None));
         let clients = clients.map_err(|error| set_up(CLIENT, &error))?;
         let ssh = SshClient::new(&config.ssh, connect)?;
-        let rates = HostRates::new(config.rate_per_host);
+        let rates = Arc::new(HostRates::new(config.rate_per_host));
         let (policy, held) = (config.policy.clone(), RetryAfterHosts::default());
         let (sent, hosts) = (AtomicU64::new(0), Arc::new(Hosts::default()));
         if let Some(metrics) = &config.metrics {
-            metrics.observe(&hosts);
+            metrics.observe(&hosts, &rates);
         }
         Ok(Self { clients, tls, connect, ssh, policy, sent, hosts, rates, held })
     }

@@ -7,6 +7,8 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
 use windlass_telemetry::{MetricKind as Kind, Metrics, metric_rows};
 
+use windlass_http_client::HostRates;
+
 use crate::hosts::Hosts;
 
 /// Grafana's: ten that grow by the same factor, from 1 ms to 30 s.
@@ -31,6 +33,8 @@ metric_rows! {
     pub OWN_METRICS, "windlass_git_";
     HOST_REQUESTS = "host_requests", Kind::Gauge, ["host", "state"],
         "Requests of this process to a Git host: `under_way`, of which there are `git_max_requests_per_host` at most, and `waiting` for that.";
+    HOST_LEFT = "host_requests_left", Kind::Gauge, ["host"],
+        "Requests that this process may send to a Git host at once now, of `git_request_burst`; absent where `git_requests_per_second` sets no limit.";
 }
 
 /// The instruments of a process.
@@ -59,7 +63,7 @@ impl GitMetrics {
     }
 
     /// Looks at the hosts whenever metrics are rendered, while there are any.
-    pub(crate) fn observe(&self, hosts: &Arc<Hosts>) {
+    pub(crate) fn observe(&self, hosts: &Arc<Hosts>, rates: &Arc<HostRates>) {
         let hosts = Arc::downgrade(hosts);
         let gauge = self.meter.u64_observable_gauge(HOST_REQUESTS.name);
         let looked_at = gauge.with_description(HOST_REQUESTS.meaning).with_callback(move |gauge| {
@@ -68,6 +72,15 @@ impl GitMetrics {
                     let labels = [KeyValue::new("host", host.clone()), KeyValue::new("state", state)];
                     gauge.observe(count as u64, &labels);
                 }
+            }
+        });
+        looked_at.build();
+        let rates = Arc::downgrade(rates);
+        let gauge = self.meter.u64_observable_gauge(HOST_LEFT.name).with_description(HOST_LEFT.meaning);
+        let looked_at = gauge.with_callback(move |gauge| {
+            for (server, left) in rates.upgrade().iter().flat_map(|rates| rates.left()) {
+                let host = server.split_once("://").map_or(server.as_str(), |(_, host)| host).to_owned();
+                gauge.observe(left.into(), &[KeyValue::new("host", host)]);
             }
         });
         looked_at.build();

@@ -49,6 +49,17 @@ impl Proxy {
         Ok(Self { url, login })
     }
 
+    /// For whoever sends others than Git's requests through it.
+    ///
+    /// # Errors
+    /// The HTTP client cannot use it.
+    pub fn for_others(&self) -> Result<reqwest::Proxy, GitError> {
+        self.for_http().map_err(|_error| GitError::SetUp {
+            action: "set up the proxy",
+            detail: format!("{} cannot be used", without_user_info(self.url.as_str())),
+        })
+    }
+
     /// What tells it from others; no part of the password can be had from it.
     pub fn fingerprint(&self) -> [u8; 32] {
         let mut hash = Sha256::new();

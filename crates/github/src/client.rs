@@ -6,7 +6,7 @@ use std::sync::Arc;
 use octocrab::{FromResponse, Octocrab};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
-use windlass_http_client::printable;
+use windlass_http_client::{RateLeft, printable};
 
 use crate::service::{GithubService, Identity, InstallationTokens, Transport, authorization};
 use crate::{Credentials, ErrorKind, GithubError, Options, OptionsError, RepositoryName};
@@ -67,6 +67,11 @@ impl Github {
         Ok(Self { inner: Arc::new(Inner { transport, service, octocrab, app: as_app, max_file }) })
     }
 
+    /// What GitHub said last that is left of its rate limit to these credentials; nothing before it did.
+    pub fn rate_left(&self) -> Option<RateLeft> {
+        self.inner.transport.rate_left()
+    }
+
     /// Requests sent so far, retries and tokens' included.
     pub fn sent(&self) -> u64 {
         self.inner.transport.sent()
@@ -105,7 +110,7 @@ impl Github {
     }
 
     /// `host:port`.
-    pub(crate) fn host(&self) -> &str {
+    pub fn host(&self) -> &str {
         self.inner.transport.host()
     }
 

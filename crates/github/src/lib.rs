@@ -52,4 +52,4 @@ pub use protection::Protection;
 pub use pulls::{Branch, ChangedFile, Comment, FileChange, PullRequest, PullRequestFiles, Pulls};
 pub use repository::RepositoryInfo;
 
-pub use windlass_http_client::{AddressPolicy, Deadlines, HostRates, Retries, Tls};
+pub use windlass_http_client::{AddressPolicy, Deadlines, HostRates, RateLeft, Retries, Tls};

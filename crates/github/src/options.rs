@@ -17,6 +17,8 @@ pub struct Options {
     /// Which addresses the API may have; any if there is no policy. Set one where somebody else than the operator's
     /// owner names the API. Proxies of the environment are then not used: they would connect unjudged.
     pub addresses: Option<AddressPolicy>,
+    /// What is sent through; it resolves names, and is not judged.
+    pub proxy: Option<reqwest::Proxy>,
     /// Authorities that are trusted beside the system's, and a client certificate.
     pub tls: Tls,
     /// How long to wait; 10 s for a connection, 30 s for each piece, a minute in all.
@@ -41,6 +43,7 @@ impl Options {
             api: Self::PUBLIC_API.to_owned(),
             credentials,
             addresses: None,
+            proxy: None,
             tls: Tls::default(),
             deadlines: Deadlines::default(),
             retries: Retries::default(),

@@ -29,6 +29,6 @@ pub use exchange::{Answer, Failure, builder, send};
 pub use pinned::PinnedVerifier;
 pub use printable::printable;
 pub use rate::{HostRates, Rate};
-pub use retry::{MAX_RETRY_AFTER, Retries, limit_reset, retry_after, server_time};
+pub use retry::{MAX_RETRY_AFTER, RateLeft, Retries, limit_reset, rate_left, retry_after, server_time};
 pub use retry_after::RetryAfterHosts;
 pub use tls::{PerTls, SetUpError, Tls};

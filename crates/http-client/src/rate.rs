@@ -47,6 +47,22 @@ impl HostRates {
         Ok(())
     }
 
+    /// The servers that were sent something lately, each with how many requests may be sent to it at once now. None where
+    /// there is no limit.
+    pub fn left(&self) -> Vec<(String, u32)> {
+        let Rate { per_second, burst } = self.rate;
+        if per_second == 0 {
+            return Vec::new();
+        }
+        let (now, every) = (Instant::now(), Duration::from_secs(1) / per_second);
+        let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = |at: &Instant| {
+            let ahead = at.saturating_duration_since(now).as_nanos().div_ceil(every.as_nanos().max(1));
+            burst.max(1).saturating_sub(u32::try_from(ahead).unwrap_or(u32::MAX))
+        };
+        due.iter().map(|(server, at)| (server.clone(), left(at))).collect()
+    }
+
     /// Takes the next turn; nothing if that is now.
     fn take(&self, server: &str, until: Instant) -> Result<Option<Instant>, Duration> {
         let Rate { per_second, burst } = self.rate;
@@ -92,6 +108,23 @@ mod tests {
         assert_eq!(sent_within(&rates, "a", 5).await, Duration::ZERO, "a burst again, and no more than that");
         assert!(sent_within(&rates, "a", 1).await > Duration::ZERO);
         assert_eq!(sent_within(&HostRates::new(Rate::UNLIMITED), "a", 1_000).await, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_goes_down_with_each_request_and_comes_back() {
+        let rates = HostRates::new(Rate { per_second: 10, burst: 5 });
+        assert!(rates.left().is_empty());
+        sent_within(&rates, "a", 3).await;
+        assert_eq!(rates.left(), [("a".to_owned(), 2)]);
+        sent_within(&rates, "a", 2).await;
+        assert_eq!(rates.left(), [("a".to_owned(), 0)]);
+        tokio::time::advance(Duration::from_millis(100)).await;
+        assert_eq!(rates.left(), [("a".to_owned(), 1)]);
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert_eq!(rates.left(), [("a".to_owned(), 5)]);
+        let unlimited = HostRates::new(Rate::UNLIMITED);
+        sent_within(&unlimited, "a", 3).await;
+        assert!(unlimited.left().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -84,6 +84,23 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     wait.map(|wait| wait.min(MAX_RETRY_AFTER))
 }
 
+/// What a server leaves to whoever asks it, as GitHub and others say it in each answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLeft {
+    /// Requests until then.
+    pub remaining: u64,
+    /// When it is counted anew, in Unix seconds.
+    pub resets: i64,
+}
+
+/// What an answer says is left (`X-RateLimit-Remaining`, `X-RateLimit-Reset`).
+pub fn rate_left(headers: &HeaderMap) -> Option<RateLeft> {
+    let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.trim());
+    let remaining = text("x-ratelimit-remaining")?.parse().ok()?;
+    let resets = text("x-ratelimit-reset")?.parse().ok()?;
+    Some(RateLeft { remaining, resets })
+}
+
 /// How long until a rate limit is counted anew that is used up, as GitHub and others say it (`X-RateLimit-Remaining: 0`,
 /// and `X-RateLimit-Reset` in Unix seconds, which are held against the server's own clock where it tells). An hour at most.
 pub fn limit_reset(headers: &HeaderMap) -> Option<Duration> {

@@ -9,7 +9,7 @@ use windlass_api::repositories::RepositoryRules;
 use windlass_auth::{
     ApiClients, ConnectError, ConnectOptions, ExchangeError, TlsOptions, TokenExchange, TokenExchangeConfig,
 };
-use windlass_git::{Git, GitConfig, GitError, GitMetrics, Rate, UrlPolicy};
+use windlass_git::{Git, GitConfig, GitError, GitMetrics, Proxy, Rate, UrlPolicy};
 use windlass_loki::Loki;
 use windlass_repository::Opener;
 use windlass_resources::{Clients, FurtherKinds};
@@ -88,9 +88,7 @@ impl Context {
         let provisioning = settings.provisioning();
         let git = open_git(&settings, default_cache, Some(&metrics)).map_err(ContextError::Git)?;
         let loki = crate::history::open_loki(&settings).map_err(ContextError::Loki)?;
-        let opener =
-            Opener::new(git.clone(), operator.home_path.clone(), operator.local_permitted_prefixes.clone())
-                .with_metrics(&metrics);
+        let opener = open_repositories(&settings, git.clone(), &metrics).map_err(ContextError::Git)?;
         let repository_rules = repository_rules(&settings);
         // A little more than Git's own deadline, whose message says more.
         let check_deadline = operator.git_timeout + Duration::from_secs(5);
@@ -207,6 +205,20 @@ pub fn job_rules(settings: &Settings) -> JobRules {
     JobRules { test_jobs: settings.operator().enable_test_jobs, ..JobRules::default() }
 }
 
+/// What opens repositories as the settings have it, over `git`. What is done to their files is told in `metrics`.
+///
+/// # Errors
+/// `git_proxy` is no address of a proxy.
+pub fn open_repositories(settings: &Settings, git: Git, metrics: &Metrics) -> Result<Opener, GitError> {
+    let operator = settings.operator();
+    let opener = Opener::new(git, operator.home_path.clone(), operator.local_permitted_prefixes.clone())
+        .with_metrics(metrics);
+    let Some(address) = &operator.git_proxy else { return Ok(opener) };
+    let user = operator.git_proxy_user.clone();
+    let login = (!user.is_empty()).then(|| (user, operator.git_proxy_password.clone()));
+    Ok(opener.with_proxy(Proxy::new(address, login)?))
+}
+
 /// Access to Git servers as the settings have it: by public https and ssh, and to the origins that are allowed. What it
 /// costs is told in `metrics`.
 ///
@@ -222,6 +234,9 @@ pub fn open_git(
     let mut policy = UrlPolicy::default();
     for origin in &operator.allowed_git_origins {
         policy = policy.allow_origin(origin)?;
+    }
+    if let Some(proxy) = &operator.git_proxy {
+        policy = policy.allow_origin(proxy)?;
     }
     let mut config = GitConfig { policy, ..GitConfig::new(cache_dir) };
     config.limits.pack_bytes = operator.git_max_pack_bytes;

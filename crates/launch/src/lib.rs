@@ -17,7 +17,7 @@ mod launch;
 mod needs;
 
 pub use self::args::{CommonFlags, LegacyFlags, OperatorArgs, SettingsFlags, Start, environment};
-pub use self::context::{Context, ContextError, job_rules, open_git, repository_rules};
+pub use self::context::{Context, ContextError, job_rules, open_git, open_repositories, repository_rules};
 pub use self::election::observe_leadership;
 pub use self::history::{LokiSettingsError, open_loki};
 pub use self::launch::{FLUSH, Launch, log_format, process_setup, start_telemetry};

@@ -39,7 +39,7 @@ pub use self::error::{OpenError, ReadError, WriteError};
 pub use self::escape::encoded;
 pub use self::github::{GithubOpenError, GithubRepository};
 pub use self::local::LocalError;
-pub use self::metrics::METRICS;
+pub use self::metrics::{METRICS, OWN_METRICS};
 pub use self::opened::{Opened, Reader, Urls, Versioned};
 pub use self::opener::{Opener, prefix};
 pub use self::stage::{Base, Commit, Signature, Stage, StagedChange, Writer, Written};

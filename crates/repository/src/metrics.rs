@@ -1,5 +1,6 @@
 //! What is told of operations on repositories, under Grafana's names. Grafana: `repository/metrics.go`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -9,7 +10,8 @@ use opentelemetry::metrics::{Counter, Histogram};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_git::{Limits, ObjectId, Revision, Tree};
-use windlass_telemetry::{MetricKind as Kind, Metrics, metric_rows};
+use windlass_github::RateLeft;
+use windlass_telemetry::{MetricKind as Kind, MetricRow, Metrics, metric_rows};
 
 use crate::{Base, Commit, Opened, ReadError, Reader, StagedChange, WriteError, Writer, Written};
 
@@ -48,6 +50,45 @@ metric_rows! {
         "Time of an operation. Files that are read together, and changes that are one commit, took it together.";
     SIZE = "_size_bytes", Kind::Histogram(SIZE_BOUNDS), ["operation"],
         "Size of a file that was read or written.";
+}
+
+metric_rows! {
+    pub OWN_METRICS, "windlass_github_";
+    RATE_REMAINING = "rate_limit_remaining", Kind::Gauge, ["host"],
+        "Requests that GitHub leaves to the token or App of this process that has the fewest left; absent where no answer said so, or the limit was counted anew since.";
+    RATE_RESET = "rate_limit_reset_timestamp_seconds", Kind::Gauge, ["host"],
+        "When that limit is counted anew, in Unix seconds.";
+}
+
+/// Looks at what clients of GitHub know is left to them whenever metrics are rendered. `left` answers each with its host.
+pub(crate) fn observe_rates(
+    metrics: &Metrics,
+    left: impl Fn() -> Vec<(String, RateLeft)> + Clone + Send + Sync + 'static,
+) {
+    let least = move || {
+        let now = jiff::Timestamp::now().as_second();
+        let mut least: BTreeMap<String, RateLeft> = BTreeMap::new();
+        for (host, left) in left().into_iter().filter(|(_, left)| left.resets > now) {
+            let known = least.entry(host).or_insert(left);
+            if left.remaining < known.remaining {
+                *known = left;
+            }
+        }
+        least
+    };
+    let meter = metrics.meter("github");
+    let observe = |row: &MetricRow, value: fn(&RateLeft) -> u64| {
+        let least = least.clone();
+        let gauge = meter.u64_observable_gauge(row.name).with_description(row.meaning);
+        let looked_at = gauge.with_callback(move |gauge| {
+            for (host, left) in least() {
+                gauge.observe(value(&left), &[KeyValue::new("host", host)]);
+            }
+        });
+        looked_at.build();
+    };
+    observe(&RATE_REMAINING, |left| left.remaining);
+    observe(&RATE_RESET, |left| u64::try_from(left.resets).unwrap_or(0));
 }
 
 /// The instruments of a process.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use windlass_api::{Connection, Repository, RepositorySpec, RepositoryType};
-use windlass_git::{Credentials, Git, Remote};
+use windlass_git::{Credentials, Git, Proxy, Remote};
 use windlass_github::Github;
 use windlass_telemetry::Metrics;
 
@@ -24,6 +24,7 @@ pub struct Opener {
     github: GithubClients,
     folders: LocalFolders,
     operations: Option<Arc<Operations>>,
+    proxy: Option<Proxy>,
     home: Option<PathBuf>,
 }
 
@@ -33,7 +34,7 @@ impl Opener {
     pub fn new(git: Git, home: Option<PathBuf>, permitted: Vec<PathBuf>) -> Self {
         let folders = LocalFolders::new(permitted, git.limits().clone());
         let github = GithubClients::new(git.clone());
-        Self { git, github, folders, operations: None, home }
+        Self { git, github, folders, operations: None, proxy: None, home }
     }
 
     /// The same, with another API in place of github.com's.
@@ -42,10 +43,17 @@ impl Opener {
         Self { github: self.github.with_public_api(url), ..self }
     }
 
-    /// The same, telling in `metrics` what is done to files of repositories.
+    /// The same, telling in `metrics` what is done to files of repositories, and what GitHub leaves of its rate limits.
     #[must_use]
     pub fn with_metrics(self, metrics: &Metrics) -> Self {
+        self.github.observe(metrics);
         Self { operations: Some(Operations::new(metrics)), ..self }
+    }
+
+    /// The same, asking all servers through a proxy.
+    #[must_use]
+    pub fn with_proxy(self, proxy: Proxy) -> Self {
+        Self { github: self.github.with_proxy(proxy.clone()), proxy: Some(proxy), ..self }
     }
 
     /// The Git access behind the remote ones.
@@ -72,6 +80,7 @@ impl Opener {
         let url = spec.url().ok_or(OpenError::NoUrl)?;
         let token = SecretToken::new(core, repository).token().await?;
         let mut remote = Remote { url: url.to_owned(), kind: spec.kind.as_str(), ..Remote::default() };
+        remote.proxy.clone_from(&self.proxy);
         if let Some(token) = token {
             let user = spec.token_user().to_owned();
             remote.credentials = Some(Credentials::Basic { user, token: token.value });

@@ -191,6 +191,13 @@ section! {
         allowed_git_origins: Vec<String> = Origins, "";
         /// Certificates that Git servers' are checked against beside the system's, PEM.
         git_ca_file: Option<PathBuf> = Path, "";
+        /// Proxy (`http://host:port`, `https://…` or `socks5://…`) that the Git servers of repositories and GitHub's API are
+        /// asked through; none when empty. Variables such as `HTTPS_PROXY` are not used for Git.
+        git_proxy: Option<String> = Text, "";
+        /// User that the proxy is shown; nobody when empty.
+        git_proxy_user: String = Text, "";
+        /// The user's password.
+        git_proxy_password: SecretString = Text, "" { secret: true };
         /// Algorithms that SSH servers are offered for the exchange of keys; the usual ones when empty.
         git_ssh_key_exchange_algorithms: Vec<String> = List, "";
         /// Algorithms of the keys of SSH servers, of those that are known; the usual ones when empty.

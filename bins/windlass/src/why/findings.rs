@@ -3,14 +3,31 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use kube::api::ObjectMeta;
 use serde::Serialize;
 use windlass_api::conditions::{self, reasons, types};
-use windlass_api::{HistoricJob, Job, JobState, Repository, labels};
+use windlass_api::{HistoricJob, Job, JobState, Repository, annotations, labels};
+
+use super::budget;
 
 /// How often a look that found nothing is written down at most, in milliseconds.
 const NOTED_EVERY: i64 = 300_000;
 /// How long until a repository that is not healthy is looked at again, in milliseconds.
 const UNHEALTHY_FOR: i64 = 60_000;
+
+/// What there is to answer from, beside the repository.
+#[derive(Default)]
+pub(super) struct Known {
+    /// The jobs that are queued in its namespace.
+    pub(super) queue: Vec<Job>,
+    /// Its jobs that ended.
+    pub(super) ended: Vec<HistoricJob>,
+    /// What its controller tells of itself.
+    pub(super) metrics: Option<String>,
+}
+
+/// How long a claim holds that is not renewed, in milliseconds, unless the settings say otherwise.
+const LEASE: i64 = 60_000;
 
 /// The answer.
 #[derive(Debug, Serialize)]
@@ -26,7 +43,7 @@ pub(super) struct Report {
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Weight {
+pub(super) enum Weight {
     /// It does not go on before this is over.
     Blocked,
     /// It goes on by itself.
@@ -36,16 +53,16 @@ enum Weight {
 }
 
 #[derive(Debug, Serialize)]
-struct Finding {
-    weight: Weight,
-    text: String,
+pub(super) struct Finding {
+    pub(super) weight: Weight,
+    pub(super) text: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    since: Option<Timestamp>,
+    pub(super) since: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    until: Option<Timestamp>,
+    pub(super) until: Option<Timestamp>,
 }
 
-fn finding(weight: Weight, text: impl Into<String>) -> Finding {
+pub(super) fn finding(weight: Weight, text: impl Into<String>) -> Finding {
     Finding { weight, text: text.into(), since: None, until: None }
 }
 
@@ -101,8 +118,9 @@ impl fmt::Display for Report {
     }
 }
 
-/// What a repository waits for, where these jobs are queued in its namespace.
-pub(super) fn of_repository(repository: &Repository, queue: &[Job], now: Timestamp) -> Report {
+/// What a repository waits for.
+pub(super) fn of_repository(repository: &Repository, known: &Known, now: Timestamp) -> Report {
+    let queue = known.queue.as_slice();
     let name = repository.metadata.name.as_deref().unwrap_or_default();
     let status = &repository.status;
     let mut findings = deletion(repository);
@@ -137,7 +155,7 @@ pub(super) fn of_repository(repository: &Repository, queue: &[Job], now: Timesta
     }
     let own: Vec<&Job> = queue.iter().filter(|job| job.spec.repository == name).collect();
     for job in &own {
-        findings.push(position(job, queue));
+        findings.push(position(job, queue, now));
     }
     if let (JobState::Warning | JobState::Error, Some(messages)) = (status.sync.state, &status.sync.message) {
         let text = format!("the last pull left something undone: {}", messages.join("; "));
@@ -167,12 +185,14 @@ pub(super) fn of_repository(repository: &Repository, queue: &[Job], now: Timesta
         findings
             .push(finding(Weight::Note, "the last delivery of its webhook came").since(webhook.last_event));
     }
+    findings.extend(delivered(&own, &known.ended));
+    findings.extend(known.metrics.iter().flat_map(|metrics| budget::of_metrics(metrics, repository)));
     Report::new(format!("repository/{name}"), repository.metadata.namespace.as_deref(), findings)
 }
 
 /// What a queued job waits for, where these are queued in its namespace.
-pub(super) fn of_job(job: &Job, repository: Option<&Repository>, queue: &[Job]) -> Report {
-    let mut findings = vec![position(job, queue)];
+pub(super) fn of_job(job: &Job, repository: Option<&Repository>, queue: &[Job], now: Timestamp) -> Report {
+    let mut findings = vec![position(job, queue, now)];
     match repository {
         None if !job.spec.action.is_orphan_cleanup() => {
             findings
@@ -210,20 +230,45 @@ fn deletion(repository: &Repository) -> Vec<Finding> {
     vec![finding(Weight::Blocked, text).since(begun.0.as_millisecond())]
 }
 
+/// The delivery that asked for the newest of these jobs that one asked for, and what came of it.
+fn delivered(queued: &[&Job], ended: &[HistoricJob]) -> Option<Finding> {
+    let delivery = |meta: &ObjectMeta| meta.annotations.as_ref()?.get(annotations::DELIVERY).cloned();
+    if let Some((job, delivery)) = queued.iter().find_map(|job| Some((job, delivery(&job.metadata)?))) {
+        let name = job.metadata.name.as_deref().unwrap_or_default();
+        return Some(finding(
+            Weight::Note,
+            format!("delivery {delivery} asked for job {name}, which is queued"),
+        ));
+    }
+    let of_delivery = ended.iter().filter_map(|record| Some((record, delivery(&record.metadata)?)));
+    let (record, delivery) = of_delivery.max_by_key(|(record, _)| record.status.finished)?;
+    let status = &record.status;
+    let text = format!(
+        "delivery {delivery} asked for a job ({}), which ended as {}: {}",
+        record.spec.action,
+        status.state.as_str(),
+        status.message
+    );
+    Some(finding(Weight::Note, text).since(status.finished))
+}
+
 fn label<'a>(job: &'a Job, name: &str) -> Option<&'a str> {
     job.metadata.labels.as_ref()?.get(name).map(String::as_str)
 }
 
 /// Who works on a job, or how many are before it.
-fn position(job: &Job, queue: &[Job]) -> Finding {
+fn position(job: &Job, queue: &[Job], now: Timestamp) -> Finding {
     let name = job.metadata.name.as_deref().unwrap_or_default();
     let attempt = label(job, labels::ATTEMPT).unwrap_or("1");
     let created = |job: &Job| job.metadata.creation_timestamp.as_ref().map(|time| time.0);
     if let Some(claim) = label(job, labels::CLAIM) {
         let owner: String =
             label(job, labels::CLAIM_OWNER).unwrap_or("nobody known").chars().take(8).collect();
-        let renewed =
-            claim.parse().ok().and_then(moment).map_or_else(String::new, |at| format!(", renewed {at}"));
+        let claimed: i64 = claim.parse().unwrap_or(0);
+        let mut renewed = moment(claimed).map_or_else(String::new, |at| format!(", renewed {at}"));
+        if claimed > 0 && now.as_millisecond() - claimed > LEASE {
+            renewed.push_str(", which is long ago: somebody else takes it over, or it is given up");
+        }
         let text = format!(
             "job {name} is worked on by {owner} (attempt {attempt}{renewed}): {}",
             job.status.message
@@ -274,12 +319,13 @@ mod tests {
 
     #[test]
     fn a_repository_that_is_in_step_waits_for_nothing() {
-        let report = of_repository(&repository(|_| {}), &[], now()).to_string();
+        let report = of_repository(&repository(|_| {}), &Known::default(), now()).to_string();
         let expected = "repository/dash waits for nothing\n  note     nothing is known that is not synced; its source is \
                         looked at again, since 1970-01-01T00:16:40Z, until 1970-01-01T00:17:40Z\n";
         assert_eq!(report, expected);
         let late =
-            of_repository(&repository(|_| {}), &[], Timestamp::from_second(5_000).unwrap()).to_string();
+            of_repository(&repository(|_| {}), &Known::default(), Timestamp::from_second(5_000).unwrap())
+                .to_string();
         assert!(late.contains("overdue"), "{late}");
     }
 
@@ -293,7 +339,7 @@ mod tests {
                     "lastTransitionTime": "1970-01-01T00:10:00Z"},
             ]);
         });
-        let report = of_repository(&blocked, &[], now());
+        let report = of_repository(&blocked, &Known::default(), now());
         assert!(report.blocked);
         let text = report.to_string();
         let lines: Vec<&str> = text.lines().collect();
@@ -311,11 +357,11 @@ mod tests {
             document["status"]["conditions"] = json!([{"type": "Ready", "status": "False", "reason": "RateLimited",
                 "message": "git.example.com asks to slow down", "lastTransitionTime": "1970-01-01T00:16:40Z"}]);
         });
-        let text = of_repository(&limited, &[], now()).to_string();
+        let text = of_repository(&limited, &Known::default(), now()).to_string();
         let line = "asks to slow down; its server is left alone, since 1970-01-01T00:16:40Z, until 1970-01-01T00:36:40Z";
         assert!(text.contains(line), "{text}");
         let queue = [job("dash-sync", "dash", "1970-01-01T00:16:00Z", &json!({}))];
-        let report = serde_json::to_value(of_job(&queue[0], Some(&limited), &queue)).unwrap();
+        let report = serde_json::to_value(of_job(&queue[0], Some(&limited), &queue, now())).unwrap();
         let of_host =
             report["findings"].as_array().unwrap().iter().find(|found| found["weight"] == "note").unwrap();
         assert_eq!(of_host["until"], "1970-01-01T00:36:40Z", "{report}");
@@ -331,15 +377,19 @@ mod tests {
             job("other-sync", "other", "1970-01-01T00:16:05Z", &json!({})),
         ];
         let known = repository(|_| {});
-        let text = of_job(&queue[0], Some(&known), &queue).to_string();
+        let text = of_job(&queue[0], Some(&known), &queue, now()).to_string();
         assert!(
             text.contains("worked on by 01234567 (attempt 2, renewed 1970-01-01T00:16:50Z): applying"),
             "{text}"
         );
-        let text = of_job(&queue[1], Some(&known), &queue).to_string();
+        let text = of_job(&queue[1], Some(&known), &queue, now()).to_string();
         assert!(text.contains("queued, 1 of its namespace before it; job dash-sync of the same"), "{text}");
-        assert!(of_job(&queue[2], None, &queue).blocked, "its repository is gone");
-        assert!(of_repository(&known, &queue, now()).to_string().contains("job dash-move is queued"));
+        assert!(of_job(&queue[2], None, &queue, now()).blocked, "its repository is gone");
+        let late = Timestamp::from_second(1_100).unwrap();
+        let text = of_job(&queue[0], Some(&known), &queue, late).to_string();
+        assert!(text.contains("which is long ago: somebody else takes it over"), "{text}");
+        let all = Known { queue: queue.to_vec(), ..Known::default() };
+        assert!(of_repository(&known, &all, now()).to_string().contains("job dash-move is queued"));
     }
 
     #[test]
@@ -350,11 +400,42 @@ mod tests {
             document["status"]["deletion"] =
                 json!({"state": "blocked", "finalizer": "cleanup", "message": "GitHub says no"});
         });
-        let report = of_repository(&going, &[], now());
+        let report = of_repository(&going, &Known::default(), now());
         let text = report.to_string();
         assert!(report.blocked && text.contains("in the way of cleanup: GitHub says no"), "{text}");
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!((&json["blocked"], &json["findings"][0]["weight"]), (&json!(true), &json!("blocked")));
         assert_eq!(json["findings"][0]["since"], "1970-01-01T00:16:00Z");
+    }
+
+    #[test]
+    fn the_last_delivery_is_told_with_what_came_of_it() {
+        let known =
+            repository(|document| document["status"]["webhook"] = json!({"id": 1, "lastEvent": 1_020_000}));
+        let record = |delivery: Option<&str>, finished: i64, state: &str| -> HistoricJob {
+            let marks = delivery.map(|delivery| json!({annotations::DELIVERY: delivery}));
+            let document = json!({"metadata": {"name": format!("dash-sync-{finished}"), "annotations": marks},
+                "spec": {"action": "pull", "repository": "dash"},
+                "status": {"state": state, "finished": finished, "message": "completed"}});
+            serde_json::from_value(document).unwrap()
+        };
+        let ended = vec![
+            record(Some("d-1"), 1_000_000, "error"),
+            record(Some("d-2"), 1_021_000, "success"),
+            record(None, 1_022_000, "error"),
+        ];
+        let text =
+            of_repository(&known, &Known { ended: ended.clone(), ..Known::default() }, now()).to_string();
+        assert!(text.contains("the last delivery of its webhook came, since 1970-01-01T00:17:00Z"), "{text}");
+        let outcome = "delivery d-2 asked for a job (pull), which ended as success: completed, since 1970-01-01T00:17:01Z";
+        assert!(text.contains(outcome) && !text.contains("d-1"), "{text}");
+        let mut queued = job("dash-sync", "dash", "1970-01-01T00:16:00Z", &json!({}));
+        queued.metadata.annotations = Some([(annotations::DELIVERY.to_owned(), "d-3".to_owned())].into());
+        let text =
+            of_repository(&known, &Known { queue: vec![queued], ended, metrics: None }, now()).to_string();
+        assert!(
+            text.contains("delivery d-3 asked for job dash-sync, which is queued") && !text.contains("d-2"),
+            "{text}"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Sends one request within deadlines, retries and the rate limit, to the API's own origin only.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,8 +12,8 @@ use octocrab::OctoBody;
 use secrecy::{ExposeSecret as _, SecretString};
 use url::{Host, Url};
 use windlass_http_client::{
-    Answer as Head, Deadline, Deadlines, Failure, HostRates, Retries, RetryAfterHosts, SetUpError,
-    is_loopback, judging_resolver,
+    Answer as Head, Deadline, Deadlines, Failure, HostRates, RateLeft, Retries, RetryAfterHosts, SetUpError,
+    is_loopback, judging_resolver, rate_left,
 };
 
 use crate::{Caller, ErrorKind, GithubError, Options, OptionsError};
@@ -91,6 +91,8 @@ pub(crate) struct Transport {
     /// Nothing is sent while GitHub asks for it.
     held: RetryAfterHosts,
     rates: Option<Arc<HostRates>>,
+    /// What the last answer said that is left.
+    left: Mutex<Option<RateLeft>>,
     sent: AtomicU64,
 }
 
@@ -103,12 +105,12 @@ impl Transport {
             _ => return Err(OptionsError::Url { detail: "it has no host".to_owned() }),
         };
         let mut builder = windlass_http_client::builder(&options.tls, options.deadlines.connect);
-        if let Some(policy) = options.addresses {
-            builder = builder.dns_resolver(judging_resolver(policy));
-        }
-        if options.addresses.is_some() || is_loopback(&base) {
-            builder = builder.no_proxy();
-        }
+        builder = match (&options.proxy, options.addresses) {
+            (Some(proxy), _) => builder.no_proxy().proxy(proxy.clone()),
+            (None, Some(policy)) => builder.no_proxy().dns_resolver(judging_resolver(policy)),
+            (None, None) if is_loopback(&base) => builder.no_proxy(),
+            (None, None) => builder,
+        };
         let client =
             builder.build().map_err(|error| OptionsError::Client { source: SetUpError::from(error) })?;
         Ok(Self {
@@ -120,6 +122,7 @@ impl Transport {
             max_body: encoded_size(options.max_file).saturating_add(MAX_ANSWER),
             held: RetryAfterHosts::default(),
             rates: options.rates.clone(),
+            left: Mutex::default(),
             sent: AtomicU64::new(0),
         })
     }
@@ -137,6 +140,11 @@ impl Transport {
     /// Requests sent so far, retries included.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// What the last answer said that is left of the rate limit.
+    pub(crate) fn rate_left(&self) -> Option<RateLeft> {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The deadlines of a call that begins now.
@@ -221,6 +229,9 @@ impl Transport {
         let head = windlass_http_client::send(request, &deadline).await;
         let head = head.map_err(|failure| self.failed(failure))?;
         let status = head.status();
+        if let Some(left) = rate_left(head.headers()) {
+            *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+        }
         tracing::debug!(method = %call.method, path = url.path(), status = status.as_u16(), "GitHub request");
         if status == StatusCode::NOT_MODIFIED {
             let headers = head.headers().clone();

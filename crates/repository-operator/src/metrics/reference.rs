@@ -25,7 +25,7 @@ They are told by whoever receives deliveries: the repository operator where it s
 const GIT: &str = "
 ## Git servers
 
-They are told by every process that speaks with Git servers. `repository_type` is that of the repository, and `git` where there is no repository.
+They are told by every process that speaks with Git servers and GitHub's API. `repository_type` is that of the repository, and `git` where there is no repository.
 
 ";
 
@@ -49,7 +49,7 @@ const MISSING: &str = "
 
 /// `docs/reference/repository-operator-metrics.md`.
 pub fn reference_markdown() -> String {
-    let git = [windlass_git::METRICS, windlass_git::OWN_METRICS].concat();
+    let git = [windlass_git::METRICS, windlass_git::OWN_METRICS, windlass_repository::OWN_METRICS].concat();
     let own = [TABLE, OWN].concat();
     let tables: [&[&MetricRow]; 4] =
         [&own, windlass_repository_api::METRICS, windlass_repository::METRICS, &git];

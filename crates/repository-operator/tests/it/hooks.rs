@@ -383,3 +383,41 @@ async fn gone(scene: &Scene) {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_is_left_of_githubs_limit_and_of_the_hosts_share_is_told() {
+    let scene = Scene::new().await;
+    scene.create(json!({})).await;
+    let process = scene.start();
+    scene.said(reasons::WEBHOOK_CONFIGURED).await;
+    let host = scene.github.api().strip_prefix("http://").unwrap().split('/').next().unwrap().to_owned();
+    let text = process.context.metrics.render().unwrap();
+    for gauge in ["windlass_github_rate_limit_remaining", "windlass_git_host_requests_left"] {
+        let line = text.lines().find(|line| line.starts_with(&format!("{gauge}{{host=\"{host}\"}} ")));
+        let value: f64 = line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect(&text);
+        assert!(value > 0.0, "{line:?}");
+    }
+}
+
+#[tokio::test]
+async fn git_and_github_are_asked_through_the_proxy_that_the_settings_name() {
+    let proxy = windlass_git_server::TestProxy::http("me", "hidden-password").await.unwrap();
+    for (password, is_let_in) in [("hidden-wrong", false), ("hidden-password", true)] {
+        let mut scene = Scene::new().await;
+        for (key, value) in [("", proxy.address()), ("_user", "me"), ("_password", password)] {
+            scene.world = scene.world.set(&format!("operator.git_proxy{key}"), value);
+        }
+        scene.create(json!({})).await;
+        let _process = scene.start();
+        let told = |it: &Repository| it.status.health.checked != 0 && !said(it).0.is_empty();
+        let repository = scene.world.repository_when("it is told", "dash", told).await;
+        assert!(!json!(repository).to_string().contains("hidden"), "{repository:#?}");
+        if is_let_in {
+            scene.said(reasons::WEBHOOK_CONFIGURED).await;
+            assert!(repository.status.health.healthy && proxy.passed() > 0, "{repository:#?}");
+        } else {
+            assert!(!repository.status.health.healthy, "{repository:#?}");
+            assert_eq!((scene.github.requests().len(), proxy.passed()), (0, 0), "{repository:#?}");
+        }
+    }
+}

@@ -10,13 +10,15 @@ use secrecy::ExposeSecret as _;
 use url::Url;
 use windlass_api::conditions::reasons;
 use windlass_api::{Connection, Repository, RepositoryType};
-use windlass_git::{Git, GitError};
+use windlass_git::{Git, GitError, Proxy};
 use windlass_github::{
     Access, App, Credentials, Github, HostRates, Options, OptionsError, Permissions, RepositoryName, Tls,
     TokenRequest,
 };
+use windlass_telemetry::Metrics;
 
 use crate::connection::{ConnectionOpenError, Installed, private_key};
+use crate::metrics::observe_rates;
 use crate::{SecretToken, TokenError, TokenSource as _};
 
 /// Clients that are kept at most; all are forgotten then, and made again.
@@ -89,18 +91,35 @@ pub(crate) struct GithubClients {
     public: Arc<str>,
     clients: Arc<Mutex<HashMap<[u8; 32], Github>>>,
     rates: Arc<HostRates>,
+    proxy: Option<Proxy>,
 }
 
 impl GithubClients {
     /// Clients of servers that may be asked by the policy of `git`.
     pub(crate) fn new(git: Git) -> Self {
         let rates = Arc::new(HostRates::new(git.rate_per_host()));
-        Self { git, public: Options::PUBLIC_API.into(), clients: Arc::default(), rates }
+        Self { git, public: Options::PUBLIC_API.into(), clients: Arc::default(), rates, proxy: None }
     }
 
     /// The same, with another API in place of github.com's.
     pub(crate) fn with_public_api(self, url: &str) -> Self {
-        Self { public: url.into(), clients: Arc::default(), ..self }
+        Self { public: url.into(), ..self }
+    }
+
+    /// The same, asking them through a proxy.
+    pub(crate) fn with_proxy(self, proxy: Proxy) -> Self {
+        Self { proxy: Some(proxy), ..self }
+    }
+
+    /// Tells in `metrics` what is left of rate limits, while there are clients.
+    pub(crate) fn observe(&self, metrics: &Metrics) {
+        let clients = Arc::downgrade(&self.clients);
+        observe_rates(metrics, move || {
+            let Some(clients) = clients.upgrade() else { return Vec::new() };
+            let clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
+            let left = |client: &Github| Some((client.host().to_owned(), client.rate_left()?));
+            clients.values().filter_map(left).collect()
+        });
     }
 
     /// The repository's client. Nothing is sent yet.
@@ -194,6 +213,8 @@ impl GithubClients {
             // Whoever writes a repository names this one.
             options.addresses = self.git.addresses_of(api).map_err(GithubOpenError::Refused)?;
         }
+        let proxy = self.proxy.as_ref().map(Proxy::for_others).transpose();
+        options.proxy = proxy.map_err(GithubOpenError::Refused)?;
         if let Some(bundle) = self.git.ca_bundle() {
             let failed = |source| GithubOpenError::Client(OptionsError::Client { source });
             options.tls = Tls::of_bundle(bundle).map_err(failed)?;

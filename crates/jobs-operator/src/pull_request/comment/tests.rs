@@ -126,3 +126,29 @@ fn nothing_of_theirs_is_markdown_a_link_or_a_mention() {
     let one = render(&files(vec![file], 0));
     assert!(!one.contains("@team") && !one.contains("\n# H"), "{one}");
 }
+
+/// What would begin a header of HTTP, of Markdown or of the comment itself, if a line could be ended with it.
+#[test]
+fn nothing_of_theirs_begins_a_line_a_header_or_the_comments_own_marker() {
+    let marker = "<!-- windlass:0a1b -->";
+    for end in
+        ["\r\n", "\n", "\r", "\u{85}", "\u{2028}", "\u{2029}", "\u{b}", "\u{c}", "\0", "%0d%0a", "&#10;"]
+    {
+        let evil = format!("x{end}X-Evil: 1{end}{end}# Heading{end}{marker}{end}---{end}> quote");
+        let file = Looked { error: Some(evil.clone()), ..looked(&evil, Action::Create, &evil) };
+        let one = files(vec![file.clone()], 0);
+        let several = files(vec![file, looked("b.json", Action::Update, "B")], 0);
+        for comment in [one, several] {
+            let footer = Footer { repository: &evil, marker };
+            let text = comment.render(&footer);
+            assert_eq!(text.matches(marker).count(), 1, "{text}");
+            assert!(text.trim_end().ends_with(marker), "{text}");
+            for line in text.lines() {
+                assert!(!line.trim_start().starts_with("X-Evil") && !line.starts_with("# "), "{text}");
+            }
+            assert_eq!(text.lines().filter(|line| *line == "---").count(), 1, "{text}");
+            let is_end = |c: char| c != '\n' && (c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'));
+            assert!(!text.contains(is_end), "{text:?}");
+        }
+    }
+}
