@@ -12,10 +12,11 @@ use windlass_git::GitError;
 use windlass_runtime::ObjectKey;
 
 use crate::access;
+use crate::annotations::semver_filter;
 use crate::content_config::{CONTENT_CONFIG_CHECKSUM, content_config_checksum};
 use crate::controller::Controller;
 use crate::failure::Failure;
-use crate::observe::{Observed, semver_filter};
+use crate::observe::Observed;
 use crate::plan::{Plan, plan};
 use crate::reference::Resolved;
 use crate::status::now;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use windlass_api::flux::GitRepository;
 use windlass_runtime::ObjectKey;
 
-use crate::observe::requested_at;
+use crate::annotations::requested_at;
 
 /// When what is asked for was seen first, of objects that nobody looked at since.
 #[derive(Default)]

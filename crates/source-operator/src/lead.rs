@@ -10,11 +10,11 @@ use windlass_runtime::{
     BackoffPolicy, Event, KeyedQueue, Leadership, ObjectKey, ObjectVersion, Store, Term, TermQueue, run_keyed,
 };
 
+use crate::annotations::{requested_at, semver_filter};
 use crate::apply::KIND;
 use crate::asked::Asked;
 use crate::build::Builder;
 use crate::controller::Controller;
-use crate::observe::{requested_at, semver_filter};
 use crate::reconcile::reconcile;
 use crate::secrets;
 use crate::upstream::Upstreams;

@@ -11,6 +11,7 @@
 )]
 
 mod access;
+mod annotations;
 mod app;
 mod apply;
 mod asked;

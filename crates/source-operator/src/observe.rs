@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use windlass_api::flux::{Artifact, GitRepository, REQUESTED_AT, SEMVER_FILTER};
+use windlass_api::flux::{Artifact, GitRepository};
 use windlass_artifact::{ArtifactPath, Digest, Verdict};
 use windlass_runtime::{ObjectKey, Store};
 
+use crate::annotations::requested_at;
 use crate::controller::Controller;
 use crate::failure::Failure;
 
@@ -36,15 +37,6 @@ impl Observed {
             || !ready
             || !self.stored
     }
-}
-
-/// The expression of the tags that a range chooses from.
-pub(crate) fn semver_filter(object: &GitRepository) -> Option<&str> {
-    object.metadata.annotations.as_ref()?.get(SEMVER_FILTER).map(String::as_str)
-}
-
-pub(crate) fn requested_at(object: &GitRepository) -> Option<&str> {
-    object.metadata.annotations.as_ref()?.get(REQUESTED_AT).map(String::as_str)
 }
 
 /// Looks at what is known and at the disk. None when the object is gone.

@@ -8,11 +8,11 @@ use windlass_git::ObjectId;
 use windlass_runtime::ObjectKey;
 
 use crate::access;
+use crate::annotations::semver_filter;
 use crate::apply::KIND;
 use crate::controller::Controller;
 use crate::externals::{self, Externals};
 use crate::failure::Failure;
-use crate::observe::semver_filter;
 use crate::validate::{validate, wanted};
 
 /// Makes what the statuses of sources name and this replica has not.

@@ -8,11 +8,11 @@ use windlass_api::flux::{GitRepository, GitRepositoryStatus};
 use windlass_api::patch::merge_diff;
 use windlass_runtime::{CallError, Part, merge_patch};
 
+use crate::annotations::requested_at;
 use crate::apply::Done;
 use crate::conditions::is_known;
 use crate::controller::{CALL, Controller};
 use crate::failure::{Course, Failure, types};
-use crate::observe::requested_at;
 
 /// The longest message that a condition takes, in bytes.
 const MAX_MESSAGE: usize = 32_768;

@@ -1,6 +1,5 @@
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
