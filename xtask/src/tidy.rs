@@ -48,6 +48,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("windlass", 5),
     ("windlass-cluster", 6),
     ("windlass-conformance", 6),
+    ("windlass-counted-heap", 6),
     ("windlass-e2e", 6),
     ("windlass-github-stand-in", 6),
     ("windlass-otlp-receiver", 6),

@@ -5,34 +5,15 @@
 #[allow(dead_code, reason = "the tests of the engine share it")]
 mod world;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use windlass_counted_heap::CountedHeap;
 
 use self::world::{World, eventually, long_ago};
 
-/// The system's allocator, which says how much of it is in use.
-struct Counted;
-
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "an allocator is unsafe; this one only counts")]
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static HEAP: Counted = Counted;
+static HEAP: CountedHeap = CountedHeap::new();
 
 /// Few enough to be created in a moment, many enough that what else the tracker has does not count.
 const MANY: usize = 1_000;
@@ -63,7 +44,7 @@ async fn a_kustomization_that_has_settled_costs_little_memory() {
 
 /// What a tracker takes up that has nothing more to do for so many Kustomizations.
 async fn cost_of_a_tracker(world: &World, many: usize) -> usize {
-    let before = IN_USE.load(Ordering::Relaxed);
+    let before = HEAP.in_use();
     let tracker = world.tracker();
     eventually("all are counted", || async {
         let said = tracker.context.metrics.render().unwrap();
@@ -76,7 +57,7 @@ async fn cost_of_a_tracker(world: &World, many: usize) -> usize {
         if settled == many && watched { Ok(()) } else { Err((settled, watched)) }
     })
     .await;
-    let cost = IN_USE.load(Ordering::Relaxed).saturating_sub(before);
+    let cost = HEAP.in_use().saturating_sub(before);
     tracker.stop().await;
     cost
 }

@@ -4,35 +4,15 @@
 #[path = "../it/kit/mod.rs"]
 mod kit;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use kube::api::PostParams;
 use windlass_api::Job;
+use windlass_counted_heap::CountedHeap;
 use windlass_jobs_operator::{PROVISIONING_JOBS, register};
 
 use crate::kit::{World, eventually};
 
-/// The system's allocator, which says how much of it is in use.
-struct Counted;
-
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "an allocator is unsafe; this one only counts")]
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static HEAP: Counted = Counted;
+static HEAP: CountedHeap = CountedHeap::new();
 
 /// Jobs that wait: few enough to be created in a moment, many enough that what else the operator has does not count.
 const WAITING: usize = 2_000;
@@ -73,7 +53,7 @@ async fn queue(world: &World, first: usize, count: usize) {
 
 /// What an operator takes up that runs one job and knows of so many others.
 async fn cost_of_an_operator(world: &World, waiting: usize) -> usize {
-    let before = IN_USE.load(Ordering::Relaxed);
+    let before = HEAP.in_use();
     let process = world.start(register, PROVISIONING_JOBS);
     let of_tests = |said: &str, metric: &str| {
         let count = said.lines().find(|line| line.starts_with(metric) && line.contains("action=\"test\""));
@@ -86,7 +66,7 @@ async fn cost_of_an_operator(world: &World, waiting: usize) -> usize {
         if found == [Some(waiting), Some(1)] { Ok(()) } else { Err(format!("{found:?}")) }
     })
     .await;
-    let cost = IN_USE.load(Ordering::Relaxed).saturating_sub(before);
+    let cost = HEAP.in_use().saturating_sub(before);
     process.stop().await;
     cost
 }

@@ -5,8 +5,6 @@
 #[allow(dead_code, reason = "the other tests need more of it")]
 mod world;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -15,29 +13,12 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 use tokio::time::Instant;
+use windlass_counted_heap::CountedHeap;
 
 use crate::world::{Process, World, put};
 
-/// The system's allocator, which says how much of it is in use.
-struct Counted;
-
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "an allocator is unsafe; this one only counts")]
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static HEAP: Counted = Counted;
+static HEAP: CountedHeap = CountedHeap::new();
 
 /// Few enough to be ready in a moment, many enough that what else the operator has does not count.
 const OBJECTS: usize = 600;
@@ -94,7 +75,7 @@ async fn create(world: &World, numbers: std::ops::Range<usize>, commit: &str) {
 /// What an operator takes up that has looked at so many objects, and found nothing new. It writes nothing, which would be in
 /// this heap too: no Events either.
 async fn cost_of_an_operator(world: &World, objects: usize) -> usize {
-    let before = IN_USE.load(Ordering::Relaxed);
+    let before = HEAP.in_use();
     let process = start(world).await;
     let until = Instant::now() + Duration::from_mins(1);
     let looked_at = || {
@@ -105,7 +86,7 @@ async fn cost_of_an_operator(world: &World, objects: usize) -> usize {
         assert!(Instant::now() < until, "{} were looked at", looked_at());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let cost = IN_USE.load(Ordering::Relaxed).saturating_sub(before);
+    let cost = HEAP.in_use().saturating_sub(before);
     process.stop().await;
     cost
 }

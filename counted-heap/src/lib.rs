@@ -1,0 +1,37 @@
+//! The heap of a test's process, counted: for tests of what objects cost in memory.
+//!
+//! It counts for the whole process, so that each such test is a program of its own, of one test.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The system's allocator, which says how much of it is in use. Made a program's by `#[global_allocator]`.
+#[derive(Debug, Default)]
+pub struct CountedHeap {
+    in_use: AtomicUsize,
+}
+
+impl CountedHeap {
+    /// A heap with nothing in use.
+    pub const fn new() -> Self {
+        Self { in_use: AtomicUsize::new(0) }
+    }
+
+    /// Bytes that were asked for and not given back.
+    pub fn in_use(&self) -> usize {
+        self.in_use.load(Ordering::Relaxed)
+    }
+}
+
+#[expect(unsafe_code, reason = "an allocator is unsafe; this one only counts")]
+unsafe impl GlobalAlloc for CountedHeap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.in_use.fetch_add(layout.size(), Ordering::Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        self.in_use.fetch_sub(layout.size(), Ordering::Relaxed);
+        unsafe { System.dealloc(at, layout) }
+    }
+}
