@@ -10,7 +10,8 @@ use crate::job::QueuedJob;
 use crate::store::Key;
 
 /// Jobs that can be claimed, handed out in turn: one of each namespace, within it one of each lane, within that one whose
-/// worker vanished, else the oldest. However many jobs one repository has waiting, another's first job is at most one round away.
+/// worker vanished, else the oldest. However many jobs one repository has waiting, another's first job is at most one
+/// round away.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
     namespaces: BTreeMap<String, Namespace>,

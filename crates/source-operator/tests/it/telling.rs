@@ -24,13 +24,19 @@ async fn take(State(posted): State<Posted>, Json(event): Json<Value>) -> StatusC
     }
 }
 
-#[tokio::test]
-async fn who_wants_events_is_posted_each_once_unless_it_was_not_taken() {
+/// Somebody whom events are posted to, and where.
+async fn receiver_of_events() -> (Posted, String) {
     let posted = Posted::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
     let router = Router::new().route("/", post(take)).with_state(Arc::clone(&posted));
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    (posted, address)
+}
+
+#[tokio::test]
+async fn who_wants_events_is_posted_each_once_unless_it_was_not_taken() {
+    let (posted, address) = receiver_of_events().await;
     let world = World::new().await;
     let first = world.commit([put("a", "1")]);
     let more = [("source.leader_election", "false"), ("source.events_address", address.as_str())];
@@ -99,11 +105,7 @@ async fn who_asks_for_a_reconcile_that_finds_nothing_new_is_told_so_and_no_archi
 
 #[tokio::test]
 async fn an_interval_without_news_is_counted_in_one_event_and_posted_to_nobody_but_a_recovery_is() {
-    let posted = Posted::default();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}/", listener.local_addr().unwrap());
-    let router = Router::new().route("/", post(take)).with_state(Arc::clone(&posted));
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let (posted, address) = receiver_of_events().await;
     let world = World::new().await;
     let commit = world.commit([put("a", "1")]);
     let more = [("source.leader_election", "false"), ("source.events_address", address.as_str())];
