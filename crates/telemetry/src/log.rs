@@ -8,11 +8,11 @@ mod tests;
 
 use std::io;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use opentelemetry::trace::TraceContextExt as _;
-use tracing::Subscriber;
-use tracing::subscriber::SetGlobalDefaultError;
+use tracing::subscriber::{DefaultGuard, NoSubscriber, SetGlobalDefaultError};
+use tracing::{Dispatch, Subscriber};
 use tracing_subscriber::filter::{EnvFilter, LevelFilter, ParseError};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
@@ -96,8 +96,27 @@ pub(crate) fn install(subscriber: impl Subscriber + Send + Sync + 'static) -> Re
     Ok(())
 }
 
-/// The subscriber that [`init`] installs, over any writer: tests read what a process would have logged.
-pub fn subscriber<W>(
+/// As [`init`], for this thread and over any writer, until the guard is dropped: tests read what a process would have logged.
+///
+/// # Errors
+/// The filter is none.
+pub fn init_thread<W>(format: LogFormat, filter: &str, writer: W) -> Result<DefaultGuard, InitLogsError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let subscriber = subscriber(format, filter, writer)?;
+    Ok(set_thread_default(subscriber))
+}
+
+/// Makes a subscriber this thread's. While a process has a single one, `tracing` asks the thread that comes to a line first
+/// whether anybody wants it, and a thread without a subscriber says no for all; so a second one is kept.
+pub(crate) fn set_thread_default(subscriber: impl Subscriber + Send + Sync + 'static) -> DefaultGuard {
+    static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
+    LazyLock::force(&SECOND);
+    tracing::subscriber::set_default(subscriber)
+}
+
+fn subscriber<W>(
     format: LogFormat,
     filter: &str,
     writer: W,

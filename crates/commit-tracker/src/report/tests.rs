@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use opentelemetry::trace::SpanKind;
 use serde_json::Value;
-use windlass_telemetry::{FinishedSpan, LogFormat, subscriber};
+use windlass_telemetry::{FinishedSpan, LogFormat, init_thread};
 
 use super::*;
 use crate::changes::{Commit, Problem};
@@ -118,8 +118,9 @@ fn lines(report: impl FnOnce()) -> Vec<Value> {
     }
     let kept = Kept::default();
     let writer = kept.clone();
-    let subscriber = subscriber(LogFormat::Json, "info", move || writer.clone()).unwrap();
-    tracing::subscriber::with_default(subscriber, report);
+    let logging = init_thread(LogFormat::Json, "info", move || writer.clone()).unwrap();
+    report();
+    drop(logging);
     let written = kept.0.lock().unwrap().clone();
     String::from_utf8(written).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

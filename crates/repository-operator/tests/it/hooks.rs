@@ -1,5 +1,6 @@
 //! The webhook at GitHub: made, healed, removed, and what is done about deliveries that did not come.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use secrecy::SecretString;
@@ -118,10 +119,14 @@ async fn a_push_is_in_the_api_with_nobody_having_pasted_a_url() {
     let commit = scene.commit("B");
     assert_eq!(scene.upstream.tell_of_push("main", &commit).await, [202]);
     scene.titles("B").await;
-    let record = scene.world.history().await.into_iter().find(|record| {
-        record.metadata.annotations.as_ref().is_some_and(|marks| marks.contains_key(annotations::DELIVERY))
-    });
-    assert!(record.is_some(), "the delivery is known by the job's record");
+    eventually("the delivery is known by the job's record", || async {
+        let history = scene.world.history().await;
+        let of_delivery = |marks: &BTreeMap<String, String>| marks.contains_key(annotations::DELIVERY);
+        let is_known =
+            history.iter().any(|record| record.metadata.annotations.as_ref().is_some_and(of_delivery));
+        if is_known { Ok(()) } else { Err(history) }
+    })
+    .await;
 }
 
 #[tokio::test]

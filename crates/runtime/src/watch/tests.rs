@@ -311,8 +311,7 @@ async fn a_refused_watch_names_the_servers_reason_when_it_keeps_failing() {
 async fn a_watch_that_can_be_done_without_leaves_the_process_ready_and_is_told_of_once() {
     let logged = Logged::default();
     let writer = logged.clone();
-    let subscriber = windlass_telemetry::subscriber(LogFormat::Json, "info", move || writer.clone()).unwrap();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    let _logging = windlass_telemetry::init_thread(LogFormat::Json, "info", move || writer.clone()).unwrap();
     let lines = || String::from_utf8(logged.0.lock().unwrap().clone()).unwrap();
     let mut bench = start_with(|config| config.fallback = Some("it is read now and then"));
     assert_eq!(bench.not_ready(), None);
@@ -410,8 +409,7 @@ impl Write for Logged {
 async fn an_object_that_cannot_be_read_is_skipped_with_one_line_that_names_it() {
     let logged = Logged::default();
     let writer = logged.clone();
-    let subscriber = windlass_telemetry::subscriber(LogFormat::Json, "info", move || writer.clone()).unwrap();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    let _logging = windlass_telemetry::init_thread(LogFormat::Json, "info", move || writer.clone()).unwrap();
     let lines = || String::from_utf8(logged.0.lock().unwrap().clone()).unwrap();
     let odd = |name: &str, version: &str| {
         let mut object = config_map(name, version);

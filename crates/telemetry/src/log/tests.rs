@@ -37,8 +37,9 @@ impl<'a> MakeWriter<'a> for Captured {
 
 fn logged(format: LogFormat, filter: &str, log: impl FnOnce()) -> String {
     let captured = Captured::default();
-    let subscriber = subscriber(format, filter, captured.clone()).unwrap();
-    tracing::subscriber::with_default(subscriber, log);
+    let logging = init_thread(format, filter, captured.clone()).unwrap();
+    log();
+    drop(logging);
     captured.text()
 }
 
@@ -154,7 +155,7 @@ fn the_filter_takes_a_level_and_directives_by_target() {
 
 #[test]
 fn a_bad_filter_is_an_error_that_says_what_was_expected() {
-    let error = subscriber(LogFormat::Json, "loud=very=much", io::sink).err().expect("an error");
+    let error = init_thread(LogFormat::Json, "loud=very=much", io::sink).err().expect("an error");
     assert!(error.to_string().contains("info,windlass_git=debug"), "{error}");
 }
 

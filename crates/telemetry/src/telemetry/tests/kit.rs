@@ -84,7 +84,7 @@ pub(super) fn start_with(options: &TelemetryOptions, set: Set<'_>) -> (Telemetry
     let writer = written.clone();
     let output = Output::new(BoxMakeWriter::new(move || writer.clone()));
     let (telemetry, layers) = Telemetry::build(options, &output, &variables(set)).unwrap();
-    let guard = tracing::subscriber::set_default(Registry::default().with(layers));
+    let guard = crate::log::set_thread_default(Registry::default().with(layers));
     (telemetry, written, guard)
 }
 
