@@ -6,8 +6,8 @@
 //!
 //! [`Condition`]s are expressions of objects themselves, about values that have names.
 //!
-//! What a rule may cost is bounded by time: every turn of a loop looks at the clock. Both compiling and checking run on a
-//! thread of their own with a large stack, which they block the caller for.
+//! What a rule may cost is bounded by time: every turn of a loop looks at the clock. Compiling, and checking what is deeply
+//! nested, run on a thread of their own with a large stack, which they block the caller for.
 
 mod expression;
 mod session;
@@ -15,6 +15,7 @@ mod value;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -38,11 +39,15 @@ const MAX_MESSAGE: usize = 5 << 10;
 const MAX_ERRORS: usize = 100;
 /// The stack that expressions are compiled and run on: they and values are nested.
 const STACK: usize = 32 << 20;
+/// How many expressions may be within each other where they are run on the stack of the caller.
+const SHALLOW: usize = 16;
 
 /// The rules of a version of a kind.
 #[derive(Debug)]
 pub struct Rules {
     root: Node,
+    /// How many expressions are within each other.
+    depth: usize,
 }
 
 /// A schema, as far as rules look at it.
@@ -81,11 +86,11 @@ impl Rules {
     /// Everything that is wrong with them.
     pub fn compile(document: &JSONSchemaProps, path: &str) -> Result<Option<Self>, Vec<FieldError>> {
         on_large_stack(|| {
-            let mut compiler = Compiler { runner: Runner::new(), errors: Vec::new(), count: 0 };
+            let mut compiler = Compiler { runner: Runner::new(), errors: Vec::new(), count: 0, depth: 0 };
             let mut root = compiler.node(document, &mut path.to_owned(), true, true);
             root.embedded = true;
             if compiler.errors.is_empty() {
-                Ok(root.has_rules.then_some(Self { root }))
+                Ok(root.has_rules.then_some(Self { root, depth: compiler.depth }))
             } else {
                 Err(compiler.errors)
             }
@@ -108,7 +113,12 @@ impl Rules {
             }
             check.errors
         };
-        on_large_stack(run).unwrap_or_else(|| {
+        let errors = if self.depth <= SHALLOW {
+            catch_unwind(AssertUnwindSafe(run)).ok()
+        } else {
+            on_large_stack(run)
+        };
+        errors.unwrap_or_else(|| {
             vec![FieldError::invalid("<nil>", &Value::Null, "its rules cannot be evaluated")]
         })
     }
@@ -135,6 +145,7 @@ struct Compiler {
     runner: Runner,
     errors: Vec<FieldError>,
     count: usize,
+    depth: usize,
 }
 
 impl Compiler {
@@ -215,6 +226,8 @@ impl Compiler {
         let message_expression =
             rule.message_expression.as_ref().map(|text| compile("messageExpression", text));
         let expression = expression?;
+        let depths = message_expression.iter().flatten().map(|message| message.depth);
+        self.depth = depths.chain([self.depth, expression.depth]).max().unwrap_or_default();
         if expression.uses_old && !correlated {
             let within = path.rsplit_once(".items").map_or(path, |(list, _)| list);
             let detail =

@@ -1,7 +1,8 @@
 //! One expression: compiled, looked through, and evaluated until a time.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -48,6 +49,8 @@ pub(super) struct Expression {
     tree: IdedExpr,
     /// Whether it looks at the value from before.
     pub(super) uses_old: bool,
+    /// How many expressions are within each other.
+    pub(super) depth: usize,
 }
 
 /// Why an expression has no value.
@@ -59,24 +62,45 @@ pub(super) struct Scope {
     old: Option<Cel>,
 }
 
-/// Compiles and evaluates expressions.
-pub(super) struct Runner {
-    functions: Context<'static>,
-    left: Option<Left>,
+/// What every expression may call.
+static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
+    let mut functions = Context::default().with_all();
+    // Types are compared with one another and nothing else.
+    for name in TYPES {
+        functions.add_variable_from_value(name, type_named(name));
+    }
+    functions.add_function("type", |value: Cel| type_named(type_of(&value)));
+    functions.add_function(GOES_ON, || -> Result<bool, ExecutionError> {
+        let budget = BUDGET.get().map(|budget| Budget { turns: budget.turns + 1, ..budget });
+        BUDGET.set(budget);
+        if budget.is_some_and(Budget::is_used_up) {
+            return Err(ExecutionError::function_error(GOES_ON, "the budget is used up"));
+        }
+        Ok(true)
+    });
+    functions
+});
+
+thread_local! {
+    /// What the runner of this thread may still use. `None`: it is not bounded.
+    static BUDGET: Cell<Option<Budget>> = const { Cell::new(None) };
 }
 
-/// What is left to evaluate with.
-#[derive(Clone)]
-struct Left {
+/// What expressions may use, and have used.
+#[derive(Clone, Copy)]
+struct Budget {
     ends: Instant,
-    turns: Arc<AtomicU64>,
+    turns: u64,
 }
 
-impl Left {
-    fn is_over(&self) -> bool {
-        self.turns.load(Ordering::Relaxed) > MAX_TURNS || Instant::now() >= self.ends
+impl Budget {
+    fn is_used_up(self) -> bool {
+        self.turns > MAX_TURNS || Instant::now() >= self.ends
     }
 }
+
+/// Compiles and evaluates expressions on one thread, whose only one it is.
+pub(super) struct Runner(PhantomData<*const ()>);
 
 impl Expression {
     /// Whether its value can be seen to be neither true nor false without evaluating it.
@@ -92,31 +116,19 @@ impl Expression {
 
 impl Runner {
     pub(super) fn new() -> Self {
-        let mut functions = Context::default().with_all();
-        // Types are compared with one another and nothing else.
-        for name in TYPES {
-            functions.add_variable_from_value(name, type_named(name));
-        }
-        functions.add_function("type", |value: Cel| type_named(type_of(&value)));
-        Self { functions, left: None }
+        BUDGET.set(None);
+        Self(PhantomData)
     }
 
     /// One that evaluates until then, and no more than so many turns.
     pub(super) fn until(ends: Instant) -> Self {
-        let left = Left { ends, turns: Arc::default() };
-        let mut runner = Self { left: Some(left.clone()), ..Self::new() };
-        runner.functions.add_function(GOES_ON, move || -> Result<bool, ExecutionError> {
-            left.turns.fetch_add(1, Ordering::Relaxed);
-            if left.is_over() {
-                return Err(ExecutionError::function_error(GOES_ON, "the budget is used up"));
-            }
-            Ok(true)
-        });
-        runner
+        BUDGET.set(Some(Budget { ends, turns: 0 }));
+        Self(PhantomData)
     }
 
+    #[expect(clippy::unused_self, reason = "the budget is this runner's")]
     pub(super) fn is_over(&self) -> bool {
-        self.left.as_ref().is_some_and(Left::is_over)
+        BUDGET.get().is_some_and(Budget::is_used_up)
     }
 
     /// Compiles an expression about values of this schema.
@@ -128,10 +140,10 @@ impl Runner {
     ) -> Result<Expression, String> {
         let parser = Parser::new().enable_optional_syntax(true);
         let mut tree = parser.parse(text.trim()).map_err(|error| error.to_string())?;
-        let mut look = Look { runner: self, has_self: true, uses_old: false, variables: Vec::new() };
+        let mut look = Look { has_self: true, ..Look::new(self, Vec::new()) };
         let this = if embedded { Place::Whole(document) } else { Place::Of(document) };
         look.through(&mut tree, this, 0)?;
-        Ok(Expression { tree, uses_old: look.uses_old })
+        Ok(Expression { tree, uses_old: look.uses_old, depth: look.deepest })
     }
 
     /// Compiles an expression about values with these names, of which nothing else is known.
@@ -141,13 +153,13 @@ impl Runner {
             .parse(text.trim())
             .map_err(|error| error.to_string())?;
         let variables = names.iter().map(|name| ((*name).to_owned(), Place::Unknown)).collect();
-        let mut look = Look { runner: self, has_self: false, uses_old: false, variables };
+        let mut look = Look::new(self, variables);
         look.through(&mut tree, Place::Unknown, 0)?;
-        Ok(Expression { tree, uses_old: false })
+        Ok(Expression { tree, uses_old: false, depth: look.deepest })
     }
 
     pub(super) fn value(&self, node: &Node, value: &Value) -> Cel {
-        value::of(node, value, &self.functions)
+        value::of(node, value, &FUNCTIONS)
     }
 
     #[expect(clippy::unused_self, reason = "scopes are a runner's")]
@@ -187,7 +199,7 @@ impl Runner {
         expression: &Expression,
         values: impl Iterator<Item = (&'a str, &'a Cel)>,
     ) -> Result<Cel, Failed> {
-        let mut context = self.functions.new_inner_scope();
+        let mut context = FUNCTIONS.new_inner_scope();
         for (name, value) in values {
             context.add_variable_from_value(name, value.clone());
         }
@@ -207,7 +219,7 @@ impl Runner {
     /// Whether there is a function of this name: one that there is says what it lacks.
     fn has_function(&self, name: &str) -> bool {
         let call = Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args: Vec::new() });
-        let called = self.functions.resolve(&IdedExpr { id: 0, expr: call });
+        let called = FUNCTIONS.resolve(&IdedExpr { id: 0, expr: call });
         !matches!(called, Err(ExecutionError::UndeclaredReference(_)))
     }
 }
@@ -298,16 +310,22 @@ struct Look<'a> {
     /// Whether there is a value that the expression is about.
     has_self: bool,
     uses_old: bool,
+    deepest: usize,
     /// Names of loops, with what they stand for.
     variables: Vec<(String, Place<'a>)>,
 }
 
 impl<'a> Look<'a> {
+    fn new(runner: &'a Runner, variables: Vec<(String, Place<'a>)>) -> Self {
+        Self { runner, has_self: false, uses_old: false, deepest: 0, variables }
+    }
+
     fn through(&mut self, tree: &mut IdedExpr, this: Place<'a>, depth: usize) -> Result<Place<'a>, String> {
         if depth > MAX_DEPTH {
             return Err(format!("expressions are nested deeper than {MAX_DEPTH} levels"));
         }
         let depth = depth + 1;
+        self.deepest = self.deepest.max(depth);
         match &mut tree.expr {
             Expr::Unspecified => Err("it is empty".to_owned()),
             Expr::Struct(_) => Err("messages cannot be made".to_owned()),

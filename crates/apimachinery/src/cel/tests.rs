@@ -169,6 +169,37 @@ fn flux_own_rules_compile() {
 }
 
 #[test]
+fn the_rules_of_our_own_definitions_need_no_thread() {
+    for definition in windlass_api::crds::all() {
+        for version in &definition.spec.versions {
+            let schema =
+                version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref()).unwrap();
+            let depth = Rules::compile(schema, "s").unwrap().map_or(0, |rules| rules.depth);
+            assert!(depth <= SHALLOW, "{:?}: {depth}", definition.metadata.name);
+        }
+    }
+}
+
+#[test]
+fn the_deepest_rules_that_run_on_the_callers_stack_fit_it() {
+    for (before, after) in [("self.names.all(x, ", ")"), ("(true ? ", " : false)"), ("[", "][0]")] {
+        let of_turns = |turns| {
+            let rule = format!("{}true{}", before.repeat(turns), after.repeat(turns));
+            rules(
+                json!({ "type": "object", "properties": { "names": { "type": "array", "items": { "type": "string" } } },
+                "x-kubernetes-validations": [{ "rule": rule }] }),
+            )
+        };
+        let deepest = (1..SHALLOW).map(of_turns).take_while(|rules| rules.depth <= SHALLOW).last().unwrap();
+        let check = || deepest.check(&json!({ "names": ["a"] }), None, Duration::from_secs(5));
+        // Half of what a thread of the runtime has.
+        let thread = std::thread::Builder::new().stack_size(1 << 20);
+        let errors = std::thread::scope(|scope| thread.spawn_scoped(scope, check).unwrap().join().unwrap());
+        assert_eq!(errors, [], "{before}");
+    }
+}
+
+#[test]
 fn what_cannot_be_compiled_is_refused_with_the_definition() {
     for rule in [
         "self.count ==",
