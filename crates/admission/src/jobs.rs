@@ -74,6 +74,7 @@ pub(crate) async fn judge(
     let spec = spec_of(new).map_err(|error| AdmissionError::Unreadable(format!("spec: {error}")))?;
     let mut errors = jobs::offered(&spec, rules);
     if old.is_none()
+        && !spec.action.only_reads()
         && let Some(repository) = repository(store, new, &spec.repository).await?
     {
         errors.extend(jobs::refused_by(&spec, &repository));

@@ -190,6 +190,11 @@ impl JobAction {
         self.as_str().is_empty()
     }
 
+    /// Whether every repository that is there takes such jobs: they read it, and write to the API alone.
+    pub fn only_reads(&self) -> bool {
+        matches!(self, Self::Pull | Self::PullRequest | Self::Test)
+    }
+
     /// Whether the action cleans up after a repository that is gone or going.
     pub fn is_orphan_cleanup(&self) -> bool {
         matches!(self, Self::ReleaseResources | Self::DeleteResources)

@@ -133,7 +133,7 @@ pub fn refused_by(spec: &JobSpec, repository: &Repository) -> Option<FieldError>
         let stays = repository.metadata.deletion_timestamp.is_none();
         return stays.then(|| FieldError::forbidden("spec.action", STILL_THERE));
     }
-    unwritable(spec, &repository.spec)
+    if spec.action.only_reads() { None } else { unwritable(spec, &repository.spec) }
 }
 
 /// Why a repository is not cleared up after.

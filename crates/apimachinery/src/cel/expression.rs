@@ -1,8 +1,9 @@
 //! One expression: compiled, looked through, and evaluated until a time.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -10,9 +11,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube_cel::KubeCelExt as _;
 use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
+use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::parser::Parser;
 use kube_cel::cel::{Context, ExecutionError, Value as Cel};
+use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use super::{Node, value};
@@ -23,6 +26,9 @@ const MAX_DEPTH: usize = 200;
 const GOES_ON: &str = "__goes_on__";
 /// How many turns the loops of all rules about one object may take: what a real server's budget comes to.
 const MAX_TURNS: u64 = 1_000_000;
+/// How many patterns are kept, and how large, in bytes, a compiled one may be.
+const MAX_KEPT: usize = 64;
+const KEPT_SIZE: usize = 256 << 10;
 /// Names that stand for types.
 const TYPES: [&str; 11] =
     ["bool", "bytes", "double", "duration", "int", "list", "map", "null_type", "string", "timestamp", "uint"];
@@ -70,6 +76,9 @@ static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
         functions.add_variable_from_value(name, type_named(name));
     }
     functions.add_function("type", |value: Cel| type_named(type_of(&value)));
+    functions.add_function("matches", |This(text): This<Arc<String>>, pattern: Arc<String>| {
+        regex(&pattern).map(|regex| regex.is_match(&text))
+    });
     functions.add_function(GOES_ON, || -> Result<bool, ExecutionError> {
         let budget = BUDGET.get().map(|budget| Budget { turns: budget.turns + 1, ..budget });
         BUDGET.set(budget);
@@ -114,6 +123,7 @@ impl Expression {
     }
 }
 
+#[expect(clippy::unused_self, reason = "what it does is bounded by the budget of its thread")]
 impl Runner {
     pub(super) fn new() -> Self {
         BUDGET.set(None);
@@ -126,7 +136,6 @@ impl Runner {
         Self(PhantomData)
     }
 
-    #[expect(clippy::unused_self, reason = "the budget is this runner's")]
     pub(super) fn is_over(&self) -> bool {
         BUDGET.get().is_some_and(Budget::is_used_up)
     }
@@ -162,7 +171,6 @@ impl Runner {
         value::of(node, value, &FUNCTIONS)
     }
 
-    #[expect(clippy::unused_self, reason = "scopes are a runner's")]
     pub(super) fn scope(&self, this: Cel, old: Option<Cel>, is_optional: bool) -> Scope {
         let optional = |old: Option<Cel>| {
             let old = old.map_or_else(OptionalValue::none, OptionalValue::of);
@@ -222,6 +230,26 @@ impl Runner {
         let called = FUNCTIONS.resolve(&IdedExpr { id: 0, expr: call });
         !matches!(called, Err(ExecutionError::UndeclaredReference(_)))
     }
+}
+
+/// A compiled pattern. The library's own `matches` compiles it each time, which takes longer than all else; here patterns
+/// are kept, unless they are large.
+fn regex(pattern: &Arc<String>) -> Result<Regex, ExecutionError> {
+    static KEPT: LazyLock<Mutex<HashMap<Arc<String>, Regex>>> = LazyLock::new(Mutex::default);
+    let lock = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(regex) = lock().get(pattern) {
+        return Ok(regex.clone());
+    }
+    let small = RegexBuilder::new(pattern).size_limit(KEPT_SIZE).dfa_size_limit(KEPT_SIZE).build();
+    if let Ok(regex) = small {
+        let mut kept = lock();
+        if kept.len() >= MAX_KEPT {
+            kept.clear();
+        }
+        kept.insert(pattern.clone(), regex.clone());
+        return Ok(regex);
+    }
+    Regex::new(pattern).map_err(|error| ExecutionError::function_error("matches", error))
 }
 
 fn type_named(name: &str) -> String {
