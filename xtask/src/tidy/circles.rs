@@ -22,11 +22,8 @@ pub(super) const STANDING: &[(&str, usize)] = &[
     ("windlass-cluster", 5),
     ("windlass-commit-tracker", 4),
     ("windlass-e2e", 4),
-    ("windlass-git", 6),
-    ("windlass-github-stand-in", 11),
     ("windlass-repository-operator", 15),
     ("windlass-resources", 8),
-    ("windlass-settings", 6),
     ("windlass-source-operator", 6),
 ];
 
