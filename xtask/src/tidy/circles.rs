@@ -19,11 +19,8 @@ const MOST: usize = 3;
 
 /// Crates with a larger circle, and how many files it has. The number goes down only, and the line when it is [`MOST`].
 pub(super) const STANDING: &[(&str, usize)] = &[
-    ("windlass-cluster", 5),
     ("windlass-commit-tracker", 4),
-    ("windlass-e2e", 4),
     ("windlass-repository-operator", 15),
-    ("windlass-resources", 8),
     ("windlass-source-operator", 6),
 ];
 
