@@ -1,6 +1,5 @@
 //! A running control plane, as tests use it.
 
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -10,14 +9,9 @@ use anyhow::{Context as _, Result, bail};
 use jiff::SignedDuration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::io::AsyncWriteExt as _;
-use tokio::sync::OnceCell;
 
-use crate::launch::{Keeper, Options, launch};
-use crate::namespace::Namespace;
-use crate::own::OwnCluster;
-use crate::programs::Programs;
+use crate::certificates;
 use crate::state::{Folder, State};
-use crate::{VARIABLE, certificates, definitions};
 
 /// A running control plane.
 #[derive(Clone)]
@@ -30,46 +24,7 @@ struct Inner {
     kubeconfig: PathBuf,
 }
 
-/// The cluster of this process, and what keeps it when it is this process's own.
-static SHARED: OnceCell<Option<(Cluster, Option<Keeper>)>> = OnceCell::const_new();
-
 impl Cluster {
-    /// The cluster of this test run: the one whose folder [`VARIABLE`] names, else one of this process, which ends with
-    /// it. `None`: its programs are missing and cannot be built, and that was said; with `CI=true` it is an error.
-    pub async fn shared() -> Result<Option<Self>> {
-        let shared = SHARED.get_or_try_init(|| async {
-            if let Some(folder) = std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()) {
-                return Ok(Some((Self::running(Path::new(&folder)).await?, None)));
-            }
-            let Some(programs) = Programs::find_or_build()? else { return Ok(None) };
-            let launched = Box::pin(launch(&programs, fresh_folder()?, Options::default())).await?;
-            anyhow::Ok(Some((launched.cluster, Some(launched.keeper))))
-        });
-        Ok(shared.await?.as_ref().map(|(cluster, _)| cluster.clone()))
-    }
-
-    /// A control plane of the caller's own, for tests that stop and restart it. It ends when it is dropped.
-    pub async fn own() -> Result<Option<OwnCluster>> {
-        Self::own_with(Options::default()).await
-    }
-
-    /// The same, started in another way.
-    pub async fn own_with(options: Options) -> Result<Option<OwnCluster>> {
-        let Some(programs) = Programs::find_or_build()? else { return Ok(None) };
-        let launched = Box::pin(launch(&programs, fresh_folder()?, options)).await?;
-        Ok(Some(OwnCluster::new(launched)))
-    }
-
-    /// The cluster that somebody keeps in this folder, with our definitions as they are now.
-    async fn running(folder: &Path) -> Result<Self> {
-        let folder = Folder::new(folder);
-        let state = folder.read_state().with_context(|| format!("{VARIABLE} names no running cluster"))?;
-        let cluster = Self::new(folder, state);
-        cluster.ready().await.with_context(|| format!("{VARIABLE} names a cluster that is not ready"))?;
-        definitions::establish(&cluster.admin().await?, &definitions::ours()?).await?;
-        Ok(cluster)
-    }
-
     pub(crate) fn new(folder: Folder, state: State) -> Self {
         let (ca_file, kubeconfig) = (folder.ca(), folder.kubeconfig());
         Self(Arc::new(Inner { folder, state, ca_file, kubeconfig }))
@@ -133,11 +88,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// A fresh namespace, in which our kinds are served.
-    pub async fn namespace(&self, prefix: &str) -> Result<Namespace> {
-        Namespace::create(self.clone(), prefix).await
-    }
-
     /// Runs kubectl as somebody who may do everything, and answers what it printed; a failure carries what it complained
     /// of. `input` is its standard input.
     pub async fn kubectl(&self, args: &[&str], input: &str) -> Result<String> {
@@ -168,19 +118,6 @@ impl Cluster {
         }
         Ok(String::from_utf8(output.stdout)?)
     }
-}
-
-impl Deref for OwnCluster {
-    type Target = Cluster;
-
-    fn deref(&self) -> &Cluster {
-        self.cluster()
-    }
-}
-
-/// A folder that the supervisor removes.
-pub(crate) fn fresh_folder() -> Result<Folder> {
-    Ok(Folder::new(tempfile::Builder::new().prefix("windlass-cluster-").tempdir()?.keep()))
 }
 
 fn http_get(path: &str) -> Result<http::Request<Vec<u8>>> {

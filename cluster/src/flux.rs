@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use tokio::sync::OnceCell;
 
-use crate::cluster::{Cluster, fresh_folder};
+use crate::cluster::Cluster;
 use crate::definitions;
-use crate::launch::Keeper;
+use crate::keeper::Keeper;
 use crate::ports::free_ports;
 use crate::programs::Program;
 use crate::state::Folder;
@@ -59,7 +59,7 @@ impl Flux {
         }
         let Some(program) = Program::KustomizeController.find_or_build()? else { return Ok(None) };
         cluster.establish_flux().await?;
-        let folder = fresh_folder()?;
+        let folder = Folder::fresh()?;
         let keeper = Keeper::start(&folder)?;
         let [metrics, health] = free_ports()?;
         let more = [

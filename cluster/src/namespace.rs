@@ -32,8 +32,15 @@ pub struct Namespace {
     name: String,
 }
 
+impl Cluster {
+    /// A fresh namespace, in which our kinds are served.
+    pub async fn namespace(&self, prefix: &str) -> Result<Namespace> {
+        Namespace::create(self.clone(), prefix).await
+    }
+}
+
 impl Namespace {
-    pub(crate) async fn create(cluster: Cluster, prefix: &str) -> Result<Self> {
+    async fn create(cluster: Cluster, prefix: &str) -> Result<Self> {
         let suffix: String =
             rand::rng().sample_iter(rand::distr::Alphanumeric).take(6).map(char::from).collect();
         let name = format!("{prefix}-{}", suffix.to_lowercase());

@@ -1,5 +1,6 @@
 //! A control plane that a test may stop, pause and break.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -8,7 +9,8 @@ use crate::certificates::{self, ServingCertificate};
 use crate::cluster::Cluster;
 use crate::etcd::{self, Etcd};
 use crate::identity::write_kubeconfig;
-use crate::launch::{APISERVER, CONTROLLERS, ETCD, Keeper, Launched, Plan, ready};
+use crate::keeper::Keeper;
+use crate::launch::{APISERVER, CONTROLLERS, ETCD, Launched, Plan, ready};
 use crate::supervisor::{Answer, Order};
 
 /// How long the API server may drain its requests when it is asked to end.
@@ -26,10 +28,6 @@ pub struct OwnCluster {
 impl OwnCluster {
     pub(crate) fn new(Launched { cluster, keeper, plan }: Launched) -> Self {
         Self { cluster, keeper, plan }
-    }
-
-    pub(crate) fn cluster(&self) -> &Cluster {
-        &self.cluster
     }
 
     /// Asks the API server to end, and waits until it has; after 20 s it is killed.
@@ -115,5 +113,13 @@ impl OwnCluster {
         let (name, signal) = (name.to_owned(), signal.to_owned());
         self.keeper.order(Order::Signal { name, signal }).await?;
         Ok(())
+    }
+}
+
+impl Deref for OwnCluster {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
     }
 }

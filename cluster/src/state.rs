@@ -34,6 +34,11 @@ impl Folder {
         Self(path.into())
     }
 
+    /// A new one, which the supervisor removes.
+    pub(crate) fn fresh() -> Result<Self> {
+        Ok(Self::new(tempfile::Builder::new().prefix("windlass-cluster-").tempdir()?.keep()))
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }

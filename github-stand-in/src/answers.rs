@@ -6,8 +6,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use crate::description::Description;
+use crate::limit::Limit;
 use crate::objects::{self, Commit, PERSON};
-use crate::state::Limit;
+use crate::repository::Repository;
 
 /// Files up to this size have their content in the answer; larger ones only their hash.
 pub(crate) const INLINE: usize = 1 << 20;
@@ -134,11 +135,12 @@ pub(crate) fn user(description: &Description, login: &str) -> Value {
 }
 
 /// What is said of a repository, put into `body`.
-pub(crate) fn describe_repository(body: &mut Value, name: &str, id: u64, private: bool, can_push: bool) {
-    body["id"] = json!(id);
+pub(crate) fn describe_repository(body: &mut Value, repository: &Repository, can_push: bool) {
+    let name = repository.name();
+    body["id"] = json!(repository.number());
     body["name"] = json!(name.rsplit('/').next());
     body["full_name"] = json!(name);
-    body["private"] = json!(private);
+    body["private"] = json!(repository.is_private());
     body["default_branch"] = json!("main");
     body["permissions"] = json!({ "admin": false, "push": can_push, "pull": true });
 }

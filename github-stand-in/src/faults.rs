@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::request::Reply;
+use crate::reply::Reply;
 
 /// A failure of GitHub, or of the way to it.
 #[derive(Clone, Debug)]

@@ -4,66 +4,13 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, Response, StatusCode, header};
 use base64::Engine as _;
-use secrecy::{ExposeSecret as _, SecretString};
-use tokio::sync::watch;
+use secrecy::SecretString;
 use tower::ServiceExt as _;
 
-use crate::server::{Shared, StandIn};
-use crate::state::State;
+use crate::shared::Shared;
 
 /// Bytes of a request that are read.
 const LARGEST: usize = 64 << 20;
-
-/// What stands before Git.
-pub(crate) struct Door {
-    /// Whether only those come in whose token is good.
-    guarded: bool,
-    /// Whether transfers go on.
-    open: watch::Sender<bool>,
-    /// The tokens of transfers that wait.
-    waiting: Vec<SecretString>,
-}
-
-impl Default for Door {
-    fn default() -> Self {
-        Self { guarded: false, open: watch::Sender::new(true), waiting: Vec::new() }
-    }
-}
-
-impl StandIn {
-    /// From now on Git wants a token that is good, as it does for private repositories.
-    pub fn guard_git(&self) {
-        self.state().door.guarded = true;
-    }
-
-    /// Has transfers wait before anything is looked at, until [`StandIn::let_transfers_go_on`].
-    pub fn hold_transfers(&self) {
-        self.state().door.open.send_replace(false);
-    }
-
-    /// Lets those go on that wait, and all others.
-    pub fn let_transfers_go_on(&self) {
-        let mut state = self.state();
-        state.door.waiting.clear();
-        state.door.open.send_replace(true);
-    }
-
-    /// The tokens of the transfers that wait.
-    pub fn held_transfers(&self) -> Vec<SecretString> {
-        self.state().door.waiting.clone()
-    }
-
-    /// Whether this token is good now.
-    pub fn lets_in(&self, token: &SecretString) -> bool {
-        self.state().lets_in(token.expose_secret())
-    }
-}
-
-impl State {
-    fn lets_in(&self, token: &str) -> bool {
-        self.tokens.contains(token) || self.apps.token(token).is_some()
-    }
-}
 
 /// Answers a request of Git.
 pub(crate) async fn serve(shared: &Shared, git: Router, request: Request<Body>) -> Response<Body> {

@@ -16,16 +16,21 @@
 mod answers;
 mod apps;
 mod description;
+mod door;
 mod faults;
 mod git;
 mod hooks;
+mod limit;
 mod objects;
 mod operations;
 mod protection;
 mod pulls;
+mod reply;
 mod repository;
 mod request;
 mod server;
+mod shared;
+mod stand_in;
 mod state;
 
 pub use apps::{InstalledApp, foreign_key, public_key};
@@ -34,4 +39,4 @@ pub use hooks::StoredHook;
 pub use protection::{Protection, Rule};
 pub use pulls::StoredComment;
 pub use repository::Repository;
-pub use server::StandIn;
+pub use stand_in::StandIn;

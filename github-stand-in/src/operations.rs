@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use crate::answers::{self, Place};
 use crate::apps::{Grants, NoToken, Wanted};
 use crate::description::Description;
+use crate::reply::Reply;
 use crate::repository::Repository;
-use crate::request::{Incoming, Reply};
+use crate::request::Incoming;
 use crate::state::State;
 use crate::{hooks, protection, pulls};
 
@@ -178,7 +179,7 @@ fn as_user(
                 Caller::Installation(grants, _) => grants.get("contents").is_some_and(|it| it == "write"),
                 Caller::Anonymous => false,
             };
-            answers::describe_repository(&mut body, &name, number(&name), repository.is_private(), can_push);
+            answers::describe_repository(&mut body, &repository, can_push);
             body["archived"] = json!(repository.content().archived);
             body["permissions"]["admin"] = json!(matches!(caller, Caller::Person) && state.administer);
             if matches!(caller, Caller::Anonymous)
@@ -237,17 +238,11 @@ fn repositories(state: &State, description: &Description, caller: &Caller, incom
     let (page, next_page) = incoming.page(&all);
     let list = page.iter().map(|repository| {
         let mut body = description.least_schema("repository");
-        let name = repository.name();
-        answers::describe_repository(&mut body, name, number(name), repository.is_private(), false);
+        answers::describe_repository(&mut body, repository, false);
         body
     });
     let body = json!({ "total_count": all.len(), "repositories": list.collect::<Vec<_>>() });
     Reply { next_page, ..Reply::ok(body) }
-}
-
-/// The number of a repository.
-pub(crate) fn number(name: &str) -> u64 {
-    name.bytes().fold(7, |number: u64, byte| (number * 31 + u64::from(byte)) % 1_000_000_007)
 }
 
 /// The reply about a repository's content; `below` is the path after its name.

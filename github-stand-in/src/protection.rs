@@ -1,44 +1,20 @@
 //! What protects the branches of a repository.
 
+mod rules;
+
 use serde_json::{Value, json};
+
+pub use self::rules::{Protection, Rule};
 
 use crate::answers::{self, Place};
 use crate::description::Description;
+use crate::reply::Reply;
 use crate::repository::Repository;
-use crate::request::{Incoming, Reply};
+use crate::request::Incoming;
 
 const BRANCH: &str = "GET /repos/{owner}/{repo}/branches/{branch}";
 const PROTECTION: &str = "GET /repos/{owner}/{repo}/branches/{branch}/protection";
 const RULESET: &str = "GET /repos/{owner}/{repo}/rulesets/{ruleset_id}";
-
-/// How every branch of a repository is protected, without rulesets.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Protection {
-    /// Changes go in by pull request.
-    pub pull_requests: bool,
-    /// Nobody pushes.
-    pub locked: bool,
-    /// It holds for those who administer the repository, too.
-    pub for_admins: bool,
-}
-
-/// A rule of a ruleset that covers every branch of a repository.
-#[derive(Clone, Debug)]
-pub struct Rule {
-    /// Its type, as GitHub names it: `pull_request`, `non_fast_forward`.
-    pub kind: String,
-    /// The number of its ruleset.
-    pub ruleset: u64,
-    /// Whom its ruleset lets through: `always`, `never`, …; nothing where the caller may not see that.
-    pub bypass: Option<String>,
-}
-
-impl Rule {
-    /// One that lets nobody through.
-    pub fn new(kind: &str, ruleset: u64) -> Self {
-        Self { kind: kind.to_owned(), ruleset, bypass: Some("never".to_owned()) }
-    }
-}
 
 impl Repository {
     /// Protects its branches, or does not any more.

@@ -1,41 +1,23 @@
 //! Pull requests of a repository, and the comments on them.
 
+mod stored;
+
 use axum::http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+pub use self::stored::StoredComment;
+pub(crate) use self::stored::StoredPull;
+
 use crate::answers;
 use crate::description::Description;
+use crate::reply::Reply;
 use crate::repository::Repository;
-use crate::request::{Incoming, Reply};
+use crate::request::Incoming;
 
 const PULL: &str = "GET /repos/{owner}/{repo}/pulls/{pull_number}";
 const FILES: &str = "GET /repos/{owner}/{repo}/pulls/{pull_number}/files";
 const COMMENTS: &str = "GET /repos/{owner}/{repo}/issues/{issue_number}/comments";
-
-/// A pull request.
-pub(crate) struct StoredPull {
-    title: String,
-    /// Name of the branch, and hash.
-    head: (String, String),
-    base: (String, String),
-    /// Path, status in GitHub's words, and the path before.
-    files: Vec<(String, String, Option<String>)>,
-    open: bool,
-    merged: bool,
-    comments: Vec<StoredComment>,
-}
-
-/// A comment on a pull request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredComment {
-    /// Its number.
-    pub id: u64,
-    /// Its text.
-    pub body: String,
-    /// Who wrote it; nothing if they are gone.
-    pub author: Option<String>,
-}
 
 impl Repository {
     /// Opens a pull request of `branch` into `main` that changes `files` (path, GitHub's word for the change, and the path

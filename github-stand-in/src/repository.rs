@@ -103,6 +103,11 @@ impl Repository {
         self.content().commits.remove(sha);
     }
 
+    /// Its number.
+    pub(crate) fn number(&self) -> u64 {
+        self.name.bytes().fold(7, |number: u64, byte| (number * 31 + u64::from(byte)) % 1_000_000_007)
+    }
+
     pub(crate) fn is_private(&self) -> bool {
         self.content().private
     }

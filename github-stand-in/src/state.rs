@@ -6,12 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::apps::Apps;
+use crate::door::Door;
 use crate::faults::{Fault, Planned};
-use crate::git::Door;
+use crate::limit::Limit;
 use crate::repository::Repository;
-
-/// Requests an hour, as GitHub gives to a user.
-const LIMIT: u64 = 5_000;
 
 pub(crate) struct State {
     pub(crate) repositories: HashMap<String, Repository>,
@@ -28,15 +26,6 @@ pub(crate) struct State {
     pub(crate) violations: Vec<String>,
     /// What stands before Git.
     pub(crate) door: Door,
-}
-
-/// The rate limit as headers say it.
-#[derive(Clone, Copy)]
-pub(crate) struct Limit {
-    pub(crate) most: u64,
-    pub(crate) used: u64,
-    /// Unix time.
-    pub(crate) reset: i64,
 }
 
 impl State {
@@ -70,7 +59,7 @@ impl State {
     }
 
     pub(crate) fn limit(&self) -> Limit {
-        Limit { most: LIMIT, used: self.used.min(LIMIT), reset: self.reset.as_second() }
+        Limit { most: Limit::AN_HOUR, used: self.used.min(Limit::AN_HOUR), reset: self.reset.as_second() }
     }
 
     /// Whether the rate limit is used up.
@@ -79,17 +68,16 @@ impl State {
             self.used = 0;
             self.reset = Timestamp::now() + Duration::from_hours(1);
         }
-        self.used >= LIMIT
+        self.used >= Limit::AN_HOUR
     }
 
     pub(crate) fn use_up(&mut self, reset: Duration) {
-        self.used = LIMIT;
+        self.used = Limit::AN_HOUR;
         self.reset = Timestamp::now() + reset;
     }
-}
 
-impl Limit {
-    pub(crate) fn remaining(self) -> u64 {
-        self.most - self.used
+    /// Whether this token is good now.
+    pub(crate) fn lets_in(&self, token: &str) -> bool {
+        self.tokens.contains(token) || self.apps.token(token).is_some()
     }
 }

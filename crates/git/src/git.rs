@@ -1,6 +1,5 @@
 //! The entry point: configuration, and sources that share what can be shared.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -15,6 +14,7 @@ use crate::history::Histories;
 use crate::http::HttpClient;
 use crate::metrics::Figures;
 use crate::remote::{RemoteRepository, RemoteState};
+use crate::shared::Shared;
 use crate::{Credentials, GitConfig, GitError, Limits, Origin, Proxy};
 
 /// Remotes that are remembered although nobody holds them.
@@ -44,17 +44,6 @@ pub struct Remote {
 #[derive(Clone)]
 pub struct Git {
     shared: Arc<Shared>,
-}
-
-pub(crate) struct Shared {
-    pub(crate) config: GitConfig,
-    pub(crate) http: HttpClient,
-    pub(crate) caches: Caches,
-    /// Bounds transfers apart from readings, so that slow servers cannot keep everyone from what is on disk.
-    pub(crate) transfers: Arc<Semaphore>,
-    pub(crate) readings: Arc<Semaphore>,
-    pub(crate) histories: Histories,
-    remotes: Mutex<HashMap<cache::Key, Arc<RemoteState>>>,
 }
 
 impl Git {

@@ -1,7 +1,7 @@
 //! Which commits lie between revisions: those that the new one holds and none of the known ones holds.
 //!
 //! What was fetched is remembered as a graph of commits in memory (`graph.rs`), one for each remote, and bounded over
-//! all of them (`archive.rs`, which is also where questions that are asked at the same time become one request). The
+//! all of them (`archive.rs`); questions that are asked at the same time become one request (`query.rs`). The
 //! caches on disk hold other things, the files of single commits, and neither is used for the other.
 //!
 //! An answer is exact where the graph shows that nothing is missing in it. Commits that are not in the graph are
@@ -12,10 +12,13 @@ mod archive;
 mod commit;
 mod graph;
 mod places;
+mod query;
+mod received;
 mod transfer;
 
-pub(crate) use self::archive::{Histories, PendingQuery};
+pub(crate) use self::archive::Histories;
 pub use self::commit::JOB_TRAILER;
+pub(crate) use self::query::query;
 
 use crate::{ObjectId, Revision};
 

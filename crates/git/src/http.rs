@@ -16,9 +16,8 @@ use windlass_http_client::{Failure, HostRates, PerTls, RetryAfterHosts, SetUpErr
 use crate::call::{Call, Clients};
 use crate::hosts::Hosts;
 use crate::policy::{Origin, UrlPolicy};
-use crate::service::Service;
+use crate::request::{Payload, Request};
 use crate::ssh::{SshAnswer, SshClient};
-use crate::upload::Upload;
 use crate::{Credentials, GitConfig, GitError, Proxy};
 
 /// Sends requests under the policy and the deadlines.
@@ -40,39 +39,6 @@ pub(crate) struct HttpClient {
 
 /// What is being done with the client, for messages.
 const CLIENT: &str = "set up the HTTP client for Git";
-
-/// What a request brings along.
-pub(crate) enum Payload {
-    /// Nothing: a `GET`.
-    Nothing,
-    Bytes(Bytes),
-    Upload(Upload),
-}
-
-/// A request to Git's smart HTTP.
-pub(crate) struct Request {
-    pub(crate) service: Service,
-    pub(crate) url: Url,
-    pub(crate) payload: Payload,
-    /// Whether to ask for protocol v2.
-    pub(crate) v2: bool,
-    /// The content type that the answer must have.
-    pub(crate) expect: &'static str,
-    /// Bytes that the answer may have, and the limit that says so.
-    pub(crate) cap: (&'static str, u64),
-}
-
-impl Request {
-    /// What it is called in figures.
-    fn operation(&self) -> &'static str {
-        match (self.service, &self.payload) {
-            (_, Payload::Nothing) => "discover",
-            (Service::ReceivePack, _) => "push",
-            (Service::UploadPack, _) if self.cap.0 == "refs_bytes" => "ls-refs",
-            (Service::UploadPack, _) => "fetch",
-        }
-    }
-}
 
 /// What came back.
 pub(crate) enum Reply<'a> {

@@ -12,24 +12,26 @@
 //! that has no filters sends the files along). There the `have`s stand for all that came before them: what they
 //! hold is left out, whether or not anybody here has it.
 
+mod exchange;
 mod frames;
 mod receive_pack;
+mod scope;
 mod v0;
 mod v2;
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use bytes::Bytes;
 use url::Url;
 
 pub(crate) use self::receive_pack::{RefUpdate, Report};
+pub(crate) use self::scope::{FetchRequest, FetchScope, Shallow};
 
+use self::exchange::advertised;
 use self::frames::Frames;
 use crate::call::Call;
-use crate::http::{Answer, HttpClient, Payload, Reply, Request};
+use crate::http::HttpClient;
 use crate::pack::PackSink;
-use crate::pktline::Body;
 use crate::service::Service;
 use crate::{GitError, Limits, ObjectId, Ref};
 
@@ -38,9 +40,6 @@ const MAX_BRANCHES: usize = 64;
 
 /// The depth that stands for a whole history.
 const EVERYTHING: u32 = 0x7fff_ffff;
-
-/// Redirects followed within one origin.
-const MAX_REDIRECTS: usize = 3;
 
 /// What was learnt about a remote: where it really is, and what it speaks. Starts over when it stops being true.
 pub(crate) struct Endpoint {
@@ -63,26 +62,6 @@ enum Dialect {
     V0,
 }
 
-/// What a transfer asks for.
-pub(crate) struct FetchRequest<'a> {
-    pub(crate) wants: &'a [ObjectId],
-    pub(crate) haves: &'a [ObjectId],
-    pub(crate) scope: FetchScope,
-}
-
-/// How much of what is wanted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum FetchScope {
-    /// The commits themselves with all files, on top of what the cache has of others.
-    Tips,
-    /// The commits and so many generations before them, without what the `have`s hold, and without what the filter names
-    /// where the server can do that.
-    History { depth: u32, filter: Option<&'static str> },
-}
-
-/// Commits whose parents a server left out because of the depth.
-pub(crate) type Shallow = HashSet<ObjectId>;
-
 /// A history that was transferred.
 pub(crate) struct Fetched {
     /// The sink it went into, not finished yet.
@@ -91,35 +70,6 @@ pub(crate) struct Fetched {
     /// Whether the commits that were wanted are what was asked for. Else the server gives the tips of branches only,
     /// and these were.
     pub(crate) exact: bool,
-}
-
-impl FetchRequest<'_> {
-    /// The lines that say how much.
-    fn bounds(&self, body: &mut Body) {
-        match self.scope {
-            FetchScope::Tips => {
-                for have in self.haves {
-                    body.line(&format!("shallow {have}"));
-                }
-                body.line("deepen 1");
-            }
-            FetchScope::History { depth, filter } => {
-                body.line(&format!("deepen {depth}"));
-                if let Some(filter) = filter {
-                    body.line(&format!("filter {filter}"));
-                }
-            }
-        }
-    }
-
-    /// Reads a line about what was cut off.
-    fn note(&self, line: &str, shallow: &mut Shallow) {
-        if self.scope != FetchScope::Tips
-            && let Some(Ok(id)) = line.strip_prefix("shallow ").map(str::parse)
-        {
-            shallow.insert(id);
-        }
-    }
 }
 
 impl Endpoint {
@@ -334,106 +284,4 @@ async fn discover(
     let (base, answer) = advertised(http, call, configured, limits, Service::UploadPack).await?;
     let server = v0::server_info(Frames::new(answer), limits).await?;
     Ok(Discovered { base, server })
-}
-
-/// The `GET` that older clients begin with; follows redirects within the origin, as Git does.
-async fn advertised<'a>(
-    http: &'a HttpClient,
-    call: &'a Call<'a>,
-    configured: &Url,
-    limits: &Limits,
-    service: Service,
-) -> Result<(Url, Answer<'a>), GitError> {
-    let mut url = join(configured, "info/refs");
-    url.set_query(Some(&format!("service={}", service.name())));
-    for _ in 0..=MAX_REDIRECTS {
-        let request = Request {
-            service,
-            url: url.clone(),
-            payload: Payload::Nothing,
-            v2: service == Service::UploadPack,
-            expect: service.advertisement(),
-            cap: ("refs_bytes", limits.refs_bytes),
-        };
-        match http.send(call, request).await? {
-            Reply::Redirect(target) => url = target,
-            Reply::Answer(answer) => {
-                let base = base_of(&url).ok_or_else(|| {
-                    call.protocol(format!("the redirect to {} is not to a repository", url.path()))
-                })?;
-                return Ok((base, answer));
-            }
-        }
-    }
-    Err(call.protocol(format!("more than {MAX_REDIRECTS} redirects")))
-}
-
-/// Sends a request to the repository's upload-pack.
-async fn post<'a>(
-    http: &'a HttpClient,
-    call: &'a Call<'a>,
-    base: &Url,
-    body: Bytes,
-    v2: bool,
-    cap: (&'static str, u64),
-) -> Result<Answer<'a>, GitError> {
-    let service = Service::UploadPack;
-    let url = join(base, service.name());
-    let request = Request { service, url, payload: Payload::Bytes(body), v2, expect: service.result(), cap };
-    answered(http.send(call, request).await?, call)
-}
-
-/// The answer to a request that nobody may redirect.
-fn answered<'a>(reply: Reply<'a>, call: &Call<'_>) -> Result<Answer<'a>, GitError> {
-    match reply {
-        Reply::Answer(answer) => Ok(answer),
-        Reply::Redirect(target) => Err(GitError::NotGit {
-            url: call.url.to_string(),
-            detail: format!("it redirects to {}", call.printable(target.path(), 100)),
-        }),
-    }
-}
-
-fn join(base: &Url, tail: &str) -> Url {
-    let mut url = base.clone();
-    url.set_path(&format!("{}/{tail}", base.path().trim_end_matches('/')));
-    url
-}
-
-fn base_of(url: &Url) -> Option<Url> {
-    let path = url.path().strip_suffix("/info/refs")?.to_owned();
-    let mut base = url.clone();
-    base.set_query(None);
-    base.set_fragment(None);
-    base.set_path(&path);
-    Some(base)
-}
-
-/// The error behind a server's own words.
-fn remote_error(call: &Call<'_>, message: &str) -> GitError {
-    let message = call.printable(message, 300);
-    // Git's words, and JGit's: "want … not valid".
-    let refused = message
-        .split("not our ref")
-        .nth(1)
-        .or_else(|| message.strip_suffix("not valid")?.split("want").nth(1));
-    if let Some(revision) = refused {
-        let revision = revision.trim().to_owned();
-        return GitError::RevisionMissing { url: call.url.to_string(), revision };
-    }
-    GitError::Remote { host: call.host(), message }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_repository_behind_a_redirect_is_found_again() {
-        let url = Url::parse("https://a/b/c.git/info/refs?service=git-upload-pack").unwrap();
-        assert_eq!(base_of(&url).unwrap().as_str(), "https://a/b/c.git");
-        assert_eq!(base_of(&Url::parse("https://a/login").unwrap()), None);
-        let slash = Url::parse("https://a/b/").unwrap();
-        assert_eq!(join(&slash, "git-upload-pack").as_str(), "https://a/b/git-upload-pack");
-    }
 }

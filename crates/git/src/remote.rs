@@ -2,61 +2,28 @@
 
 mod refused;
 mod source;
+mod state;
 mod write;
 
-use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use git2::ObjectType;
-use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
-use url::Url;
 use windlass_http_client::Deadlines;
 
-use self::refused::Refusals;
-use crate::cache::{Cache, Consolidation, Key};
-use crate::call::{Call, Clients, Pace};
-use crate::git::Shared;
-use crate::hosts::HostSlots;
+pub(crate) use self::state::RemoteState;
+
+use crate::cache::{Cache, Consolidation};
+use crate::call::{Call, Pace};
 use crate::metrics::Figures;
 use crate::pack::{PackSink, Target};
-use crate::protocol::{Endpoint, FetchRequest, FetchScope};
-use crate::{Credentials, GitError, ObjectId, Proxy, Ref, Revision, Source as _, tree};
+use crate::protocol::{FetchRequest, FetchScope};
+use crate::shared::Shared;
+use crate::{Credentials, GitError, ObjectId, Ref, Revision, Source as _, tree};
 
 /// Credentials of one identity that are remembered to have been answered by the server.
 const MAX_PROVEN: usize = 16;
-
-/// What all who use one cache share.
-pub(crate) struct RemoteState {
-    pub(crate) url: Url,
-    pub(crate) key: Key,
-    pub(crate) endpoint: Endpoint,
-    clients: Arc<Clients>,
-    proxy: Option<Proxy>,
-    pub(crate) host_slots: Arc<HostSlots>,
-    pub(crate) requests: AtomicU64,
-    cache: OnceCell<Arc<Cache>>,
-    /// Fingerprints of the credentials that the server has answered, the last last.
-    proven: Mutex<VecDeque<[u8; 32]>>,
-    refused: Refusals,
-}
-
-impl RemoteState {
-    pub(crate) fn new(
-        url: Url,
-        key: Key,
-        clients: Arc<Clients>,
-        proxy: Option<Proxy>,
-        host_slots: Arc<HostSlots>,
-    ) -> Self {
-        let endpoint = Endpoint::new(url.clone());
-        let (requests, cache) = (AtomicU64::new(0), OnceCell::new());
-        let (proven, refused) = (Mutex::default(), Refusals::default());
-        Self { url, key, endpoint, clients, proxy, host_slots, requests, cache, proven, refused }
-    }
-}
 
 /// A repository on a server: a [`Source`](crate::Source) that can also be written to.
 pub struct RemoteRepository {
@@ -125,7 +92,7 @@ impl RemoteRepository {
 
     /// Where the ref `name` points, annotated tags not followed.
     async fn ref_id(&self, name: &str, cancel: &CancellationToken) -> Result<Option<ObjectId>, GitError> {
-        let refs = self.list(&[source::single_line(name)], cancel).await?;
+        let refs = self.list(&[single_line(name)], cancel).await?;
         Ok(refs.into_iter().find(|found| found.name == name).map(|found| found.id))
     }
 
@@ -313,4 +280,9 @@ impl RemoteRepository {
     fn commit_id(&self, revision: &Revision) -> Result<ObjectId, GitError> {
         tree::commit_id(revision, self.state.url.as_str())
     }
+}
+
+/// A line feed in a ref's name would be another line of the request.
+fn single_line(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).collect()
 }

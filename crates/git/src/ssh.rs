@@ -8,10 +8,12 @@
 //! Nobody is connected to whose key `known_hosts` does not name: only the algorithms of the keys that it has of the
 //! server are offered, and a host without any is not connected to at all.
 
+mod algorithms;
 mod answer;
 mod identity;
 mod known_hosts;
 mod until;
+mod verifier;
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -20,33 +22,26 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use russh::client::{self, AuthResult, Handle};
-use russh::keys::{Algorithm, HashAlg, PrivateKeyWithHashAlg, PublicKeyOrCertificate};
+use russh::keys::{Algorithm, HashAlg, PrivateKeyWithHashAlg};
 use russh::{Preferred, compression, kex};
 use ssh_key::public::KeyData;
 use tokio::net::TcpStream;
 use url::Url;
 use windlass_http_client::{Failure, printable};
 
+pub use self::algorithms::SshAlgorithms;
 pub(crate) use self::answer::SshAnswer;
 pub use self::identity::SshIdentity;
 use self::until::Until;
+use self::verifier::Verifier;
 
 use crate::call::Call;
-use crate::http::{Payload, Request};
-use crate::policy::{self};
+use crate::policy;
+use crate::request::{Payload, Request};
 use crate::{Credentials, GitError, Proxy};
 
 /// The user of URLs that name none.
 const USER: &str = "git";
-
-/// Which algorithms are offered to SSH servers, by their names; the library's choice where a list is empty.
-#[derive(Clone, Debug, Default)]
-pub struct SshAlgorithms {
-    /// For the exchange of keys, the most wanted first.
-    pub key_exchange: Vec<String>,
-    /// Of the servers' keys, the most wanted first. `ssh-rsa` is the one with SHA-1.
-    pub host_keys: Vec<String>,
-}
 
 /// Sends requests over SSH.
 #[derive(Clone, Debug)]
@@ -80,22 +75,6 @@ impl Target {
 /// Text as one word of a shell's command, as Git quotes it.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''").replace('!', r"'\!'"))
-}
-
-/// Whether a server is who it should be.
-struct Verifier {
-    trusted: Vec<KeyData>,
-}
-
-impl client::Handler for Verifier {
-    type Error = russh::Error;
-
-    async fn check_server_key(&mut self, shown: &PublicKeyOrCertificate) -> Result<bool, Self::Error> {
-        Ok(match shown {
-            PublicKeyOrCertificate::PublicKey { key, .. } => self.trusted.contains(key.key_data()),
-            PublicKeyOrCertificate::Certificate(_) => false,
-        })
-    }
 }
 
 impl SshClient {

@@ -3,6 +3,8 @@
 mod files;
 mod load;
 mod state;
+mod summary;
+mod target;
 
 use std::any::Any;
 use std::future::Future;
@@ -14,17 +16,19 @@ use futures::stream;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_repository::Reader;
 
 use self::state::State;
+use self::summary::Watch;
+pub use self::summary::{Phase, Stopped, Summary};
+use self::target::{DeleteTarget, known_target};
 use crate::objects::{Effect, Objects, Room, TakeOver, WriteError};
 use crate::outcome::{Action, Failure, ItemResult, MayWrite, OnResult, Reason};
-use crate::parse::{self, ParseContext, ParsedResource};
+use crate::parse::{self, ParseContext};
 use crate::plan::{Deletion, Existing, FolderAction, FolderWrite, Plan, Target};
 use crate::wire;
-use crate::{Clients, Context, FOLDER, Kind, Managed, managed, paths};
+use crate::{Clients, Context, FOLDER, Managed, managed, paths};
 
 /// Files that are read and parsed ahead of being written: this many, or this many bytes.
 const BATCH_FILES: usize = 64;
@@ -79,83 +83,6 @@ pub struct Job {
     pub on_result: OnResult,
 }
 
-/// Why not everything was tried.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stopped {
-    /// The caller cancelled.
-    Cancelled,
-    /// Too many errors.
-    TooManyErrors(usize),
-    /// There is no folder to put anything into; its result says why.
-    NoRootFolder,
-}
-
-/// How it went, in numbers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// Objects created.
-    pub created: usize,
-    /// Objects updated.
-    pub updated: usize,
-    /// Objects deleted.
-    pub deleted: usize,
-    /// Objects that now belong to another path.
-    pub renamed: usize,
-    /// Changes that failed.
-    pub errors: usize,
-    /// Changes that were not made for a reason that the repository's owner can mend, and notices.
-    pub warnings: usize,
-    /// Why not everything was tried.
-    pub stopped: Option<Stopped>,
-    /// Each phase and how long it took, in order. One with nothing to do takes no time.
-    pub phases: Vec<(Phase, Duration)>,
-}
-
-/// What is done one after the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Objects go whose files are gone.
-    FileDeletions,
-    /// Folders are made, from the top.
-    FolderCreations,
-    /// Objects get another path.
-    FileRenames,
-    /// Folders go, from the bottom.
-    FolderDeletions,
-    /// Objects are made and brought up to date.
-    FileCreations,
-    /// Folders go that others have taken the place of.
-    OldFolderCleanup,
-}
-
-impl Phase {
-    /// The word in metrics and traces.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::FileDeletions => "file_deletions",
-            Self::FolderCreations => "folder_creations",
-            Self::FileRenames => "file_renames",
-            Self::FolderDeletions => "folder_deletions",
-            Self::FileCreations => "file_creations",
-            Self::OldFolderCleanup => "old_folder_cleanup",
-        }
-    }
-}
-
-/// Measures phases, each from the end of the one before.
-struct Watch {
-    since: Instant,
-    phases: Vec<(Phase, Duration)>,
-}
-
-impl Watch {
-    fn over(&mut self, phase: Phase) {
-        let now = Instant::now();
-        self.phases.push((phase, now - self.since));
-        self.since = now;
-    }
-}
-
 /// Applies a plan. Never fails as a whole: results go to [`Job::on_result`], one for each change that was tried or
 /// skipped, and one for each notice.
 pub async fn run(plan: Plan, job: Job) -> Summary {
@@ -185,7 +112,7 @@ pub async fn run(plan: Plan, job: Job) -> Summary {
             applier.state.stop(Stopped::NoRootFolder);
         }
     }
-    let mut watch = Watch { since: Instant::now(), phases: Vec::new() };
+    let mut watch = Watch::start();
     let (delete_files, moved, files) = applier.follow_moves(delete_files, files).await;
     applier.each(stream::iter(delete_files), Applier::delete_file).await;
     watch.over(Phase::FileDeletions);
@@ -408,46 +335,6 @@ impl Applier {
             .filter(|item| item.path == path)
             .map(|item| DeleteTarget::from(&Existing::from(item)))
             .collect()
-    }
-}
-
-/// An object to be deleted.
-struct DeleteTarget {
-    kind: Kind,
-    name: String,
-    version: Option<String>,
-}
-
-/// An object that a file no longer stands for.
-struct Dropped {
-    path: String,
-    target: DeleteTarget,
-}
-
-impl DeleteTarget {
-    fn is(&self, resource: &ParsedResource) -> bool {
-        self.kind == resource.kind && self.name == resource.name
-    }
-}
-
-impl From<&Existing> for DeleteTarget {
-    fn from(existing: &Existing) -> Self {
-        let Existing { kind, name, resource_version, .. } = existing.clone();
-        Self { kind, name, version: Some(resource_version) }
-    }
-}
-
-impl From<(Kind, String)> for DeleteTarget {
-    fn from((kind, name): (Kind, String)) -> Self {
-        Self { kind, name, version: None }
-    }
-}
-
-fn known_target(target: &Target) -> Option<DeleteTarget> {
-    match target {
-        Target::Listed(existing) => Some(existing.into()),
-        Target::Named(kind, name) => Some((kind.clone(), name.clone()).into()),
-        Target::FromContent(_) => None,
     }
 }
 

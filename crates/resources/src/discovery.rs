@@ -10,7 +10,6 @@ use windlass_api::GroupResource;
 use windlass_runtime::CallError;
 
 use crate::kinds::KindNames;
-use crate::managed::Unlisted;
 use crate::parse::FileError;
 use crate::wire;
 use crate::{DASHBOARD, Kind};
@@ -39,6 +38,15 @@ enum Found {
     Absent,
     /// The server could not be asked.
     Unknown(String),
+}
+
+/// A kind whose objects were not listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unlisted {
+    /// What the settings call it.
+    pub resource: GroupResource,
+    /// What happened.
+    pub detail: String,
 }
 
 /// What keeping objects in step needs.

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use windlass_api::{GroupResource, ResourceList, ResourceListItem, annotations};
 use windlass_runtime::{CallError, Fence};
 
+pub use crate::discovery::Unlisted;
 use crate::objects::{Annotations, ManagedFields, has_drifted};
 use crate::wire::{self, Collection};
 use crate::{Clients, DASHBOARD, FOLDER, Kind, names};
@@ -67,15 +68,6 @@ pub struct Managed {
     pub files: Vec<ManagedItem>,
     /// Kinds whose objects the API server did not list, and why. Those of folders and dashboards always are.
     pub unlisted: Vec<Unlisted>,
-}
-
-/// A kind whose objects were not listed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unlisted {
-    /// What the settings call it.
-    pub resource: GroupResource,
-    /// What happened.
-    pub detail: String,
 }
 
 impl Managed {

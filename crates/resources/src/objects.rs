@@ -3,6 +3,7 @@
 //! Every try of a write passes the [`Fence`], so that a cancelled sync writes nothing more, and every write to something
 //! that exists carries its resourceVersion, so that a late writer undoes nothing.
 
+mod annotations;
 mod body;
 mod head;
 mod operation;
@@ -17,8 +18,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use windlass_runtime::{CallError, Fence};
 
+pub(crate) use self::annotations::{Annotations, ManagedFields, has_drifted};
 use self::head::Head;
-pub(crate) use self::head::{Annotations, At, ManagedFields, Observed, has_drifted};
+pub(crate) use self::head::{At, Observed};
 use self::operation::{Operation, Step, StepError};
 pub use self::preview::{Preview, PreviewError};
 use crate::folders::Folder;

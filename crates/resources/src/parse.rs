@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 use windlass_api::{annotations, labels};
 
-use self::document::RawObject;
+use self::document::{RESOURCE_KEYS, RawObject};
 pub use self::error::FileError;
 pub use self::format::{MAX_DOCUMENTS, MAX_NESTING};
 pub(crate) use self::parts::{Part, parts};
@@ -34,9 +34,6 @@ const NOT_FROM_FILES: [&str; 5] = [
 ];
 /// Keys of a dashboard's spec that belong to one instance.
 pub(crate) const INSTANCE_KEYS: [&str; 3] = ["id", "uid", "version"];
-/// Keys of which a document has at least one if it is meant as a resource: those of an object, and those by which
-/// Grafana tells a classic dashboard, but for `tags`, which much else has.
-const RESOURCE_KEYS: [&str; 4] = ["apiVersion", "kind", "panels", "schemaVersion"];
 /// Longest name of any object (Kubernetes).
 const MAX_OBJECT_NAME: usize = 253;
 

@@ -5,6 +5,7 @@
 
 mod full;
 mod incremental;
+mod notice;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -14,6 +15,7 @@ use windlass_git::ObjectId;
 
 pub use self::full::full;
 pub use self::incremental::{Incremental, incremental};
+pub use self::notice::Notice;
 use crate::folders::Folder;
 use crate::paths::{Class, SkipReason, classify};
 use crate::{Context, Failure, Kind, ManagedItem, Reason};
@@ -58,15 +60,6 @@ impl Plan {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-}
-
-/// Something that a user should know although nothing is done about it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Notice {
-    /// Path of the file.
-    pub path: String,
-    /// What is wrong.
-    pub failure: Failure,
 }
 
 /// An object that is known to exist.

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::keys::variable;
+use crate::key::variable;
 
 /// One thing that is wrong with the settings.
 #[derive(Debug, thiserror::Error)]

@@ -1,50 +1,12 @@
-//! What is known of each key, and the macro by which a section's struct and its keys are declared at once.
+//! All keys, and which others are accepted.
 
-use crate::sections::{
-    AuthSettings, CommitTrackerSettings, OperatorSettings, ProvisioningSettings, SourceSettings,
+use crate::{
+    key::Key,
+    sections::{AuthSettings, CommitTrackerSettings, OperatorSettings, ProvisioningSettings, SourceSettings},
 };
 
 /// The operator that also reads the variables of grafana/flux-commit-tracker.
 pub const COMMIT_TRACKER: &str = "flux-commit-tracker";
-
-/// One key of the configuration.
-pub(crate) struct Key {
-    /// Section of the ini file.
-    pub(crate) section: &'static str,
-    /// Name inside the section.
-    pub(crate) name: &'static str,
-    /// What the value does, a line each.
-    pub(crate) description: &'static [&'static str],
-    /// The form of the value, as the reference says it.
-    pub(crate) form: fn() -> String,
-    /// Text of the value when nothing says otherwise.
-    pub(crate) default: &'static str,
-    /// Whether the value is never shown.
-    pub(crate) secret: bool,
-    /// Operators that do not start without a value.
-    pub(crate) required_for: &'static [&'static str],
-    /// The variable by which grafana/flux-commit-tracker knows it. It is read where [`COMMIT_TRACKER`] is what runs.
-    pub(crate) original: Option<&'static str>,
-}
-
-impl Key {
-    /// A key with nothing special about it.
-    pub(crate) const PLAIN: Self = Self {
-        section: "",
-        name: "",
-        description: &[],
-        form: String::new,
-        default: "",
-        secret: false,
-        required_for: &[],
-        original: None,
-    };
-
-    /// The environment variable that overrides the key.
-    pub(crate) fn variable(&self) -> String {
-        variable(self.section, self.name)
-    }
-}
 
 /// Keys that are accepted so that a file written for Grafana starts, and mean nothing here.
 pub(crate) const UNUSED: &[(&str, &[&str])] = &[
@@ -102,51 +64,3 @@ pub(crate) fn nearest(section: &str, name: &str) -> Option<&'static str> {
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, key)| key)
 }
-
-/// `GF_<SECTION>_<KEY>`, with `.` and `-` as `_`.
-pub(crate) fn variable(section: &str, key: &str) -> String {
-    format!("GF_{section}_{key}").to_ascii_uppercase().replace(['.', '-'], "_")
-}
-
-/// Declares a section: a struct with a field for each key, the keys, and how the fields are read.
-///
-/// A field is `key: Type = Form, "default" { what is special }`, where the form ([`crate::forms`]) reads the text as that
-/// type. Its documentation is the key's description.
-macro_rules! section {
-    (
-        $(#[$meta:meta])*
-        $section:literal => $name:ident {
-            $(
-                $(#[doc = $line:literal])+
-                $key:ident: $type:ty = $form:ty, $default:literal $({ $($mark:ident: $value:expr),+ })?;
-            )+
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(Clone, Debug)]
-        pub struct $name {
-            $($(#[doc = $line])+ pub $key: $type,)+
-        }
-
-        impl $name {
-            /// The keys of the section.
-            pub(crate) const KEYS: &[$crate::keys::Key] = &[$($crate::keys::Key {
-                section: $section,
-                name: stringify!($key),
-                description: &[$($line),+],
-                form: <$form as $crate::forms::Form<$type>>::describe,
-                default: $default,
-                $($($mark: $value,)+)?
-                ..$crate::keys::Key::PLAIN
-            }),+];
-
-            /// The section, or nothing if a value is wrong: every error is told.
-            pub(crate) fn read(values: &$crate::layers::Merged, errors: &mut Vec<$crate::SettingError>) -> Option<Self> {
-                // All are read before the first that is missing ends it.
-                $(let $key = values.read::<$form, $type>($section, stringify!($key), errors);)+
-                Some(Self { $($key: $key?),+ })
-            }
-        }
-    };
-}
-pub(crate) use section;

@@ -1,142 +1,31 @@
-//! The sources of values, and what they are together.
+//! The sources of values.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     path::Path,
 };
-
-use config::{Config, ConfigError, Map, Source, Value, ValueKind};
 
 use crate::{
     error::SettingError,
     expand::expand,
-    forms::{self, Form},
     ini,
-    keys::{self, Key, keys, variable},
+    key::{Key, variable},
+    keys::{self, keys},
+    values::{DEFAULT, Layer},
 };
 
-/// The origin of a value that nothing sets.
-pub(crate) const DEFAULT: &str = "default";
 /// The origin of a flag.
 const FLAG: &str = "command line";
 /// Variables that pick what runs; they belong to no key.
 const SELECTORS: [&str; 2] = ["GF_DEFAULT_TARGET", "GF_OPERATOR_NAME"];
 
-/// The values of one source, by `section.key`, each with where it comes from.
-#[derive(Clone, Default)]
-pub(crate) struct Layer(Map<String, Value>);
-
-impl Layer {
-    /// Every key's default.
-    pub(crate) fn defaults() -> Self {
-        let mut layer = Self::default();
-        for key in keys() {
-            layer.set(key.section, key.name, key.default, DEFAULT);
-        }
-        layer
+/// Every key's default.
+pub(crate) fn defaults() -> Layer {
+    let mut layer = Layer::default();
+    for key in keys() {
+        layer.set(key.section, key.name, key.default, DEFAULT);
     }
-
-    pub(crate) fn set(&mut self, section: &str, key: &str, text: &str, origin: &str) {
-        self.0.insert(format!("{section}.{key}"), Value::new(Some(&origin.to_owned()), text));
-    }
-}
-
-impl Source for Layer {
-    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
-        Box::new(self.clone())
-    }
-
-    fn collect(&self) -> Result<Map<String, Value>, ConfigError> {
-        Ok(self.0.clone())
-    }
-}
-
-/// Shows no values: some are secrets.
-impl fmt::Debug for Layer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
-/// Every value that counts, with where it comes from.
-#[derive(Clone)]
-pub(crate) struct Merged(Config);
-
-impl Merged {
-    /// The layers together; of two values for a key, that of the later layer counts.
-    pub(crate) fn new(layers: impl IntoIterator<Item = Layer>) -> Result<Self, SettingError> {
-        Self::build(Config::default(), layers)
-    }
-
-    /// These values with those of another layer above them.
-    pub(crate) fn with(self, layer: Layer) -> Result<Self, SettingError> {
-        Self::build(self.0, [layer])
-    }
-
-    fn build(below: Config, layers: impl IntoIterator<Item = Layer>) -> Result<Self, SettingError> {
-        let mut builder = Config::builder().add_source(below);
-        for layer in layers {
-            builder = builder.add_source(layer);
-        }
-        builder.build().map(Self).map_err(|error| SettingError::Merge { message: expected(error) })
-    }
-
-    /// The text of a key; empty for one that is not known.
-    pub(crate) fn text(&self, section: &str, key: &str) -> &str {
-        match self.value(section, key).map(|value| &value.kind) {
-            Some(ValueKind::String(text)) => text,
-            _ => "",
-        }
-    }
-
-    /// Where the value of a key comes from: `operator.ini:12`, a variable, the command line or the default.
-    pub(crate) fn origin(&self, section: &str, key: &str) -> &str {
-        self.value(section, key).and_then(Value::origin).unwrap_or(DEFAULT)
-    }
-
-    pub(crate) fn is_set(&self, section: &str, key: &str) -> bool {
-        !self.text(section, key).is_empty()
-    }
-
-    fn value(&self, section: &str, key: &str) -> Option<&Value> {
-        let ValueKind::Table(sections) = &self.0.cache.kind else { return None };
-        let ValueKind::Table(keys) = &sections.get(section)?.kind else { return None };
-        keys.get(key)
-    }
-
-    /// The value of a key in its form, or nothing with an error.
-    pub(crate) fn read<F: Form<T>, T>(
-        &self,
-        section: &'static str,
-        key: &'static str,
-        errors: &mut Vec<SettingError>,
-    ) -> Option<T> {
-        match self.0.get::<forms::Value<F, T>>(&format!("{section}.{key}")) {
-            Ok(value) => Some(value.0),
-            Err(error) => {
-                let text = self.text(section, key);
-                let hide = keys::find(section, key).is_none_or(|key| key.secret) || text.contains('@');
-                errors.push(SettingError::ParseValue {
-                    origin: self.origin(section, key).to_owned(),
-                    section,
-                    key,
-                    shown: if hide { "[redacted]".to_owned() } else { format!("{text:?}") },
-                    expected: expected(error),
-                });
-                None
-            }
-        }
-    }
-}
-
-/// What a form expected. Other errors are not printed, since [`ConfigError::Type`] shows the value.
-fn expected(error: ConfigError) -> String {
-    match error {
-        ConfigError::At { error, .. } => expected(*error),
-        ConfigError::Message(message) => message,
-        _ => "a text".to_owned(),
-    }
+    layer
 }
 
 /// Reads the sources, with everything that is to be said about them.
@@ -304,23 +193,4 @@ fn describe_foreign(name: &str) -> String {
         keys::nearest(section, key).map(|key| variable(section, key))
     });
     format!("{name}{}", likely.map(|likely| format!(" (did you mean {likely}?)")).unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_of_config_that_shows_the_value_is_not_printed() {
-        let error = Value::new(None, "hunter2").into_bool().unwrap_err();
-        assert!(error.to_string().contains("hunter2"));
-        assert_eq!(expected(error), "a text");
-    }
-
-    #[test]
-    fn a_layer_shows_no_values() {
-        let mut layer = Layer::default();
-        layer.set("operator", "token", "hunter2", FLAG);
-        assert_eq!(format!("{layer:?}"), "{\"operator.token\"}");
-    }
 }

@@ -15,12 +15,15 @@ mod error;
 mod expand;
 mod forms;
 mod ini;
+mod key;
 mod keys;
 mod layers;
 mod print;
 mod relations;
+mod section;
 mod sections;
 mod settings;
+mod values;
 
 pub use crate::{
     error::SettingError,

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::{
-    keys::{Key, UNUSED, keys},
-    layers::Merged,
+    key::Key,
+    keys::{UNUSED, keys},
+    values::Merged,
 };
 
 /// Every value with where it comes from, as an ini file that could be read again (but for the secrets).

@@ -7,8 +7,8 @@ use windlass_api::GoDuration;
 use crate::{
     error::SettingError,
     keys,
-    layers::{DEFAULT, Layer, Merged},
     sections::{ExporterInfoSource, Sections},
+    values::{DEFAULT, Layer, Merged},
 };
 
 const SECTION: &str = "operator";

@@ -19,8 +19,8 @@ use crate::{
         Address, AnyDuration, Bool, Choice, Choices, GitServers, List, MANY, Namespace, Number, Origins,
         Path, Paths, PositiveDuration, Resources, Switch, TelemetryMode, Text, Url, Words,
     },
-    keys::section,
-    layers::Merged,
+    section::section,
+    values::Merged,
 };
 
 /// The operators of repositories and jobs.

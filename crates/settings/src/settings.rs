@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 use crate::{
     error::SettingError,
     keys::{COMMIT_TRACKER, keys},
-    layers::{Layer, Merged, Reader},
+    layers::{self, Reader},
     print, relations,
     sections::{
         AuthSettings, CommitTrackerSettings, OperatorSettings, ProvisioningSettings, Sections, SourceSettings,
     },
+    values::{Layer, Merged},
 };
 
 /// Names a kubeconfig, as for `kubectl`.
@@ -60,7 +61,7 @@ impl Settings {
         let tracker = sources.operator.as_deref() == Some(COMMIT_TRACKER);
         let mut reader = Reader::new(&env, tracker);
         let file = sources.config.map(|path| reader.file(&path)).unwrap_or_default();
-        let layers = [Layer::defaults(), file, reader.variables(), reader.flags(&sources.flags)];
+        let layers = [layers::defaults(), file, reader.variables(), reader.flags(&sources.flags)];
         let (mut errors, notices) = reader.finish();
 
         let mut values = Merged::new(layers).map_err(|error| vec![error])?;

@@ -62,7 +62,7 @@ async fn with_widgets() -> Server {
     let server = Server::start(&[]).await.unwrap();
     server.kubectl_with(&["apply", "-f", "-"], WIDGETS).await.unwrap();
     server
-        .kubectl(&["wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=30s"])
+        .kubectl(&["wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=180s"])
         .await
         .unwrap();
     server

@@ -66,7 +66,8 @@ async fn a_token_that_ends_in_the_middle_of_a_pull_is_replaced_and_the_pull_ends
     let begun_again = jobs.lines(
         "the repository's token is not good any more; the pull begins again with the one that is there now",
     );
-    assert_eq!(begun_again.len(), 1, "the one pull met the end of its token");
+    // More than once where the machine is slower than a token lives.
+    assert!(!begun_again.is_empty(), "the pull met the end of its token");
     assert!(!jobs.process.output().contains(token.expose_secret()), "a token is in the log");
 }
 
@@ -100,8 +101,13 @@ async fn an_app_that_goes_away_is_told_by_name_and_other_repositories_go_on() {
     let message = "{.status.conditions[?(@.type==\"Token\")].message}";
     says(&server, &["get", "repository", "lost"], ready, "False").await;
     let output = format!("--output=jsonpath={message}");
-    let told = server.kubectl(&["get", "repository", "lost", &output]).await.unwrap();
-    assert!(told.contains("connection \"bad\"") && told.contains("no App 99 any more"), "{told}");
+    // That its token is refused may be told first.
+    let told = eventually("the repository says what became of its App", || async {
+        let told = server.kubectl(&["get", "repository", "lost", &output]).await?;
+        anyhow::ensure!(told.contains("connection \"bad\"") && told.contains("no App 99 any more"), "{told}");
+        Ok(Some(()))
+    });
+    told.await.unwrap();
     // A connection is looked at every five minutes, and when somebody changes it.
     let patch = r#"{"spec": {"title": "Bad"}}"#;
     server.kubectl(&["patch", "connection", "bad", "--type=merge", "-p", patch]).await.unwrap();

@@ -8,7 +8,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::commit::Commit;
-use super::transfer::ReceivedHistory;
+use super::received::ReceivedHistory;
 use super::{History, HistoryCommit};
 use crate::ObjectId;
 

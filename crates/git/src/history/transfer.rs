@@ -5,27 +5,15 @@ use std::sync::Arc;
 use git2::{ObjectType, Odb};
 
 use super::commit::Commit;
+use super::received::ReceivedHistory;
 use crate::call::Call;
 use crate::object_id::object_id;
 use crate::pack::{PackSink, Target};
-use crate::protocol::Shallow;
 use crate::remote::RemoteRepository;
 use crate::{GitError, Limits, ObjectId};
 
 /// Bytes that a transfer without files may unfold to for each byte on its way.
 pub(super) const UNFOLDING: u64 = 16;
-
-/// What came.
-#[derive(Default)]
-pub(super) struct ReceivedHistory {
-    pub(super) commits: Vec<Commit>,
-    /// Annotated tags, and what each is a tag of.
-    pub(super) tags: Vec<(ObjectId, ObjectId)>,
-    /// Commits whose parents were left out because of the depth.
-    pub(super) shallow: Shallow,
-    /// Whether it is what was asked for, and not the server's branches in its place.
-    pub(super) exact: bool,
-}
 
 /// Fetches the history of `wants` down to `depth`, without what `haves` hold: one request.
 pub(super) async fn transfer(

@@ -2,7 +2,6 @@
 
 use bytes::{Buf as _, BytesMut};
 
-use super::remote_error;
 use crate::GitError;
 use crate::call::Call;
 use crate::http::Answer;
@@ -89,4 +88,19 @@ impl<'a> Frames<'a> {
             }
         }
     }
+}
+
+/// The error behind a server's own words.
+fn remote_error(call: &Call<'_>, message: &str) -> GitError {
+    let message = call.printable(message, 300);
+    // Git's words, and JGit's: "want … not valid".
+    let refused = message
+        .split("not our ref")
+        .nth(1)
+        .or_else(|| message.strip_suffix("not valid")?.split("want").nth(1));
+    if let Some(revision) = refused {
+        let revision = revision.trim().to_owned();
+        return GitError::RevisionMissing { url: call.url.to_string(), revision };
+    }
+    GitError::Remote { host: call.host(), message }
 }

@@ -5,11 +5,14 @@ use bytes::{Buf as _, BytesMut};
 use url::Url;
 use windlass_http_client::printable;
 
+use super::Endpoint;
+use super::exchange::{advertised, answered, join};
+use super::frames::Frames;
 use super::v0::{Advertisement, advertisement, sha256};
-use super::{Endpoint, Frames, advertised, answered, join};
 use crate::call::Call;
-use crate::http::{HttpClient, Payload, Request};
+use crate::http::HttpClient;
 use crate::pktline::{self, Body, Pkt};
+use crate::request::{Payload, Request};
 use crate::service::Service;
 use crate::upload::Upload;
 use crate::{GitError, Limits, ObjectId};

@@ -3,8 +3,10 @@
 
 use url::Url;
 
+use super::exchange::post;
+use super::frames::Frames;
+use super::scope::{FetchRequest, FetchScope, Shallow};
 use super::v2::{parse_id, too_many_refs};
-use super::{FetchRequest, FetchScope, Frames, Shallow, post};
 use crate::call::Call;
 use crate::http::HttpClient;
 use crate::pack::PackSink;

@@ -3,7 +3,9 @@
 
 use url::Url;
 
-use super::{FetchRequest, FetchScope, Frames, Shallow, post};
+use super::exchange::post;
+use super::frames::Frames;
+use super::scope::{FetchRequest, FetchScope, Shallow};
 use crate::call::Call;
 use crate::http::HttpClient;
 use crate::pack::PackSink;

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use git2::ObjectType;
 use tokio_util::sync::CancellationToken;
 
-use super::RemoteRepository;
-use crate::history::PendingQuery;
+use super::{RemoteRepository, single_line};
+use crate::history;
 use crate::{
     Diff, GitError, History, HistoryQuery, Limits, ObjectId, Ref, Revision, Source, Tree, diff, tree,
 };
@@ -83,7 +83,7 @@ impl Source for RemoteRepository {
         // What is no id of a commit holds none.
         let known = query.known.iter().filter_map(|known| known.as_str().parse().ok()).collect();
         self.prove_access(cancel).await?;
-        self.shared.histories.query(self, PendingQuery::new(new, known, query.max), cancel).await
+        history::query(self, new, known, query.max, cancel).await
     }
 
     async fn blobs(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {
@@ -126,9 +126,4 @@ impl RemoteRepository {
         let prefixes: Vec<String> = prefixes.iter().map(|prefix| single_line(prefix)).collect();
         self.list(&prefixes, cancel).await
     }
-}
-
-/// A line feed in a ref's name would be another line of the request.
-pub(super) fn single_line(name: &str) -> String {
-    name.chars().filter(|c| !c.is_control()).collect()
 }

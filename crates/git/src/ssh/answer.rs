@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use russh::client::{Handle, Msg};
 use russh::{Channel, ChannelMsg};
 
-use super::Verifier;
+use super::verifier::Verifier;
 use crate::GitError;
 use crate::call::Call;
 use crate::pktline::{self, Pkt};

@@ -178,17 +178,19 @@ async fn a_host_gets_no_more_requests_a_second_than_its_share() {
     let mut config = windlass_git::GitConfig::new(folder.path());
     config.policy = UrlPolicy::default().allow_origin(&origin).unwrap();
     config.rate_per_host = Rate { per_second: 1, burst: 3 };
-    config.deadlines = Deadlines { refs: Duration::from_millis(300), ..generous() };
+    config.deadlines = Deadlines { refs: Duration::from_millis(900), ..generous() };
     let client = Git::new(config).unwrap();
     let cancel = CancellationToken::new();
+    let began = std::time::Instant::now();
     for n in 0..6 {
         let remote = Remote { url: format!("{origin}/{n}.git"), ..Remote::default() };
         let error = client.remote(remote).unwrap().resolve("main", &cancel).await.unwrap_err();
-        let was_sent = matches!(error, GitError::NotFound { .. });
+        // One whose turn comes late has little time left.
+        let was_sent = matches!(error, GitError::NotFound { .. } | GitError::Timeout { .. });
         assert!(was_sent || matches!(error, GitError::HostBusy { .. }), "{error:?}");
     }
-    let asked = asked.load(Ordering::SeqCst);
-    assert!((3..6).contains(&asked), "{asked}");
+    let (asked, most) = (asked.load(Ordering::SeqCst) as u64, 3 + began.elapsed().as_secs());
+    assert!((3..=most).contains(&asked), "{asked} of {most}");
 }
 
 #[tokio::test]
@@ -402,9 +404,10 @@ async fn the_servers_own_errors_are_shown_without_control_characters() {
 
 #[tokio::test]
 async fn nobody_listening_is_unreachable() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let origin = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
+    // Taken, so that nobody else gets it, and not listened at.
+    let taken = tokio::net::TcpSocket::new_v4().unwrap();
+    taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let origin = format!("http://{}", taken.local_addr().unwrap());
     let error = Client::generous(&origin).resolve().await;
     assert!(matches!(error, GitError::Unreachable { .. }), "{error:?}");
     assert!(error.to_string().contains(origin.trim_start_matches("http://")), "{error}");

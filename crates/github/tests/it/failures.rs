@@ -68,9 +68,10 @@ async fn a_server_that_is_gone_is_unreachable() {
     let stand_in = stand_in().await;
     let options = options(&stand_in, Credentials::Anonymous);
     drop(stand_in);
-    let unused = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let api = format!("http://{}", unused.local_addr().unwrap());
-    drop(unused);
+    // Taken, so that nobody else gets it, and not listened at.
+    let taken = tokio::net::TcpSocket::new_v4().unwrap();
+    taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let api = format!("http://{}", taken.local_addr().unwrap());
     let github = Github::new(Options { api, ..options }).unwrap();
     let error = history(&github, &manifests(), "a").await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unreachable(_)) && error.is_transient(), "{error}");

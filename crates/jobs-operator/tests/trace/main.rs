@@ -52,8 +52,8 @@ async fn a_job_is_one_trace_that_begins_at_its_delivery_and_whose_id_its_record_
     // A job whose worker vanishes, and that nobody may run again.
     let forsaken = World::new()
         .set("operator.max_attempts", "1")
-        .set("operator.lease_expiry", "300ms")
-        .set("operator.lease_renewal_interval", "100ms")
+        .set("operator.lease_expiry", "1s")
+        .set("operator.lease_renewal_interval", "250ms")
         .set("operator.cleanup_interval", "1s");
     forsaken.create_local("traced").await;
     let mortal = forsaken.start_with(register, PROVISIONING_JOBS, Death::After(1), |_context| {});
@@ -63,11 +63,20 @@ async fn a_job_is_one_trace_that_begins_at_its_delivery_and_whose_id_its_record_
     let _heir = forsaken.start_with(register, PROVISIONING_JOBS, Death::Never, traced);
     let reaped = trace_of(&forsaken.ended(&job).await);
 
+    let delivered = delivered(&world, &git).await;
+
+    // A job's record is there before its last spans have ended.
     eventually("the traces are told", || async {
         let ends = [
             (&id, "provisioning.sync.full.file_creations"),
+            (&id, "provisioning.jobs.process_job"),
+            (&id, "provisioning.jobs.job"),
             (&written, "provisioning.write.pull"),
+            (&written, "provisioning.jobs.process_job"),
             (&reaped, "provisioning.jobs.job"),
+            (&delivered, "provisioning.webhook.delivery"),
+            (&delivered, "provisioning.sync.full"),
+            (&delivered, "provisioning.jobs.job"),
         ];
         let missing = ends.into_iter().find(|(id, name)| {
             collector.look(|received| received.spans_of(name).all(|span| span.trace_id != **id))
@@ -75,7 +84,6 @@ async fn a_job_is_one_trace_that_begins_at_its_delivery_and_whose_id_its_record_
         missing.map_or(Ok(()), |(_, name)| Err(name))
     })
     .await;
-    let delivered = delivered(&world, &git).await;
     telemetry.shutdown(Duration::from_secs(30)).await;
     collector.look(|received| {
         for name in ["stage", "commit", "push", "pull"] {

@@ -3,11 +3,12 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use windlass_api::labels;
 
 use super::*;
 use crate::config::QueueConfig;
 use crate::queue::Queue;
-use crate::store::{HistoryPage, NewRecord, Precondition, Store};
+use crate::store::{Change, HistoryPage, Key, NewRecord, Precondition, Store, StoreError};
 
 /// Nothing that is asked of it is ever answered.
 struct Silent;

@@ -150,8 +150,10 @@ async fn nonsense_is_named_and_not_asked_for_again() {
 
 #[tokio::test]
 async fn nobody_listens_or_it_hangs_up() {
-    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let nobody = crate::fixture::repository(&free.to_string(), "a");
+    // Taken, so that nobody else gets it, and not listened at.
+    let taken = tokio::net::TcpSocket::new_v4().unwrap();
+    taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = crate::fixture::repository(&taken.local_addr().unwrap().to_string(), "a");
     let error = client().manifest(&nobody, &Login::Anonymous, &reference()).await.unwrap_err();
     assert!(matches!(error, OciError::Unreachable { .. }) && error.is_transient(), "{error}");
     let cut = StandIn::start(|_, _| {

@@ -7,7 +7,9 @@ use futures::StreamExt as _;
 use futures::stream;
 
 use super::load::{self, Content, Loaded};
-use super::{Applier, DeleteTarget, Dropped, Stopped, Subject, action_of, removed};
+use super::summary::Stopped;
+use super::target::{DeleteTarget, Dropped};
+use super::{Applier, Subject, action_of, removed};
 use crate::Kind;
 use crate::objects::{Effect, Observed, duplicate, holder};
 use crate::outcome::{Action, ItemResult, Reason};

@@ -4,7 +4,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Dropped, Stopped, Summary};
+use super::summary::{Stopped, Summary};
+use super::target::Dropped;
 use crate::paths::is_below;
 use crate::{Action, Failure, ItemResult, Kind, OnResult, Reason};
 

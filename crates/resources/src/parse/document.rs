@@ -10,6 +10,10 @@ use serde_json::value::RawValue;
 
 use super::FileError;
 
+/// Keys of which a document has at least one if it is meant as a resource: those of an object, and those by which
+/// Grafana tells a classic dashboard, but for `tags`, which much else has.
+pub(super) const RESOURCE_KEYS: [&str; 4] = ["apiVersion", "kind", "panels", "schemaVersion"];
+
 /// A JSON object whose values are text. A key that appears twice is an error.
 pub(super) struct RawObject<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
 

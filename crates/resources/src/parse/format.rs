@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::FileError;
+use super::document::RESOURCE_KEYS;
 use super::parts::parts;
-use super::{FileError, RESOURCE_KEYS};
 use crate::paths::Format;
 
 /// Deepest nesting of a document. Parsers of the servers that objects go to stop a little later.

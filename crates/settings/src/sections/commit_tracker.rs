@@ -6,7 +6,7 @@ use secrecy::SecretString;
 
 use crate::{
     forms::{Address, Bool, Choice, List, MANY, Namespace, Number, PositiveDuration, Text, Url, Words},
-    keys::section,
+    section::section,
 };
 
 /// Which Kustomizations are tracked, within the namespace that is watched or all.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     forms::{Address, Bool, Choice, Number, PositiveDuration, Text, Words},
-    keys::section,
+    section::section,
 };
 
 /// How digests of artifacts are made.

@@ -2,7 +2,7 @@ use secrecy::ExposeSecret as _;
 
 use super::*;
 use crate::{
-    keys,
+    key, keys,
     sections::{GithubCredentials, LogFormat, Selection},
 };
 
@@ -309,10 +309,10 @@ fn every_key_has_a_name_a_variable_and_a_description_of_its_own() {
     }
     for (section, names) in keys::UNUSED {
         for name in *names {
-            assert!(seen.insert(keys::variable(section, name)), "{section}.{name} is used");
+            assert!(seen.insert(key::variable(section, name)), "{section}.{name} is used");
         }
     }
-    assert_eq!(keys::variable("a.b-c", "d"), "GF_A_B_C_D");
+    assert_eq!(key::variable("a.b-c", "d"), "GF_A_B_C_D");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use windlass_e2e::free_port;
 use windlass_otlp_receiver::{Behaviour, Receiver};
 
 use super::{DEADLINE, Delivery, END_TO_END, borrowed, says, tells};
@@ -48,8 +49,9 @@ async fn of_two_replicas_one_exports_what_was_measured() {
 #[tokio::test]
 async fn a_collector_that_is_dead_or_hangs_costs_nothing_and_loses_nothing() {
     let Some(mut fleet) = Delivery::start().await else { return };
-    let receiver = Receiver::start().unwrap();
-    let port = receiver.address().port();
+    // Nobody's outgoing connection gets it while nobody listens.
+    let port = free_port().unwrap();
+    let receiver = Receiver::start_on(port).unwrap();
     let environment = tells(&receiver);
     let mut tracker = fleet.tracker(&[], &borrowed(&environment)).await;
     receiver.behave(Behaviour::Hang);

@@ -252,9 +252,14 @@ async fn intervals_pass(scene: &FluxScene) {
 async fn an_apply_fails(scene: &FluxScene) {
     let mut case = Case::new(scene, "fails", json!({})).await;
     let failed = case.publish("map.yaml", config_map("[no, text]")).await;
-    case.kustomization.ready_for("ReconciliationFailed").await.unwrap();
-    let standing = case.standing("failed").await;
-    assert!(standing.failing.is_some_and(|failing| failing.starts_with("ReconciliationFailed: ")));
+    // It is tried again soon, and says nothing of the failure while it is.
+    let standing = eventually("it is read as failed", || async {
+        let standing = case.standing("failed").await;
+        let failed = |failing: &String| failing.starts_with("ReconciliationFailed: ");
+        Ok(standing.failing.as_ref().is_some_and(failed).then_some(standing))
+    })
+    .await
+    .unwrap();
     assert_eq!((standing.steps, standing.applied), (Vec::new(), None));
     assert_eq!(standing.attempted.unwrap().as_str(), failed.revision);
     let fixed = case.publish_and_apply("map.yaml", config_map("text")).await;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use windlass_cluster::Cluster;
 use windlass_e2e::{Operator, Remote, dashboard};
 
-use super::Stage;
+use super::stage::Stage;
 use crate::claims::{Latencies, paced};
 use crate::samples::Samples;
 use crate::table::{Row, Table, Target, Unit};

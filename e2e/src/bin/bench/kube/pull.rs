@@ -8,7 +8,7 @@ use serde_json::Value;
 use windlass_cluster::Cluster;
 use windlass_e2e::{Remote, Scene};
 
-use super::Stage;
+use super::stage::Stage;
 use crate::api::{Api, DASHBOARDS, FOLDERS};
 use crate::samples::Samples;
 use crate::scene;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use windlass_e2e::{Process, Programs, Server, free_port};
 
+use super::stage;
 use crate::api::{Api, client};
 use crate::samples::Samples;
 use crate::scene;
@@ -40,7 +41,7 @@ struct Figures {
 }
 
 async fn real(table: &mut Table) -> Result<Option<Figures>> {
-    let Some(cluster) = super::cluster().await? else { return Ok(None) };
+    let Some(cluster) = stage::cluster().await? else { return Ok(None) };
     let namespace = cluster.namespace("writes").await?;
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {

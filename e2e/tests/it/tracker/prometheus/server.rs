@@ -53,7 +53,7 @@ impl Prometheus {
     pub(super) async fn start(target: u16) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let scrape = format!(
-            "scrape_configs:\n- job_name: tracker\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\n  \
+            "scrape_configs:\n- job_name: tracker\n  scrape_interval: 2s\n  scrape_timeout: 2s\n  \
              static_configs: [{{targets: ['127.0.0.1:{target}']}}]\n"
         );
         let config = config(folder.path(), &scrape)?;
