@@ -16,8 +16,9 @@ use windlass_api::conditions::reasons;
 use windlass_api::{GROUP, Repository, RepositoryType, VERSION, WebhookStatus};
 use windlass_github::Hook;
 
-pub(crate) use self::secret::{complete, own_name};
-pub(crate) use self::tend::{CleanUpError, Tended, remove, tend};
+pub(crate) use self::failure::CleanUpError;
+pub(crate) use self::secret::own_name;
+pub(crate) use self::tend::{provision, remove};
 
 /// What the hook tells us of, sorted.
 const EVENTS: [&str; 2] = ["pull_request", "push"];

@@ -18,7 +18,7 @@ use windlass_runtime::{Backoff, BackoffPolicy, ObjectKey};
 
 use crate::hook;
 use crate::neighbours::Standings;
-use crate::plan::{HEALTHY_FOR, INSPECTED_FOR, Timing, health_lasts};
+use crate::timing::{HEALTHY_FOR, INSPECTED_FOR, Timing, health_lasts};
 
 /// How far two clocks may be apart without anybody's fault.
 const SKEW: Duration = Duration::from_mins(1);

@@ -70,6 +70,16 @@ pub async fn check(
             .collect();
         return Checked::failed(422, reasons::INVALID_SPEC, errors);
     }
+    check_source(opener, core, repository, cancel).await
+}
+
+/// The same of a repository whose specification is known to keep the rules.
+pub async fn check_source(
+    opener: &Opener,
+    core: &Client,
+    repository: &Repository,
+    cancel: &CancellationToken,
+) -> Checked {
     let reader = match opener.open(core, repository).await {
         Ok(found) => found.reader,
         Err(error) => {

@@ -24,7 +24,6 @@ pub(super) const STANDING: &[(&str, usize)] = &[
     ("windlass-e2e", 4),
     ("windlass-git", 6),
     ("windlass-github-stand-in", 11),
-    ("windlass-repository-operator", 15),
     ("windlass-resources", 8),
     ("windlass-settings", 6),
     ("windlass-source-operator", 6),

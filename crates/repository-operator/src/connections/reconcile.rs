@@ -14,9 +14,9 @@ use windlass_runtime::{
 use windlass_telemetry::ErrorChain;
 
 use super::check::{Failure, check, ids};
-use super::lead::Connections;
-use super::{HEALTHY_FOR, UNHEALTHY_FOR, referred_to};
+use super::lead::{Connections, referred_to};
 use crate::controller::CALL;
+use crate::timing::health_lasts;
 
 /// How long until a connection is looked at again that a call was refused for, and would be again.
 const REFUSED: Duration = Duration::from_mins(5);
@@ -78,11 +78,7 @@ async fn pass(of: &Connections, clients: &ApiClients, key: &ObjectKey) -> Result
         tracing::info!(connection = %key, reason = failure.reason, error = failure.message(), "the connection is not healthy");
     }
     merge_patch(&api, &current, Part::Status, patch(&wanted), CALL).await?;
-    Ok(Requeue::After(lasts(checked.is_ok())))
-}
-
-fn lasts(healthy: bool) -> Duration {
-    if healthy { HEALTHY_FOR } else { UNHEALTHY_FOR }
+    Ok(Requeue::After(health_lasts(checked.is_ok())))
 }
 
 /// How long until the connection is checked. A time that lies ahead is some other clock's, and is not believed.
@@ -94,7 +90,7 @@ fn due_in(connection: &Connection, now: i64) -> Duration {
             if status.health.checked != 0
                 && Some(status.observed_generation) == connection.metadata.generation =>
         {
-            lasts(status.health.healthy).saturating_sub(age)
+            health_lasts(status.health.healthy).saturating_sub(age)
         }
         _ => Duration::ZERO,
     }

@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use windlass_api::{FileOutcome, HealthErrorKind, RepositoryType};
 
 use super::*;
+use crate::hook::Wanted;
 use crate::memory::Ages;
 use crate::neighbours::Standing;
 
@@ -85,9 +86,9 @@ fn a_repository_that_is_new_gets_everything_in_one_pass() {
     repository.spec.sync.enabled = true;
     let mut observed = observed(repository, Ages::default());
     observed.missing_finalizers = vec!["x".to_owned(), "y".to_owned()];
-    let expected = "add finalizers: x, y\n\
-                    report NamespaceQuota=True QuotaUnlimited: No quota limits configured\n\
+    let expected = "report NamespaceQuota=True QuotaUnlimited: No quota limits configured\n\
                     report PathConflict=True NoPathConflict: no other repository shares this URL, branch, and path\n\
+                    add finalizers: x, y\n\
                     check: it was never checked\n\
                     pull everything: it was never synced\n\
                     again in 60s";
