@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use tokio::time::Instant;
-use windlass_api::conditions::{self, messages, reasons, types};
-use windlass_api::{ErrorDetails, HealthStatus, JobState, QuotaStatus, Repository};
+use windlass_api::conditions::{self, messages, types};
+use windlass_api::{JobState, QuotaStatus, Repository};
 use windlass_repository::check::{Checked, check_source, timed_out};
 use windlass_runtime::ObjectKey;
 
@@ -13,7 +13,7 @@ use crate::error::ReconcileError;
 use crate::observe::Observed;
 use crate::plan::{Pull, Scope, Step};
 use crate::tree;
-use crate::unhealthy::be_unhealthy;
+use crate::unhealthy::{Failure, be_unhealthy, healthy};
 
 /// Does the steps in their order. A step that fails ends the pass; nothing is written to the status then, unless the
 /// failure is a fact about the repository.
@@ -41,18 +41,8 @@ pub(crate) async fn apply(
             Step::Report(condition) => {
                 conditions::set(&mut applied.wanted.conditions, condition.clone());
             }
-            Step::Block(block) => {
-                let error = ErrorDetails {
-                    kind: "FieldValueForbidden".to_owned(),
-                    field: block.field.to_owned(),
-                    detail: block.message.clone(),
-                    ..ErrorDetails::default()
-                };
-                be_unhealthy(&mut applied.wanted, block.reason, vec![error], generation, observed.now);
-            }
-            Step::Reject(errors) => {
-                let (status, reason) = (&mut applied.wanted, reasons::INVALID_SPEC);
-                be_unhealthy(status, reason, errors.clone(), generation, observed.now);
+            Step::Refuse(failure) => {
+                be_unhealthy(&mut applied.wanted, failure.clone(), generation, observed.now);
             }
             Step::Check { why } => {
                 tracing::debug!(repository = %key, why, "checking the repository");
@@ -112,14 +102,14 @@ impl Applied {
     ) {
         let status = &mut self.wanted;
         if checked.results.success {
-            status.health =
-                HealthStatus { healthy: true, checked: now.as_millisecond(), ..HealthStatus::default() };
+            status.health = healthy(now);
             status.field_errors.clear();
             let (reason, message) = (checked.reason, messages::AVAILABLE);
             let ready = conditions::new(types::READY, true, reason, message, generation, now);
             conditions::set(&mut status.conditions, ready);
         } else {
-            be_unhealthy(status, checked.reason, checked.results.errors.clone(), generation, now);
+            let failure = Failure { reason: checked.reason, errors: checked.results.errors.clone() };
+            be_unhealthy(status, failure, generation, now);
             let wait = checked.retry_after.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(0));
             status.health.retry_at = if wait == 0 { 0 } else { now.as_millisecond().saturating_add(wait) };
         }

@@ -22,7 +22,7 @@ use windlass_api::{Connection, Repository};
 use windlass_launch::observe_leadership;
 use windlass_runtime::{BoxError, LeaderElection, Leadership, Operator, Term, Watch, WatchConfig};
 
-pub(crate) use self::check::{Asked, Failure, explain, needed};
+pub(crate) use self::check::{Asked, explain, needed};
 pub(crate) use self::lead::{Connections, referred_to};
 use crate::secrets::{self, SecretChange};
 

@@ -153,7 +153,7 @@ fn follow_secrets(
         let Some(change) = SecretChange::of(&event, &known) else { return };
         repositories.secret_changed(&change);
         for connection in connections.secret_changed(&change) {
-            repositories.key_changed(&connection);
+            repositories.tokens_wanted(&connection, false);
         }
     })
 }

@@ -12,9 +12,10 @@ use windlass_api::{ErrorDetails, JobState, Repository, UnsyncedStatus, Workflow}
 
 use crate::bring_up::BringUp;
 use crate::due::{Due, SECRET_CHANGED, hook_due, inspection_due, token_due};
-use crate::neighbours::Block;
+use crate::neighbours::is_block;
 use crate::observe::Observed;
 use crate::timing::{Timing, UNHEALTHY_FOR, health_lasts};
+use crate::unhealthy::Failure;
 use crate::validate::Valid;
 
 /// How long until a repository is looked at again that waits for others: their changes bring it sooner.
@@ -33,10 +34,8 @@ pub(crate) enum Step {
     RunFinalizers,
     /// Say so in a condition.
     Report(Condition),
-    /// Neither checked nor synced, and not healthy: other repositories come first.
-    Block(Block),
-    /// Neither checked nor synced, and not healthy: the specification breaks rules.
-    Reject(Vec<ErrorDetails>),
+    /// Neither checked nor synced, and not healthy: other repositories come first, or the specification breaks rules.
+    Refuse(Failure),
     /// Bring up what it needs before its source is asked. The pass ends where that is not up yet.
     BringUp(BringUp),
     /// Ask the source whether it can be read, and where its branch is.
@@ -87,20 +86,16 @@ pub(crate) fn plan(observed: &Observed, valid: Result<Valid<'_>, Vec<ErrorDetail
     }
     let mut up = BringUp { finalizers: observed.missing_finalizers.clone(), ..BringUp::default() };
     let mut steps = Vec::new();
-    let next = match (observed.standing.block(timing.max_repositories), valid) {
-        (Some(block), _) => {
-            if !is_blocked(&observed.stored, &block) {
-                steps.push(Step::Block(block));
+    let block = observed.standing.block(timing.max_repositories).map(|block| (block, BLOCKED_FOR));
+    let refused = |errors| (Failure { reason: reasons::INVALID_SPEC, errors }, UNHEALTHY_FOR);
+    let next = match block.map_or_else(|| valid.map_err(refused), Err) {
+        Ok(Valid(repository)) => check_and_pull(repository, observed, timing, &mut up, &mut steps),
+        Err((failure, again)) => {
+            if !is_said(&observed.stored, &failure) {
+                steps.push(Step::Refuse(failure));
             }
-            BLOCKED_FOR
+            again
         }
-        (None, Err(errors)) => {
-            if !is_rejected(&observed.stored, &errors) {
-                steps.push(Step::Reject(errors));
-            }
-            UNHEALTHY_FOR
-        }
-        (None, Ok(Valid(repository))) => check_and_pull(repository, observed, timing, &mut up, &mut steps),
     };
     if up != BringUp::default() {
         steps.insert(0, Step::BringUp(up));
@@ -182,7 +177,7 @@ fn check_due(repository: &Repository, age: Option<Duration>, limited: Duration) 
     };
     if ready.observed_generation != repository.metadata.generation {
         Some("the specification changed")
-    } else if Block::is_reason(&ready.reason) {
+    } else if is_block(&ready.reason) {
         Some("no other repository is in its way any more")
     } else if age >= health_lasts(repository.status.health.healthy) && limited.is_zero() {
         Some("the last check is old")
@@ -264,21 +259,14 @@ fn quiet_for(observed: &Observed, timing: Timing) -> Duration {
 }
 
 /// Whether the status says it already.
-fn is_blocked(repository: &Repository, block: &Block) -> bool {
-    says(repository, block.reason) && repository.status.health.message == [block.message.as_str()]
-}
-
-fn is_rejected(repository: &Repository, errors: &[ErrorDetails]) -> bool {
-    says(repository, reasons::INVALID_SPEC) && repository.status.field_errors == errors
-}
-
-fn says(repository: &Repository, reason: &str) -> bool {
+fn is_said(repository: &Repository, failure: &Failure) -> bool {
+    let generation = repository.metadata.generation;
     let ready = conditions::find(&repository.status.conditions, types::READY);
     !repository.status.health.healthy
-        && repository.metadata.generation == Some(repository.status.observed_generation)
-        && ready.is_some_and(|ready| {
-            ready.reason == reason && ready.observed_generation == repository.metadata.generation
-        })
+        && repository.status.field_errors == failure.errors
+        && generation == Some(repository.status.observed_generation)
+        && ready
+            .is_some_and(|it| (it.reason.as_str(), it.observed_generation) == (failure.reason, generation))
 }
 
 impl fmt::Display for Plan {
@@ -301,10 +289,9 @@ impl fmt::Display for Step {
                 let Condition { type_, status, reason, message, .. } = condition;
                 write!(f, "report {type_}={status} {reason}: {message}")
             }
-            Self::Block(block) => write!(f, "block: {}: {}", block.reason, block.message),
-            Self::Reject(errors) => {
-                let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
-                write!(f, "reject: {}", fields.join(", "))
+            Self::Refuse(failure) => {
+                let errors = failure.errors.iter().map(|it| format!("{}: {}", it.field, it.detail));
+                write!(f, "refuse: {}: {}", failure.reason, errors.collect::<Vec<_>>().join("; "))
             }
             Self::BringUp(due) => write!(f, "{due}"),
             Self::Check { why } => write!(f, "check: {why}"),

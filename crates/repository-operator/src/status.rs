@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{
-    DeletionError, DeletionStatus, DeletionTarget, ErrorDetails, Repository, RepositoryStatus, WebhookStatus,
+    DeletionError, DeletionStatus, DeletionTarget, Repository, RepositoryStatus, WebhookStatus,
 };
 use windlass_runtime::{CallError, EventType, Note, Part, json_patch_tested, merge_patch};
 use windlass_telemetry::ErrorChain;
@@ -20,7 +20,7 @@ use crate::applied::Applied;
 use crate::controller::{CALL, Controller, name};
 use crate::error::{FinalizeError, Obstacle, ReconcileError};
 use crate::timing::HEALTHY_FOR;
-use crate::unhealthy::be_unhealthy;
+use crate::unhealthy::{Failure, be_unhealthy};
 
 /// Most resources that a blocked deletion names.
 const MAX_NAMED: usize = 20;
@@ -244,10 +244,10 @@ pub(crate) fn report_blocked(
     if status.deletion.as_ref() == Some(&deletion) {
         return;
     }
-    let detail =
-        ErrorDetails { detail: format!("unable to delete repository: {text}"), ..ErrorDetails::default() };
+    let detail = format!("unable to delete repository: {text}");
+    let failure = Failure::of_kind("", reasons::UNAVAILABLE, "", detail);
     let (field_errors, checked) = (std::mem::take(&mut status.field_errors), status.health.checked);
-    be_unhealthy(status, reasons::UNAVAILABLE, vec![detail], generation, now);
+    be_unhealthy(status, failure, generation, now);
     (status.field_errors, status.health.checked) = (field_errors, checked);
     status.deletion = Some(deletion);
     status.delete_error = text;

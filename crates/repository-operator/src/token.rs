@@ -26,12 +26,12 @@ use windlass_runtime::{CallError, ObjectKey, Part, merge_patch};
 
 use crate::applied::Applied;
 use crate::bring_up::TokenWanted;
-use crate::connections::{Asked, Failure, explain, needed};
+use crate::connections::{Asked, explain, needed};
 use crate::controller::{CALL, Controller, namespace};
 use crate::error::ReconcileError;
 use crate::owned_secret::owned_secret;
 use crate::timing::renewed_in;
-use crate::unhealthy::be_unhealthy;
+use crate::unhealthy::{Failure, be_unhealthy};
 
 /// How long until it is tried again, where nobody says how long.
 const AGAIN: Duration = Duration::from_mins(1);
@@ -105,7 +105,7 @@ fn do_without(controller: &Controller, key: &ObjectKey, applied: &mut Applied, f
     conditions::set(&mut status.conditions, said);
     let is_good = ends.is_some() && !has_ended;
     if !is_good {
-        be_unhealthy(status, failure.reason, failure.errors, generation, now);
+        be_unhealthy(status, failure, generation, now);
         status.observed_generation = generation.unwrap_or_default();
     }
     applied.look_again(again);
