@@ -14,17 +14,16 @@ mod lead;
 mod reconcile;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::Api;
 use tokio_util::sync::CancellationToken;
 use windlass_api::{Connection, Repository};
 use windlass_launch::observe_leadership;
-use windlass_runtime::{BoxError, LeaderElection, Leadership, ObjectKey, Operator, Term, Watch, WatchConfig};
+use windlass_runtime::{BoxError, LeaderElection, Leadership, Operator, Term, Watch, WatchConfig};
 
-pub(crate) use self::check::{Asked, Failure, explain, needed};
-pub(crate) use self::lead::Connections;
+pub(crate) use self::check::{Asked, explain, needed};
+pub(crate) use self::lead::{Connections, referred_to};
 use crate::secrets::{self, SecretChange};
 
 /// Health of connections, apart from the repositories that use them.
@@ -32,11 +31,6 @@ pub const PROVISIONING_CONNECTION: &str = "provisioning-connection";
 
 /// The Lease of processes that look after connections alone.
 const LEASE: &str = "windlass-provisioning-connection";
-
-/// How long a healthy connection is taken to be so.
-const HEALTHY_FOR: Duration = Duration::from_mins(5);
-/// How long until an unhealthy one is looked at again.
-const UNHEALTHY_FOR: Duration = Duration::from_mins(1);
 
 /// The operator that looks after connections alone. The operator of repositories does so, too.
 pub struct ConnectionsOperator;
@@ -106,11 +100,4 @@ fn election(process: &windlass_launch::Context) -> Result<Option<LeaderElection>
     let own = process.scope.namespace().unwrap_or_else(|| process.clients.core.default_namespace());
     let named = process.settings.operator().leader_election_namespace.clone();
     Ok(Some(process.election_for(named.as_deref().unwrap_or(own), LEASE)?))
-}
-
-/// The connection that a repository refers to.
-pub(crate) fn referred_to(repository: &Repository) -> Option<ObjectKey> {
-    let name = repository.spec.connection_name();
-    let namespace = repository.metadata.namespace.clone().unwrap_or_default();
-    (!name.is_empty()).then(|| ObjectKey { namespace, name: name.to_owned() })
 }

@@ -15,7 +15,7 @@ use windlass_runtime::{CallOptions, Clock, EventRecorder, Store};
 use crate::folders::Folders;
 use crate::memory::Memory;
 use crate::metrics::RepositoryMetrics;
-use crate::plan::Timing;
+use crate::timing::Timing;
 
 /// Calls to the API. What does not succeed is tried again by the next pass.
 pub(crate) const CALL: CallOptions = CallOptions::new(Duration::from_secs(15));

@@ -16,8 +16,9 @@ use windlass_api::conditions::reasons;
 use windlass_api::{GROUP, Repository, RepositoryType, VERSION, WebhookStatus};
 use windlass_github::Hook;
 
-pub(crate) use self::secret::{complete, own_name};
-pub(crate) use self::tend::{CleanUpError, Tended, remove, tend};
+pub(crate) use self::failure::CleanUpError;
+pub(crate) use self::secret::own_name;
+pub(crate) use self::tend::{provision, remove};
 
 /// What the hook tells us of, sorted.
 const EVENTS: [&str; 2] = ["pull_request", "push"];
@@ -63,22 +64,22 @@ pub(crate) fn wanted(repository: &Repository, public: &str) -> Wanted {
     if !matches!(spec.kind, RepositoryType::Github | RepositoryType::GithubEnterprise) {
         return Wanted::Unmanaged;
     }
+    let none = |reason, message: &str| Wanted::None { reason, message: message.to_owned() };
     let settings = spec.webhook.as_ref();
     if settings.is_some_and(|settings| settings.disabled) {
-        let message = "spec.webhook.disabled is set: the repository is polled".to_owned();
-        return Wanted::None { reason: reasons::WEBHOOK_DISABLED, message };
+        return none(reasons::WEBHOOK_DISABLED, "spec.webhook.disabled is set: the repository is polled");
     }
     let own = settings.map(|settings| settings.base_url.as_str()).filter(|url| !url.is_empty());
     let base = own.unwrap_or(public).trim_end_matches('/');
     if base.is_empty() {
         let message = "no URL is known that GitHub reaches this server at, so the repository is polled: set \
                        [operator] provisioning_server_public_url, or spec.webhook.baseUrl";
-        return Wanted::None { reason: reasons::NO_PUBLIC_URL, message: message.to_owned() };
+        return none(reasons::NO_PUBLIC_URL, message);
     }
     if spec.workflows.is_empty() {
         let message = "a repository without workflows is only read, which takes no permission to make hooks, so it is \
                        polled: set spec.workflows to have a hook";
-        return Wanted::None { reason: reasons::READ_ONLY, message: message.to_owned() };
+        return none(reasons::READ_ONLY, message);
     }
     let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
     let name = repository.metadata.name.as_deref().unwrap_or_default();

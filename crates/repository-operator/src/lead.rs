@@ -129,7 +129,7 @@ impl Forwarder {
     }
 
     /// The repositories of a connection get the tokens that they have not, or `another`.
-    fn tokens_wanted(&self, connection: &ObjectKey, another: bool) {
+    pub(crate) fn tokens_wanted(&self, connection: &ObjectKey, another: bool) {
         for repository in self.store.list_in(&connection.namespace) {
             if referred_to(&repository).as_ref() == Some(connection) {
                 let of = ObjectKey::of(&*repository);
@@ -148,11 +148,6 @@ impl Forwarder {
                 self.queue.add(key);
             }
         }
-    }
-
-    /// A connection has another key: its repositories get the tokens that they have not.
-    pub(crate) fn key_changed(&self, connection: &ObjectKey) {
-        self.tokens_wanted(connection, false);
     }
 
     /// Those that wait for this repository, or it for them, look again. While the first list comes in all are new.

@@ -18,7 +18,7 @@ use windlass_runtime::{Backoff, BackoffPolicy, ObjectKey};
 
 use crate::hook;
 use crate::neighbours::Standings;
-use crate::plan::{HEALTHY_FOR, INSPECTED_FOR, Timing, health_lasts};
+use crate::timing::{HEALTHY_FOR, INSPECTED_FOR, Timing, health_lasts};
 
 /// How far two clocks may be apart without anybody's fault.
 const SKEW: Duration = Duration::from_mins(1);
@@ -256,7 +256,7 @@ impl Memory {
 
     /// A look found the source where the last pull left it. Not every such look is written down in the status.
     pub(crate) fn unchanged(&self, key: &ObjectKey) {
-        if let Some(entry) = self.lock().get_mut(key) {
+        self.note(key, |entry| {
             if let Some(synced) = &mut entry.synced {
                 synced.renew();
             }
@@ -264,14 +264,12 @@ impl Memory {
                 looked.value.0 += 1;
                 looked.renew();
             }
-        }
+        });
     }
 
     /// The folder of a local repository has changed.
     pub(crate) fn folder_changed(&self, key: &ObjectKey) {
-        if let Some(entry) = self.lock().get_mut(key) {
-            entry.folder.0 += 1;
-        }
+        self.note(key, |entry| entry.folder.0 += 1);
     }
 
     /// The change of a folder that nobody has looked at, if there is one.
@@ -282,23 +280,17 @@ impl Memory {
 
     /// A sync that takes in this change of the folder was queued, or is not needed.
     pub(crate) fn folder_seen(&self, key: &ObjectKey, change: u64) {
-        if let Some(entry) = self.lock().get_mut(key) {
-            entry.folder.1 = change;
-        }
+        self.note(key, |entry| entry.folder.1 = change);
     }
 
     /// A Secret that the repository names has changed.
     pub(crate) fn secret_changed(&self, key: &ObjectKey) {
-        if let Some(entry) = self.lock().get_mut(key) {
-            entry.secrets.0 += 1;
-        }
+        self.note(key, |entry| entry.secrets.0 += 1);
     }
 
     /// The repository was checked with what its Secrets say since this change.
     pub(crate) fn secret_used(&self, key: &ObjectKey, change: u64) {
-        if let Some(entry) = self.lock().get_mut(key) {
-            entry.secrets.1 = change;
-        }
+        self.note(key, |entry| entry.secrets.1 = change);
     }
 
     /// The hook was looked at, and is again after that time. Answers whether `missed` is a delivery that nobody knew of.
@@ -380,9 +372,12 @@ impl Memory {
 
     /// Nothing stands in the way any more.
     pub(crate) fn cleared(&self, key: &ObjectKey) {
-        if let Some(entry) = self.lock().get_mut(key) {
-            entry.obstacle = None;
-        }
+        self.note(key, |entry| entry.obstacle = None);
+    }
+
+    /// Notes something of a repository that was looked at.
+    fn note(&self, key: &ObjectKey, change: impl FnOnce(&mut Entry)) {
+        self.lock().get_mut(key).map(change);
     }
 
     /// Forgets a repository that is gone.

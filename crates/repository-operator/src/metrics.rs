@@ -14,9 +14,8 @@ use windlass_runtime::{Clock, EventRecorder, ObjectKey, Store, TermQueue};
 use windlass_telemetry::{MetricRow, Metrics, Stage, Stages, resources_bucket};
 
 pub use self::reference::reference_markdown;
-use crate::finalize::{FinalizeError, Obstacle};
-use crate::plan::TokenWanted;
-use crate::reconcile::ReconcileError;
+use crate::bring_up::TokenWanted;
+use crate::error::{FinalizeError, Obstacle, ReconcileError};
 
 /// The meter of everything about repositories.
 pub(crate) const METER: &str = "repositories";
@@ -207,6 +206,8 @@ impl RepositoryMetrics {
     pub(crate) fn failed(&self, error: &ReconcileError) {
         let phase = match error {
             ReconcileError::Call(_) | ReconcileError::Interrupted => "status",
+            // A call that fails is told of as one.
+            ReconcileError::BringUp(_) => "panic",
             ReconcileError::QueueSync(_) => "sync",
             ReconcileError::Finalize(_) => "delete",
         };

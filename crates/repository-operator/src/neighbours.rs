@@ -16,6 +16,8 @@ use windlass_api::repositories::{Overlap, overlap};
 use windlass_api::{Repository, SyncTarget};
 use windlass_runtime::ObjectKey;
 
+use crate::unhealthy::Failure;
+
 /// How two repositories of a namespace get into each other's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Conflict {
@@ -65,19 +67,16 @@ impl Standing {
         standing
     }
 
-    /// What the repository has to wait for, if it has to: the reason, and a text for people.
-    pub(crate) fn block(&self, max: i64) -> Option<Block> {
+    /// Why the repository is neither checked nor synced, although nothing is wrong with it by itself: it has to wait.
+    pub(crate) fn block(&self, max: i64) -> Option<Failure> {
+        let forbidden =
+            |reason, field, detail| Failure::of_kind("FieldValueForbidden", reason, field, detail);
         if self.is_over(max) {
-            let (reason, message) = (reasons::QUOTA_EXCEEDED, self.quota_text(max));
-            return Some(Block { reason, field: "metadata.name", message });
+            return Some(forbidden(reasons::QUOTA_EXCEEDED, "metadata.name", self.quota_text(max)));
         }
-        let field = if self.conflicts.iter().any(|(conflict, _)| *conflict == Conflict::Instance) {
-            "spec.sync.target"
-        } else {
-            "spec.path"
-        };
-        let message = self.conflict_text()?;
-        Some(Block { reason: reasons::PATH_CONFLICT, field, message })
+        let is_instance = self.conflicts.iter().any(|(conflict, _)| *conflict == Conflict::Instance);
+        let field = if is_instance { "spec.sync.target" } else { "spec.path" };
+        Some(forbidden(reasons::PATH_CONFLICT, field, self.conflict_text()?))
     }
 
     /// The `PathConflict` condition.
@@ -199,22 +198,9 @@ impl Standings {
     }
 }
 
-/// Why a repository is neither checked nor synced, although nothing is wrong with it by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
-    /// The reason of the `Ready` condition.
-    pub(crate) reason: &'static str,
-    /// The field to change.
-    pub(crate) field: &'static str,
-    /// What it is, for people.
-    pub(crate) message: String,
-}
-
-impl Block {
-    /// Whether a `Ready` condition says that the repository was blocked.
-    pub(crate) fn is_reason(reason: &str) -> bool {
-        matches!(reason, reasons::QUOTA_EXCEEDED | reasons::PATH_CONFLICT)
-    }
+/// Whether a `Ready` condition says by its reason that the repository had to wait for others.
+pub(crate) fn is_block(reason: &str) -> bool {
+    matches!(reason, reasons::QUOTA_EXCEEDED | reasons::PATH_CONFLICT)
 }
 
 /// What of others' standing may change when `old` becomes `new`: because there are more repositories or fewer, and

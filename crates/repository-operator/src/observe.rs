@@ -35,8 +35,7 @@ pub(crate) struct Observed {
 /// Looks at what the process knows; nobody is asked. None when the repository is gone.
 pub(crate) fn observe(controller: &Controller, key: &ObjectKey) -> Option<Observed> {
     let stored = controller.store.get(key)?;
-    let mut filled = (*stored).clone();
-    let missing_finalizers = fill_in(&mut filled, &controller.rules);
+    let (filled, missing_finalizers) = fill_in(&stored, &controller.rules);
     let standing = controller.memory.standings.of(key, || {
         let neighbours = controller.store.list_in(&key.namespace);
         Standing::of(&stored, neighbours.iter().map(|other| &**other))
@@ -54,17 +53,18 @@ pub(crate) fn observe(controller: &Controller, key: &ObjectKey) -> Option<Observ
     })
 }
 
-/// Fills in what admission fills in, and answers the finalizers that are new by that. `cleanup` is for a repository that
-/// was never looked at: its absence from an older one was somebody's will.
-fn fill_in(repository: &mut Repository, rules: &RepositoryRules) -> Vec<String> {
-    if is_pending_delete(repository) {
-        return Vec::new();
+/// The repository with what admission fills in, and the finalizers that are new by that. `cleanup` is for a repository
+/// that was never looked at: its absence from an older one was somebody's will.
+fn fill_in(stored: &Repository, rules: &RepositoryRules) -> (Repository, Vec<String>) {
+    let mut filled = stored.clone();
+    if !is_pending_delete(stored) {
+        let old = (stored.status.observed_generation != 0).then_some(stored);
+        mutate(&mut filled, old, rules);
     }
-    let before = repository.metadata.finalizers.clone().unwrap_or_default();
-    let old = (repository.status.observed_generation != 0).then(|| repository.clone());
-    mutate(repository, old.as_ref(), rules);
-    let after = repository.metadata.finalizers.iter().flatten();
-    after.filter(|finalizer| !before.contains(finalizer)).cloned().collect()
+    let before = stored.metadata.finalizers.as_deref().unwrap_or_default();
+    let after = filled.metadata.finalizers.iter().flatten();
+    let missing = after.filter(|finalizer| !before.contains(finalizer)).cloned().collect();
+    (filled, missing)
 }
 
 #[cfg(test)]
@@ -76,20 +76,22 @@ mod tests {
         let rules = RepositoryRules::default();
         let mut new = Repository::default();
         let all = ["remove-pending-jobs", "cleanup", "remove-orphan-resources"].map(str::to_owned).to_vec();
-        assert_eq!(fill_in(&mut new, &rules), all);
-        assert!(fill_in(&mut new, &rules).is_empty(), "they are there");
+        let missing = |repository: &Repository| fill_in(repository, &rules).1;
+        assert_eq!(missing(&new), all);
+        new = fill_in(&new, &rules).0;
+        assert!(missing(&new).is_empty(), "they are there");
         assert_eq!(new.spec.sync.interval_seconds, rules.min_interval_seconds);
 
         let mut known = Repository::default();
         known.status.observed_generation = 1;
-        assert_eq!(fill_in(&mut known, &rules), [all[0].clone(), all[2].clone()]);
+        assert_eq!(missing(&known), [all[0].clone(), all[2].clone()]);
         let mut going = Repository::default();
         going.metadata.deletion_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
-        assert!(fill_in(&mut going, &rules).is_empty());
+        assert!(missing(&going).is_empty());
         let mut pending = Repository::default();
         let label = (windlass_api::labels::PENDING_DELETE.to_owned(), "true".to_owned());
         pending.metadata.labels = Some([label].into());
-        assert!(fill_in(&mut pending, &rules).is_empty());
+        assert!(missing(&pending).is_empty());
     }
 }

@@ -16,8 +16,8 @@ use crate::controller::Controller;
 use crate::lead::{Forwarder, Work};
 use crate::memory::Memory;
 use crate::metrics::{METER, RepositoryMetrics};
-use crate::plan::Timing;
 use crate::secrets::{self, SecretChange};
+use crate::timing::Timing;
 
 /// Health, syncs and clean-up of repositories.
 pub const PROVISIONING_REPO: &str = "provisioning-repo";
@@ -153,7 +153,7 @@ fn follow_secrets(
         let Some(change) = SecretChange::of(&event, &known) else { return };
         repositories.secret_changed(&change);
         for connection in connections.secret_changed(&change) {
-            repositories.key_changed(&connection);
+            repositories.tokens_wanted(&connection, false);
         }
     })
 }

@@ -6,9 +6,9 @@ use windlass_api::{JobSpec, JobState, Repository};
 use windlass_lease_queue::kube::{InsertError, insert};
 use windlass_runtime::{CallError, ObjectKey};
 
-use crate::apply::WantedPull;
+use crate::applied::WantedPull;
 use crate::controller::{CALL, Controller, name, namespace};
-use crate::reconcile::ReconcileError;
+use crate::error::ReconcileError;
 
 /// How long until the watch has told of a change that is known already.
 const WATCH_LAG: Duration = Duration::from_secs(1);

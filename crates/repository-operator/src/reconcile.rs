@@ -3,58 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_lease_queue::kube::InsertError;
-use windlass_runtime::{CallError, Disposition, ObjectKey, Requeue};
+use windlass_runtime::{Disposition, ObjectKey, Requeue};
 use windlass_telemetry::ErrorChain;
 
 use crate::apply::apply;
 use crate::controller::Controller;
-use crate::finalize::FinalizeError;
+use crate::error::ReconcileError;
 use crate::observe::observe;
 use crate::plan::{Step, plan};
+use crate::timing::LEAST_WAIT;
 use crate::validate::validate;
 use crate::{pull, status};
 
-/// The least time until a repository is looked at again without anything having changed.
-pub(crate) const LEAST_WAIT: Duration = Duration::from_secs(1);
 /// How long until a repository is looked at again that a call was refused for, and would be again.
 const REFUSED: Duration = Duration::from_mins(5);
-
-/// Why a pass failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ReconcileError {
-    /// A call to the API failed.
-    #[error(transparent)]
-    Call(CallError),
-    /// A sync could not be queued.
-    #[error("failed to queue a sync")]
-    QueueSync(#[source] InsertError),
-    /// A finalizer failed.
-    #[error("failed to clean up after the repository")]
-    Finalize(#[source] FinalizeError),
-    /// The process shuts down or does not lead any more: what was found out so far may be wrong by that.
-    #[error("the pass was cut short; the next one begins anew")]
-    Interrupted,
-}
-
-impl ReconcileError {
-    fn disposition(&self) -> Disposition {
-        match self {
-            Self::Call(error) => error.disposition(),
-            Self::QueueSync(InsertError::Invalid(_)) => Disposition::AwaitChange,
-            Self::QueueSync(_) | Self::Finalize(_) | Self::Interrupted => Disposition::Retry,
-        }
-    }
-
-    /// Somebody else wrote, or the process ends: nothing is wrong, and a new pass knows better.
-    fn is_ordinary(&self) -> bool {
-        match self {
-            Self::Call(call) => call.is_conflict() || call.is_not_found() || call.is_fenced(),
-            Self::Interrupted => true,
-            _ => false,
-        }
-    }
-}
 
 /// Brings one repository forward and says when to look at it again. Failures are logged here, once.
 pub(crate) async fn reconcile(controller: Arc<Controller>, key: ObjectKey) -> Requeue {

@@ -5,20 +5,22 @@
 //! replaced, and which condition stands where. When a test fails, the repository is read again and the same findings are
 //! written into what is there now; nobody's source is asked for that once more.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{
-    DeletionError, DeletionStatus, DeletionTarget, ErrorDetails, Repository, RepositoryStatus, WebhookStatus,
+    DeletionError, DeletionStatus, DeletionTarget, Repository, RepositoryStatus, WebhookStatus,
 };
 use windlass_runtime::{CallError, EventType, Note, Part, json_patch_tested, merge_patch};
 use windlass_telemetry::ErrorChain;
 
-use crate::apply::{Applied, BeUnhealthy as _, Failing};
+use crate::applied::Applied;
 use crate::controller::{CALL, Controller, name};
-use crate::finalize::{FinalizeError, Obstacle};
-use crate::plan::HEALTHY_FOR;
-use crate::reconcile::ReconcileError;
+use crate::error::{FinalizeError, Obstacle, ReconcileError};
+use crate::timing::HEALTHY_FOR;
+use crate::unhealthy::{Failure, be_unhealthy};
 
 /// Most resources that a blocked deletion names.
 const MAX_NAMED: usize = 20;
@@ -50,10 +52,13 @@ const FIELDS: [&str; 12] = [
 ];
 
 /// Writes what the pass found out, and answers the repository as it is then. Nothing is sent when nothing changed.
-pub(crate) async fn write(controller: &Controller, applied: &Applied) -> Result<Repository, ReconcileError> {
+pub(crate) async fn write(
+    controller: &Controller,
+    applied: &Applied,
+) -> Result<Arc<Repository>, ReconcileError> {
     let api = controller.repositories(&applied.current);
-    let before = &applied.before;
-    let mut current = applied.current.clone();
+    let before = &applied.before.status;
+    let mut current = Arc::clone(&applied.current);
     for attempt in 1.. {
         let merged = merged(&current.status, before, &applied.wanted);
         if merged == current.status || is_recently_said(&merged, &current.status) {
@@ -63,16 +68,17 @@ pub(crate) async fn write(controller: &Controller, applied: &Applied) -> Result<
         let whole = attempt > 1 || current.status.conditions.is_empty();
         let written = if whole {
             match current.status.merge_patch(&merged) {
-                Some(patch) => merge_patch(&api, &current, Part::Status, patch, CALL).await,
+                Some(patch) => merge_patch(&api, &*current, Part::Status, patch, CALL).await,
                 None => return Ok(current),
             }
         } else {
-            json_patch_tested(&api, &current, Part::Status, &operations(&current.status, &merged), CALL).await
+            json_patch_tested(&api, &*current, Part::Status, &operations(&current.status, &merged), CALL)
+                .await
         };
         match written {
             Ok(written) => {
                 record(controller, &written, before);
-                return Ok(written);
+                return Ok(Arc::new(written));
             }
             Err(error) if attempt < TRIES && is_overtaken(&error) => {
                 let name = name(&current);
@@ -81,7 +87,7 @@ pub(crate) async fn write(controller: &Controller, applied: &Applied) -> Result<
                 if read.metadata.uid != current.metadata.uid {
                     return Err(ReconcileError::Call(error));
                 }
-                current = read;
+                current = Arc::new(read);
             }
             Err(error) => return Err(ReconcileError::Call(error)),
         }
@@ -214,7 +220,7 @@ fn record(controller: &Controller, written: &Repository, before: &RepositoryStat
 pub(crate) fn report_blocked(
     status: &mut RepositoryStatus,
     error: &FinalizeError,
-    generation: i64,
+    generation: Option<i64>,
     now: Timestamp,
 ) {
     let text = ErrorChain(error).to_string();
@@ -238,10 +244,10 @@ pub(crate) fn report_blocked(
     if status.deletion.as_ref() == Some(&deletion) {
         return;
     }
-    let detail =
-        ErrorDetails { detail: format!("unable to delete repository: {text}"), ..ErrorDetails::default() };
+    let detail = format!("unable to delete repository: {text}");
+    let failure = Failure::of_kind("", reasons::UNAVAILABLE, "", detail);
     let (field_errors, checked) = (std::mem::take(&mut status.field_errors), status.health.checked);
-    status.be_unhealthy(&Failing { reason: reasons::UNAVAILABLE, errors: vec![detail] }, generation, now);
+    be_unhealthy(status, failure, generation, now);
     (status.field_errors, status.health.checked) = (field_errors, checked);
     status.deletion = Some(deletion);
     status.delete_error = text;

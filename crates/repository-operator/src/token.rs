@@ -6,65 +6,56 @@
 //! as long as a job may take. One pass at a time works on a repository, so there is one new token at a time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
 use kube::api::PostParams;
-use kube::{Api, Client};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
-use windlass_api::conditions::reasons;
+use tokio::time::Instant;
+use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{Connection, Repository, TokenStatus};
 use windlass_github::{Access, ErrorKind, InstallationToken, Permissions, TokenRequest};
+use windlass_provisioner::{Outcome, Reason};
 use windlass_repository::TOKEN_KEY;
-use windlass_runtime::{CallError, Part, merge_patch};
+use windlass_runtime::{CallError, ObjectKey, Part, merge_patch};
 
-use crate::connections::{Asked, Failure, explain, needed};
-use crate::controller::{CALL, Controller, name, namespace};
+use crate::applied::Applied;
+use crate::bring_up::TokenWanted;
+use crate::connections::{Asked, explain, needed};
+use crate::controller::{CALL, Controller, namespace};
+use crate::error::ReconcileError;
 use crate::owned_secret::owned_secret;
+use crate::timing::renewed_in;
+use crate::unhealthy::{Failure, be_unhealthy};
 
-/// How long before its end a token is replaced: longer than a job may take. Never more than half its life, or a new one
-/// would be due for replacement itself.
-const MARGIN: Duration = Duration::from_mins(25);
 /// How long until it is tried again, where nobody says how long.
 const AGAIN: Duration = Duration::from_mins(1);
 
 /// Why there is no new token.
 #[derive(Debug)]
-pub(crate) struct NoToken {
-    pub(crate) failure: Failure,
+struct NoToken {
+    failure: Failure,
     /// How long until it is tried again.
-    pub(crate) again: Duration,
+    again: Duration,
 }
 
-/// A new token.
-pub(crate) struct Renewed {
-    /// The repository, which names the token's Secret now.
-    pub(crate) repository: Repository,
-    pub(crate) status: TokenStatus,
-}
-
-/// How long until a token is replaced.
-pub(crate) fn renewed_in(status: &TokenStatus, now: Timestamp) -> Duration {
-    let millis =
-        |from: i64, to: i64| Duration::from_millis(u64::try_from(to.saturating_sub(from)).unwrap_or(0));
-    if status.expiration == 0 {
-        return Duration::MAX;
-    }
-    let life = millis(status.last_updated, status.expiration);
-    // A machine whose clock is far behind does not wait longer than the token lives.
-    let left = millis(now.as_millisecond(), status.expiration).min(life);
-    left.saturating_sub(MARGIN.min(life / 2))
-}
-
-/// Gets a new token, stores it, and has the repository name it. The inner error is a fact about the connection.
-pub(crate) async fn renew(
+/// Gets a new token, stores it, and has the repository name it. Without one that is good the pass waits: there is nothing
+/// to ask the source with.
+pub(crate) async fn provision(
     controller: &Controller,
-    repository: &Repository,
-) -> Result<Result<Renewed, NoToken>, CallError> {
-    let minted = tokio::time::timeout(controller.check_deadline, mint(controller, repository)).await;
+    key: &ObjectKey,
+    applied: &mut Applied,
+    why: TokenWanted,
+) -> Result<Outcome, ReconcileError> {
+    tracing::debug!(repository = %key, %why, "getting a token");
+    controller.metrics.token_wanted(why);
+    let (began, repository) = (Instant::now(), Arc::clone(&applied.current));
+    let minted = tokio::time::timeout(controller.check_deadline, mint(controller, &repository)).await;
     let minted = minted.unwrap_or_else(|_elapsed| {
         let detail =
             format!("GitHub gave no token within {:?}; it is asked again", controller.check_deadline);
@@ -72,21 +63,56 @@ pub(crate) async fn renew(
     });
     let token = match minted {
         Ok(token) => token,
-        Err(failure) => return Ok(Err(failure)),
+        Err(failed) => {
+            controller.metrics.token(Some(failed.failure.reason), began.elapsed());
+            return Ok(do_without(controller, key, applied, failed));
+        }
     };
-    let now = controller.clock.now().as_millisecond();
+    let asked = controller.clock.now().as_millisecond();
     let life = i64::try_from(token.lifetime.as_millis()).unwrap_or(i64::MAX);
     // By this machine's clock, which is what it is compared with.
-    let status = TokenStatus { last_updated: now, expiration: now.saturating_add(life) };
-    keep(&controller.clients.core, repository, &token.token).await?;
-    let mut current = repository.clone();
-    if repository.secure.token.name != own_name(repository) {
-        let patch = json!({"secure": {"token": {"name": own_name(repository)}}});
-        let api = controller.repositories(repository);
-        current = merge_patch(&api, repository, Part::Object, patch, CALL).await?;
+    let status = TokenStatus { last_updated: asked, expiration: asked.saturating_add(life) };
+    let current = keep(controller, &repository, &token.token).await.map_err(ReconcileError::Call)?;
+    controller.metrics.token(None, began.elapsed());
+    tracing::debug!(repository = %key, "got a token by way of the connection");
+    let (now, generation) = (controller.clock.now(), current.metadata.generation);
+    let again = renewed_in(&status, now);
+    controller.memory.token_asked(key, &current, again, false);
+    let until = Timestamp::from_millisecond(status.expiration).unwrap_or(Timestamp::MAX);
+    let message = format!("Token valid until {}", until.round(jiff::Unit::Second).unwrap_or(until));
+    let said = conditions::new(types::TOKEN, true, reasons::TOKEN_VALID, message, generation, now);
+    conditions::set(&mut applied.wanted.conditions, said);
+    applied.wanted.token = Some(status);
+    applied.look_again(again);
+    if generation != repository.metadata.generation {
+        return Ok(applied.begin_anew(current));
     }
-    tracing::debug!(repository = name(repository), "got a token by way of the connection");
-    Ok(Ok(Renewed { repository: current, status }))
+    applied.current = Arc::new(current);
+    Ok(Outcome::Ready)
+}
+
+/// Says that there is no new token: the one before is used for as long as it is good.
+fn do_without(controller: &Controller, key: &ObjectKey, applied: &mut Applied, failed: NoToken) -> Outcome {
+    let (NoToken { failure, again }, repository) = (failed, &applied.current);
+    let (now, generation) = (controller.clock.now(), repository.metadata.generation);
+    controller.memory.token_asked(key, repository, again, true);
+    let status = &mut applied.wanted;
+    let token = status.token.as_ref().filter(|_| repository.secure.token.is_set());
+    let ends = token.map(|token| token.expiration);
+    let has_ended = ends.is_some_and(|ends| ends != 0 && ends <= now.as_millisecond());
+    let reason = if has_ended { reasons::TOKEN_EXPIRED } else { reasons::TOKEN_INVALID };
+    let said = conditions::new(types::TOKEN, false, reason, failure.message(), generation, now);
+    conditions::set(&mut status.conditions, said);
+    let is_good = ends.is_some() && !has_ended;
+    if !is_good {
+        be_unhealthy(status, failure, generation, now);
+        status.observed_generation = generation.unwrap_or_default();
+    }
+    applied.look_again(again);
+    if is_good {
+        return Outcome::Ready;
+    }
+    Outcome::wait(Reason::DependencyNotReady, "there is no token").after(again)
 }
 
 fn no_token(reason: &'static str, detail: String) -> NoToken {
@@ -143,43 +169,37 @@ pub(crate) fn own_name(repository: &Repository) -> String {
     format!("token-{}", repository.metadata.uid.as_deref().unwrap_or_default())
 }
 
-async fn keep(core: &Client, repository: &Repository, token: &SecretString) -> Result<(), CallError> {
-    let secrets: Api<Secret> = Api::namespaced(core.clone(), namespace(repository));
-    let name_of = own_name(repository);
+/// Stores the token, and answers the repository, which names it.
+async fn keep(
+    controller: &Controller,
+    repository: &Repository,
+    token: &SecretString,
+) -> Result<Repository, CallError> {
+    let secrets: Api<Secret> = Api::namespaced(controller.clients.core.clone(), namespace(repository));
+    let own = own_name(repository);
     let data =
         BTreeMap::from([(TOKEN_KEY.to_owned(), ByteString(token.expose_secret().as_bytes().to_vec()))]);
-    if repository.secure.token.name == name_of {
-        let found = CALL.read("read the token's secret".to_owned(), || secrets.get_opt(&name_of)).await?;
-        if let Some(found) = found {
-            return merge_patch(&secrets, &found, Part::Object, json!({"data": data}), CALL).await.map(drop);
-        }
-    }
-    let secret = owned_secret(repository, name_of.clone(), data.clone());
+    let secret = owned_secret(repository, own.clone(), data.clone());
     let params = PostParams::default();
-    match CALL.write("store the token".to_owned(), || secrets.create(&params, &secret)).await {
-        // An earlier pass ended before the repository named it.
-        Err(error) if error.is_already_exists() => {
-            let found = CALL.read("read the token's secret".to_owned(), || secrets.get(&name_of)).await?;
-            merge_patch(&secrets, &found, Part::Object, json!({"data": data}), CALL).await.map(drop)
+    let mut found = None;
+    if repository.secure.token.name == own {
+        found = CALL.read("read the token's secret".to_owned(), || secrets.get_opt(&own)).await?;
+    }
+    if found.is_none() {
+        match CALL.write("store the token".to_owned(), || secrets.create(&params, &secret)).await {
+            // An earlier pass ended before the repository named it.
+            Err(error) if error.is_already_exists() => {
+                found = Some(CALL.read("read the token's secret".to_owned(), || secrets.get(&own)).await?);
+            }
+            made => drop(made?),
         }
-        made => made.map(drop),
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_is_replaced_a_job_before_its_end_and_never_at_once() {
-        let at = |minutes: i64| Timestamp::from_second(minutes * 60).unwrap();
-        let token =
-            |minutes: i64| TokenStatus { last_updated: 60_000, expiration: 60_000 + minutes * 60_000 };
-        let left = |life, now| renewed_in(&token(life), at(now)).as_secs() / 60;
-        assert_eq!((left(60, 1), left(60, 30), left(60, 36), left(60, 100)), (35, 6, 0, 0));
-        assert_eq!((left(10, 1), left(10, 6)), (5, 0), "half of a short life");
-        assert_eq!(left(60, -600), 35, "a clock that is behind");
-        let forever = TokenStatus { last_updated: 1, expiration: 0 };
-        assert_eq!(renewed_in(&forever, at(1)), Duration::MAX);
+    if let Some(found) = found {
+        merge_patch(&secrets, &found, Part::Object, json!({"data": data}), CALL).await?;
     }
+    if repository.secure.token.name == own {
+        return Ok(repository.clone());
+    }
+    let patch = json!({"secure": {"token": {"name": own}}});
+    merge_patch(&controller.repositories(repository), repository, Part::Object, patch, CALL).await
 }

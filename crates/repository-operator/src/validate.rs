@@ -15,11 +15,5 @@ pub(crate) fn validate<'a>(
     if errors.is_empty() {
         return Ok(Valid(repository));
     }
-    let details = errors.into_iter().map(|error| ErrorDetails {
-        kind: error.reason.as_str().to_owned(),
-        field: error.field.clone(),
-        detail: error.message.clone(),
-        ..ErrorDetails::default()
-    });
-    Err(details.collect())
+    Err(errors.iter().map(|error| ErrorDetails { bad_value: None, ..error.details() }).collect())
 }

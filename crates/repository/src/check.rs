@@ -6,7 +6,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 use windlass_api::conditions::reasons;
 use windlass_api::repositories::{self, RepositoryRules};
-use windlass_api::{ErrorDetails, Repository, TestResults};
+use windlass_api::{ErrorDetails, FieldError, Repository, TestResults};
 use windlass_git::{GitError, Revision};
 use windlass_telemetry::ErrorChain;
 
@@ -59,17 +59,19 @@ pub async fn check(
 ) -> Checked {
     let invalid = repositories::review(repository, rules);
     if !invalid.is_empty() {
-        let errors = invalid
-            .into_iter()
-            .map(|error| ErrorDetails {
-                kind: error.reason.as_str().to_owned(),
-                field: error.field.clone(),
-                detail: error.message.clone(),
-                ..ErrorDetails::default()
-            })
-            .collect();
-        return Checked::failed(422, reasons::INVALID_SPEC, errors);
+        let details = |error: &FieldError| ErrorDetails { bad_value: None, ..error.details() };
+        return Checked::failed(422, reasons::INVALID_SPEC, invalid.iter().map(details).collect());
     }
+    check_source(opener, core, repository, cancel).await
+}
+
+/// The same of a repository whose specification is known to keep the rules.
+pub async fn check_source(
+    opener: &Opener,
+    core: &Client,
+    repository: &Repository,
+    cancel: &CancellationToken,
+) -> Checked {
     let reader = match opener.open(core, repository).await {
         Ok(found) => found.reader,
         Err(error) => {

@@ -6,31 +6,13 @@ use windlass_github::{Access, AppInfo, Apps, ErrorKind, GithubError, Installatio
 use windlass_repository::ConnectionOpenError;
 use windlass_telemetry::ErrorChain;
 
-/// What went wrong, by its field.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    /// The condition's reason.
-    pub(crate) reason: &'static str,
-    /// Each with what to do about it; one at least.
-    pub(crate) errors: Vec<ErrorDetails>,
-}
+use crate::unhealthy::Failure;
 
 impl Failure {
-    pub(crate) fn new(reason: &'static str, field: impl Into<String>, detail: impl Into<String>) -> Self {
-        let (field, detail) = (field.into(), detail.into());
-        let kind = "FieldValueInvalid".to_owned();
-        Self { reason, errors: vec![ErrorDetails { kind, field, detail, ..ErrorDetails::default() }] }
-    }
-
     pub(crate) fn of_open(error: &ConnectionOpenError, connection: &Connection) -> Self {
         let own = format!("spec.{}.", connection.spec.kind.as_str());
         let field = error.field().replacen("spec.github.", &own, 1);
         Self::new(error.reason(), field, ErrorChain(error).to_string())
-    }
-
-    /// The first of what is wrong.
-    pub(crate) fn message(&self) -> &str {
-        self.errors.first().map_or("", |error| &error.detail)
     }
 }
 

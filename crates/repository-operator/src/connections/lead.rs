@@ -11,7 +11,6 @@ use windlass_repository::Opener;
 use windlass_runtime::{BackoffPolicy, Clock, Event, ObjectKey, Store, TermQueue, run_keyed};
 
 use super::reconcile::reconcile;
-use super::referred_to;
 use crate::metrics::HealthMetrics;
 use crate::secrets::SecretChange;
 
@@ -106,4 +105,11 @@ impl Connections {
     pub(super) fn take_rekeyed(&self, key: &ObjectKey) -> bool {
         self.rekeyed.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
+}
+
+/// The connection that a repository refers to.
+pub(crate) fn referred_to(repository: &Repository) -> Option<ObjectKey> {
+    let name = repository.spec.connection_name();
+    let namespace = repository.metadata.namespace.clone().unwrap_or_default();
+    (!name.is_empty()).then(|| ObjectKey { namespace, name: name.to_owned() })
 }

@@ -6,17 +6,18 @@ use kube::Api;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use windlass_api::conditions::{self, messages, reasons, types};
-use windlass_api::{Connection, ConnectionStatus, HealthErrorKind, HealthStatus, finalizers};
+use windlass_api::{Connection, ConnectionStatus, finalizers};
 use windlass_auth::ApiClients;
 use windlass_runtime::{
     CallError, Disposition, ObjectKey, Part, Requeue, add_finalizers, merge_patch, remove_finalizer,
 };
 use windlass_telemetry::ErrorChain;
 
-use super::check::{Failure, check, ids};
-use super::lead::Connections;
-use super::{HEALTHY_FOR, UNHEALTHY_FOR, referred_to};
+use super::check::{check, ids};
+use super::lead::{Connections, referred_to};
 use crate::controller::CALL;
+use crate::timing::health_lasts;
+use crate::unhealthy::{Failure, healthy, unhealthy};
 
 /// How long until a connection is looked at again that a call was refused for, and would be again.
 const REFUSED: Duration = Duration::from_mins(5);
@@ -78,11 +79,7 @@ async fn pass(of: &Connections, clients: &ApiClients, key: &ObjectKey) -> Result
         tracing::info!(connection = %key, reason = failure.reason, error = failure.message(), "the connection is not healthy");
     }
     merge_patch(&api, &current, Part::Status, patch(&wanted), CALL).await?;
-    Ok(Requeue::After(lasts(checked.is_ok())))
-}
-
-fn lasts(healthy: bool) -> Duration {
-    if healthy { HEALTHY_FOR } else { UNHEALTHY_FOR }
+    Ok(Requeue::After(health_lasts(checked.is_ok())))
 }
 
 /// How long until the connection is checked. A time that lies ahead is some other clock's, and is not believed.
@@ -94,7 +91,7 @@ fn due_in(connection: &Connection, now: i64) -> Duration {
             if status.health.checked != 0
                 && Some(status.observed_generation) == connection.metadata.generation =>
         {
-            lasts(status.health.healthy).saturating_sub(age)
+            health_lasts(status.health.healthy).saturating_sub(age)
         }
         _ => Duration::ZERO,
     }
@@ -118,20 +115,13 @@ fn status(connection: &Connection, checked: &Result<(), Failure>, now: jiff::Tim
             let message = format!("installation {installation} of App {app} gives tokens");
             say(types::TOKEN, true, reasons::TOKEN_VALID, message);
             wanted.field_errors.clear();
-            wanted.health =
-                HealthStatus { healthy: true, checked: now.as_millisecond(), ..HealthStatus::default() };
+            wanted.health = healthy(now);
         }
         Err(failure) => {
             say(types::READY, false, failure.reason, failure.message().to_owned());
             say(types::TOKEN, false, reasons::TOKEN_INVALID, failure.message().to_owned());
             wanted.field_errors.clone_from(&failure.errors);
-            wanted.health = HealthStatus {
-                healthy: false,
-                error: Some(HealthErrorKind::Health),
-                checked: now.as_millisecond(),
-                message: failure.errors.iter().map(|error| error.detail.clone()).collect(),
-                retry_at: 0,
-            };
+            wanted.health = unhealthy(&failure.errors, now);
         }
     }
     wanted

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use windlass_api::annotations;
 use windlass_api::conditions::reasons;
 use windlass_github::{ErrorKind, GithubError};
 use windlass_repository::{GithubOpenError, TokenError};
@@ -12,6 +13,23 @@ use windlass_telemetry::ErrorChain;
 const AGAIN: Duration = Duration::from_mins(1);
 /// How long until it is tried again where somebody has to do something first.
 const AFTER_A_CHANGE: Duration = Duration::from_mins(5);
+
+/// Why the hook of a repository that goes is still there.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CleanUpError {
+    /// GitHub's API cannot be asked.
+    #[error(
+        "failed to remove the webhook; set a valid token, or annotate the repository with {}=true to leave it there",
+        annotations::FORCE_DELETE
+    )]
+    Open(#[source] GithubOpenError),
+    /// GitHub refuses or does not answer.
+    #[error(
+        "failed to remove the webhook; annotate the repository with {}=true to leave it there",
+        annotations::FORCE_DELETE
+    )]
+    Github(#[source] GithubError),
+}
 
 /// Why a hook could not be made or looked at.
 #[derive(Debug)]

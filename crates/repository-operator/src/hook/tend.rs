@@ -2,123 +2,112 @@
 
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use serde_json::Value;
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{Repository, WebhookStatus, annotations};
 use windlass_github::{Delivery, ErrorKind, GithubError, Hook, HookRequest, Hooks};
-use windlass_repository::GithubOpenError;
-use windlass_runtime::CallError;
+use windlass_provisioner::Outcome;
+use windlass_runtime::ObjectKey;
 
-use super::failure::Failure;
+use super::failure::{CleanUpError, Failure};
 use super::missed::{lost, missed};
 use super::secret::{HookSecret, complete};
 use super::{EVENTS, Wanted, every, is_as_wanted, is_old};
+use crate::applied::Applied;
 use crate::controller::Controller;
+use crate::error::ReconcileError;
+use crate::observe::Observed;
 
-/// What tending came to.
-pub(crate) enum Tended {
-    /// What the specification left out was filled in: the repository is another one now, and is looked at anew.
-    Completed(Box<Repository>),
-    /// All that is known of the hook.
-    Known {
-        /// The condition.
-        condition: Box<Condition>,
-        /// The hook; nothing when there is none.
-        webhook: Option<WebhookStatus>,
-        /// The latest push that GitHub could not tell of, by its delivery.
-        missed: Option<String>,
-        /// How long until it is looked at again.
-        again: Duration,
-    },
+/// All that is known of a hook that was looked at.
+struct Tended {
+    /// The condition's status, reason and message.
+    says: (bool, &'static str, String),
+    /// The hook; nothing when there is none.
+    webhook: Option<WebhookStatus>,
+    /// The latest push that GitHub could not tell of, by its delivery.
+    missed: Option<String>,
+    /// How long until it is looked at again.
+    again: Duration,
 }
 
-/// Why the hook of a repository that goes is still there.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CleanUpError {
-    /// GitHub's API cannot be asked.
-    #[error(
-        "failed to remove the webhook; set a valid token, or annotate the repository with {}=true to leave it there",
-        annotations::FORCE_DELETE
-    )]
-    Open(#[source] GithubOpenError),
-    /// GitHub refuses or does not answer.
-    #[error(
-        "failed to remove the webhook; annotate the repository with {}=true to leave it there",
-        annotations::FORCE_DELETE
-    )]
-    Github(#[source] GithubError),
-}
-
-/// Brings the hook to what is wanted, and says how that went. Nothing about a hook is a failure of the pass, but that the
-/// repository could not be given a Secret because somebody else wrote. What its specification leaves out goes into it with
-/// the Secret's name. `anew` has GitHub told of the secret once more, which may be another one.
-pub(crate) async fn tend(
+/// Brings the hook to what is wanted where that is due, and says how that went. Nothing about a hook is a failure of the
+/// pass, but that the repository could not be given a Secret because somebody else wrote. What its specification leaves
+/// out goes into it with the Secret's name; the repository is another one then.
+pub(crate) async fn provision(
     controller: &Controller,
-    repository: &Repository,
-    wanted: &Wanted,
-    left_out: Option<Value>,
-    anew: bool,
-) -> Result<Tended, CallError> {
-    let generation = repository.metadata.generation;
-    let now = controller.clock.now();
-    let say = |holds, reason: &str, message: String| {
-        Box::new(conditions::new(types::WEBHOOK, holds, reason, message, generation, now))
+    key: &ObjectKey,
+    observed: &Observed,
+    applied: &mut Applied,
+    why: Option<&'static str>,
+) -> Result<Outcome, ReconcileError> {
+    let is_hooked = why.is_some() && matches!(observed.hook, Wanted::Hook { .. });
+    let (repositories, left_out) = (controller.repositories(&applied.current), applied.left_out.take());
+    let completed =
+        complete(&controller.clients.core, &repositories, &applied.current, left_out, is_hooked).await;
+    let tended = match (completed, why) {
+        (Ok(Some(completed)), _) => return Ok(applied.begin_anew(completed)),
+        (Ok(None), None) => return Ok(Outcome::Ready),
+        (Ok(None), Some(why)) => {
+            tracing::debug!(repository = %key, why, "tending the webhook");
+            tend(controller, observed, &applied.current).await
+        }
+        (Err(error), _) if !is_hooked || error.is_conflict() || error.is_not_found() || error.is_fenced() => {
+            return Err(ReconcileError::Call(error));
+        }
+        (Err(error), _) => Err(Failure::of_call(&error)),
     };
-    let known = repository.status.webhook.clone();
-    let regular = every(controller.store.len());
-    let url = match wanted {
-        Wanted::Hook { url } => url,
+    let (generation, now) = (applied.current.metadata.generation, controller.clock.now());
+    let tended = tended.unwrap_or_else(|failure| {
+        let known = applied.current.status.webhook.clone();
+        if known.as_ref().is_some_and(|webhook| webhook.id != 0 && is_old(webhook, now)) {
+            controller.metrics.rotation_overdue(failure.reason);
+        }
+        controller.metrics.hook_failed(failure.reason);
+        let message = format!("{}; until then the repository is polled", failure.message);
+        let says = (false, failure.reason, message);
+        Tended { says, webhook: known, missed: None, again: failure.again }
+    });
+    if let Some(delivery) = &tended.missed {
+        tracing::debug!(repository = %key, delivery, "a delivery did not reach us");
+    }
+    applied.missed = controller.memory.hook_tended(key, generation, tended.again, tended.missed);
+    applied.wanted.webhook = tended.webhook;
+    let (holds, reason, message) = tended.says;
+    let condition = conditions::new(types::WEBHOOK, holds, reason, message, generation, now);
+    conditions::set(&mut applied.wanted.conditions, condition);
+    applied.look_again(tended.again);
+    Ok(Outcome::Ready)
+}
+
+async fn tend(
+    controller: &Controller,
+    observed: &Observed,
+    repository: &Repository,
+) -> Result<Tended, Failure> {
+    let (known, again) = (repository.status.webhook.clone(), every(controller.store.len()));
+    match &observed.hook {
         Wanted::Unmanaged => {
-            let condition = say(false, reasons::WEBHOOK_DISABLED, String::new());
-            return Ok(Tended::Known { condition, webhook: known, missed: None, again: regular });
+            let says = (false, reasons::WEBHOOK_DISABLED, String::new());
+            Ok(Tended { says, webhook: known, missed: None, again })
         }
         Wanted::None { reason, message } => {
-            let condition = say(false, reason, message.clone());
             // A setting that is missing takes nothing away. What cannot be removed now is tried again.
             let goes = *reason != reasons::NO_PUBLIC_URL && known.as_ref().is_some_and(|hook| hook.id != 0);
             let is_gone = goes && remove(controller, repository).await.is_ok();
             let webhook = known.filter(|_| !is_gone);
-            return Ok(Tended::Known { condition, webhook, missed: None, again: regular });
+            Ok(Tended { says: (false, reason, message.clone()), webhook, missed: None, again })
         }
-    };
-    let repositories = controller.repositories(repository);
-    let deadline = controller.check_deadline;
-    match complete(&controller.clients.core, &repositories, repository, left_out, true).await {
-        Ok(None) => {}
-        Ok(Some(completed)) => return Ok(Tended::Completed(Box::new(completed))),
-        Err(error) if error.is_conflict() || error.is_not_found() || error.is_fenced() => return Err(error),
-        Err(error) => return Ok(failed(controller, Failure::of_call(&error), known, &say)),
-    }
-    let kept = match tokio::time::timeout(deadline, keep(controller, repository, url, anew)).await {
-        Ok(kept) => kept,
-        Err(_elapsed) => Err(Failure::of_silence(deadline)),
-    };
-    Ok(match kept {
-        Ok((webhook, missed)) => {
+        Wanted::Hook { url } => {
+            // GitHub is told of the secret once more, which may be another one.
+            let anew = observed.ages.secret_changed.is_some();
+            let kept = keep(controller, repository, url, anew);
+            let kept = tokio::time::timeout(controller.check_deadline, kept).await;
+            let (webhook, missed) =
+                kept.unwrap_or_else(|_elapsed| Err(Failure::of_silence(controller.check_deadline)))?;
             let message = format!("hook {} posts {} to {url}", webhook.id, EVENTS.join(" and "));
-            let condition = say(true, reasons::WEBHOOK_CONFIGURED, message);
-            Tended::Known { condition, webhook: Some(webhook), missed, again: regular }
+            let says = (true, reasons::WEBHOOK_CONFIGURED, message);
+            Ok(Tended { says, webhook: Some(webhook), missed, again })
         }
-        Err(failure) => {
-            if known.as_ref().is_some_and(|webhook| webhook.id != 0 && is_old(webhook, now)) {
-                controller.metrics.rotation_overdue(failure.reason);
-            }
-            failed(controller, failure, known, &say)
-        }
-    })
-}
-
-fn failed(
-    controller: &Controller,
-    failure: Failure,
-    known: Option<WebhookStatus>,
-    say: &impl Fn(bool, &str, String) -> Box<Condition>,
-) -> Tended {
-    controller.metrics.hook_failed(failure.reason);
-    let message = format!("{}; until then the repository is polled", failure.message);
-    let condition = say(false, failure.reason, message);
-    Tended::Known { condition, webhook: known, missed: None, again: failure.again }
+    }
 }
 
 /// The hook as it should be, made so, and the latest push that did not reach us.

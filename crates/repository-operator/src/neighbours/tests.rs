@@ -28,7 +28,7 @@ fn instance(name: &str, second: i64) -> Repository {
 
 fn blocked(repository: &Repository, all: &[Repository], max: i64) -> Option<(&'static str, String)> {
     let block = Standing::of(repository, all.iter()).block(max);
-    block.map(|block| (block.reason, block.message))
+    block.map(|block| (block.reason, block.message().to_owned()))
 }
 
 #[test]

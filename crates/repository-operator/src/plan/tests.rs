@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use windlass_api::{FileOutcome, HealthErrorKind, RepositoryType};
 
 use super::*;
+use crate::hook::Wanted;
 use crate::memory::Ages;
 use crate::neighbours::Standing;
 
@@ -85,9 +86,9 @@ fn a_repository_that_is_new_gets_everything_in_one_pass() {
     repository.spec.sync.enabled = true;
     let mut observed = observed(repository, Ages::default());
     observed.missing_finalizers = vec!["x".to_owned(), "y".to_owned()];
-    let expected = "add finalizers: x, y\n\
-                    report NamespaceQuota=True QuotaUnlimited: No quota limits configured\n\
+    let expected = "report NamespaceQuota=True QuotaUnlimited: No quota limits configured\n\
                     report PathConflict=True NoPathConflict: no other repository shares this URL, branch, and path\n\
+                    add finalizers: x, y\n\
                     check: it was never checked\n\
                     pull everything: it was never synced\n\
                     again in 60s";
@@ -255,7 +256,7 @@ fn a_repository_in_the_way_of_an_older_one_is_blocked_once_and_checked_when_it_i
     let mut blocked = observed(repository, after(1));
     blocked.standing = Standing::of(&blocked.stored, std::iter::once(&other));
     let expected = "report NamespaceQuota=False QuotaExceeded: namespace quota exceeded: 2/1 repositories\n\
-                    block: QuotaExceeded: namespace quota exceeded: 2/1 repositories\n\
+                    refuse: QuotaExceeded: metadata.name: namespace quota exceeded: 2/1 repositories\n\
                     again in 300s";
     assert_eq!(printed(&blocked, limits), expected);
 
@@ -272,10 +273,10 @@ fn a_repository_in_the_way_of_an_older_one_is_blocked_once_and_checked_when_it_i
 
 #[test]
 fn a_specification_that_breaks_rules_is_rejected_without_asking_anybody() {
-    let errors = vec![ErrorDetails { field: "spec.git.url".to_owned(), ..ErrorDetails::default() }];
+    let errors = Failure::new(reasons::INVALID_SPEC, "spec.git.url", "no").errors;
     let mut broken = observed(healthy(), after(400));
     let plan_of = |observed: &Observed| plan(observed, Err(errors.clone()), timing()).to_string();
-    assert_eq!(plan_of(&broken), "reject: spec.git.url\nagain in 60s");
+    assert_eq!(plan_of(&broken), "refuse: InvalidSpec: spec.git.url: no\nagain in 60s");
     broken.stored = Arc::new(changed(|repository| {
         repository.status.health.healthy = false;
         repository.status.field_errors.clone_from(&errors);

@@ -18,13 +18,24 @@ use windlass_repository_operator::{PROVISIONING_CONNECTION, PROVISIONING_REPO, r
 
 use crate::health::{git_spec, ready};
 use crate::hooks::Scene;
-use crate::kit::{GitServer, World};
+use crate::kit::{GitServer, World, eventually};
 
 /// Shorter than any interval.
 const SOON: Duration = Duration::from_secs(20);
 
 async fn soon<T>(wished: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, wished).await.expect("it is used at once")
+}
+
+/// Waits until changes of Secrets are told of: what a first list holds is no change.
+async fn watched(world: &World) {
+    eventually("Secrets are watched", || async {
+        let all = world.requests.all();
+        let asked = all.iter().filter(|it| it.method == "GET" && it.path.ends_with("/secrets")).count();
+        // The list, and then the watch.
+        if asked >= 2 { Ok(()) } else { Err(asked) }
+    })
+    .await;
 }
 
 /// Makes a Secret that says whom it serves.
@@ -64,6 +75,7 @@ async fn a_changed_token_is_used_at_once_by_the_repositories_that_name_it() {
         world.create_repository(name, with_token(&git, secret, name)).await;
         world.repository_when("it is healthy", name, |it| it.status.health.healthy).await;
     }
+    watched(&world).await;
     let beside = world.repository("beside").await.status.health.checked;
     let refused = |it: &Repository| ready(it).1 == reasons::AUTHENTICATION_FAILED;
     let healthy = |it: &Repository| it.status.health.healthy;
@@ -95,7 +107,11 @@ async fn without_the_right_to_watch_secrets_the_interval_does_it() {
     create(&world, "login", (labels::SECRET_REPOSITORY, "dash"), json!({"token": "right"})).await;
     world.create_repository("dash", with_token(&git, "login", "")).await;
     world.repository_when("it is healthy", "dash", |it| it.status.health.healthy).await;
-    assert!(process.context.health.not_ready().is_empty(), "{:?}", process.context.health.not_ready());
+    eventually("it is ready all the same", || async {
+        let waits = process.context.health.not_ready();
+        if waits.is_empty() { Ok(()) } else { Err(waits) }
+    })
+    .await;
     process.stop().await;
 }
 
@@ -110,8 +126,9 @@ async fn github_is_told_of_a_webhook_secret_that_somebody_changed() {
     let _process = scene.start();
     scene.said(reasons::WEBHOOK_CONFIGURED).await;
     assert_eq!(scene.upstream.hooks()[0].secret.as_deref(), Some("one"));
+    watched(&scene.world).await;
     set(&scene.world, "signing", json!({"webhookSecret": "two"})).await;
-    soon(crate::kit::eventually("GitHub knows it", || async {
+    soon(eventually("GitHub knows it", || async {
         let hook = scene.upstream.hooks().remove(0);
         if hook.secret.as_deref() == Some("two") { Ok(()) } else { Err(hook) }
     }))
@@ -133,6 +150,7 @@ async fn a_connection_whose_key_changed_is_checked_at_once_and_its_repositories_
         let told = |it: &Connection| it.status.health.checked != 0;
         let first = scene.connection_when("it is told", "app", told).await;
         assert!(!first.status.health.healthy, "{first:#?}");
+        watched(&scene.world).await;
         set(&scene.world, "key", json!({"privateKey": app.private_key.expose_secret()})).await;
         soon(scene.connection_when("it is well", "app", |it| it.status.health.healthy)).await;
         if !alone {
