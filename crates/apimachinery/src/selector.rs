@@ -25,7 +25,7 @@ enum LabelTest {
 }
 
 impl LabelSelector {
-    /// Reads one. The error is in the words of a real server, as all errors here.
+    /// Reads one.
     pub fn parse(text: &str) -> Result<Self, String> {
         labels::parse(text).map(Self)
     }
