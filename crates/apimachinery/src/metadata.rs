@@ -118,6 +118,17 @@ pub fn finalizers(object: &Map<String, Value>) -> Vec<&str> {
         .collect()
 }
 
+/// Takes a finalizer off an object.
+pub fn remove_finalizer(object: &mut Map<String, Value>, finalizer: &str) {
+    let fields = of(object);
+    if let Some(Value::Array(finalizers)) = fields.get_mut("finalizers") {
+        finalizers.retain(|one| one != finalizer);
+        if finalizers.is_empty() {
+            fields.remove("finalizers");
+        }
+    }
+}
+
 /// Brings the metadata into the form that is stored: known fields of the right type, nothing empty.
 /// The paths of unknown fields are appended.
 pub fn conform(

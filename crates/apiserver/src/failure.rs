@@ -28,8 +28,6 @@ const MAX_ERRORS: usize = 500;
 const MAX_WARNINGS: usize = 4 << 10;
 const MAX_WARNING: usize = 256;
 
-const PAGE_NOT_FOUND: &str = "404 page not found\n";
-
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
         Self(Box::new(status), Vec::new())
@@ -101,22 +99,6 @@ impl Failure {
     pub(crate) fn unknown_path() -> Self {
         Self::from(status::error(404, "NotFound", "the server could not find the requested resource"))
             .with_details(StatusDetails::default())
-    }
-
-    /// Nothing is known of the path at all: the answer is a line of text, not a `Status`.
-    pub(crate) fn page_not_found() -> Self {
-        let mut failure = Self::from(status::error(404, "", PAGE_NOT_FOUND));
-        failure.0.reason = None;
-        failure
-    }
-
-    /// The path names nothing that is served in this group: core groups and custom ones say it differently.
-    pub(crate) fn no_path_in(group: &str) -> Self {
-        if group.is_empty() || group.ends_with(".k8s.io") {
-            Self::unknown_path()
-        } else {
-            Self::page_not_found()
-        }
     }
 
     pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
@@ -350,17 +332,11 @@ impl Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let is_page = self.0.reason.is_none() && self.0.message.as_deref() == Some(PAGE_NOT_FOUND);
-        let (kind, body) = if is_page {
-            ("text/plain; charset=utf-8", PAGE_NOT_FOUND.into())
-        } else {
-            ("application/json", self.to_json())
-        };
-        let mut response = Response::new(Body::from(body));
+        let mut response = Response::new(Body::from(self.to_json()));
         *response.status_mut() =
             StatusCode::from_u16(status::code(&self.0)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = self.0.details.as_ref().and_then(|details| details.retry_after_seconds) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

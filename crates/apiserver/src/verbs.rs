@@ -173,7 +173,7 @@ async fn dispatch(context: Context, method: &Method, body: Body) -> Result<Respo
         // Only reading goes across namespaces.
         return Err(match served.kind.builtin {
             Some(_) => Failure::method_not_allowed(),
-            None => Failure::page_not_found(),
+            None => Failure::unknown_path(),
         });
     }
     let core = served.kind.builtin.is_some();

@@ -26,6 +26,9 @@ fn requirement(term: &str) -> Result<LabelRequirement, String> {
     let (is_absent, term) = term.strip_prefix('!').map_or((false, term), |rest| (true, rest.trim_start()));
     let (key, rest) = term.split_at(term.find(ends_word).unwrap_or(term.len()));
     let rest = rest.trim_start();
+    if key.is_empty() {
+        return Err(not_understood());
+    }
     let problems = names::qualified_problems(key);
     if !problems.is_empty() {
         return Err(format!("<nil>: Invalid value: {key:?}: {}", problems.join("; ")));

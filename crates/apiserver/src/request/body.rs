@@ -55,12 +55,12 @@ pub(crate) fn read_object(served: &ServedKind, headers: &HeaderMap, bytes: &[u8]
         parsed.value = Value::Object(Map::new());
     }
     let not_a_type =
-        |found: &Value, place: &str| unrecognized(&format!("{place} may not be {}", json::type_name(found)));
+        |found: &Value, place: &str| unrecognized(&format!("{place} is of type {}", json::type_name(found)));
     let empty = Map::new();
     let object = match &parsed.value {
         Value::Object(object) => object,
         Value::Null => &empty,
-        other => return Err(not_a_type(other, "an object")),
+        other => return Err(not_a_type(other, "the body")),
     };
     for field in ["apiVersion", "kind"] {
         if let Some(found) = object.get(field).filter(|found| !found.is_string() && !found.is_null()) {

@@ -116,8 +116,7 @@ pub(super) fn check_version(
         "" | "0" => None,
         text => Some(text.parse::<u64>().map_err(|_| {
             let value = Value::String(text.to_owned());
-            let detail = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
-            let error = FieldError::invalid("metadata.resourceVersion", &value, &detail);
+            let error = FieldError::invalid("metadata.resourceVersion", &value, "must be a number");
             Failure::invalid(&kind.kind, &kind.group, name, vec![error])
         })?),
     };
