@@ -218,7 +218,7 @@ impl Compiler {
             compiled
                 .map_err(|problem| {
                     let problem = format!("compilation failed: {problem}");
-                    self.errors.push(FieldError::invalid(format!("{path}.{field}"), &as_go(rule), &problem));
+                    self.errors.push(FieldError::invalid(format!("{path}.{field}"), &json!(text), &problem));
                 })
                 .ok()
         };
@@ -251,13 +251,6 @@ impl Compiler {
             optional_old: rule.optional_old_self == Some(true),
         })
     }
-}
-
-/// A rule as a real server prints it.
-fn as_go(rule: &ValidationRule) -> Value {
-    json!({ "Rule": rule.rule, "Message": rule.message.as_deref().unwrap_or_default(),
-        "MessageExpression": rule.message_expression.as_deref().unwrap_or_default(), "Reason": rule.reason,
-        "FieldPath": rule.field_path.as_deref().unwrap_or_default(), "OptionalOldSelf": rule.optional_old_self })
 }
 
 /// A way through an object, which evaluates the rules that are due, or only looks whether there are any.

@@ -1,7 +1,5 @@
 //! What is wrong with one field, in kube-apiserver's words.
 
-use std::fmt::Write as _;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use serde_json::Value;
 
@@ -49,11 +47,6 @@ impl FieldError {
     /// As [`Self::duplicate`], of a value that is not shown.
     pub fn duplicate_unshown(field: impl Into<String>) -> Self {
         Self::new(field, "FieldValueDuplicate", "Duplicate value".to_owned())
-    }
-
-    /// As [`Self::invalid`], for a value that Go prints in its own way.
-    pub fn invalid_shown(field: impl Into<String>, shown: &str, detail: &str) -> Self {
-        Self::new(field, "FieldValueInvalid", with_detail(&format!("Invalid value: {shown}"), detail))
     }
 
     /// The value has another type.
@@ -135,7 +128,7 @@ fn with_detail(what: &str, detail: &str) -> String {
 /// A value as it stands in an error: strings quoted, anything else as JSON.
 fn show(value: &Value) -> String {
     let mut shown = match value {
-        Value::String(text) => quoted(text),
+        Value::String(text) => format!("{text:?}"),
         other => other.to_string(),
     };
     cut(&mut shown);
@@ -148,34 +141,6 @@ fn cut(text: &mut String) {
         text.truncate(text.floor_char_boundary(LONGEST));
         text.push_str("...");
     }
-}
-
-/// A string in quotes, as Go writes it.
-pub fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            c if u32::from(c) < 0x20 || u32::from(c) == 0x7f => {
-                let _ = write!(out, "\\x{:02x}", u32::from(c));
-            }
-            c if c.is_control() || (c.is_whitespace() && c != ' ') => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }
 
 impl From<windlass_api::FieldError> for FieldError {

@@ -13,7 +13,7 @@ mod set;
 mod shape;
 mod update;
 
-pub use self::check::{check, fits, go};
+pub use self::check::{check, fits};
 pub use self::compare::Mismatch;
 pub use self::managers::{Managers, Operation, Writer, is_reset, take_sent};
 pub use self::shape::Shape;

@@ -72,18 +72,6 @@ fn unicode(bytes: &[u8]) -> Option<Vec<u8>> {
     changed.then(|| out.into_bytes())
 }
 
-/// The name of a value's type, as Go's JSON errors say it.
-pub fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 /// A number as Go keeps it: whole when it can be, of 64 bits with a sign.
 fn whole(number: f64) -> Option<Number> {
     // Display writes the shortest digits that read as the same number, and no exponent.
@@ -255,7 +243,7 @@ pub fn push_index(path: &mut String, index: usize) {
 }
 
 /// The name of a JSON value's type, as validation errors say it.
-pub(crate) fn type_name(value: &Value) -> &'static str {
+pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",

@@ -1,32 +1,22 @@
 //! `metadata`: which of its fields clients set, which the server sets, and what each may hold.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::LazyLock;
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use serde_json::{Map, Value, json};
 
 use crate::bounds::may_be_told;
 use crate::field_error::FieldError;
-use crate::json;
+use crate::json::type_name;
 use crate::names;
+use crate::schema::Schema;
 
-/// The fields of `ObjectMeta` with the JSON type of each.
-const FIELDS: [(&str, &str); 15] = [
-    ("annotations", "map"),
-    ("creationTimestamp", "time"),
-    ("deletionGracePeriodSeconds", "integer"),
-    ("deletionTimestamp", "time"),
-    ("finalizers", "strings"),
-    ("generateName", "string"),
-    ("generation", "integer"),
-    ("labels", "map"),
-    ("managedFields", "array"),
-    ("name", "string"),
-    ("namespace", "string"),
-    ("ownerReferences", "objects"),
-    ("resourceVersion", "string"),
-    ("selfLink", "string"),
-    ("uid", "string"),
-];
+/// The schema of `ObjectMeta`, as it is published.
+static SCHEMA: LazyLock<Result<Schema, String>> = LazyLock::new(|| {
+    let document: JSONSchemaProps = serde_json::from_value(document()).map_err(|error| error.to_string())?;
+    Schema::node(&document)
+});
 
 const FINALIZERS: &str = "metadata.finalizers";
 
@@ -60,6 +50,34 @@ pub struct Rules<'a> {
     pub names: Names,
     /// Whether changes of the desired state are counted.
     pub has_generation: bool,
+}
+
+/// The published schema of `ObjectMeta`, but for its descriptions.
+pub(crate) fn document() -> Value {
+    let texts = json!({ "type": "object", "additionalProperties": { "type": "string" } });
+    let text = json!({ "type": "string" });
+    let time = json!({ "type": "string", "format": "date-time" });
+    let number = json!({ "type": "integer" });
+    json!({ "type": "object", "properties": {
+        "annotations": texts,
+        "creationTimestamp": time,
+        "deletionGracePeriodSeconds": number,
+        "deletionTimestamp": time,
+        "finalizers": { "type": "array", "items": text, "x-kubernetes-list-type": "set" },
+        "generateName": text,
+        "generation": number,
+        "labels": texts,
+        "managedFields": { "type": "array", "items": { "type": "object" } },
+        "name": text,
+        "namespace": text,
+        "ownerReferences": { "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"],
+            "items": { "type": "object", "x-kubernetes-map-type": "atomic", "properties": {
+                "apiVersion": text, "blockOwnerDeletion": { "type": "boolean" },
+                "controller": { "type": "boolean" }, "kind": text, "name": text, "uid": text } } },
+        "resourceVersion": text,
+        "selfLink": text,
+        "uid": text,
+    } })
 }
 
 /// The metadata of an object; an object without any gets an empty one.
@@ -100,6 +118,17 @@ pub fn finalizers(object: &Map<String, Value>) -> Vec<&str> {
         .collect()
 }
 
+/// Takes a finalizer off an object.
+pub fn remove_finalizer(object: &mut Map<String, Value>, finalizer: &str) {
+    let fields = of(object);
+    if let Some(Value::Array(finalizers)) = fields.get_mut("finalizers") {
+        finalizers.retain(|one| one != finalizer);
+        if finalizers.is_empty() {
+            fields.remove("finalizers");
+        }
+    }
+}
+
 /// Brings the metadata into the form that is stored: known fields of the right type, nothing empty.
 /// The paths of unknown fields are appended.
 pub fn conform(
@@ -111,118 +140,62 @@ pub fn conform(
     let wrong = |problem: &str| {
         format!("{0} in version {version:?} cannot be handled as a {0}: {problem}", rules.kind)
     };
-    let is_core = rules.is_core;
     match object.get("metadata") {
         None | Some(Value::Null | Value::Object(_)) => {}
-        Some(other) => {
-            let place =
-                if is_core { format!("struct field {}.metadata", rules.kind) } else { "value".to_owned() };
-            return Err(wrong(&unfit(other, &place, "v1.ObjectMeta")));
-        }
+        Some(other) => return Err(wrong(&no_metadata(other, "metadata"))),
     }
     let metadata = of(object);
     metadata.remove("selfLink");
-    // A core kind's metadata is decoded within its object, a custom kind's alone.
-    let within = if is_core { "metadata." } else { "" };
-    keep_known(metadata, within, "metadata", unknown).map_err(|problem| wrong(&problem))
+    keep_known(metadata, "metadata", unknown).map_err(|problem| wrong(&problem))
 }
 
-/// As [`conform`], of the metadata of an embedded resource, which stands at `path`. The error is in Go's words.
+/// As [`conform`], of the metadata of an embedded resource, which stands at `path`.
 pub fn conform_embedded(value: &mut Value, path: &str, unknown: &mut Vec<String>) -> Result<(), String> {
     if value.is_null() {
         *value = json!({});
     }
     match value {
-        Value::Object(metadata) => keep_known(metadata, "", path, unknown),
-        other => Err(unfit(other, "value", "v1.ObjectMeta")),
+        Value::Object(metadata) => keep_known(metadata, path, unknown),
+        other => Err(no_metadata(other, path)),
     }
 }
 
-/// Leaves known fields, nothing empty. `within` is what Go says before a field's name, `path` where the metadata stands.
+fn no_metadata(found: &Value, path: &str) -> String {
+    format!("{path} must be of type object: {:?}", type_name(found))
+}
+
+/// Leaves known fields, nothing empty, of metadata that stands at `path`.
 fn keep_known(
     metadata: &mut Map<String, Value>,
-    within: &str,
     path: &str,
     unknown: &mut Vec<String>,
 ) -> Result<(), String> {
-    let mut failure = None;
-    metadata.retain(|name, value| {
-        let Some((_, expected)) = FIELDS.iter().find(|(field, _)| field == name) else {
-            if may_be_told(unknown) {
-                unknown.push(format!("{path}.{name}"));
-            }
-            return false;
-        };
-        if value.is_null() {
-            return false;
+    let schema = SCHEMA.as_ref().map_err(Clone::clone)?;
+    metadata.retain(|name, _| {
+        let is_known = schema.has_property(name);
+        if !is_known && may_be_told(unknown) {
+            unknown.push(format!("{path}.{name}"));
         }
-        if failure.is_none() {
-            failure = misfit(value, expected, &format!("{within}{name}"));
-        }
-        match value {
-            Value::Object(map) => !map.is_empty(),
-            Value::Array(items) => !items.is_empty(),
-            Value::String(text) => !text.is_empty(),
-            _ => true,
-        }
+        is_known
     });
-    failure.map_or(Ok(()), Err)
-}
-
-/// As Go says that a value does not fit where it stands.
-fn unfit(found: &Value, place: &str, expected: &str) -> String {
-    format!("json: cannot unmarshal {} into Go {place} of type {expected}", json::go_type(found))
-}
-
-/// Why a field of metadata is not of its type, in Go's words; null in a map of strings becomes an empty string.
-fn misfit(value: &mut Value, expected: &str, path: &str) -> Option<String> {
-    let place = format!("struct field ObjectMeta.{path}");
-    let plain = |value: &Value, fits: bool, expected: &str| (!fits).then(|| unfit(value, &place, expected));
-    match (expected, value) {
-        ("string", value) => plain(value, value.is_string(), "string"),
-        ("integer", value) => plain(value, value.is_i64(), "int64"),
-        ("time", Value::String(text)) => {
-            let is_time = text.is_empty() || text.parse::<jiff::Timestamp>().is_ok();
-            (!is_time).then(|| {
-                format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\"")
-            })
-        }
-        ("time", other) => {
-            Some(format!("json: cannot unmarshal {} into Go value of type string", json::go_type(other)))
-        }
-        ("map", Value::Object(map)) => {
-            map.values_mut().filter(|value| value.is_null()).for_each(|value| *value = json!(""));
-            map.values().find(|value| !value.is_string()).and_then(|value| plain(value, false, "string"))
-        }
-        ("map", other) => plain(other, false, "map[string]string"),
-        ("strings", Value::Array(items)) => {
-            items.iter().find(|item| !item.is_string()).and_then(|item| plain(item, false, "string"))
-        }
-        ("strings", other) => plain(other, false, "[]string"),
-        ("objects", Value::Array(items)) => items.iter().find_map(|item| match item {
-            Value::Object(owner) => owner.iter().find_map(|(name, value)| {
-                let (fits, expected) = match name.as_str() {
-                    "uid" => (value.is_string(), "types.UID"),
-                    "apiVersion" | "kind" | "name" => (value.is_string(), "string"),
-                    "controller" | "blockOwnerDeletion" => (value.is_boolean(), "bool"),
-                    _ => (true, ""),
-                };
-                let place = format!("struct field OwnerReference.{path}.{name}");
-                (!fits && !value.is_null()).then(|| unfit(value, &place, expected))
-            }),
-            other => plain(other, false, "v1.OwnerReference"),
-        }),
-        ("objects", other) => plain(other, false, "[]v1.OwnerReference"),
-        _ => None,
+    if let Some(problem) = schema.decode(metadata, path) {
+        return Err(problem);
     }
+    metadata.retain(|_, value| match value {
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::String(text) => !text.is_empty(),
+        _ => true,
+    });
+    Ok(())
 }
 
 /// Everything that is wrong with the metadata of a new or changed object.
 pub fn validate(rules: &Rules<'_>, object: &Map<String, Value>) -> Vec<FieldError> {
     let problems = match rules.names {
-        Names::Labels => names::label_name_problems,
+        Names::Labels => names::label_problems,
         Names::Free => names::free_problems,
-        Names::Subdomains => names::name_problems,
+        Names::Subdomains => names::subdomain_problems,
     };
     let mut errors = judge(object, problems, rules.namespaced);
     if text(object, "name").is_empty() {

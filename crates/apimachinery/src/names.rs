@@ -54,20 +54,11 @@ fn is_name_part(text: &str) -> bool {
     }
 }
 
-/// What is wrong with a DNS subdomain, the rule for most prefixes.
+/// What is wrong with a DNS subdomain, the rule for most prefixes and for the names of most kinds.
 pub fn subdomain_problems(text: &str) -> Vec<String> {
-    subdomain(text, "bytes")
-}
-
-/// What is wrong with the name of an object of most kinds. The real server words one thing of the same rule otherwise.
-pub fn name_problems(text: &str) -> Vec<String> {
-    subdomain(text, "characters")
-}
-
-fn subdomain(text: &str, unit: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 253 {
-        problems.push(format!("must be no more than 253 {unit}"));
+        problems.push("must be no more than 253 bytes".to_owned());
     }
     if !text.split('.').all(is_label) {
         problems.push(SUBDOMAIN_TEXT.to_owned());
@@ -91,18 +82,9 @@ pub fn free_problems(text: &str) -> Vec<String> {
 
 /// What is wrong with a DNS label, the rule for namespaces.
 pub fn label_problems(text: &str) -> Vec<String> {
-    label(text, "bytes")
-}
-
-/// What is wrong with the name of a Namespace, worded as for [`name_problems`].
-pub fn label_name_problems(text: &str) -> Vec<String> {
-    label(text, "characters")
-}
-
-fn label(text: &str, unit: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 63 {
-        problems.push(format!("must be no more than 63 {unit}"));
+        problems.push("must be no more than 63 bytes".to_owned());
     }
     if !is_label(text) {
         let has_dots = text.split('.').all(is_label);

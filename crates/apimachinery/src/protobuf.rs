@@ -1,208 +1,124 @@
 //! Reading core kinds from Kubernetes' protobuf.
 //!
 //! Typed Go clients (`kubectl create secret` among them) send it and do not fall back to JSON. Only bodies are
-//! read; answers are JSON, which those clients accept. The tables hold the field numbers of
-//! `k8s.io/api/*/generated.proto` for what is served; other fields are skipped.
+//! read; answers are JSON, which those clients accept. `protobuf/messages.txt` has the fields of what is read.
 
-mod definition;
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use self::definition::DEFINITION;
 use crate::bounds::MAX_DEPTH;
 
 /// What every document starts with.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// One message: field number, JSON name, kind of value.
-type Message = [(u64, &'static str, Kind)];
+/// The name of the fields of a message of which one is meant.
+const ANY: &str = "-";
+
+/// The fields of a message, by their numbers.
+type Message = HashMap<u64, Field>;
+
+#[derive(Clone, Copy)]
+struct Field {
+    name: &'static str,
+    count: Count,
+    kind: Kind,
+}
+
+/// How many values a field has.
+#[derive(Clone, Copy)]
+enum Count {
+    One,
+    List,
+    /// A map from text.
+    Map,
+}
 
 #[derive(Clone, Copy)]
 enum Kind {
     Text,
-    /// As a [`Text`], of a field that Go leaves out when it is not set: empty is a value.
+    /// As a [`Self::Text`], of a field that Go leaves out when it is not set: empty is a value.
     Given,
     Bool,
-    /// As a [`Bool`], of a field that Go writes also when it is not set.
+    /// As a [`Self::Bool`], of a field that Go writes also when it is not set.
     Flag,
     Double,
     Int,
-    /// As an [`Int`], of a field that Go writes also when it is not set.
+    /// As an [`Self::Int`], of a field that Go writes also when it is not set.
     Number,
     Bytes,
     Time,
     /// As a time, with microseconds.
     MicroTime,
-    One(&'static Message),
-    Many(&'static Kind),
-    /// A map from text.
-    Map(&'static Kind),
     /// A message with JSON text in its only field.
     Json,
+    /// The message of this name.
+    Message(&'static str),
     /// A message of which one field is meant: the last one that is there.
-    OneOf(&'static Message),
+    OneOf(&'static str),
 }
 
-use Kind::{Bool, Bytes, Double, Flag, Given, Int, Json, Many, MicroTime, Number, One, OneOf, Text, Time};
+static MESSAGES: LazyLock<HashMap<&'static str, Message>> =
+    LazyLock::new(|| messages(include_str!("protobuf/messages.txt")));
 
-const OBJECT_META: &Message = &[
-    (1, "name", Text),
-    (2, "generateName", Text),
-    (3, "namespace", Text),
-    (5, "uid", Text),
-    (6, "resourceVersion", Text),
-    (7, "generation", Number),
-    (8, "creationTimestamp", Time),
-    (9, "deletionTimestamp", Time),
-    (10, "deletionGracePeriodSeconds", Int),
-    (11, "labels", Kind::Map(&Text)),
-    (12, "annotations", Kind::Map(&Text)),
-    (13, "ownerReferences", Many(&One(OWNER))),
-    (14, "finalizers", Many(&Text)),
-];
-const OWNER: &Message = &[
-    (1, "kind", Text),
-    (3, "name", Text),
-    (4, "uid", Text),
-    (5, "apiVersion", Text),
-    (6, "controller", Bool),
-    (7, "blockOwnerDeletion", Bool),
-];
-const SECRET: &Message = &[
-    (1, "metadata", One(OBJECT_META)),
-    (2, "data", Kind::Map(&Bytes)),
-    (3, "type", Text),
-    (4, "stringData", Kind::Map(&Text)),
-    (5, "immutable", Bool),
-];
-const CONFIG_MAP: &Message = &[
-    (1, "metadata", One(OBJECT_META)),
-    (2, "data", Kind::Map(&Text)),
-    (3, "binaryData", Kind::Map(&Bytes)),
-    (4, "immutable", Bool),
-];
-const NAMESPACE: &Message = &[
-    (1, "metadata", One(OBJECT_META)),
-    (2, "spec", One(&[(1, "finalizers", Many(&Text))])),
-    (3, "status", One(&[(1, "phase", Text)])),
-];
-const LEASE: &Message = &[
-    (1, "metadata", One(OBJECT_META)),
-    (
-        2,
-        "spec",
-        One(&[
-            (1, "holderIdentity", Given),
-            (2, "leaseDurationSeconds", Int),
-            (3, "acquireTime", MicroTime),
-            (4, "renewTime", MicroTime),
-            (5, "leaseTransitions", Int),
-            (6, "strategy", Given),
-            (7, "preferredHolder", Given),
-        ]),
-    ),
-];
-const REFERENCE: &Message = &[
-    (1, "kind", Text),
-    (2, "namespace", Text),
-    (3, "name", Text),
-    (4, "uid", Text),
-    (5, "apiVersion", Text),
-    (6, "resourceVersion", Text),
-    (7, "fieldPath", Text),
-];
-const SOURCE: &Message = &[(1, "component", Text), (2, "host", Text)];
-const SERIES: &Message = &[(1, "count", Int), (2, "lastObservedTime", MicroTime)];
-const CORE_EVENT: &Message = &[
-    (1, "metadata", One(OBJECT_META)),
-    (2, "involvedObject", One(REFERENCE)),
-    (3, "reason", Text),
-    (4, "message", Text),
-    (5, "source", One(SOURCE)),
-    (6, "firstTimestamp", Time),
-    (7, "lastTimestamp", Time),
-    (8, "count", Int),
-    (9, "type", Text),
-    (10, "eventTime", MicroTime),
-    (11, "series", One(SERIES)),
-    (12, "action", Text),
-    (13, "related", One(REFERENCE)),
-    (14, "reportingComponent", Text),
-    (15, "reportingInstance", Text),
-];
-const EVENT: &Message = &[
-    (1, "metadata", One(OBJECT_META)),
-    (2, "eventTime", MicroTime),
-    (3, "series", One(SERIES)),
-    (4, "reportingController", Text),
-    (5, "reportingInstance", Text),
-    (6, "action", Text),
-    (7, "reason", Text),
-    (8, "regarding", One(REFERENCE)),
-    (9, "related", One(REFERENCE)),
-    (10, "note", Text),
-    (11, "type", Text),
-    (12, "deprecatedSource", One(SOURCE)),
-    (13, "deprecatedFirstTimestamp", Time),
-    (14, "deprecatedLastTimestamp", Time),
-    (15, "deprecatedCount", Int),
-];
-const SUBJECT_REVIEW: &Message = &[(1, "metadata", One(OBJECT_META))];
-const ACCESS_REVIEW: &Message = &[
-    (1, "metadata", One(OBJECT_META)),
-    (
-        2,
-        "spec",
-        One(&[
-            (
-                1,
-                "resourceAttributes",
-                One(&[
-                    (1, "namespace", Text),
-                    (2, "verb", Text),
-                    (3, "group", Text),
-                    (4, "version", Text),
-                    (5, "resource", Text),
-                    (6, "subresource", Text),
-                    (7, "name", Text),
-                ]),
-            ),
-            (2, "nonResourceAttributes", One(&[(1, "path", Text), (2, "verb", Text)])),
-        ]),
-    ),
-];
-const RULES_REVIEW: &Message =
-    &[(1, "metadata", One(OBJECT_META)), (2, "spec", One(&[(1, "namespace", Text)]))];
-const DELETE_OPTIONS: &Message = &[
-    (1, "gracePeriodSeconds", Int),
-    (2, "preconditions", One(&[(1, "uid", Given), (2, "resourceVersion", Given)])),
-    (3, "orphanDependents", Bool),
-    (4, "propagationPolicy", Given),
-    (5, "dryRun", Many(&Text)),
-];
-const ENVELOPE: &Message =
-    &[(1, "typeMeta", One(&[(1, "apiVersion", Text), (2, "kind", Text)])), (2, "raw", Bytes)];
+fn messages(text: &'static str) -> HashMap<&'static str, Message> {
+    let mut messages: HashMap<_, Message> = HashMap::new();
+    let mut current = "";
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (Some(number), Some(name), Some(kind)) => {
+                let fields = messages.entry(current).or_default();
+                fields.extend(number.parse().ok().map(|number| (number, Field::of(name, kind))));
+            }
+            (Some(name), ..) => {
+                current = name;
+                messages.entry(name).or_default();
+            }
+            _ => {}
+        }
+    }
+    messages
+}
+
+impl Field {
+    fn of(name: &'static str, kind: &'static str) -> Self {
+        let (count, kind) = if let Some(kind) = kind.strip_prefix("[]") {
+            (Count::List, kind)
+        } else if let Some(kind) = kind.strip_prefix("map:") {
+            (Count::Map, kind)
+        } else {
+            (Count::One, kind)
+        };
+        let kind = match kind {
+            "Text" => Kind::Text,
+            "Given" => Kind::Given,
+            "Bool" => Kind::Bool,
+            "Flag" => Kind::Flag,
+            "Double" => Kind::Double,
+            "Int" => Kind::Int,
+            "Number" => Kind::Number,
+            "Bytes" => Kind::Bytes,
+            "Time" => Kind::Time,
+            "MicroTime" => Kind::MicroTime,
+            "Json" => Kind::Json,
+            name => name.strip_prefix("one:").map_or(Kind::Message(name), Kind::OneOf),
+        };
+        Self { name, count, kind }
+    }
+}
 
 /// The document in `bytes` as JSON; `None` when it is malformed or of a kind that is not read this way.
 pub fn decode(bytes: &[u8]) -> Option<Value> {
-    let envelope = message(bytes.strip_prefix(MAGIC)?, ENVELOPE, MAX_DEPTH)?;
+    let envelope = message(bytes.strip_prefix(MAGIC)?, MESSAGES.get("Envelope")?, MAX_DEPTH)?;
     let of = |field: &str| envelope.get("typeMeta")?.get(field)?.as_str();
     let (api_version, kind) = (of("apiVersion").unwrap_or_default(), of("kind").unwrap_or_default());
-    let fields = match (api_version, kind) {
-        (_, "DeleteOptions") => DELETE_OPTIONS,
-        ("v1", "Secret") => SECRET,
-        ("v1", "ConfigMap") => CONFIG_MAP,
-        ("v1", "Namespace") => NAMESPACE,
-        ("v1", "Event") => CORE_EVENT,
-        ("events.k8s.io/v1", "Event") => EVENT,
-        ("coordination.k8s.io/v1", "Lease") => LEASE,
-        ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => DEFINITION,
-        ("authentication.k8s.io/v1", "SelfSubjectReview") => SUBJECT_REVIEW,
-        ("authorization.k8s.io/v1", "SelfSubjectAccessReview") => ACCESS_REVIEW,
-        ("authorization.k8s.io/v1", "SelfSubjectRulesReview") => RULES_REVIEW,
-        _ => return None,
+    let fields = match kind {
+        "DeleteOptions" => MESSAGES.get(kind)?,
+        _ => MESSAGES.get(format!("{api_version}/{kind}").as_str())?,
     };
     let raw = envelope.get("raw").and_then(Value::as_str).unwrap_or_default();
     let mut object = message(&STANDARD.decode(raw).ok()?, fields, MAX_DEPTH)?;
@@ -223,25 +139,25 @@ fn message(mut bytes: &[u8], fields: &Message, depth: usize) -> Option<Map<Strin
     let mut object = Map::new();
     while !bytes.is_empty() {
         let (number, value) = field(&mut bytes)?;
-        let Some((_, name, kind)) = fields.iter().find(|(known, ..)| *known == number) else { continue };
-        match kind {
-            Many(kind) => {
+        let Some(Field { name, count, kind }) = fields.get(&number) else { continue };
+        match count {
+            Count::List => {
                 let items = object.entry(*name).or_insert_with(|| json!([])).as_array_mut()?;
-                items.push(single(**kind, &value, depth)?);
+                items.push(single(*kind, &value, depth)?);
             }
-            Kind::Map(kind) => {
+            Count::Map => {
                 let Wire::Bytes(entry) = value else { return None };
-                let (key, value) = map_entry(entry, **kind, depth)?;
+                let (key, value) = map_entry(entry, *kind, depth)?;
                 let entries = object.entry(*name).or_insert_with(|| json!({})).as_object_mut()?;
                 entries.insert(key, value);
             }
-            kind => {
+            Count::One => {
                 let value = single(*kind, &value, depth)?;
                 // Go writes every field of a message; what is empty there is absent here.
                 let is_unset = match &value {
-                    Value::String(text) => !matches!(kind, Given | Json) && text.is_empty(),
-                    Value::Bool(is_set) => matches!(kind, Flag) && !is_set,
-                    value => matches!(kind, Number) && *value == 0,
+                    Value::String(text) => !matches!(kind, Kind::Given | Kind::Json) && text.is_empty(),
+                    Value::Bool(is_set) => matches!(kind, Kind::Flag) && !is_set,
+                    value => matches!(kind, Kind::Number) && *value == 0,
                 };
                 if !is_unset {
                     object.insert((*name).to_owned(), value);
@@ -254,7 +170,7 @@ fn message(mut bytes: &[u8], fields: &Message, depth: usize) -> Option<Map<Strin
 
 fn map_entry(mut bytes: &[u8], kind: Kind, depth: usize) -> Option<(String, Value)> {
     let mut key = String::new();
-    let mut value = if matches!(kind, One(_)) { json!({}) } else { json!("") };
+    let mut value = if matches!(kind, Kind::Message(_)) { json!({}) } else { json!("") };
     while !bytes.is_empty() {
         match field(&mut bytes)? {
             (1, Wire::Bytes(text)) => std::str::from_utf8(text).ok()?.clone_into(&mut key),
@@ -267,15 +183,17 @@ fn map_entry(mut bytes: &[u8], kind: Kind, depth: usize) -> Option<(String, Valu
 
 fn single(kind: Kind, wire: &Wire<'_>, depth: usize) -> Option<Value> {
     match (kind, wire) {
-        (Text | Given, Wire::Bytes(text)) => Some(json!(std::str::from_utf8(text).ok()?)),
-        (Bytes, Wire::Bytes(bytes)) => Some(json!(STANDARD.encode(bytes))),
-        (Bool | Flag, Wire::Number(number)) => Some(json!(*number != 0)),
-        (Int | Number, Wire::Number(number)) => Some(json!(number.cast_signed())),
-        (Double, Wire::Bytes(bytes)) => double(bytes),
-        (One(fields), Wire::Bytes(bytes)) => message(bytes, fields, depth).map(Value::Object),
-        (OneOf(fields), Wire::Bytes(bytes)) => one_of(bytes, fields, depth),
-        (Json, Wire::Bytes(bytes)) => json_text(bytes),
-        (Time | MicroTime, Wire::Bytes(bytes)) => time(bytes, matches!(kind, MicroTime)),
+        (Kind::Text | Kind::Given, Wire::Bytes(text)) => Some(json!(std::str::from_utf8(text).ok()?)),
+        (Kind::Bytes, Wire::Bytes(bytes)) => Some(json!(STANDARD.encode(bytes))),
+        (Kind::Bool | Kind::Flag, Wire::Number(number)) => Some(json!(*number != 0)),
+        (Kind::Int | Kind::Number, Wire::Number(number)) => Some(json!(number.cast_signed())),
+        (Kind::Double, Wire::Bytes(bytes)) => double(bytes),
+        (Kind::Message(name), Wire::Bytes(bytes)) => {
+            message(bytes, MESSAGES.get(name)?, depth).map(Value::Object)
+        }
+        (Kind::OneOf(name), Wire::Bytes(bytes)) => one_of(bytes, MESSAGES.get(name)?, depth),
+        (Kind::Json, Wire::Bytes(bytes)) => json_text(bytes),
+        (Kind::Time | Kind::MicroTime, Wire::Bytes(bytes)) => time(bytes, matches!(kind, Kind::MicroTime)),
         _ => None,
     }
 }
@@ -290,12 +208,12 @@ fn double(bytes: &[u8]) -> Option<Value> {
         .or_else(|| serde_json::Number::from_f64(number).map(Value::Number))
 }
 
+/// The fields of such a message stand in JSON under no name: of those that are there the one of the greatest number counts.
 fn one_of(bytes: &[u8], fields: &Message, depth: usize) -> Option<Value> {
     let mut last = None;
-    for (number, _, kind) in fields {
-        if let Some(value) = message(bytes, &[(*number, "value", *kind)], depth)?.remove("value") {
-            last = Some(value);
-        }
+    for number in 1..=fields.len() as u64 {
+        let field = HashMap::from([(number, *fields.get(&number)?)]);
+        last = message(bytes, &field, depth)?.remove(ANY).or(last);
     }
     last
 }
@@ -395,6 +313,16 @@ mod tests {
             vec![5 << 3, 1],
         ];
         [MAGIC.to_vec(), bytes_field(1, &type_meta), bytes_field(2, &raw.concat())].concat()
+    }
+
+    #[test]
+    fn every_message_that_a_field_names_is_there() {
+        for (name, fields) in &*MESSAGES {
+            for field in fields.values() {
+                let (Kind::Message(inner) | Kind::OneOf(inner)) = field.kind else { continue };
+                assert!(MESSAGES.contains_key(inner), "{name}.{} is {inner}", field.name);
+            }
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ enum LabelTest {
 }
 
 impl LabelSelector {
-    /// Reads one. The error is in the words of a real server, as all errors here.
+    /// Reads one.
     pub fn parse(text: &str) -> Result<Self, String> {
         labels::parse(text).map(Self)
     }
@@ -90,24 +90,14 @@ pub struct Selectable<'a> {
     pub paths: &'a [String],
     /// Whether the objects are in namespaces.
     pub namespaced: bool,
-    /// A core kind that has no fields of its own is served by code that words its refusal otherwise.
-    pub generic: bool,
 }
 
 impl Selectable<'_> {
     fn allows(&self, path: &str) -> bool {
         match path {
             "metadata.name" => true,
-            "metadata.namespace" => self.namespaced || self.generic,
+            "metadata.namespace" => self.namespaced,
             path => self.paths.iter().any(|allowed| allowed == path),
-        }
-    }
-
-    fn refusal(&self, path: &str) -> String {
-        if self.generic {
-            format!("{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-        } else {
-            format!("field label not supported: {path}")
         }
     }
 }
@@ -126,7 +116,7 @@ impl FieldSelector {
             terms.push(FieldTerm { path: path.to_owned(), value, equal });
         }
         if let Some(FieldTerm { path, .. }) = terms.iter().find(|term| !selectable.allows(&term.path)) {
-            return Err(selectable.refusal(path));
+            return Err(format!("field label not supported: {path}"));
         }
         Ok(Self { terms })
     }
@@ -295,7 +285,7 @@ mod tests {
     #[test]
     fn field_selectors_know_their_fields() {
         let paths = ["spec.type".to_owned()];
-        let selectable = Selectable { paths: &paths, namespaced: true, generic: false };
+        let selectable = Selectable { paths: &paths, namespaced: true };
         let object = json!({ "spec": { "type": "git" } });
         let matches =
             |text: &str| FieldSelector::parse(text, selectable).unwrap().matches("a", "default", &object);

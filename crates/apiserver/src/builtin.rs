@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::FieldError;
 use crate::kinds::{Builtin, Kind};
+use windlass_apimachinery::definition;
 use windlass_apimachinery::metadata;
 use windlass_apimachinery::names;
-use windlass_apimachinery::{definition, json};
 
 type Object = Map<String, Value>;
 
@@ -152,14 +152,11 @@ fn check_type(secret: &Object, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Why bytes are no JSON object, in Go's words.
+/// Why bytes are no JSON object.
 fn json_problem(bytes: &[u8]) -> Option<String> {
     match serde_json::from_slice::<Value>(bytes) {
         Ok(Value::Object(_) | Value::Null) => None,
-        Ok(other) => Some(format!(
-            "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            json::go_type(&other)
-        )),
+        Ok(_) => Some("must be a JSON object".to_owned()),
         Err(error) => Some(error.to_string()),
     }
 }

@@ -46,12 +46,12 @@ pub(crate) fn answer(registry: &Snapshot, route: &Route, uri: &Uri, headers: &He
             }
             Ok(json_response(&groups::list(registry)))
         }
-        Route::Group(name) => groups::one(registry, name)
-            .map(|group| json_response(&group))
-            .ok_or_else(|| Failure::no_path_in(name)),
+        Route::Group(name) => {
+            groups::one(registry, name).map(|group| json_response(&group)).ok_or_else(Failure::unknown_path)
+        }
         Route::GroupVersion { group, version } => groups::resources(registry, group, version)
             .map(|resources| json_response(&resources))
-            .ok_or_else(|| Failure::no_path_in(group)),
+            .ok_or_else(Failure::unknown_path),
         Route::OpenApiIndex => Ok(tagged(JSON, &registry.openapi().index(registry), headers)),
         Route::OpenApi { group, version } => {
             let document =

@@ -12,7 +12,7 @@ use windlass_api::status;
 
 use crate::kinds::Kind;
 use windlass_apimachinery::bounds::{MAX_BYTES, OutOfBounds};
-pub(crate) use windlass_apimachinery::field_error::{FieldError, quoted};
+pub(crate) use windlass_apimachinery::field_error::FieldError;
 use windlass_apimachinery::yaml::ERRORS as YAML_ERRORS;
 use windlass_store::StoreError;
 
@@ -27,8 +27,6 @@ const MAX_ERRORS: usize = 500;
 /// How many characters of warnings are told, and of each once they are too many; as on a real server.
 const MAX_WARNINGS: usize = 4 << 10;
 const MAX_WARNING: usize = 256;
-
-const PAGE_NOT_FOUND: &str = "404 page not found\n";
 
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
@@ -58,7 +56,7 @@ impl Failure {
     /// A namespace in which something is to be created does not exist.
     pub(crate) fn no_namespace(name: &str) -> Self {
         let mut failure = Self::from(status::not_found("", "namespaces", name));
-        failure.0.message = Some(format!("namespaces {} not found", quoted(name)));
+        failure.0.message = Some(format!("namespaces {name:?} not found"));
         failure
     }
 
@@ -103,25 +101,9 @@ impl Failure {
             .with_details(StatusDetails::default())
     }
 
-    /// Nothing is known of the path at all: the answer is a line of text, not a `Status`.
-    pub(crate) fn page_not_found() -> Self {
-        let mut failure = Self::from(status::error(404, "", PAGE_NOT_FOUND));
-        failure.0.reason = None;
-        failure
-    }
-
-    /// The path names nothing that is served in this group: core groups and custom ones say it differently.
-    pub(crate) fn no_path_in(group: &str) -> Self {
-        if group.is_empty() || group.ends_with(".k8s.io") {
-            Self::unknown_path()
-        } else {
-            Self::page_not_found()
-        }
-    }
-
     pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
         let mut failure = Self::from(status::not_found(&kind.group, &kind.plural, name));
-        failure.0.message = Some(format!("{} {} not found", kind.qualified(), quoted(name)));
+        failure.0.message = Some(format!("{} {name:?} not found", kind.qualified()));
         failure
     }
 
@@ -207,54 +189,14 @@ impl Failure {
         status::unauthorized("Unauthorized").into()
     }
 
-    pub(crate) fn verb_not_supported(kind: &Kind, verb: &str) -> Self {
-        let message = format!("{verb} is not supported on resources of kind {:?}", kind.qualified());
-        Self::from(status::error(405, "MethodNotAllowed", message)).with_details(StatusDetails {
-            group: (!kind.group.is_empty()).then(|| kind.group.clone()),
-            kind: Some(kind.plural.clone()),
-            ..StatusDetails::default()
-        })
-    }
-
     pub(crate) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::from(status::error(405, "MethodNotAllowed", message)).with_details(StatusDetails::default())
     }
 
-    /// The Accept header of a core kind's request names nothing that is ever given; said before it is negotiated.
-    pub(crate) fn no_such_representation(list: bool) -> Self {
-        let watches = ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
-        let message = format!(
-            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
-             application/vnd.kubernetes.protobuf{}",
-            if list { watches } else { "" }
-        );
-        Self::from(status::error(406, "NotAcceptable", message)).with_details(StatusDetails::default())
-    }
-
-    /// A list was asked for as the metadata of one object.
-    pub(crate) fn metadata_of_a_list() -> Self {
-        let message = "you requested PartialObjectMetadata, but the requested object is a list \
-            (*unstructured.UnstructuredList)";
-        status::error(406, "NotAcceptable", message).into()
-    }
-
-    /// One object was asked for as the metadata of a list.
-    pub(crate) fn list_of_an_object() -> Self {
-        status::error(406, "NotAcceptable", "content is not a list").into()
-    }
-
-    /// No form that a watch can have is accepted.
-    pub(crate) fn no_stream_acceptable() -> Self {
-        status::not_acceptable(
-            "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
-        )
-        .into()
-    }
-
+    /// No form that the answer can have is accepted.
     pub(crate) fn not_acceptable() -> Self {
-        status::not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf")
-            .into()
+        status::not_acceptable("application/json, application/yaml").into()
     }
 
     pub(crate) fn unsupported_media_type(accepted: &[&str]) -> Self {
@@ -263,12 +205,6 @@ impl Failure {
             accepted.join(", ")
         );
         status::error(415, "UnsupportedMediaType", message).into()
-    }
-
-    /// A patch of a core kind whose media type names no kind of patch.
-    pub(crate) fn unsupported_patch() -> Self {
-        Self::from(status::error(415, "UnsupportedMediaType", "415: Unsupported Media Type"))
-            .with_details(StatusDetails::default())
     }
 
     pub(crate) fn too_large(limit: usize) -> Self {
@@ -396,17 +332,11 @@ impl Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let is_page = self.0.reason.is_none() && self.0.message.as_deref() == Some(PAGE_NOT_FOUND);
-        let (kind, body) = if is_page {
-            ("text/plain; charset=utf-8", PAGE_NOT_FOUND.into())
-        } else {
-            ("application/json", self.to_json())
-        };
-        let mut response = Response::new(Body::from(body));
+        let mut response = Response::new(Body::from(self.to_json()));
         *response.status_mut() =
             StatusCode::from_u16(status::code(&self.0)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = self.0.details.as_ref().and_then(|details| details.retry_after_seconds) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

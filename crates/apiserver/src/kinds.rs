@@ -6,7 +6,6 @@ mod core;
 mod crd;
 mod kind;
 mod registry;
-mod reviews;
 mod scale;
 
 pub use self::kind::KindError;

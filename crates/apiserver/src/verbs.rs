@@ -115,7 +115,7 @@ async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result<Response> 
     let context = Context { inner: inner.clone(), caller, target, query, parts };
     let method = context.parts.method.clone();
     if let Some(Builtin::Review(review)) = context.target.served.kind.builtin {
-        Accept::check_media(&context.parts.headers, false)?;
+        Accept::check_media(&context.parts.headers)?;
         return match (method.as_str(), &context.target.name) {
             ("POST", None) => review::answer(context, &registry, review, body).await,
             (_, None) => Err(Failure::method_not_allowed()),
@@ -173,12 +173,12 @@ async fn dispatch(context: Context, method: &Method, body: Body) -> Result<Respo
         // Only reading goes across namespaces.
         return Err(match served.kind.builtin {
             Some(_) => Failure::method_not_allowed(),
-            None => Failure::page_not_found(),
+            None => Failure::unknown_path(),
         });
     }
     let core = served.kind.builtin.is_some();
     if core {
-        Accept::check_media(&context.parts.headers, method == Method::GET && name.is_none())?;
+        Accept::check_media(&context.parts.headers)?;
     }
     // Custom kinds are read by HEAD as well.
     let method = if !core && method == Method::HEAD { &Method::GET } else { method };
@@ -203,10 +203,7 @@ async fn dispatch(context: Context, method: &Method, body: Body) -> Result<Respo
             create::answer(Context { target, ..context }, body).await
         }
         ("PUT" | "PATCH", false, _) => Err(Failure::bad_request("name must be provided")),
-        _ => {
-            let verb = verb_of(method, &context.target);
-            Err(Failure::verb_not_supported(&context.target.served.kind, verb))
-        }
+        _ => Err(Failure::method_not_allowed()),
     }
 }
 

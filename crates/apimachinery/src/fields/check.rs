@@ -1,4 +1,4 @@
-//! Whether an applied object fits its shape, with the words of the real server.
+//! Whether an applied object fits its shape, and what does not.
 
 use std::collections::BTreeSet;
 
@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::compare::{Mismatch, element_of};
 use super::element::Element;
 use super::shape::{Atom, ListKind, MapAtom, Scalar, Shape};
+use crate::json::type_name;
 
 /// What is wrong, each with the path to it.
 type Problems = Vec<(String, String)>;
@@ -49,7 +50,13 @@ fn value(shape: &Shape, value: &Value, path: &mut String, problems: &mut Problem
         (_, Value::Null) => {}
         (Atom::Scalar(scalar), value) => {
             if !scalar.fits(value) {
-                problems.push((path.clone(), wrong_scalar(scalar, value)));
+                let expected = match scalar {
+                    Scalar::Numeric => "numeric (int or float)",
+                    Scalar::String => "string",
+                    Scalar::Boolean => "boolean",
+                    Scalar::Any => "any scalar",
+                };
+                problems.push((path.clone(), wrong(expected, value)));
             }
         }
         (Atom::List { kind, items }, Value::Array(list)) => {
@@ -76,11 +83,11 @@ fn value(shape: &Shape, value: &Value, path: &mut String, problems: &mut Problem
             }
         }
         (Atom::List { .. }, other) => {
-            problems.push((path.clone(), format!("expected list, got &{{{}}}", go(other))));
+            problems.push((path.clone(), wrong("list", other)));
         }
         (Atom::Map(atom), Value::Object(map)) => fields(atom, map, path, problems),
         (Atom::Map(_), other) => {
-            problems.push((path.clone(), format!("expected map, got &{{{}}}", go(other))));
+            problems.push((path.clone(), wrong("map", other)));
         }
     }
 }
@@ -105,56 +112,8 @@ fn at(element: &Element, path: &mut String, inside: impl FnOnce(&mut String)) {
     path.truncate(length);
 }
 
-fn wrong_scalar(expected: Scalar, found: &Value) -> String {
-    match expected {
-        Scalar::Numeric => {
-            let found = match found {
-                Value::Bool(_) => "bool",
-                Value::String(_) => "string",
-                Value::Array(_) => "[]interface {}",
-                Value::Object(_) => "map[string]interface {}",
-                Value::Null | Value::Number(_) => "<nil>",
-            };
-            format!("expected numeric (int or float), got {found}")
-        }
-        Scalar::String => {
-            format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(found))
-        }
-        Scalar::Boolean => format!("expected boolean, got &{{{}}}", go(found)),
-        Scalar::Any => format!("expected any scalar, got &{{{}}}", go(found)),
-    }
-}
-
-/// A value as Go's `%v` prints it.
-pub fn go(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let fields: Vec<String> =
-                map.iter().map(|(name, value)| format!("{name}:{}", go(value))).collect();
-            format!("map[{}]", fields.join(" "))
-        }
-        other => other.to_string(),
-    }
-}
-
-/// A value as Go's `%#v` prints it.
-fn go_syntax(value: &Value) -> String {
-    match value {
-        Value::Null => "interface {}(nil)".to_owned(),
-        Value::Array(items) => {
-            format!("[]interface {{}}{{{}}}", items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
-        }
-        Value::Object(map) => {
-            let fields: Vec<String> =
-                map.iter().map(|(name, value)| format!("{name:?}:{}", go_syntax(value))).collect();
-            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
-        }
-        Value::String(text) => format!("{text:?}"),
-        other => other.to_string(),
-    }
+fn wrong(expected: &str, found: &Value) -> String {
+    format!("expected {expected}, got {}", type_name(found))
 }
 
 #[cfg(test)]
@@ -174,12 +133,12 @@ mod tests {
             (json!({ "size": 1, "name": "x", "set": ["a"] }), ""),
             (json!({ "other": 1 }), ".spec.other: field not declared in schema"),
             (json!({ "size": "x" }), ".spec.size: expected numeric (int or float), got string"),
-            (json!({ "name": 1 }), ".spec.name: expected string, got &value.valueUnstructured{Value:1}"),
+            (json!({ "name": 1 }), ".spec.name: expected string, got integer"),
             (json!({ "set": ["a", "a"] }), ".spec.set: duplicate entries for key [=\"a\"]"),
             (
                 json!({ "name": 1, "size": true }),
-                "errors:\n  .spec.name: expected string, got &value.valueUnstructured{Value:1}\n  .spec.size: expected \
-                 numeric (int or float), got bool",
+                "errors:\n  .spec.name: expected string, got integer\n  .spec.size: expected \
+                 numeric (int or float), got boolean",
             ),
         ] {
             let object = Map::from_iter([("spec".to_owned(), spec)]);

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::metadata;
+
 /// The type of a value, for merging.
 #[derive(Debug)]
 pub enum Shape {
@@ -93,7 +95,7 @@ impl Shape {
             for field in ["apiVersion", "kind"] {
                 properties.insert(field.to_owned(), json!({ "type": "string" }));
             }
-            properties.insert("metadata".to_owned(), object_meta());
+            properties.insert("metadata".to_owned(), metadata::document());
         }
         Self::compile(&document, false)
     }
@@ -227,35 +229,7 @@ fn embedded(document: &Value) -> Value {
         for field in ["apiVersion", "kind"] {
             properties.insert(field.to_owned(), json!({ "type": "string" }));
         }
-        properties.insert("metadata".to_owned(), object_meta());
+        properties.insert("metadata".to_owned(), metadata::document());
     }
     document
-}
-
-/// The published schema of `ObjectMeta`, as far as it matters for merging.
-fn object_meta() -> Value {
-    let texts = json!({ "type": "object", "additionalProperties": { "type": "string" } });
-    let text = json!({ "type": "string" });
-    let time = json!({ "type": "string", "format": "date-time" });
-    let number = json!({ "type": "integer" });
-    json!({ "type": "object", "properties": {
-        "annotations": texts,
-        "creationTimestamp": time,
-        "deletionGracePeriodSeconds": number,
-        "deletionTimestamp": time,
-        "finalizers": { "type": "array", "items": text, "x-kubernetes-list-type": "set" },
-        "generateName": text,
-        "generation": number,
-        "labels": texts,
-        "managedFields": { "type": "array", "items": { "type": "object" } },
-        "name": text,
-        "namespace": text,
-        "ownerReferences": { "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"],
-            "items": { "type": "object", "x-kubernetes-map-type": "atomic", "properties": {
-                "apiVersion": text, "blockOwnerDeletion": { "type": "boolean" },
-                "controller": { "type": "boolean" }, "kind": text, "name": text, "uid": text } } },
-        "resourceVersion": text,
-        "selfLink": text,
-        "uid": text,
-    } })
 }

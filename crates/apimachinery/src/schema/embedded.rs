@@ -192,8 +192,7 @@ mod tests {
             (json!({ "kind": 5 }), "spec.list[0].kind: Invalid value: 5: must be a string"),
             (
                 json!({ "metadata": 5 }),
-                "spec.list[0].metadata: Invalid value: 5: json: cannot unmarshal number into Go value of type \
-                 v1.ObjectMeta",
+                "spec.list[0].metadata: Invalid value: 5: spec.list[0].metadata must be of type object: \"integer\"",
             ),
         ] {
             let error = schema().coerce_embedded(&mut of(&item), &mut Vec::new()).unwrap_err();

@@ -406,7 +406,7 @@ fn joined(path: &str, name: &str) -> String {
 }
 
 /// The formats that kube-apiserver enforces and our kinds use; others are documentation.
-fn has_format(text: &str, format: &str) -> bool {
+pub(super) fn has_format(text: &str, format: &str) -> bool {
     match format {
         "date-time" => text.parse::<jiff::Timestamp>().is_ok(),
         "date" => text.parse::<jiff::civil::Date>().is_ok(),

@@ -209,10 +209,10 @@ impl Paths<'_> {
         let collection = format!("{base}{scope}/{}", kind.plural);
         if kind.namespaced {
             let mut all = json!({ "get": self.operation("list", "ForAllNamespaces") });
-            all["parameters"] = json!([query("pretty", "string")]);
+            all["parameters"] = json!([query("pretty")]);
             paths.insert(format!("{base}/{}", kind.plural), all);
         }
-        let mut every = vec![query("pretty", "string")];
+        let mut every = vec![query("pretty")];
         if kind.is_review() {
             paths.insert(collection, json!({ "post": self.operation("post", ""), "parameters": every }));
             return;
@@ -241,23 +241,22 @@ impl Paths<'_> {
 
     /// One method of a path. `suffix` tells it from others of the same action.
     fn operation(&self, action: &str, suffix: &str) -> Value {
-        const LIST: [(&str, &str); 10] = [
-            ("allowWatchBookmarks", "boolean"),
-            ("continue", "string"),
-            ("fieldSelector", "string"),
-            ("labelSelector", "string"),
-            ("limit", "integer"),
-            ("resourceVersion", "string"),
-            ("resourceVersionMatch", "string"),
-            ("sendInitialEvents", "boolean"),
-            ("timeoutSeconds", "integer"),
-            ("watch", "boolean"),
+        const LIST: &[&str] = &[
+            "allowWatchBookmarks:boolean",
+            "continue",
+            "fieldSelector",
+            "labelSelector",
+            "limit:integer",
+            "resourceVersion",
+            "resourceVersionMatch",
+            "sendInitialEvents:boolean",
+            "timeoutSeconds:integer",
+            "watch:boolean",
         ];
-        const WRITE: [(&str, &str); 3] =
-            [("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
+        const DELETE: &[&str] =
+            &["dryRun", "gracePeriodSeconds:integer", "orphanDependents:boolean", "propagationPolicy"];
         let kind = &self.entry.kind;
         let object = reference(self.name);
-        let options = || reference(&format!("{META}DeleteOptions"));
         let (verb, body, answer) = match action {
             "list" => ("list", None, reference(&format!("{}List", self.name))),
             "post" => ("create", Some((object.clone(), true, DOCUMENTS.to_vec())), object),
@@ -266,33 +265,22 @@ impl Paths<'_> {
                 let patch = reference(&format!("{META}Patch"));
                 ("patch", Some((patch, true, self.patch_types())), object)
             }
-            "delete" => {
+            "delete" | "deletecollection" => {
+                let verb = if action == "delete" { action } else { "deleteCollection" };
+                let options = reference(&format!("{META}DeleteOptions"));
                 let status = reference(&format!("{META}Status"));
-                ("delete", Some((options(), false, DOCUMENTS.to_vec())), status)
-            }
-            "deletecollection" => {
-                let status = reference(&format!("{META}Status"));
-                ("deleteCollection", Some((options(), false, DOCUMENTS.to_vec())), status)
+                (verb, Some((options, false, DOCUMENTS.to_vec())), status)
             }
             _ => ("read", None, object),
         };
-        let parameters: Vec<Value> = match action {
-            "list" | "deletecollection" => LIST.iter().map(|(name, kind)| query(name, kind)).collect(),
-            "post" | "put" => WRITE.iter().map(|(name, kind)| query(name, kind)).collect(),
-            "patch" => {
-                WRITE.iter().chain(&[("force", "boolean")]).map(|(name, kind)| query(name, kind)).collect()
-            }
-            "delete" => [
-                ("dryRun", "string"),
-                ("gracePeriodSeconds", "integer"),
-                ("orphanDependents", "boolean"),
-                ("propagationPolicy", "string"),
-            ]
-            .iter()
-            .map(|(name, kind)| query(name, kind))
-            .collect(),
-            _ => vec![query("resourceVersion", "string")],
+        let parameters: &[&str] = match action {
+            "list" | "deletecollection" => LIST,
+            "post" | "put" => &["dryRun", "fieldManager", "fieldValidation"],
+            "patch" => &["dryRun", "fieldManager", "fieldValidation", "force:boolean"],
+            "delete" => DELETE,
+            _ => &["resourceVersion"],
         };
+        let parameters: Vec<Value> = parameters.iter().map(|parameter| query(parameter)).collect();
         let ok = json!({ "description": "OK", "content": content(&answer, &DOCUMENTS) });
         let mut responses = json!({ "200": ok, "401": { "description": "Unauthorized" } });
         if matches!(action, "post" | "put") {
@@ -302,7 +290,6 @@ impl Paths<'_> {
         let mut operation = json!({
             "description": format!("{verb} {}", kind.plural),
             "operationId": format!("{verb}{}{namespaced}{}{suffix}", self.camel_group(), kind.kind),
-            "tags": [self.tag()],
             "parameters": parameters,
             "responses": responses,
             "x-kubernetes-action": action,
@@ -335,15 +322,6 @@ impl Paths<'_> {
         let group = if served.group.is_empty() { "core" } else { &served.group };
         group.split(['.', '-']).chain([served.version.as_str()]).map(capital).collect()
     }
-
-    /// `exampleOrg_v1`
-    fn tag(&self) -> String {
-        let served = self.entry.served();
-        let group = if served.group.is_empty() { "core" } else { &served.group };
-        let mut parts = group.split(['.', '-']);
-        let first = parts.next().unwrap_or_default().to_owned();
-        format!("{first}{}_{}", parts.map(capital).collect::<String>(), served.version)
-    }
 }
 
 fn capital(text: &str) -> String {
@@ -355,40 +333,13 @@ fn content(schema: &Value, types: &[&str]) -> Value {
     types.iter().map(|kind| ((*kind).to_owned(), json!({ "schema": schema }))).collect::<Map<_, _>>().into()
 }
 
-fn query(name: &str, kind: &str) -> Value {
-    json!({ "name": name, "in": "query", "description": described(name),
-        "schema": { "type": kind, "uniqueItems": true } })
+/// A parameter with the type that follows its name; text without one.
+fn query(parameter: &str) -> Value {
+    let (name, kind) = parameter.split_once(':').unwrap_or((parameter, "string"));
+    json!({ "name": name, "in": "query", "schema": { "type": kind, "uniqueItems": true } })
 }
 
 fn in_path(name: &str) -> Value {
-    json!({ "name": name, "in": "path", "required": true, "description": described(name),
+    json!({ "name": name, "in": "path", "required": true,
         "schema": { "type": "string", "uniqueItems": true } })
-}
-
-fn described(parameter: &str) -> &'static str {
-    match parameter {
-        "allowWatchBookmarks" => "Lets a watch say from time to time how far it is.",
-        "continue" => "Where the next page of a list starts, as the page before said.",
-        "dryRun" => "All: the answer is that of a write, and nothing is written.",
-        "fieldManager" => "Who makes this change, in metadata.managedFields.",
-        "fieldSelector" => "Only objects whose fields are like this.",
-        "fieldValidation" => {
-            "What is done about unknown and repeated fields: Strict refuses, Warn warns, Ignore drops."
-        }
-        "force" => "Takes over fields that others manage, in server-side apply.",
-        "gracePeriodSeconds" => "How long the deletion may take.",
-        "labelSelector" => "Only objects with labels like this.",
-        "limit" => "How many objects a page of a list has at most.",
-        "name" => "Name of the object.",
-        "namespace" => "Namespace of the object.",
-        "orphanDependents" => "The older way of asking for Orphan (true) or Background (false).",
-        "pretty" => "Accepted, and of no effect.",
-        "propagationPolicy" => "What becomes of dependants: Background, Foreground or Orphan.",
-        "resourceVersion" => "The state that is read, or after which a watch starts.",
-        "resourceVersionMatch" => "How resourceVersion is meant: Exact or NotOlderThan.",
-        "sendInitialEvents" => "Lets a watch start with the objects that there are.",
-        "timeoutSeconds" => "How long a watch lasts.",
-        "watch" => "Asks for changes instead of a list.",
-        _ => "",
-    }
 }

@@ -45,22 +45,17 @@ async fn remove_all(inner: &Weak<Inner>, key: &Key, uid: &str) -> Result<()> {
         return Ok(());
     };
     let range = range_of(&document)?;
-    if is_true(&document, "Established") {
+    let (reason, message) = if is_true(&document, "Established") {
         remove_objects(inner, &document, &range).await?;
-        update(inner, key, uid, |document, now| {
-            let message = "removed all instances";
-            set_condition(document, "Terminating", "False", "InstanceDeletionCompleted", message, now);
-            drop_finalizer(document);
-        })
-        .await?;
+        ("InstanceDeletionCompleted", "removed all instances")
     } else {
-        update(inner, key, uid, |document, now| {
-            let message = "resource was never established";
-            set_condition(document, "Terminating", "False", "NeverEstablished", message, now);
-            drop_finalizer(document);
-        })
-        .await?;
-    }
+        ("NeverEstablished", "resource was never established")
+    };
+    update(inner, key, uid, |document, now| {
+        set_condition(document, "Terminating", "False", reason, message, now);
+        metadata::remove_finalizer(document, CLEANUP);
+    })
+    .await?;
     Ok(())
 }
 
@@ -68,16 +63,6 @@ fn range_of(document: &Document) -> Result<Range> {
     let spec = document.get("spec").unwrap_or(&Value::Null);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     Ok(Range::new(&text(&spec["group"]), &text(&spec["names"]["plural"]), None)?)
-}
-
-fn drop_finalizer(document: &mut Document) {
-    let fields = metadata::of(document);
-    if let Some(Value::Array(finalizers)) = fields.get_mut("finalizers") {
-        finalizers.retain(|finalizer| finalizer != CLEANUP);
-        if finalizers.is_empty() {
-            fields.remove("finalizers");
-        }
-    }
 }
 
 /// Deletes every object, and waits until those that others hold are gone.

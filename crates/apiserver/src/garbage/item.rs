@@ -179,16 +179,7 @@ async fn drop_finalizer(
 ) -> Result<Outcome> {
     let Some((_, object)) = find(inner, &item.node.key, &item.uid).await? else { return Ok(Outcome::Done) };
     let writer = writer(inner, served, &object.key);
-    change(&writer, &object, |document| {
-        let fields = metadata::of(document);
-        if let Some(Value::Array(finalizers)) = fields.get_mut("finalizers") {
-            finalizers.retain(|one| one != finalizer);
-            if finalizers.is_empty() {
-                fields.remove("finalizers");
-            }
-        }
-    })
-    .await
+    change(&writer, &object, |document| metadata::remove_finalizer(document, finalizer)).await
 }
 
 fn drop_owners(document: &mut Document, uids: &[String]) {

@@ -1,149 +1,71 @@
-//! The core kinds, as a table.
+//! The core kinds, as a table. Their schemas are in `core.yaml`.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::kind::{Builtin, Kind, KindError, Served};
-use super::reviews;
+use super::kind::{Builtin, Kind, KindError, Review, Served};
 use windlass_apimachinery::schema::Schema;
 use windlass_apimachinery::table::Column;
 
+/// Fields of Events: core/v1 and events.k8s.io/v1 are one storage, and have these under names of their own.
+const RENAMED: &[(&str, &str)] = &[
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("count", "deprecatedCount"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("source", "deprecatedSource"),
+    ("reportingComponent", "reportingController"),
+];
+
 pub(super) fn kinds() -> Result<Vec<Kind>, KindError> {
-    let mut all = vec![secret()?, config_map()?, event()?, namespace()?, lease()?, definition()?];
-    all.extend(reviews::kinds()?);
+    let schemas = schemas()?;
+    let plain = |builtin, group, name, short_names, namespaced, columns| -> Result<Kind, KindError> {
+        let mut v1 = served(group, name, &schemas[name])?;
+        v1.columns = columns;
+        Ok(kind(builtin, name, short_names, namespaced, vec![v1]))
+    };
+    let columns =
+        vec![Column::name(), column("Type", ".type")?, Column::count("Data", "data"), Column::age()];
+    let mut secret = plain(Builtin::Secret, "", "Secret", &[], true, columns)?;
+    secret.versions[0].selectable = vec!["type".to_owned()];
+    let columns = vec![Column::name(), Column::count("Data", "data"), Column::age()];
+    let config_map = plain(Builtin::ConfigMap, "", "ConfigMap", &["cm"], true, columns)?;
+    let columns = vec![Column::name(), column("Status", ".status.phase")?, Column::age()];
+    let mut namespace = plain(Builtin::Namespace, "", "Namespace", &["ns"], false, columns)?;
+    namespace.versions[0].status_subresource = true;
+    namespace.versions[0].selectable = vec!["status.phase".to_owned()];
+    let columns = vec![Column::name(), column("Holder", ".spec.holderIdentity")?, Column::age()];
+    let lease = plain(Builtin::Lease, "coordination.k8s.io", "Lease", &[], true, columns)?;
+    let columns = vec![Column::name(), column("Created At", ".metadata.creationTimestamp")?];
+    let (group, name) = ("apiextensions.k8s.io", "CustomResourceDefinition");
+    let mut definition = plain(Builtin::Definition, group, name, &["crd", "crds"], false, columns)?;
+    definition.versions[0].status_subresource = true;
+    definition.categories = vec!["api-extensions".to_owned()];
+    let mut all = vec![secret, config_map, event(&schemas)?, namespace, lease, definition];
+    for (review, group, name) in [
+        (Review::Subject, "authentication.k8s.io", "SelfSubjectReview"),
+        (Review::Access, "authorization.k8s.io", "SelfSubjectAccessReview"),
+        (Review::Rules, "authorization.k8s.io", "SelfSubjectRulesReview"),
+    ] {
+        all.push(plain(Builtin::Review(review), group, name, &[], false, Vec::new())?);
+    }
     Ok(all)
 }
 
-fn secret() -> Result<Kind, KindError> {
-    let mut v1 = served(
-        "",
-        "v1",
-        "Secret",
-        &json!({
-            "immutable": { "type": "boolean", "description": "If true, the data cannot be changed any more." },
-            "data": { "type": "object", "additionalProperties": { "type": "string", "format": "byte" },
-                "description": "The values, each in base64." },
-            "stringData": { "type": "object", "additionalProperties": { "type": "string" },
-                "description": "Values in the clear, for writing only; they win over data." },
-            "type": { "type": "string", "description": "What the Secret is for; cannot be changed." },
-        }),
-    )?;
-    v1.columns = vec![Column::name(), column("Type", ".type")?, Column::count("Data", "data"), Column::age()];
-    v1.selectable = vec!["type".to_owned()];
-    Ok(kind(Builtin::Secret, "Secret", "secrets", "secret", &[], true, vec![v1]))
-}
-
-fn config_map() -> Result<Kind, KindError> {
-    let mut v1 = served(
-        "",
-        "v1",
-        "ConfigMap",
-        &json!({
-            "immutable": { "type": "boolean", "description": "If true, the data cannot be changed any more." },
-            "data": { "type": "object", "additionalProperties": { "type": "string" },
-                "description": "The values, as text." },
-            "binaryData": { "type": "object", "additionalProperties": { "type": "string", "format": "byte" },
-                "description": "The values, each in base64." },
-        }),
-    )?;
-    v1.columns = vec![Column::name(), Column::count("Data", "data"), Column::age()];
-    Ok(kind(Builtin::ConfigMap, "ConfigMap", "configmaps", "configmap", &["cm"], true, vec![v1]))
-}
-
-fn namespace() -> Result<Kind, KindError> {
-    let mut v1 = served(
-        "",
-        "v1",
-        "Namespace",
-        &json!({
-            "spec": { "type": "object", "description": "How the namespace behaves.", "properties": {
-                "finalizers": { "type": "array", "items": { "type": "string" }, "x-kubernetes-list-type": "atomic" } } },
-            "status": { "type": "object", "description": "Where the namespace is in its life.", "properties": {
-                "phase": { "type": "string" },
-                "conditions": { "type": "array", "x-kubernetes-list-type": "map",
-                    "x-kubernetes-list-map-keys": ["type"], "items": { "type": "object",
-                    "x-kubernetes-preserve-unknown-fields": true } } } },
-        }),
-    )?;
-    v1.status_subresource = true;
-    v1.columns = vec![Column::name(), column("Status", ".status.phase")?, Column::age()];
-    v1.selectable = vec!["status.phase".to_owned()];
-    Ok(kind(Builtin::Namespace, "Namespace", "namespaces", "namespace", &["ns"], false, vec![v1]))
-}
-
-fn lease() -> Result<Kind, KindError> {
-    let mut v1 = served(
-        "coordination.k8s.io",
-        "v1",
-        "Lease",
-        &json!({
-            "spec": { "type": "object", "description": "Who holds the lease, and until when.", "properties": {
-                "acquireTime": { "type": "string", "format": "date-time" },
-                "holderIdentity": { "type": "string" },
-                "leaseDurationSeconds": { "type": "integer", "format": "int32" },
-                "leaseTransitions": { "type": "integer", "format": "int32" },
-                "preferredHolder": { "type": "string" },
-                "renewTime": { "type": "string", "format": "date-time" },
-                "strategy": { "type": "string" } } },
-        }),
-    )?;
-    v1.columns = vec![Column::name(), column("Holder", ".spec.holderIdentity")?, Column::age()];
-    Ok(kind(Builtin::Lease, "Lease", "leases", "lease", &[], true, vec![v1]))
-}
-
-fn definition() -> Result<Kind, KindError> {
-    let any = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-    let properties = json!({ "spec": any, "status": any });
-    let mut v1 = served("apiextensions.k8s.io", "v1", "CustomResourceDefinition", &properties)?;
-    v1.status_subresource = true;
-    v1.columns = vec![Column::name(), column("Created At", ".metadata.creationTimestamp")?];
-    let mut definition = kind(
-        Builtin::Definition,
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-        "customresourcedefinition",
-        &["crd", "crds"],
-        false,
-        vec![v1],
-    );
-    definition.categories = vec!["api-extensions".to_owned()];
-    Ok(definition)
-}
-
-/// core/v1 and events.k8s.io/v1 are one storage; five fields have another name in each.
-fn event() -> Result<Kind, KindError> {
-    let reference = json!({ "type": "object", "x-kubernetes-map-type": "atomic", "properties": {
-        "apiVersion": { "type": "string" }, "fieldPath": { "type": "string" }, "kind": { "type": "string" },
-        "name": { "type": "string" }, "namespace": { "type": "string" },
-        "resourceVersion": { "type": "string" }, "uid": { "type": "string" } } });
-    let source = json!({ "type": "object", "properties": {
-        "component": { "type": "string" }, "host": { "type": "string" } } });
-    let common = json!({
-        "action": { "type": "string" }, "eventTime": { "type": "string", "nullable": true, "format": "date-time" },
-        "reason": { "type": "string" }, "related": reference.clone(), "type": { "type": "string" },
-        "reportingInstance": { "type": "string" },
-        "series": { "type": "object", "properties": {
-            "count": { "type": "integer", "format": "int32" },
-            "lastObservedTime": { "type": "string", "format": "date-time" } } },
-    });
-    let mut core = common.clone();
-    let mut events = common;
-    let time = json!({ "type": "string", "nullable": true, "format": "date-time" });
-    for (stored, renamed, schema) in [
-        ("involvedObject", "regarding", reference),
-        ("message", "note", json!({ "type": "string" })),
-        ("count", "deprecatedCount", json!({ "type": "integer", "format": "int32" })),
-        ("firstTimestamp", "deprecatedFirstTimestamp", time.clone()),
-        ("lastTimestamp", "deprecatedLastTimestamp", time),
-        ("source", "deprecatedSource", source),
-        ("reportingComponent", "reportingController", json!({ "type": "string" })),
-    ] {
-        core[stored] = schema.clone();
-        events[renamed] = schema;
+fn event(schemas: &Value) -> Result<Kind, KindError> {
+    let mut renamed = schemas["Event"].clone();
+    for (stored, served) in RENAMED {
+        renamed[*served] = renamed[*stored].take();
     }
-    let columns = || -> Result<Vec<Column>, KindError> {
-        Ok(vec![
+    if let Value::Object(fields) = &mut renamed {
+        fields.retain(|_, schema| !schema.is_null());
+    }
+    let mut v1 = served("", "Event", &schemas["Event"])?;
+    let mut grouped = served("events.k8s.io", "Event", &renamed)?;
+    for version in [&mut v1, &mut grouped] {
+        version.columns = vec![
             Column::last_seen(),
             column("Type", ".type")?,
             column("Reason", ".reason")?,
@@ -154,69 +76,39 @@ fn event() -> Result<Kind, KindError> {
             Column::first_seen().priority(1),
             Column::times().priority(1),
             Column::name().priority(1),
-        ])
+        ];
+    }
+    let involved = ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"];
+    v1.selectable = involved.iter().map(|field| format!("involvedObject.{field}")).collect();
+    v1.selectable.extend(["reason", "reportingComponent", "type"].map(str::to_owned));
+    let renamed = |path: &String| {
+        let mut names = RENAMED.iter();
+        names
+            .find_map(|(stored, served)| Some(format!("{served}{}", path.strip_prefix(stored)?)))
+            .unwrap_or_else(|| path.clone())
     };
-    let mut v1 = served("", "v1", "Event", &core)?;
-    let mut grouped = served("events.k8s.io", "v1", "Event", &events)?;
-    v1.columns = columns()?;
-    grouped.columns = columns()?;
-    v1.selectable = [
-        "involvedObject.kind",
-        "involvedObject.namespace",
-        "involvedObject.name",
-        "involvedObject.uid",
-        "involvedObject.apiVersion",
-        "involvedObject.resourceVersion",
-        "involvedObject.fieldPath",
-        "reason",
-        "reportingComponent",
-        "source",
-        "type",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    grouped.selectable = [
-        "regarding.kind",
-        "regarding.namespace",
-        "regarding.name",
-        "regarding.uid",
-        "regarding.apiVersion",
-        "regarding.resourceVersion",
-        "regarding.fieldPath",
-        "reason",
-        "reportingController",
-        "type",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    grouped.selectable = v1.selectable.iter().map(renamed).collect();
+    v1.selectable.push("source".to_owned());
     grouped.omits = &["reportingController", "reportingInstance"];
-    grouped.renames = &[
-        ("involvedObject", "regarding"),
-        ("message", "note"),
-        ("count", "deprecatedCount"),
-        ("firstTimestamp", "deprecatedFirstTimestamp"),
-        ("lastTimestamp", "deprecatedLastTimestamp"),
-        ("source", "deprecatedSource"),
-        ("reportingComponent", "reportingController"),
-    ];
-    Ok(kind(Builtin::Event, "Event", "events", "event", &["ev"], true, vec![v1, grouped]))
+    grouped.renames = RENAMED;
+    Ok(kind(Builtin::Event, "Event", &["ev"], true, vec![v1, grouped]))
 }
 
+/// A core kind, which goes by its name in small letters.
 pub(super) fn kind(
     builtin: Builtin,
     kind: &str,
-    plural: &str,
-    singular: &str,
     short_names: &[&str],
     namespaced: bool,
     versions: Vec<Served>,
 ) -> Kind {
+    let singular = kind.to_lowercase();
     Kind {
         group: versions.first().map(|version| version.group.clone()).unwrap_or_default(),
         kind: kind.to_owned(),
         list_kind: format!("{kind}List"),
-        plural: plural.to_owned(),
-        singular: singular.to_owned(),
+        plural: format!("{singular}s"),
+        singular,
         short_names: short_names.iter().map(|name| (*name).to_owned()).collect(),
         categories: Vec::new(),
         namespaced,
@@ -228,25 +120,29 @@ pub(super) fn kind(
     }
 }
 
-pub(super) fn served(
-    group: &str,
-    version: &str,
-    kind: &str,
-    properties: &Value,
-) -> Result<Served, KindError> {
-    let problem = |problem: String| KindError::ReadDefinition { crd: kind.to_owned(), problem };
+/// The properties of core kinds, by their names.
+pub(super) fn schemas() -> Result<Value, KindError> {
+    windlass_api::yaml::parse(include_str!("core.yaml")).map_err(|error| problem("core.yaml", &error))
+}
+
+/// Version v1 of a core kind.
+pub(super) fn served(group: &str, kind: &str, properties: &Value) -> Result<Served, KindError> {
     let mut openapi = json!({ "type": "object", "properties": properties });
     for field in ["apiVersion", "kind"] {
         openapi["properties"][field] = json!({ "type": "string" });
     }
     openapi["properties"]["metadata"] = json!({ "type": "object" });
     let document: JSONSchemaProps =
-        serde_json::from_value(openapi.clone()).map_err(|error| problem(error.to_string()))?;
-    let schema = Schema::root(&document).map_err(problem)?;
-    Ok(Served::new(group, version, kind, schema, openapi))
+        serde_json::from_value(openapi.clone()).map_err(|error| problem(kind, &error))?;
+    let schema = Schema::root(&document).map_err(|error| problem(kind, &error))?;
+    Ok(Served::new(group, "v1", kind, schema, openapi))
 }
 
 fn column(name: &str, path: &str) -> Result<Column, KindError> {
-    Column::path(name, path)
-        .map_err(|problem| KindError::ReadDefinition { crd: format!("column {name}"), problem })
+    Column::path(name, path).map_err(|error| problem(name, &error))
+}
+
+/// What is wrong with what is built in.
+pub(super) fn problem(what: &str, problem: &impl ToString) -> KindError {
+    KindError::ReadDefinition { crd: what.to_owned(), problem: problem.to_string() }
 }

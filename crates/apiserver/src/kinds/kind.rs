@@ -374,9 +374,7 @@ impl ServedKind {
 
     /// What lists and watches of this version can select by.
     pub(crate) fn selectable(&self) -> Selectable<'_> {
-        let paths = &self.served().selectable;
-        let generic = self.kind.builtin.is_some() && paths.is_empty();
-        Selectable { paths, namespaced: self.kind.namespaced, generic }
+        Selectable { paths: &self.served().selectable, namespaced: self.kind.namespaced }
     }
 }
 

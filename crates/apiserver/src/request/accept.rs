@@ -33,8 +33,7 @@ impl Accept {
         let (accept, is_list) =
             clauses.iter().find_map(|clause| clause_form(clause)).ok_or_else(Failure::not_acceptable)?;
         match (is_list, list) {
-            (Some(false), true) => Err(Failure::metadata_of_a_list()),
-            (Some(true), false) => Err(Failure::list_of_an_object()),
+            (Some(of_list), list) if of_list != list => Err(Failure::not_acceptable()),
             _ => Ok(accept),
         }
     }
@@ -42,7 +41,7 @@ impl Accept {
     /// For a watch, whose events are one JSON document a line.
     pub(crate) fn parse_for_watch(headers: &HeaderMap) -> Result<Self> {
         let accept = Self::parse(headers, false)?;
-        if accept.yaml { Err(Failure::no_stream_acceptable()) } else { Ok(accept) }
+        if accept.yaml { Err(Failure::not_acceptable()) } else { Ok(accept) }
     }
 
     /// Whether errors go out as YAML: what cannot be given for an object may be for them, so the rest counts as JSON.
@@ -56,9 +55,8 @@ impl Accept {
             .is_some_and(|(accept, _)| accept.yaml)
     }
 
-    /// Refuses what no form of a core kind's answer can be, before anything else is looked at. `list`: the path has
-    /// watches as well.
-    pub(crate) fn check_media(headers: &HeaderMap, list: bool) -> Result<()> {
+    /// Refuses what no form of a core kind's answer can be, before anything else is looked at.
+    pub(crate) fn check_media(headers: &HeaderMap) -> Result<()> {
         const SERVED: [&str; 4] =
             ["*/*", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
         let clauses = clauses(headers);
@@ -66,7 +64,7 @@ impl Accept {
         if clauses.is_empty() || clauses.iter().any(|clause| SERVED.contains(&media(clause).as_str())) {
             return Ok(());
         }
-        Err(Failure::no_such_representation(list))
+        Err(Failure::not_acceptable())
     }
 }
 

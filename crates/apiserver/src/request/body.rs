@@ -41,12 +41,9 @@ pub(crate) fn read_document(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed>
 /// As [`read_document`], for an object of this kind: what names another kind or version is refused.
 pub(crate) fn read_object(served: &ServedKind, headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed> {
     let unrecognized = |problem: &str| {
-        let kind = &served.kind.kind;
-        // Documents that may hold secrets are not repeated.
-        let shown =
-            if served.kind.may_hold_secrets() { String::new() } else { format!(" ({})", summary(bytes)) };
         Failure::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): {problem}{shown}"
+            "the object provided is unrecognized (must be of type {}): {problem}",
+            served.kind.kind
         ))
     };
     let mut parsed = read(headers, bytes).map_err(|unreadable| match unreadable {
@@ -57,57 +54,24 @@ pub(crate) fn read_object(served: &ServedKind, headers: &HeaderMap, bytes: &[u8]
     if parsed.value.is_null() && served.kind.builtin.is_some() {
         parsed.value = Value::Object(Map::new());
     }
-    let not_a_type = |found: &Value, place: &str| {
-        unrecognized(&format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go {place}",
-            json::go_type(found)
-        ))
-    };
+    let not_a_type =
+        |found: &Value, place: &str| unrecognized(&format!("{place} is of type {}", json::type_name(found)));
     let empty = Map::new();
     let object = match &parsed.value {
         Value::Object(object) => object,
         Value::Null => &empty,
-        other => return Err(not_a_type(other, META_TYPE)),
+        other => return Err(not_a_type(other, "the body")),
     };
     for field in ["apiVersion", "kind"] {
         if let Some(found) = object.get(field).filter(|found| !found.is_string() && !found.is_null()) {
-            return Err(not_a_type(found, &format!("struct field .{field} of type string")));
+            return Err(not_a_type(found, field));
         }
     }
-    check_type(served, object, || {
-        if served.kind.may_hold_secrets() {
-            return unrecognized("Object 'Kind' is missing in the body of the request");
-        }
-        let text = String::from_utf8_lossy(bytes);
-        unrecognized(&format!("Object 'Kind' is missing in '{}'", text.trim_end()))
-    })?;
+    check_type(served, object, || unrecognized("Object 'Kind' is missing in the body of the request"))?;
     Ok(parsed)
 }
 
 const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-
-/// What a document is first read as, as Go prints it.
-const META_TYPE: &str = "value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
-                         \"json:\\\"kind,omitempty\\\"\" }";
-
-/// Kinds of the core group that a real server knows and reads before it refuses them.
-const CORE_KINDS: &[&str] = &[
-    "ConfigMap",
-    "Endpoints",
-    "Event",
-    "LimitRange",
-    "Namespace",
-    "Node",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "Pod",
-    "PodTemplate",
-    "ReplicationController",
-    "ResourceQuota",
-    "Secret",
-    "Service",
-    "ServiceAccount",
-];
 
 enum Unreadable {
     /// It is read, and refused.
@@ -147,22 +111,6 @@ fn parse(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed, Unreadable> {
     }
 }
 
-/// The start of a body: as text if it looks like JSON, else its bytes in hexadecimal.
-fn summary(bytes: &[u8]) -> String {
-    const MAX: usize = 30;
-    let start = &bytes[..bytes.len().min(MAX)];
-    let more = if bytes.len() > MAX { " ..." } else { "" };
-    match bytes.first() {
-        None => "<empty>".to_owned(),
-        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(start)),
-        Some(_) => {
-            let digit = |digit: u8| char::from_digit(u32::from(digit), 16).unwrap_or_default();
-            let hex: String = start.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
-            format!("{hex}{more}")
-        }
-    }
-}
-
 /// Whether the document is of this kind and version.
 pub(crate) fn check_type(
     served: &ServedKind,
@@ -179,17 +127,9 @@ pub(crate) fn check_type(
             return Ok(());
         }
         let number = api_version.rsplit('/').next().unwrap_or_default();
-        let is_known = api_version == "v1" && CORE_KINDS.contains(&found);
-        let group = if kind.is_review() { kind.group.split('.').next().unwrap_or_default() } else { "core" };
-        let why = if is_known && (version.api_version == "v1" || kind.is_review()) {
-            format!("converting ({number}.{found}) to ({group}.{}): unknown conversion", kind.kind)
-        } else {
-            format!(
-                "no kind {found:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""
-            )
-        };
         return Err(Failure::bad_request(format!(
-            "{found} in version {number:?} cannot be handled as a {}: {why}",
+            "{found} in version {number:?} cannot be handled as a {}: no kind {found:?} is registered for version \
+             {api_version:?}",
             kind.kind
         )));
     }

@@ -132,7 +132,7 @@ impl Route {
             ["openapi", "v3", "apis", group, version] => {
                 Ok(Self::OpenApi { group: (*group).to_owned(), version: (*version).to_owned() })
             }
-            _ => Err(Failure::page_not_found()),
+            _ => Err(Failure::unknown_path()),
         }
     }
 
@@ -155,15 +155,15 @@ impl Route {
             {
                 (plural, Some(*name), Some(*sub))
             }
-            _ => return Err(Failure::no_path_in(group)),
+            _ => return Err(Failure::unknown_path()),
         };
-        let served = registry.find(group, version, plural).ok_or_else(|| Failure::no_path_in(group))?;
+        let served = registry.find(group, version, plural).ok_or_else(Failure::unknown_path)?;
         let (is_core, namespaced) = (served.kind.builtin.is_some(), served.kind.namespaced);
         if namespace.is_some() != namespaced && (!namespaced || name.is_some()) {
-            return Err(Failure::no_path_in(group));
+            return Err(Failure::unknown_path());
         }
         if name == Some("") || namespace.as_deref() == Some("") {
-            return Err(Failure::no_path_in(group));
+            return Err(Failure::unknown_path());
         }
         let part = match sub {
             None => Part::Whole,

@@ -39,11 +39,11 @@ impl Query {
             .is_some_and(|(_, value)| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
-    /// A parameter that is a number, read as Go reads it.
+    /// A parameter that is a number, if it is there.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>> {
         let Some((_, text)) = self.0.iter().find(|(key, _)| key == name) else { return Ok(None) };
         text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
-            Failure::bad_request(go_number_error("ParseInt", text, &error))
+            Failure::bad_request(format!("{name}: Invalid value: {text:?}: {error}"))
         })
     }
 
@@ -51,21 +51,10 @@ impl Query {
     pub(crate) fn version(&self, listed: bool) -> Result<Option<u64>> {
         let Some(text) = self.get("resourceVersion") else { return Ok(None) };
         text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
-            let problem = go_number_error("ParseUint", text, &error);
             let prefix = if listed { "invalid resource version: " } else { "" };
-            Failure::bad_request(format!("{prefix}resourceVersion: Invalid value: {text:?}: {problem}"))
+            Failure::bad_request(format!("{prefix}resourceVersion: Invalid value: {text:?}: {error}"))
         })
     }
-}
-
-/// The error of Go's `strconv`.
-fn go_number_error(function: &str, text: &str, error: &std::num::ParseIntError) -> String {
-    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
-    let why = match error.kind() {
-        PosOverflow | NegOverflow => "value out of range",
-        _ => "invalid syntax",
-    };
-    format!("strconv.{function}: parsing {text:?}: {why}")
 }
 
 /// How a list's resourceVersion is meant.

@@ -89,17 +89,13 @@ impl Context {
         let (value, problems) = decode(bytes)?;
         bounds::check_depth(&value)?;
         let Value::Object(mut object) = value else {
-            let found = match value {
-                Value::Null => return Err(Failure::bad_request("invalid object type: /, Kind=")),
-                Value::Array(_) => "array",
-                Value::String(_) => "string",
-                Value::Bool(_) => "bool",
-                Value::Number(_) | Value::Object(_) => "number",
-            };
-            return Err(Failure::bad_request(format!(
-                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} \
-                 into Go value of type map[string]interface {{}}"
-            )));
+            return Err(match value {
+                Value::Null => Failure::bad_request("invalid object type: /, Kind="),
+                other => Failure::bad_request(format!(
+                    "error decoding YAML: it must be an object, not {}",
+                    json::type_name(&other)
+                )),
+            });
         };
         secure::check_types(self.kind(), &object)?;
         let secrets = secure::withhold(self.kind(), &mut object);

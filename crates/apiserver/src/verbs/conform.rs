@@ -38,7 +38,10 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
     // Before unknown fields are reported: what a raw value of a wrong type holds would be among them.
     secure::check_types(kind, &object)?;
     if kind.builtin.is_some() {
-        decode_typed(served, &mut object)?;
+        // Typed on a real server: a value of the wrong type is a 400 where a custom kind has a 422.
+        if let Some(problem) = version.schema.decode(&mut object, "") {
+            return Err(undecodable(served, &problem));
+        }
     }
     version.schema.drop_nulls(&mut object);
     let mut in_embedded = Vec::new();
@@ -73,14 +76,6 @@ pub(super) fn conform(served: &ServedKind, parsed: Parsed, validation: FieldVali
     Ok(Conformed { object, problems, sent: Sent { managers, whole } })
 }
 
-/// Core kinds are typed on a real server: a value of the wrong type is a 400 where a custom kind has a 422.
-fn decode_typed(served: &ServedKind, object: &mut Map<String, Value>) -> Result<()> {
-    match served.served().schema.decode(&served.kind.kind, object) {
-        None => Ok(()),
-        Some(problem) => Err(undecodable(served, &problem)),
-    }
-}
-
 fn undecodable(served: &ServedKind, problem: &str) -> Failure {
     let kind = &served.kind.kind;
     Failure::bad_request(format!(
@@ -94,10 +89,5 @@ pub(super) fn strict(served: &ServedKind, problems: &[String], validation: Field
     if validation != FieldValidation::Strict || problems.is_empty() {
         return Ok(());
     }
-    Err(Failure::bad_request(format!(
-        "{0} in version {1:?} cannot be handled as a {0}: strict decoding error: {2}",
-        served.kind.kind,
-        served.served().version,
-        problems.join(", ")
-    )))
+    Err(undecodable(served, &format!("strict decoding error: {}", problems.join(", "))))
 }

@@ -17,7 +17,6 @@ use crate::request::{FieldValidation, WriteQuery, check_type, read_bytes};
 use crate::secure;
 use crate::writer::Owners;
 use windlass_apimachinery::bounds::{self, Allowance};
-use windlass_apimachinery::fields;
 use windlass_apimachinery::json::{self, Parsed};
 use windlass_apimachinery::metadata;
 use windlass_apimachinery::strategic;
@@ -35,8 +34,6 @@ pub(super) enum PatchKind {
 const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
-/// Known to the real server, but switched off.
-const APPLY_CBOR: &str = "application/apply-patch+cbor";
 const APPLY: &str = "application/apply-patch+yaml";
 
 pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
@@ -47,7 +44,6 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
     let query = WriteQuery::parse(&context.query, "PatchOptions")?;
     let bytes = read_bytes(body).await?;
     let Read { patch, twice, unknown } = read(&context, &bytes)?;
-    let quoted = || patch.shown(&bytes);
     let name = context.name()?.to_owned();
     let writer = context.writer_of(&query);
     let mut tries = writer.tries(&name);
@@ -61,19 +57,19 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         check_kind(&context, &document, &name).map_err(|failure| {
             let problems = problems_elsewhere(&context, &document, query.field_validation);
             if query.field_validation == FieldValidation::Strict && !problems.is_empty() {
-                return strict_failure(&quoted, &context, &problems);
+                return strict_failure(&bytes, &context, &problems);
             }
-            unreadable_result(failure.warned(&problems), &quoted, &context)
+            unreadable_result(failure.warned(&problems), &bytes, &context)
         })?;
         let parsed = Parsed { value: document, problems: twice.clone() };
         let Conformed { mut object, mut problems, sent } =
             conform(&context.target.served, parsed, query.field_validation)
-                .map_err(|failure| unreadable_result(failure, &quoted, &context))?;
+                .map_err(|failure| unreadable_result(failure, &bytes, &context))?;
         if query.field_validation != FieldValidation::Ignore {
             problems.splice(0..0, unknown.iter().cloned());
         }
         if query.field_validation == FieldValidation::Strict && !problems.is_empty() {
-            return Err(strict_failure(&quoted, &context, &problems));
+            return Err(strict_failure(&bytes, &context, &problems));
         }
         check_place(&context, &mut object, &name).map_err(|failure| failure.warned(&problems))?;
         problems.extend(metadata::dedup_owners(&mut object, true));
@@ -153,7 +149,7 @@ fn read(context: &Context, bytes: &[u8]) -> Result<Read> {
         match &parsed.value {
             Value::Object(_) => Ok(parsed),
             Value::Null => Err(Failure::bad_request("Invalid JSON Patch")),
-            other => Err(not_of_type(other, "map[string]interface {}")),
+            other => Err(not_of_type(other, "an object")),
         }
     };
     match media_type(context) {
@@ -172,8 +168,7 @@ fn read(context: &Context, bytes: &[u8]) -> Result<Read> {
             let Parsed { value, problems } = document(bytes)?;
             Ok(Read { patch: PatchKind::Strategic(value), twice: problems, unknown: Vec::new() })
         }
-        APPLY_CBOR if core => Err(Failure::unsupported_media_type(&[JSON, MERGE, STRATEGIC, APPLY])),
-        _ if core => Err(Failure::unsupported_patch()),
+        _ if core => Err(Failure::unsupported_media_type(&[JSON, MERGE, STRATEGIC, APPLY])),
         _ => Err(Failure::unsupported_media_type(&[JSON, MERGE, APPLY])),
     }
 }
@@ -183,7 +178,7 @@ fn undecodable(problem: &str) -> Failure {
 }
 
 fn not_of_type(found: &Value, expected: &str) -> Failure {
-    undecodable(&format!("json: cannot unmarshal {} into Go value of type {expected}", json::go_type(found)))
+    undecodable(&format!("it must be {expected}, not {}", json::type_name(found)))
 }
 
 /// The operations of a JSON patch. One that is not of its form is as one that cannot be applied.
@@ -193,7 +188,7 @@ fn operations(bytes: &[u8]) -> Result<(json_patch::Patch, Vec<String>)> {
     let items = match value {
         Value::Array(items) => items,
         Value::Null => Vec::new(),
-        other => return Err(not_of_type(&other, "[]handlers.jsonPatchOp")),
+        other => return Err(not_of_type(&other, "a list of operations")),
     };
     let mut unknown = Vec::new();
     for (index, item) in items.iter().enumerate() {
@@ -205,7 +200,7 @@ fn operations(bytes: &[u8]) -> Result<(json_patch::Patch, Vec<String>)> {
         Value::Object(_) | Value::Null => {
             serde_json::from_value(item).map_err(|_| Failure::patch_not_applicable())
         }
-        other => Err(not_of_type(&other, "handlers.jsonPatchOp")),
+        other => Err(not_of_type(&other, "an operation")),
     });
     Ok((json_patch::Patch(operations.collect::<Result<_>>()?), unknown))
 }
@@ -218,14 +213,6 @@ impl PatchKind {
             Self::Strategic(patch) => strategic::merge(document, patch).map_err(Failure::bad_request)?,
         }
         Ok(bounds::check_depth(document)?)
-    }
-
-    /// The patch as errors quote it: one that Go has as a map is shown as such.
-    pub(super) fn shown(&self, bytes: &[u8]) -> String {
-        match self {
-            Self::Strategic(patch) => fields::go(patch),
-            Self::Json(_) | Self::Merge(_) => String::from_utf8_lossy(bytes).into_owned(),
-        }
     }
 
     /// Whether the patch says which version it is for.
@@ -289,19 +276,20 @@ fn problems_elsewhere(context: &Context, document: &Value, validation: FieldVali
     unknown.into_iter().map(|field| format!("unknown field {field:?}")).collect()
 }
 
-fn strict_failure(quoted: &dyn Fn() -> String, context: &Context, problems: &[String]) -> Failure {
-    bad_result(quoted, context, &format!("strict decoding error: {}", problems.join(", ")))
+fn strict_failure(patch: &[u8], context: &Context, problems: &[String]) -> Failure {
+    bad_result(patch, context, &format!("strict decoding error: {}", problems.join(", ")))
 }
 
 /// A result of a patch that is no object of its kind is the patch's fault.
-pub(super) fn unreadable_result(failure: Failure, quoted: &dyn Fn() -> String, context: &Context) -> Failure {
+pub(super) fn unreadable_result(failure: Failure, patch: &[u8], context: &Context) -> Failure {
     let Some(problem) = failure.decoding_problem() else { return failure };
-    bad_result(quoted, context, problem)
+    bad_result(patch, context, problem)
 }
 
 /// Quotes the patch, where a real server quotes all of the object; of kinds that may hold secrets, nothing.
-fn bad_result(quoted: &dyn Fn() -> String, context: &Context, detail: &str) -> Failure {
-    let shown = if context.kind().may_hold_secrets() { "[redacted]".to_owned() } else { quoted() };
+fn bad_result(patch: &[u8], context: &Context, detail: &str) -> Failure {
+    let shown =
+        if context.kind().may_hold_secrets() { "[redacted]".into() } else { String::from_utf8_lossy(patch) };
     let error = FieldError::invalid("patch", &shown.into(), detail);
     Failure::invalid("", "", "", vec![error])
 }

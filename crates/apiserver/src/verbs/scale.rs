@@ -13,7 +13,7 @@ use super::render::Renderer;
 use super::update::{check_place, check_uid, check_version};
 use crate::failure::{self, Failure, Result};
 use crate::kinds::{ScalePaths, count_error, find};
-use crate::request::{WriteQuery, check_type, read_bytes, read_object, verb_of};
+use crate::request::{WriteQuery, check_type, read_bytes, read_object};
 use crate::writer::{Owners, Writer, stored_owners};
 use windlass_apimachinery::document;
 use windlass_apimachinery::fields::{Managers, Operation};
@@ -42,7 +42,7 @@ pub(super) async fn answer(context: Context, method: &Method, body: Body) -> Res
         }
         "PUT" => put(context, paths, body).await,
         "PATCH" => patch(context, paths, body).await,
-        _ => Err(Failure::verb_not_supported(context.kind(), verb_of(method, &context.target))),
+        _ => Err(Failure::method_not_allowed()),
     }
 }
 
@@ -86,10 +86,9 @@ async fn patch(context: Context, paths: &ScalePaths, body: Body) -> Result<Respo
         if let Value::Object(scale) = &document {
             check_type(&paths.scale, scale, Failure::unknown_path)?;
         }
-        let quoted = || patch.shown(&bytes);
         let parsed = Parsed { value: document, problems: Vec::new() };
         let conformed = conform(&paths.scale, parsed, query.field_validation)
-            .map_err(|failure| unreadable_result(failure, &quoted, &context))?;
+            .map_err(|failure| unreadable_result(failure, &bytes, &context))?;
         strict(&paths.scale, &conformed.problems, query.field_validation)?;
         let mut scale = conformed.object.clone();
         check_place(&context, &mut scale, &name)?;

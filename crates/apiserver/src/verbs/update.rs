@@ -10,7 +10,7 @@ use super::context::Context;
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::Kind;
 use crate::request::{WriteQuery, read_bytes, read_object};
-use crate::writer::{Owners, Written};
+use crate::writer::Owners;
 use windlass_apimachinery::metadata;
 
 pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
@@ -50,17 +50,13 @@ async fn put(context: Context, mut conformed: Conformed, query: WriteQuery) -> R
                 Some(&old),
                 &object,
             ));
-            return respond(&context, &written, &conformed.problems);
+            return context.written(StatusCode::OK, &written, &conformed.problems);
         }
         if version.is_some() {
             break;
         }
     }
     Err(Failure::modified(context.kind(), &name))
-}
-
-fn respond(context: &Context, written: &Written, problems: &[String]) -> Result<Response> {
-    context.written(StatusCode::OK, written, problems)
 }
 
 /// The body must be about the object in the path.
@@ -120,15 +116,14 @@ pub(super) fn check_version(
         "" | "0" => None,
         text => Some(text.parse::<u64>().map_err(|_| {
             let value = Value::String(text.to_owned());
-            let detail = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
-            let error = FieldError::invalid("metadata.resourceVersion", &value, &detail);
+            let error = FieldError::invalid("metadata.resourceVersion", &value, "must be a number");
             Failure::invalid(&kind.kind, &kind.group, name, vec![error])
         })?),
     };
     match version {
         None if !kind.unconditional_update() => {
             let detail = "must be specified for an update";
-            let error = FieldError::invalid_shown("metadata.resourceVersion", "0", detail);
+            let error = FieldError::invalid("metadata.resourceVersion", &0.into(), detail);
             // The real server names the resource here, not the kind.
             Err(Failure::invalid(&kind.plural, &kind.group, name, vec![error]))
         }

@@ -113,7 +113,7 @@ async fn what_no_real_server_takes_is_refused_with_its_words() {
         (
             changed("/spec", json!({})),
             "[metadata.name: Invalid value: \"foos.example.org\": must be spec.names.plural+\".\"+spec.group, \
-             spec.group: Required value, spec.scope: Required value, spec.versions: Invalid value: null: must have \
+             spec.group: Required value, spec.scope: Required value, spec.versions: Invalid value: []: must have \
              exactly one version marked as storage version, spec.names.plural: Required value, spec.names.singular: \
              Required value, spec.names.kind: Required value, spec.names.listKind: Required value, \
              status.storedVersions: Invalid value: null: must have at least one stored version]"
@@ -121,9 +121,7 @@ async fn what_no_real_server_takes_is_refused_with_its_words() {
         ),
         (
             changed("/spec/versions/0/storage", json!(false)),
-            "[spec.versions: Invalid value: [{\"AdditionalPrinterColumns\":null,\"Deprecated\":false,\
-             \"DeprecationWarning\":null,\"Name\":\"v1\",\"Schema\":null,\"SelectableFields\":null,\"Served\":true,\
-             \"Storage\":false,\"Subresources\":null}]: must have exactly one version marked as storage version, \
+            "[spec.versions: Invalid value: [\"v1\"]: must have exactly one version marked as storage version, \
              status.storedVersions: Invalid value: null: must have at least one stored version]"
                 .to_owned(),
         ),

@@ -111,7 +111,7 @@ async fn metadata_is_judged() {
         .await;
     check(json!({ "name": "a", "labels": { "x": "not ok" } }), 422, "a valid label must be an empty string")
         .await;
-    check(json!({ "name": "a", "labels": { "x": 1 } }), 400, "json: cannot unmarshal number").await;
+    check(json!({ "name": "a", "labels": { "x": 1 } }), 400, "metadata.labels must be of type string").await;
     check(
         json!({ "name": "a", "annotations": { "x": "y".repeat(300_000) } }),
         422,
@@ -122,7 +122,7 @@ async fn metadata_is_judged() {
         .await;
     check(json!({ "name": "a", "finalizers": ["not ok"] }), 422, "metadata.finalizers").await;
     check(json!({ "generateName": "Bad-" }), 422, "metadata.generateName").await;
-    check(json!("text"), 400, "cannot unmarshal string").await;
+    check(json!("text"), 400, "metadata must be of type object").await;
     let nowhere = post(&server, &WIDGETS.replace("default", "Not_A_Namespace"), &widget("a")).await;
     assert!(nowhere.message().contains("metadata.namespace"), "{}", nowhere.message());
     nowhere.expect(422);
