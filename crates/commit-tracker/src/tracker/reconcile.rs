@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::mem;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -14,15 +13,14 @@ use kube::core::DynamicObject;
 use windlass_runtime::{ObjectKey, Requeue, deadline};
 use windlass_telemetry::ErrorChain;
 
-use super::lead::{Task, Work};
+use super::lead::Work;
 use super::plan::{pending, plan};
+use super::queue::Task;
 use super::sources::Known;
 use super::state::{Example, MISSING, Waiting};
 use crate::changes::{Changes, ChangesError, ChangesQuery, NoAnswer, Problem};
 use crate::facts::{source_of, standing};
-use crate::ledger::{
-    Accounted, CommitCounts, Entry, LastApplied, LedgerError, Outcome, Pending, Record, mark_of,
-};
+use crate::ledger::{Accounted, CommitCounts, Entry, LastApplied, Outcome, Pending, Record, mark_of};
 use crate::measure::{FIRST_COMMIT, Measured, measure};
 use crate::objects::Kustomization;
 use crate::report;
@@ -149,7 +147,7 @@ impl Work {
             // Its series begin at zero.
             None => self.record(seen).await?,
             // Its times are written down whatever comes of the question; what is answered at once goes with them.
-            Some(entry) if entry.pending != pending => drop(self.ledger.enqueue(seen)),
+            Some(entry) if entry.pending != pending => self.ledger.note(seen),
             Some(_) => {}
         }
         let (mut next, mut stuck) = (0, None::<Duration>);
@@ -285,15 +283,14 @@ impl Work {
     async fn record(&self, record: Record) -> Result<(), Requeue> {
         let recorded = self.ledger.record(record).await;
         self.tracker.metrics.recorded(recorded.is_ok());
-        let is_lost = recorded.as_ref().is_err_and(LedgerError::is_lost);
-        let text = recorded.err().map(|error| ErrorChain(&error).to_string());
-        let before = {
-            let mut logged = self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner);
-            mem::replace(&mut *logged, text.clone())
+        let mut failing = self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let Err(error) = recorded else {
+            failing.clear();
+            return Ok(());
         };
-        let Some(text) = text else { return Ok(()) };
+        let text = ErrorChain(&error).to_string();
         // Of a lost ledger everything is dropped in a moment, and whoever opens it says so.
-        if !is_lost && before.as_ref() != Some(&text) {
+        if failing.is_new(&text) && !error.is_lost() {
             tracing::error!(error = text, "what was measured cannot be recorded, trying again");
         }
         Err(Requeue::Backoff)
