@@ -20,7 +20,6 @@ const MOST: usize = 3;
 /// Crates with a larger circle, and how many files it has. The number goes down only, and the line when it is [`MOST`].
 pub(super) const STANDING: &[(&str, usize)] = &[
     ("windlass-cluster", 5),
-    ("windlass-commit-tracker", 4),
     ("windlass-e2e", 4),
     ("windlass-git", 6),
     ("windlass-github-stand-in", 11),

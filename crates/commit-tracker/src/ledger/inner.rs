@@ -149,7 +149,9 @@ impl Inner {
             Ok(Some(version)) => {
                 let former: Vec<_> = changed.keys().filter(|key| is_former(key)).cloned().collect();
                 shard.lock().commit(changed, version);
-                former.iter().for_each(|key| self.retire(key));
+                for key in &former {
+                    self.retire(key);
+                }
                 Ok(())
             }
             Ok(None) => Ok(()),

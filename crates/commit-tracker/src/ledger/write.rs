@@ -149,5 +149,5 @@ impl Inner {
 
 /// Whether a write was held back since the term is over.
 fn stopped_leading(error: &CallError) -> bool {
-    std::iter::successors(error.source(), |error| Error::source(*error)).any(|error| error.is::<NotLeading>())
+    std::iter::successors(error.source(), |error| Error::source(*error)).any(<dyn Error>::is::<NotLeading>)
 }

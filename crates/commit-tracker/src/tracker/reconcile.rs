@@ -141,7 +141,7 @@ impl Work {
         let plan = plan(standing, None, entry.as_deref(), self.ledger.began());
         self.baseline(view, source_key, &plan.baseline).await?;
         let entry = self.ledger.entry(&standing.uid);
-        let mut pending = pending(&plan.due, standing, entry.as_deref(), self.looking);
+        let pending = pending(&plan.due, standing, entry.as_deref(), self.looking);
         let seen = Record { pending: pending.clone(), ..nothing(view, source_key, entry.as_deref()) };
         match &entry {
             // Its series begin at zero.
@@ -150,6 +150,20 @@ impl Work {
             Some(entry) if entry.pending != pending => self.ledger.note(seen),
             Some(_) => {}
         }
+        // What waits for the ledger alone, as all do at the first start, takes no room for the rest.
+        Box::pin(self.look_into(view, source_key, plan.since, pending)).await
+    }
+
+    /// Finds the commits of what is pending, oldest first, and accounts for each. Answers when to ask again about those that
+    /// nobody can look into.
+    async fn look_into(
+        &self,
+        view: &View,
+        source_key: &SourceKey,
+        since: Timestamp,
+        mut pending: Vec<Pending>,
+    ) -> Result<Option<Duration>, Requeue> {
+        let standing = &view.standing;
         let (mut next, mut stuck) = (0, None::<Duration>);
         while let Some(Pending { step, problem }) = pending.get(next).cloned() {
             next += 1;
@@ -163,7 +177,7 @@ impl Work {
                 || report::Work { standing, step: &step, began, answered, ended: self.tracker.clock.now() };
             match found {
                 Ok(changes) => {
-                    let measured = &measure(&step, &changes, floor(plan.since, entry.as_deref(), &changes));
+                    let measured = &measure(&step, &changes, floor(since, entry.as_deref(), &changes));
                     // What waited before it came with it.
                     pending.drain(..next);
                     (next, stuck) = (0, None);
@@ -209,7 +223,7 @@ impl Work {
         let plan = plan(standing, has, entry.as_deref(), self.ledger.began());
         let (coming, source_key) = plan.coming.zip(standing.source.as_ref())?;
         let accounted = entry.as_deref().map_or(&[][..], |entry| &entry.accounted);
-        match self.find(view, source_key, accounted, coming, None).await {
+        match Box::pin(self.find(view, source_key, accounted, coming, None)).await {
             Ok(changes) => {
                 let since = floor(plan.since, entry.as_deref(), &changes).unwrap_or(Timestamp::MIN);
                 let now = self.tracker.clock.now();
