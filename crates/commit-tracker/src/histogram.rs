@@ -128,15 +128,6 @@ impl Histogram {
         Ok(())
     }
 
-    /// Coarsens the exponential buckets until there are at most `size` of them.
-    pub(crate) fn shrink(&mut self, size: usize) {
-        let (mut low, mut high, mut steps) = (self.offset, self.last(), 0);
-        while self.buckets.len() > size && span(low, high) > size {
-            (low, high, steps) = (low >> 1, high >> 1, steps + 1);
-        }
-        self.downscale(steps);
-    }
-
     /// Adds a value above zero.
     fn add_to_buckets(&mut self, value: f64) {
         let mut index = index(value, self.scale);

@@ -16,7 +16,7 @@ use crate::objects::Kustomization;
 use crate::options::needs;
 use crate::report::Reporter;
 use crate::select::Selected;
-use crate::tracker::{Current, Leading, ProcessMetrics, ReconcileMetrics, Sources, Tracker};
+use crate::tracker::{Leading, ProcessMetrics, Sources, Tasks, Tracker};
 
 /// How long each commit took from merge to applied.
 pub const FLUX_COMMIT_TRACKER: &str = windlass_settings::COMMIT_TRACKER;
@@ -65,12 +65,10 @@ impl Operator<Context> for CommitTracker {
         let (api, config) = selected.watched(client.clone());
         let watch = Watch::<Kustomization>::reading(api, config);
         let meter = process.metrics.meter(FLUX_COMMIT_TRACKER);
-        let reconciles = ReconcileMetrics::new(&meter);
-        let current = Current::new(reconciles.clone());
+        let tasks = Tasks::new(&meter);
         let scope = selected.scope().clone();
-        let sources = Sources::new(client.clone(), scope, process.supervisor.clone(), current.clone());
-        let metrics =
-            ProcessMetrics::new(&meter, reconciles, watch.store(), current.clone(), sources.clone());
+        let sources = Sources::new(client.clone(), scope, process.supervisor.clone(), tasks.clone());
+        let metrics = ProcessMetrics::new(&meter, watch.store(), sources.clone());
         observe_leadership(&meter, &settings.state_name, &leadership);
         let ask =
             ChangesResolver::new(finders(&process)?, settings.questions_at_a_time, Arc::new(metrics.clone()));
@@ -94,7 +92,7 @@ impl Operator<Context> for CommitTracker {
             observes,
             kustomizations: watch.store(),
             sources,
-            current,
+            tasks,
             ask,
             source_secrets: settings.source_secrets,
             leadership,

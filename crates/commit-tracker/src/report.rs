@@ -10,13 +10,11 @@
 
 mod ids;
 mod lines;
-mod stages;
+mod spans;
 #[cfg(test)]
 mod tests;
-mod work;
 
 use jiff::Timestamp;
-use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanId, TraceId};
 use windlass_telemetry::Spans;
 
@@ -24,11 +22,6 @@ use self::ids::{Ids, Trace};
 use crate::changes::{Changes, ChangesError};
 use crate::measure::Measured;
 use crate::{Standing, Step};
-
-/// The instrumentation scope, as the original names it.
-const SCOPE: &str = "tracker";
-/// The logger, as the original names it.
-const LOGGER: &str = "flux-commit-tracker-controller";
 
 /// Reports measurements. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -66,7 +59,7 @@ impl Reporter {
         asked: impl Future<Output = T>,
     ) -> T {
         let ids = Ids::new(&standing.uid, &step.revision, Trace::Work(began));
-        self.spans.around(ids.trace, ids.span(work::ROOT), asked).await
+        self.spans.around(ids.trace, ids.span(spans::WORK), asked).await
     }
 
     /// Reports a revision that was measured: once its record was answered. Answers the trace of its way and the root of it,
@@ -78,24 +71,24 @@ impl Reporter {
         measured: &Measured,
     ) -> Option<(TraceId, SpanId)> {
         let work = of.ids();
-        self.spans.within(work.trace, work.span(work::ROOT), || lines::measured(of, changes, measured));
+        self.spans.within(work.trace, work.span(spans::WORK), || lines::measured(of, changes, measured));
         if !self.spans.is_enabled() {
             return None;
         }
         let way = Ids::new(&of.standing.uid, &of.step.revision, Trace::Stages);
-        let spans = work::measured(of, changes, measured, way).into_iter();
-        for span in spans.chain(stages::spans(of, changes, measured, way)) {
+        let work = spans::work(of, changes, measured, way).into_iter();
+        for span in work.chain(spans::way(of, changes, measured, way)) {
             self.spans.record(span);
         }
-        (measured.counted > 0).then(|| (way.trace, way.span(stages::ROOT)))
+        (measured.counted > 0).then(|| (way.trace, way.span(spans::WAY)))
     }
 
     /// Reports a revision whose commits could not be found, once it was recorded that they could not.
     pub fn failed(&self, of: &Work<'_>, error: &ChangesError) {
         let ids = of.ids();
-        self.spans.within(ids.trace, ids.span(work::ROOT), || lines::failed(of, error));
+        self.spans.within(ids.trace, ids.span(spans::WORK), || lines::failed(of, error));
         if self.spans.is_enabled() {
-            for span in work::failed(of, error) {
+            for span in spans::failed(of, error) {
                 self.spans.record(span);
             }
         }
@@ -107,30 +100,4 @@ impl Work<'_> {
     fn ids(&self) -> Ids {
         Ids::new(&self.standing.uid, &self.step.revision, Trace::Work(self.began))
     }
-}
-
-/// What both traces say of the Kustomization and its revision.
-fn attributes(Work { standing, step, .. }: &Work<'_>) -> Vec<KeyValue> {
-    let mut attributes = vec![
-        KeyValue::new("k8s.controller.name", "flux-commit-tracker"),
-        KeyValue::new("k8s.resource.kind", "Kustomization"),
-        KeyValue::new("k8s.resource.name", standing.key.name.clone()),
-        KeyValue::new("k8s.namespace.name", standing.key.namespace.clone()),
-        KeyValue::new("k8s.resource.uid", standing.uid.clone()),
-        KeyValue::new("kustomization.revision", step.revision.to_string()),
-    ];
-    if let Some(source) = &standing.source {
-        attributes.extend([
-            KeyValue::new("k8s.source.kind", source.kind.name()),
-            KeyValue::new("k8s.source.name", source.name.clone()),
-            KeyValue::new("k8s.source.namespace", source.namespace.clone()),
-        ]);
-    }
-    attributes
-}
-
-/// How many commits came with a revision.
-fn commits(changes: &Changes) -> KeyValue {
-    let count = i64::try_from(changes.commits.len()).unwrap_or(i64::MAX);
-    KeyValue::new("kube_manifests.exporter.info.commits_exported", count)
 }

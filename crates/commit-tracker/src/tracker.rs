@@ -10,12 +10,14 @@
 mod lead;
 mod metrics;
 mod plan;
+mod queue;
 mod reconcile;
 mod sources;
 mod state;
 
-pub(crate) use self::lead::{Current, Tracker};
+pub(crate) use self::lead::Tracker;
 pub use self::lead::{Leading, Led};
-pub(crate) use self::metrics::{ProcessMetrics, ReconcileMetrics};
+pub(crate) use self::metrics::ProcessMetrics;
+pub(crate) use self::queue::Tasks;
 pub(crate) use self::sources::Sources;
 pub use self::state::{Example, Now, States, Waiting};

@@ -45,6 +45,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use definitions::Definitions;
 pub use events::{EventRecorder, EventType, EventWriter, Note};
 pub use leader::{LeaderConfig, LeaderConfigError, LeaderElection, Leadership, NotLeading, Term};
+pub use log_on_change::LogOnChange;
 pub use operator::{Operator, Registry, UnknownOperator};
 pub use queue::{KeyedQueue, Requeue, TermQueue, TermWork, run_keyed};
 pub use scope::Scope;

@@ -2,11 +2,11 @@
 
 /// Remembers the text that was logged last.
 #[derive(Debug, Default)]
-pub(crate) struct LogOnChange(Option<String>);
+pub struct LogOnChange(Option<String>);
 
 impl LogOnChange {
     /// Whether the text differs from the last one; it is the last one from now on.
-    pub(crate) fn is_new(&mut self, text: &str) -> bool {
+    pub fn is_new(&mut self, text: &str) -> bool {
         if self.0.as_deref() == Some(text) {
             return false;
         }
@@ -15,7 +15,7 @@ impl LogOnChange {
     }
 
     /// The state is over: whatever comes next is new. Answers whether something had been logged.
-    pub(crate) fn clear(&mut self) -> bool {
+    pub fn clear(&mut self) -> bool {
         self.0.take().is_some()
     }
 }

@@ -230,6 +230,9 @@ impl<T: Clone + Eq + Hash> State<T> {
         if let Some(slot) = self.due.remove(key) {
             self.delayed.remove(&slot);
         }
+        if self.due.is_empty() {
+            self.due.shrink_to(ROOM);
+        }
     }
 
     /// Queues what has become due.

@@ -18,7 +18,20 @@ use crate::shell::root;
 const MOST: usize = 3;
 
 /// Crates with a larger circle, and how many files it has. The number goes down only, and the line when it is [`MOST`].
+<<<<<<< HEAD
 pub(super) const STANDING: &[(&str, usize)] = &[("windlass-commit-tracker", 4), ("windlass-source-operator", 6)];
+=======
+pub(super) const STANDING: &[(&str, usize)] = &[
+    ("windlass-cluster", 5),
+    ("windlass-e2e", 4),
+    ("windlass-git", 6),
+    ("windlass-github-stand-in", 11),
+    ("windlass-repository-operator", 15),
+    ("windlass-resources", 8),
+    ("windlass-settings", 6),
+    ("windlass-source-operator", 6),
+];
+>>>>>>> tracker
 
 /// A module's names from the crate's root down. A program of `src/bin` is a crate of its own: its first two names say so.
 type Module = Vec<String>;

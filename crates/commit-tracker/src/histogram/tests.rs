@@ -84,24 +84,6 @@ proptest! {
     }
 
     #[test]
-    fn coarser_buckets_are_those_that_the_values_would_have_made(values in durations(), size in 2..160_usize) {
-        let mut histogram = of(&values);
-        histogram.shrink(size);
-        prop_assert!(histogram.buckets().len() <= size);
-        check(&histogram, &Naive::of(&values));
-    }
-
-    #[test]
-    fn a_coarsened_histogram_goes_on_as_any_other(before in durations(), after in durations(), size in 2..160_usize) {
-        let mut histogram = of(&before);
-        histogram.shrink(size);
-        for value in &after {
-            histogram.add(*value).unwrap();
-        }
-        check(&histogram, &Naive::of(&[before, after].concat()));
-    }
-
-    #[test]
     fn bounds_of_a_coarser_scale_are_every_second_one_of_the_finer(index in -2_000_000..2_000_000_i32, scale in -9..=MAX_SCALE) {
         prop_assert_eq!(bound(index, scale - 1).to_bits(), bound(index * 2, scale).to_bits());
     }

@@ -10,9 +10,10 @@ use kube::api::{ListParams, ObjectMeta, PostParams};
 use uuid::Uuid;
 use windlass_runtime::deadline;
 
-use super::format::{HEADER, Head, Header, SHARDS, Unreadable, entry_of, shard_of};
-use super::shard::Shard;
-use super::{LedgerConfig, LedgerError, format, shard_name};
+use super::config::LedgerConfig;
+use super::error::LedgerError;
+use super::format::{FORMAT, HEADER, Head, Header, SHARDS, Unreadable, entry_of, shard_of};
+use super::shard::{Shard, Slot, State};
 
 /// The label of every `ConfigMap` of a ledger; its value is the head's name.
 pub(super) const LABEL: &str = "windlass.dev/ledger";
@@ -99,7 +100,7 @@ impl Found {
             self.head = Some(head);
             return Ok(());
         }
-        let Some(number) = (0..SHARDS).find(|number| shard_name(&config.name, *number) == name) else {
+        let Some(number) = (0..SHARDS).find(|number| config.shard_name(*number) == name) else {
             return Err(Unreadable::Damaged(
                 String::new(),
                 "it is no part of a ledger, and has its label".to_owned(),
@@ -124,26 +125,23 @@ impl Found {
 }
 
 fn shard(number: u8, version: Option<String>, data: &BTreeMap<String, String>) -> Result<Shard, Unreadable> {
-    let shard = Shard::default();
-    {
-        let mut state = shard.lock();
-        state.set_version(version);
-        for (uid, text) in data.iter().filter(|(key, _)| *key != HEADER) {
-            if shard_of(uid) != number {
-                let what = format!("its place is the shard {:02x}", shard_of(uid));
-                return Err(Unreadable::Damaged(uid.clone(), what));
-            }
-            state.insert(uid, Arc::new(entry_of(uid, text)?), text.len());
+    let mut state = State { version, ..State::default() };
+    for (uid, text) in data.iter().filter(|(key, _)| *key != HEADER) {
+        if shard_of(uid) != number {
+            let what = format!("its place is the shard {:02x}", shard_of(uid));
+            return Err(Unreadable::Damaged(uid.clone(), what));
         }
+        let entry = Arc::new(entry_of(uid, text)?);
+        state.slots.insert(uid.as_str().into(), Slot { entry, bytes: text.len() });
     }
-    Ok(shard)
+    Ok(Shard::of(state))
 }
 
 /// What is wrong with a `ConfigMap`, and what to do about it.
 fn explain(unreadable: Unreadable, namespace: &str, name: &str, config: &LedgerConfig) -> LedgerError {
     let config_map = format!("{namespace}/{name}");
     match unreadable {
-        Unreadable::Later(found) => LedgerError::LaterFormat { config_map, found, known: format::FORMAT },
+        Unreadable::Later(found) => LedgerError::LaterFormat { config_map, found, known: FORMAT },
         Unreadable::Damaged(key, what) => {
             let remedy = if name == config.name || key == HEADER || key.is_empty() {
                 format!(

@@ -12,9 +12,10 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 use windlass_runtime::{Backoff, BackoffPolicy, CallError, NotLeading, Part, deadline, merge_patch};
 
+use super::error::LedgerError;
 use super::format::{HEADER, Header};
+use super::inner::Inner;
 use super::open::{LABEL, config_map};
-use super::{Inner, LedgerError, shard_name};
 
 /// Between attempts at the same write.
 const AGAIN: BackoffPolicy = BackoffPolicy {
@@ -24,14 +25,14 @@ const AGAIN: BackoffPolicy = BackoffPolicy {
     jitter: 0.2,
 };
 
-/// What a look at a shard said about a write.
-enum Seen {
-    /// It arrived, and made this version.
-    Written(String),
-    /// The shard is as it was before; the write may still be on its way.
-    NotYet,
-    /// Somebody else wrote, or the shard is gone.
-    Else(LedgerError),
+/// One write of a shard: it is sent as it is, however often.
+pub(super) struct Write<'a> {
+    pub(super) shard: u8,
+    /// The version that it was made from; none creates the shard.
+    pub(super) base: Option<&'a str>,
+    pub(super) header: Header,
+    /// The values by their keys; none removes the key.
+    pub(super) values: BTreeMap<&'a str, Option<&'a str>>,
 }
 
 impl Inner {
@@ -40,75 +41,48 @@ impl Inner {
         Header::new(&self.head, Uuid::new_v4().to_string())
     }
 
-    /// Writes `values` (none removes the key) over version `base` of a shard, or creates it where there is none. Answers
-    /// the new version.
+    /// Writes a shard, and answers its new version.
     ///
-    /// A write is sent again as it was, with the same guard: however many copies arrive, at most one of them works, and
-    /// they all say the same.
-    pub(super) async fn write(
-        &self,
-        number: u8,
-        base: Option<&str>,
-        header: &Header,
-        values: BTreeMap<&str, Option<&str>>,
-    ) -> Result<String, LedgerError> {
+    /// A write whose answer is missing is sent again as it was, with the same guard: however many copies arrive, at most
+    /// one of them works, and they all say the same.
+    pub(super) async fn write(&self, write: &Write<'_>) -> Result<String, LedgerError> {
         let Some(api) = &self.api else { return Ok(String::new()) };
         let end = Instant::now() + self.config.write_deadline;
-        let mut backoff = Backoff::new(AGAIN);
-        let mut doubtful = false;
+        let (mut backoff, mut may_be_done) = (Backoff::new(AGAIN), false);
         loop {
-            let error = match self.send(api, number, base, header, &values).await {
+            let error = match self.send(api, write).await {
                 Ok(version) => return Ok(version),
+                Err(error) if stopped_leading(&error) => {
+                    return Err(self.lose("this process does not lead any more"));
+                }
                 Err(error) => error,
             };
-            match doubt(&error) {
-                Doubt::NotDone if !doubtful => {
-                    return Err(LedgerError::Write {
-                        config_map: self.full_name(number),
-                        source: error.into(),
-                    });
-                }
-                Doubt::NotNow => {}
-                Doubt::NotDone | Doubt::Doubtful => doubtful = true,
-            }
-            if doubtful {
-                match self.seen(api, number, base, header, end).await? {
-                    Seen::Written(version) => return Ok(version),
-                    Seen::Else(error) => return Err(error),
-                    Seen::NotYet if stopped_leading(&error) => {
-                        return Err(self.lose("this process does not lead any more"));
-                    }
-                    Seen::NotYet => {}
-                }
+            match error.code() {
+                // With somebody else, or with an earlier copy; and what is not found was deleted.
+                Some(404 | 409) => return self.after_conflict(api, write, error).await,
+                Some(429) => {}
+                Some(400..=407 | 410..500) if !may_be_done => return Err(self.refused(write, error)),
+                _ => may_be_done = true,
             }
             let pause = backoff.delay();
             if Instant::now() + pause >= end {
-                if doubtful {
-                    return Err(self.unknown(number));
-                }
-                return Err(LedgerError::Write { config_map: self.full_name(number), source: error.into() });
+                return Err(if may_be_done { self.unknown(write) } else { self.refused(write, error) });
             }
             sleep(pause).await;
         }
     }
 
     /// Sends a write once.
-    async fn send(
-        &self,
-        api: &Api<ConfigMap>,
-        number: u8,
-        base: Option<&str>,
-        header: &Header,
-        values: &BTreeMap<&str, Option<&str>>,
-    ) -> Result<String, CallError> {
-        let name = shard_name(&self.config.name, number);
+    async fn send(&self, api: &Api<ConfigMap>, write: &Write<'_>) -> Result<String, CallError> {
+        let Write { shard, base, header, values } = write;
+        let name = self.config.shard_name(*shard);
         let limit = self.config.call_deadline;
         let written = match base {
             Some(version) => {
                 // The answer need not repeat what the shard holds.
                 let api: Api<PartialObjectMeta<ConfigMap>> =
                     Api::namespaced(api.clone().into_client(), &self.namespace);
-                let (name, resource_version) = (Some(name), Some(version.to_owned()));
+                let (name, resource_version) = (Some(name), Some((*version).to_owned()));
                 let metadata = ObjectMeta { name, resource_version, ..ObjectMeta::default() };
                 let object = PartialObjectMeta { metadata, ..PartialObjectMeta::default() };
                 let mut data = json!(values);
@@ -116,116 +90,64 @@ impl Inner {
                 merge_patch(&api, &object, Part::Object, json!({ "data": data }), limit).await?.metadata
             }
             None => {
-                let mut data: BTreeMap<String, String> = BTreeMap::new();
-                data.insert(HEADER.to_owned(), header.text());
                 let some =
-                    values.iter().filter_map(|(uid, text)| Some(((*uid).to_owned(), (*text)?.to_owned())));
-                data.extend(some);
-                let what = format!("create ConfigMap {}", self.full_name(number));
+                    values.iter().filter_map(|(key, text)| Some(((*key).to_owned(), (*text)?.to_owned())));
+                let data = some.chain([(HEADER.to_owned(), header.text())]).collect();
+                let what = format!("create ConfigMap {}", self.full_name(*shard));
                 let object = config_map(&self.config, name, data);
                 deadline(limit, what, api.create(&PostParams::default(), &object)).await?.metadata
             }
         };
         written.resource_version.ok_or_else(|| CallError::Incomplete {
-            what: format!("write ConfigMap {}", self.full_name(number)),
+            what: format!("write ConfigMap {}", self.full_name(*shard)),
             missing: "resourceVersion",
         })
     }
 
-    /// Looks at a shard until the server answers, to find out whether a write arrived.
-    async fn seen(
+    /// Looks whether it was an earlier copy of the same write that was in the way, and answers the version that it made.
+    async fn after_conflict(
         &self,
         api: &Api<ConfigMap>,
-        number: u8,
-        base: Option<&str>,
-        header: &Header,
-        end: Instant,
-    ) -> Result<Seen, LedgerError> {
-        let name = shard_name(&self.config.name, number);
-        let mut backoff = Backoff::new(AGAIN);
-        loop {
-            let what = format!("get ConfigMap {}", self.full_name(number));
-            match deadline(self.config.call_deadline, what, api.get_opt(&name)).await {
-                Ok(found) => return Ok(self.judge(number, base, header, found)),
-                Err(error) => {
-                    tracing::debug!(config_map = self.full_name(number), error = %error, "looking again");
-                }
-            }
-            let pause = backoff.delay();
-            if Instant::now() + pause >= end {
-                return Err(self.unknown(number));
-            }
-            sleep(pause).await;
-        }
-    }
-
-    fn judge(&self, number: u8, base: Option<&str>, header: &Header, found: Option<ConfigMap>) -> Seen {
-        let name = self.full_name(number);
-        let Some(found) = found else {
-            return match base {
-                None => Seen::NotYet,
-                Some(_) => Seen::Else(self.lose(format!("ConfigMap {name} was deleted"))),
-            };
+        write: &Write<'_>,
+        conflict: CallError,
+    ) -> Result<String, LedgerError> {
+        let (name, map) = (self.full_name(write.shard), self.config.shard_name(write.shard));
+        let what = format!("get ConfigMap {name}");
+        let found = match deadline(self.config.call_deadline, what, api.get_opt(&map)).await {
+            Ok(Some(found)) => found,
+            Ok(None) if write.base.is_none() => return Err(self.refused(write, conflict)),
+            Ok(None) => return Err(self.lose(format!("ConfigMap {name} was deleted"))),
+            Err(_) => return Err(self.unknown(write)),
         };
-        let version = found.metadata.resource_version;
-        if base.is_some() && version.as_deref() == base {
-            return Seen::NotYet;
-        }
-        let ours =
-            Header::of(&found.data.unwrap_or_default()).is_ok_and(|current| current.write == header.write);
-        match version {
-            Some(version) if ours => Seen::Written(version),
+        let written =
+            Header::of(&found.data.unwrap_or_default()).is_ok_and(|now| now.write == write.header.write);
+        match found.metadata.resource_version {
+            Some(version) if written => Ok(version),
             // Opening the ledger again would not find it either.
-            _ if base.is_none() && !found.metadata.labels.unwrap_or_default().contains_key(LABEL) => {
-                let (namespace, map) = (&self.namespace, shard_name(&self.config.name, number));
+            _ if write.base.is_none() && !found.metadata.labels.unwrap_or_default().contains_key(LABEL) => {
                 let remedy = format!(
-                    "if it is of this ledger, `kubectl -n {namespace} label configmap {map} {LABEL}={}` and restart; \
-                     otherwise delete it",
-                    self.config.name
+                    "if it is of this ledger, `kubectl -n {} label configmap {map} {LABEL}={}` and restart; otherwise delete \
+                     it",
+                    self.namespace, self.config.name
                 );
                 let what = format!("the label {LABEL} is missing");
-                Seen::Else(LedgerError::Damaged { config_map: name, key: HEADER.to_owned(), what, remedy })
+                Err(LedgerError::Damaged { config_map: name, key: HEADER.to_owned(), what, remedy })
             }
-            _ => Seen::Else(self.lose(format!("somebody else wrote ConfigMap {name}"))),
+            _ => Err(self.lose(format!("somebody else wrote ConfigMap {name}"))),
         }
     }
 
-    fn unknown(&self, number: u8) -> LedgerError {
-        let (name, write_deadline) = (self.full_name(number), self.config.write_deadline);
-        self.lose(format!(
-            "what became of a write of ConfigMap {name} was not to be found out within {write_deadline:?}"
-        ))
+    fn refused(&self, write: &Write<'_>, error: CallError) -> LedgerError {
+        LedgerError::Write { config_map: self.full_name(write.shard), source: error.into() }
     }
-}
 
-/// What an error says about a write.
-enum Doubt {
-    /// It was not done, and trying again would not help.
-    NotDone,
-    /// It was not done, and the server wants it later.
-    NotNow,
-    /// It may have been done.
-    Doubtful,
-}
-
-fn doubt(error: &CallError) -> Doubt {
-    match error.code() {
-        Some(429) => Doubt::NotNow,
-        // A conflict may be with an earlier copy of the same write; and what is not found was deleted.
-        Some(404 | 408 | 409) => Doubt::Doubtful,
-        Some(400..500) => Doubt::NotDone,
-        _ => Doubt::Doubtful,
+    fn unknown(&self, write: &Write<'_>) -> LedgerError {
+        let name = self.full_name(write.shard);
+        self.lose(format!("what became of a write of ConfigMap {name} was not to be found out"))
     }
 }
 
 /// Whether a write was held back since the term is over.
 fn stopped_leading(error: &CallError) -> bool {
-    let mut source = error.source();
-    while let Some(error) = source {
-        if error.is::<NotLeading>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+    std::iter::successors(error.source(), |error| Error::source(*error)).any(<dyn Error>::is::<NotLeading>)
 }

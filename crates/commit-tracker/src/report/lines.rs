@@ -3,9 +3,12 @@
 use windlass_runtime::ObjectKey;
 use windlass_telemetry::ErrorChain;
 
-use super::{LOGGER, Work};
+use super::Work;
 use crate::changes::{Changes, ChangesError};
 use crate::measure::{CommitOutcome, Measured, MeasuredCommit};
+
+/// The logger, as the original names it.
+pub(super) const LOGGER: &str = "flux-commit-tracker-controller";
 
 /// A line a commit, and one for the revision.
 pub(super) fn measured(Work { standing, step, .. }: &Work<'_>, changes: &Changes, measured: &Measured) {

@@ -5,6 +5,7 @@ use opentelemetry::trace::SpanKind;
 use serde_json::Value;
 use windlass_telemetry::{FinishedSpan, LogFormat, init_thread};
 
+use super::lines::LOGGER;
 use super::*;
 use crate::changes::{Commit, Problem};
 use crate::{given, measure};
@@ -43,8 +44,8 @@ impl Fixture {
     fn spans(&self) -> Vec<FinishedSpan> {
         let (of, changes, measured) = (self.work(), &self.changes, &self.measured);
         let way = Ids::new(&of.standing.uid, &of.step.revision, Trace::Stages);
-        let stages = stages::spans(&of, changes, measured, way);
-        work::measured(&of, changes, measured, way).into_iter().chain(stages).collect()
+        let stages = spans::way(&of, changes, measured, way);
+        spans::work(&of, changes, measured, way).into_iter().chain(stages).collect()
     }
 
     fn lines(&self) -> Vec<Value> {
@@ -75,7 +76,7 @@ fn the_way_is_linked_to_the_traces_that_its_counted_commits_name() {
         ..Changes::default()
     };
     let spans = Fixture::new(changes).spans();
-    let way = spans.iter().find(|span| span.name == stages::ROOT).unwrap();
+    let way = spans.iter().find(|span| span.name == spans::WAY).unwrap();
     let links = way.links.iter().filter_map(|link| {
         let hash = link.attributes.iter().find(|own| own.key.as_str() == "repo.deployment_tools.hash")?;
         Some((hash.value.to_string(), link.span_context.trace_id().to_string()[..4].to_owned()))
@@ -279,7 +280,7 @@ fn a_failure_is_an_error_in_both() {
     let lines = lines(|| Reporter::new(Spans::disabled()).failed(&fixture.work(), &error));
     assert_eq!((&lines[0]["level"], &lines[0]["problem"]), (&"error".into(), &"payload_missing".into()));
     assert_eq!(lines[0]["error"], "the artifact has no payload");
-    let spans = work::failed(&fixture.work(), &error);
+    let spans = spans::failed(&fixture.work(), &error);
     let root = find(&spans, "reconcile");
     assert!(matches!(root.status, opentelemetry::trace::Status::Error { .. }));
     assert_eq!(&*root.events[0].name, "exception");

@@ -1,22 +1,24 @@
 //! Working while this process leads. One that stands by watches, and begins where it takes over.
 
 use std::collections::HashSet;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use windlass_runtime::{
-    Backoff, BackoffPolicy, Clock, Event, KeyedQueue, Leadership, ObjectKey, Store, Term,
+    Backoff, BackoffPolicy, Clock, Event, Leadership, LogOnChange, ObjectKey, Store, Term,
 };
 use windlass_telemetry::{ErrorChain, Health, Metrics};
 
-use super::metrics::ReconcileMetrics;
-use super::{ProcessMetrics, Sources, States};
+use super::metrics::ProcessMetrics;
+use super::queue::{Task, Tasks};
+use super::sources::Sources;
+use super::state::States;
 use crate::changes::ChangesResolver;
 use crate::facts::source_of;
-use crate::ledger::{Ledger, LedgerConfig};
+use crate::ledger::{Ledger, LedgerConfig, LedgerError};
 use crate::objects::Kustomization;
 use crate::report::Reporter;
 use crate::select::Selected;
@@ -26,58 +28,6 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// How long the last export may take, with the Lease held.
 const FLUSH: Duration = Duration::from_secs(5);
-
-/// Something to be done about a Kustomization.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Task {
-    /// Look at it.
-    Reconcile(Arc<ObjectKey>),
-    /// The one of this UID was not seen: forget it if it is gone.
-    Forget(Arc<ObjectKey>, Box<str>),
-}
-
-impl fmt::Display for Task {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reconcile(key) => write!(f, "look at {key}"),
-            Self::Forget(key, uid) => write!(f, "forget {key} ({uid})"),
-        }
-    }
-}
-
-/// The queue of the term that goes on, if one does.
-#[derive(Clone)]
-pub(crate) struct Current {
-    queue: Arc<Mutex<Option<KeyedQueue<Task>>>>,
-    metrics: ReconcileMetrics,
-}
-
-impl Current {
-    pub(crate) fn new(metrics: ReconcileMetrics) -> Self {
-        Self { queue: Arc::default(), metrics }
-    }
-
-    pub(crate) fn add(&self, task: Task) {
-        if let Some(queue) = &*self.lock() {
-            self.metrics.added();
-            queue.add(task);
-        }
-    }
-
-    pub(crate) fn waiting(&self) -> usize {
-        self.lock().as_ref().map_or(0, KeyedQueue::waiting)
-    }
-
-    fn forget(&self, task: &Task) {
-        if let Some(queue) = &*self.lock() {
-            queue.forget(task);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<KeyedQueue<Task>>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// What the exporter sees: the ledger of the term that goes on, if one does. Clones share it.
 #[derive(Clone, Default)]
@@ -96,6 +46,9 @@ pub struct Led {
     pub states: Arc<States>,
 }
 
+/// Nobody speaks for the ledger any more once this is dropped.
+struct Speaking(Leading);
+
 impl Leading {
     /// The ledger, if this process leads at this moment and its ledger is the newest there is.
     pub fn current(&self) -> Option<Led> {
@@ -105,6 +58,12 @@ impl Leading {
 
     fn set(&self, led: Option<Led>) {
         *self.led.lock().unwrap_or_else(PoisonError::into_inner) = led;
+    }
+}
+
+impl Drop for Speaking {
+    fn drop(&mut self) {
+        self.0.set(None);
     }
 }
 
@@ -119,7 +78,7 @@ pub(crate) struct Tracker {
     pub(crate) selected: Selected,
     pub(crate) kustomizations: Store<Kustomization>,
     pub(crate) sources: Sources,
-    pub(crate) current: Current,
+    pub(crate) tasks: Tasks,
     pub(crate) ask: ChangesResolver,
     /// Whether the Secrets of sources are read.
     pub(crate) source_secrets: bool,
@@ -140,8 +99,8 @@ pub(crate) struct Work {
     pub(super) states: Arc<States>,
     /// Since when this process looks.
     pub(super) looking: jiff::Timestamp,
-    /// Why the last record was not taken, as it was logged.
-    pub(super) unrecorded: Mutex<Option<String>>,
+    /// Why the last record was not taken.
+    pub(super) unrecorded: Mutex<LogOnChange>,
 }
 
 impl Tracker {
@@ -152,13 +111,13 @@ impl Tracker {
                 let key = &new.metadata.key;
                 let before = old.as_deref().and_then(source_of);
                 self.sources.follow(key, before.as_ref(), source_of(new).as_ref());
-                self.current.add(Task::Reconcile(Arc::clone(key)));
+                self.tasks.add(Task::Reconcile(Arc::clone(key)));
             }
             Event::Deleted(gone) => {
                 let key = &gone.metadata.key;
                 self.sources.follow(key, source_of(gone).as_ref(), None);
-                self.current.forget(&Task::Reconcile(Arc::clone(key)));
-                self.current.add(Task::Forget(Arc::clone(key), gone.metadata.uid.clone()));
+                self.tasks.forget(&Task::Reconcile(Arc::clone(key)));
+                self.tasks.add(Task::Forget(Arc::clone(key), gone.metadata.uid.clone()));
             }
             Event::Synced => {}
         }
@@ -166,89 +125,61 @@ impl Tracker {
 
     /// Works whenever this process leads, until `shutdown`.
     pub(crate) async fn run(self: Arc<Self>, shutdown: &CancellationToken) {
-        while let Some(term) = shutdown.run_until_cancelled(self.leadership.term()).await {
-            self.lead(&term, shutdown).await;
-            if shutdown.is_cancelled() {
-                // While the Lease is held still: what was counted last is exported by whoever counted it.
-                if let Err(error) = self.exported.flush_sources(FLUSH).await {
-                    tracing::warn!(
-                        error = %ErrorChain(&error),
-                        "what was counted last is exported by the next leader"
-                    );
-                }
-            }
-            self.leading.set(None);
-            if shutdown.is_cancelled() {
-                return;
-            }
-        }
+        self.leadership.lead(shutdown, |term| self.lead(term, shutdown)).await;
     }
 
-    /// Works until the term is over: then everything is dropped where it is. A ledger that is lost is opened again.
-    async fn lead(self: &Arc<Self>, term: &Term, shutdown: &CancellationToken) {
+    /// Works over the ledger; one that is lost is opened again.
+    async fn lead(self: &Arc<Self>, term: Term, shutdown: &CancellationToken) {
         let component = self.health.component("ledger");
-        let mut backoff = Backoff::new(BackoffPolicy::CONNECTION);
-        let mut last_logged = String::new();
-        while term.holds() && !shutdown.is_cancelled() {
+        let (mut backoff, mut failing) = (Backoff::new(BackoffPolicy::CONNECTION), LogOnChange::default());
+        while !shutdown.is_cancelled() {
             component.not_ready("the ledger is not open yet");
-            let open = async {
-                let config = self.ledger.clone();
-                if self.observes {
-                    return Ok(Ledger::in_memory(config));
-                }
-                Ledger::open(term.guard(&self.client), &self.namespace, config).await
-            };
-            let opened = tokio::select! {
-                biased;
-                () = term.ended() => return,
-                () = shutdown.cancelled() => return,
-                opened = open => opened,
-            };
-            match opened {
-                Ok(ledger) => {
+            match shutdown.run_until_cancelled(self.open(&term)).await {
+                None => return,
+                Some(Ok(ledger)) => {
                     backoff.reset();
-                    last_logged.clear();
+                    failing.clear();
                     component.ready();
-                    self.work(term, ledger, shutdown).await;
+                    self.work(&term, ledger, shutdown).await;
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     let text = ErrorChain(&error).to_string();
-                    component.not_ready(text.clone());
-                    if text != last_logged {
+                    if failing.is_new(&text) {
                         tracing::error!(
                             error = text,
                             "the ledger cannot be opened, trying again until it works"
                         );
-                        last_logged = text;
                     }
+                    component.not_ready(text);
                 }
             }
-            tokio::select! {
-                () = term.ended() => return,
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(backoff.delay()) => {}
-            }
+            shutdown.run_until_cancelled(sleep(backoff.delay())).await;
         }
     }
 
-    /// Works over one ledger, until it is lost, or the term is over, or `shutdown`.
+    async fn open(&self, term: &Term) -> Result<Ledger, LedgerError> {
+        let config = self.ledger.clone();
+        if self.observes {
+            return Ok(Ledger::in_memory(config));
+        }
+        Ledger::open(term.guard(&self.client), &self.namespace, config).await
+    }
+
+    /// Works over one ledger, until it is lost, or `shutdown`.
     async fn work(self: &Arc<Self>, term: &Term, ledger: Ledger, shutdown: &CancellationToken) {
-        let states = Arc::<States>::default();
-        let led = Led { ledger: ledger.clone(), term: term.clone(), states: Arc::clone(&states) };
         let work = Arc::new(Work {
             tracker: Arc::clone(self),
             ledger: ledger.clone(),
-            states,
+            states: Arc::default(),
             looking: self.clock.now(),
             unrecorded: Mutex::default(),
         });
-        let queue = KeyedQueue::new(BackoffPolicy::OBJECT);
-        // First the queue, then what is known already: nothing can fall between the two.
-        *self.current.lock() = Some(queue.clone());
-        for kustomization in self.kustomizations.list() {
-            queue.add(Task::Reconcile(Arc::clone(&kustomization.metadata.key)));
-        }
+        let known =
+            || self.kustomizations.list().iter().map(|known| Arc::clone(&known.metadata.key)).collect();
+        let tasks = self.tasks.begin(known);
+        let led = Led { ledger: ledger.clone(), term: term.clone(), states: Arc::clone(&work.states) };
         self.leading.set(Some(led));
+        let _speaking = Speaking(self.leading.clone());
         tracing::info!(
             kustomizations = self.kustomizations.len(),
             remembered = ledger.len(),
@@ -256,27 +187,31 @@ impl Tracker {
             "tracking {}",
             self.selected
         );
-        let (worker, janitor) = (Arc::clone(&work), Arc::clone(&work));
+        let worker = Arc::clone(&work);
         let look = move |task| {
             let work = Arc::clone(&worker);
             async move { work.perform(task).await }
         };
-        let looks = self.metrics.reconciles.run(queue, shutdown.clone(), look);
+        let looks = self.metrics.reconciles.run(tasks.queue.clone(), shutdown.clone(), look);
         let grace = async {
             shutdown.cancelled().await;
-            tokio::time::sleep(GRACE).await;
+            sleep(GRACE).await;
         };
-        let looks = async { tokio::join!(looks, shutdown.run_until_cancelled(janitor.sweep())) };
+        let looks = async { tokio::join!(looks, shutdown.run_until_cancelled(work.sweep())) };
         tokio::select! {
             biased;
-            () = term.ended() => {}
             error = ledger.lost() => {
                 tracing::warn!(error = %ErrorChain(&error), "opening the ledger again");
             }
             () = grace => {}
             _ = looks => {}
         }
-        *self.current.lock() = None;
+        if shutdown.is_cancelled() {
+            // While the Lease is held still: what was counted last is exported by whoever counted it.
+            if let Err(error) = self.exported.flush_sources(FLUSH).await {
+                tracing::warn!(error = %ErrorChain(&error), "what was counted last is exported by the next leader");
+            }
+        }
     }
 }
 
@@ -290,7 +225,7 @@ impl Work {
         for (uid, entry) in self.ledger.entries() {
             if !known.contains(&*uid) {
                 let key = Arc::new(ObjectKey::new(&*entry.namespace, &*entry.name));
-                self.tracker.current.add(Task::Forget(key, uid));
+                self.tracker.tasks.add(Task::Forget(key, uid));
             }
         }
     }

@@ -10,18 +10,15 @@ use tokio_util::sync::CancellationToken;
 use windlass_runtime::{KeyedQueue, Requeue, Store, run_keyed};
 use windlass_telemetry::MetricRow;
 
-use super::Sources;
-use super::lead::Current;
+use super::queue::{controller, queue};
+use super::sources::Sources;
 use crate::SourceKind;
 use crate::changes::{Problem, ResolverObserver};
 use crate::metrics::{
-    ACTIVE_WORKERS, KUSTOMIZATIONS, MAX_WORKERS, OUTCOME, QUESTIONS, QUEUE_ADDS, QUEUE_DEPTH, QUEUE_RETRIES,
-    RECONCILE_ERRORS, RECONCILE_PANICS, RECONCILE_TIME, RECONCILES, RECORDS, SOURCES_LISTED,
+    ACTIVE_WORKERS, KUSTOMIZATIONS, MAX_WORKERS, OUTCOME, QUESTIONS, QUEUE_RETRIES, RECONCILE_ERRORS,
+    RECONCILE_PANICS, RECONCILE_TIME, RECONCILES, RECORDS, SOURCES_LISTED,
 };
 use crate::objects::Kustomization;
-
-/// The controller's name, as controllers of Kubernetes have it.
-const NAME: &str = "kustomization";
 
 /// Kustomizations that are reconciled side by side. Most of a reconcile is waiting for an answer, or for the ledger to be
 /// written, which many wait for together.
@@ -43,7 +40,6 @@ pub(crate) struct ReconcileMetrics {
     panics: Counter<u64>,
     time: Histogram<f64>,
     active: UpDownCounter<i64>,
-    adds: Counter<u64>,
     retries: Counter<u64>,
 }
 
@@ -54,14 +50,6 @@ impl Drop for Active {
     fn drop(&mut self) {
         self.0.add(-1, &controller());
     }
-}
-
-fn controller() -> [KeyValue; 1] {
-    [KeyValue::new("controller", NAME)]
-}
-
-fn queue() -> [KeyValue; 2] {
-    [KeyValue::new("controller", NAME), KeyValue::new("name", NAME)]
 }
 
 impl ReconcileMetrics {
@@ -76,17 +64,12 @@ impl ReconcileMetrics {
             panics: RECONCILE_PANICS.counter(meter),
             time: RECONCILE_TIME.seconds(meter),
             active: meter.i64_up_down_counter(active.name).with_description(active.meaning).build(),
-            adds: QUEUE_ADDS.counter(meter),
             retries: QUEUE_RETRIES.counter(meter),
         };
         // What is alerted on begins at zero.
         metrics.errors.add(0, &controller());
         metrics.panics.add(0, &controller());
         metrics
-    }
-
-    pub(crate) fn added(&self) {
-        self.adds.add(1, &queue());
     }
 
     /// Works a queue off until `shutdown`. A panic ends its reconcile alone: it is logged, counted, and tried again.
@@ -120,9 +103,10 @@ impl ReconcileMetrics {
             Requeue::After(_) => "requeue_after",
             Requeue::Backoff => "error",
         };
-        self.ended.add(1, &[KeyValue::new("controller", NAME), KeyValue::new("result", result)]);
+        let [controller] = controller();
+        self.ended.add(1, &[controller, KeyValue::new("result", result)]);
         if requeue == Requeue::Backoff {
-            self.errors.add(1, &controller());
+            self.errors.add(1, &self::controller());
         }
         if requeue != Requeue::No {
             self.retries.add(1, &queue());
@@ -133,21 +117,12 @@ impl ReconcileMetrics {
 
 impl ProcessMetrics {
     /// Makes the instruments; gauges are read whenever metrics are rendered.
-    pub(crate) fn new(
-        meter: &Meter,
-        reconciles: ReconcileMetrics,
-        kustomizations: Store<Kustomization>,
-        current: Current,
-        sources: Sources,
-    ) -> Self {
+    pub(crate) fn new(meter: &Meter, kustomizations: Store<Kustomization>, sources: Sources) -> Self {
         let gauge =
             |metric: &MetricRow| meter.u64_observable_gauge(metric.name).with_description(metric.meaning);
         let amount = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
         gauge(&KUSTOMIZATIONS)
             .with_callback(move |gauge| gauge.observe(amount(kustomizations.len()), &[]))
-            .build();
-        gauge(&QUEUE_DEPTH)
-            .with_callback(move |gauge| gauge.observe(amount(current.waiting()), &queue()))
             .build();
         gauge(&SOURCES_LISTED)
             .with_callback(move |gauge| {
@@ -156,7 +131,11 @@ impl ProcessMetrics {
                 }
             })
             .build();
-        Self { questions: QUESTIONS.counter(meter), records: RECORDS.counter(meter), reconciles }
+        Self {
+            questions: QUESTIONS.counter(meter),
+            records: RECORDS.counter(meter),
+            reconciles: ReconcileMetrics::new(meter),
+        }
     }
 
     pub(crate) fn recorded(&self, works: bool) {

@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::mem;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -14,15 +13,14 @@ use kube::core::DynamicObject;
 use windlass_runtime::{ObjectKey, Requeue, deadline};
 use windlass_telemetry::ErrorChain;
 
-use super::lead::{Task, Work};
+use super::lead::Work;
 use super::plan::{pending, plan};
+use super::queue::Task;
 use super::sources::Known;
 use super::state::{Example, MISSING, Waiting};
 use crate::changes::{Changes, ChangesError, ChangesQuery, NoAnswer, Problem};
 use crate::facts::{source_of, standing};
-use crate::ledger::{
-    Accounted, CommitCounts, Entry, LastApplied, LedgerError, Outcome, Pending, Record, mark_of,
-};
+use crate::ledger::{Accounted, CommitCounts, Entry, LastApplied, Outcome, Pending, Record, mark_of};
 use crate::measure::{FIRST_COMMIT, Measured, measure};
 use crate::objects::Kustomization;
 use crate::report;
@@ -143,15 +141,29 @@ impl Work {
         let plan = plan(standing, None, entry.as_deref(), self.ledger.began());
         self.baseline(view, source_key, &plan.baseline).await?;
         let entry = self.ledger.entry(&standing.uid);
-        let mut pending = pending(&plan.due, standing, entry.as_deref(), self.looking);
+        let pending = pending(&plan.due, standing, entry.as_deref(), self.looking);
         let seen = Record { pending: pending.clone(), ..nothing(view, source_key, entry.as_deref()) };
         match &entry {
             // Its series begin at zero.
             None => self.record(seen).await?,
             // Its times are written down whatever comes of the question; what is answered at once goes with them.
-            Some(entry) if entry.pending != pending => drop(self.ledger.enqueue(seen)),
+            Some(entry) if entry.pending != pending => self.ledger.note(seen),
             Some(_) => {}
         }
+        // What waits for the ledger alone, as all do at the first start, takes no room for the rest.
+        Box::pin(self.look_into(view, source_key, plan.since, pending)).await
+    }
+
+    /// Finds the commits of what is pending, oldest first, and accounts for each. Answers when to ask again about those that
+    /// nobody can look into.
+    async fn look_into(
+        &self,
+        view: &View,
+        source_key: &SourceKey,
+        since: Timestamp,
+        mut pending: Vec<Pending>,
+    ) -> Result<Option<Duration>, Requeue> {
+        let standing = &view.standing;
         let (mut next, mut stuck) = (0, None::<Duration>);
         while let Some(Pending { step, problem }) = pending.get(next).cloned() {
             next += 1;
@@ -165,7 +177,7 @@ impl Work {
                 || report::Work { standing, step: &step, began, answered, ended: self.tracker.clock.now() };
             match found {
                 Ok(changes) => {
-                    let measured = &measure(&step, &changes, floor(plan.since, entry.as_deref(), &changes));
+                    let measured = &measure(&step, &changes, floor(since, entry.as_deref(), &changes));
                     // What waited before it came with it.
                     pending.drain(..next);
                     (next, stuck) = (0, None);
@@ -211,7 +223,7 @@ impl Work {
         let plan = plan(standing, has, entry.as_deref(), self.ledger.began());
         let (coming, source_key) = plan.coming.zip(standing.source.as_ref())?;
         let accounted = entry.as_deref().map_or(&[][..], |entry| &entry.accounted);
-        match self.find(view, source_key, accounted, coming, None).await {
+        match Box::pin(self.find(view, source_key, accounted, coming, None)).await {
             Ok(changes) => {
                 let since = floor(plan.since, entry.as_deref(), &changes).unwrap_or(Timestamp::MIN);
                 let now = self.tracker.clock.now();
@@ -285,15 +297,14 @@ impl Work {
     async fn record(&self, record: Record) -> Result<(), Requeue> {
         let recorded = self.ledger.record(record).await;
         self.tracker.metrics.recorded(recorded.is_ok());
-        let is_lost = recorded.as_ref().is_err_and(LedgerError::is_lost);
-        let text = recorded.err().map(|error| ErrorChain(&error).to_string());
-        let before = {
-            let mut logged = self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner);
-            mem::replace(&mut *logged, text.clone())
+        let mut failing = self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let Err(error) = recorded else {
+            failing.clear();
+            return Ok(());
         };
-        let Some(text) = text else { return Ok(()) };
+        let text = ErrorChain(&error).to_string();
         // Of a lost ledger everything is dropped in a moment, and whoever opens it says so.
-        if !is_lost && before.as_ref() != Some(&text) {
+        if failing.is_new(&text) && !error.is_lost() {
             tracing::error!(error = text, "what was measured cannot be recorded, trying again");
         }
         Err(Requeue::Backoff)

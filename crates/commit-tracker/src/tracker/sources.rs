@@ -8,7 +8,7 @@ use kube::Client;
 use windlass_runtime::{Event, ObjectKey, Scope, Store, Supervisor, Watch, WatchConfig};
 use windlass_telemetry::Health;
 
-use super::lead::{Current, Task};
+use super::queue::{Task, Tasks};
 use crate::objects::Source;
 use crate::select::{INSTALL_FLUX, PAGE};
 use crate::{SourceFacts, SourceKey, SourceKind};
@@ -35,7 +35,7 @@ struct Inner {
     /// Where Kustomizations are: one that keeps to a namespace does not ask for sources of all.
     scope: Scope,
     supervisor: Supervisor,
-    current: Current,
+    tasks: Tasks,
     state: Mutex<State>,
 }
 
@@ -54,9 +54,9 @@ struct Place {
 
 impl Sources {
     /// Sources that Kustomizations of `scope` name; watches are tasks of `supervisor`.
-    pub(crate) fn new(client: Client, scope: Scope, supervisor: Supervisor, current: Current) -> Self {
+    pub(crate) fn new(client: Client, scope: Scope, supervisor: Supervisor, tasks: Tasks) -> Self {
         let state = Mutex::default();
-        Self { inner: Arc::new(Inner { client, scope, supervisor, current, state }) }
+        Self { inner: Arc::new(Inner { client, scope, supervisor, tasks, state }) }
     }
 
     /// What is known of a source that somebody [follows](Self::follow).
@@ -139,7 +139,7 @@ impl Inner {
                 let state = self.lock();
                 let of_place = state.users.iter().filter(|(key, _)| self.place(key) == *place);
                 for user in of_place.flat_map(|(_, users)| users) {
-                    self.current.add(Task::Reconcile(Arc::clone(user)));
+                    self.tasks.add(Task::Reconcile(Arc::clone(user)));
                 }
             }
         }
@@ -149,7 +149,7 @@ impl Inner {
         let ObjectKey { namespace, name } = (*source.metadata.key).clone();
         let key = SourceKey { kind, namespace, name };
         for user in self.lock().users.get(&key).into_iter().flatten() {
-            self.current.add(Task::Reconcile(Arc::clone(user)));
+            self.tasks.add(Task::Reconcile(Arc::clone(user)));
         }
     }
 

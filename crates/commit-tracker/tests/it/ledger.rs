@@ -57,6 +57,12 @@ impl World {
         Line::new(self.router.clone())
     }
 
+    /// Waits until what nobody waits for is written.
+    pub(super) async fn written(&self) {
+        let LedgerConfig { gather, patience, .. } = self.config();
+        tokio::time::sleep((gather + patience) * 2).await;
+    }
+
     pub(super) async fn open(&self) -> Ledger {
         self.open_over(&self.line()).await.unwrap()
     }

@@ -140,7 +140,7 @@ async fn what_is_pending_is_written_down_and_goes_in_one_write_with_what_follows
     assert_eq!(line.writes(), writes, "it says nothing new");
     let entry = world.open().await.entry("a").unwrap();
     assert_eq!((&entry.pending, entry.newest()), (&pending(None).pending, Some(&revision(1))));
-    drop(ledger.enqueue(pending(Some(Problem::NotFound))));
+    ledger.note(pending(Some(Problem::NotFound)));
     ledger.record(step("a", 2)).await.unwrap();
     assert_eq!(line.writes(), writes + 1);
     assert_eq!(ledger.entry("a").unwrap().pending, []);
@@ -167,7 +167,7 @@ async fn what_was_counted_under_another_kind_is_shown_until_it_was_taken_by_whoe
     assert_eq!((told(&next).as_slice(), next.len()), (&former[..], 1));
     let all: Vec<_> = next.deleted().into_iter().map(|(key, _)| key).collect();
     next.taken(&all);
-    tokio::time::sleep(world.config().gather * 2).await;
+    world.written().await;
     assert_eq!(told(&world.open().await), []);
 }
 
@@ -207,12 +207,12 @@ async fn what_is_forgotten_is_shown_until_it_was_taken_and_leaves_the_cluster_so
     assert_eq!((ledger.len(), deleted(&ledger)), (1, both.into()));
     // A write of others does not take along what nobody took: whoever leads next shows it again.
     ledger.record(step(&uids[2], 2)).await.unwrap();
-    tokio::time::sleep(world.config().gather * 2).await;
+    world.written().await;
     assert_eq!((line.writes(), world.open().await.len()), (writes + 1, 3));
 
     ledger.taken(&[uids[0].as_str().into(), uids[1].as_str().into()]);
     assert_eq!((deleted(&ledger), line.writes()), (Vec::new(), writes + 1));
-    tokio::time::sleep(world.config().gather * 2).await;
+    world.written().await;
     assert_eq!(line.writes(), writes + 2, "both in one write");
     let next = world.open().await;
     assert_eq!((next.len(), steps(&next, &uids[2])), (1, 2));
@@ -233,17 +233,11 @@ async fn what_nobody_takes_is_not_shown_for_ever() {
     ledger.forget(&uids[1]);
     let deleted = || ledger.deleted().into_iter().map(|(uid, _)| uid.into()).collect::<Vec<String>>();
     assert_eq!(deleted(), uids);
-    tokio::time::sleep(config.show_deleted_for / 2 + config.gather * 2).await;
+    tokio::time::sleep(config.show_deleted_for / 2).await;
     assert_eq!(deleted(), uids[1..]);
-    tokio::time::sleep(config.show_deleted_for / 2 + config.gather * 2).await;
+    tokio::time::sleep(config.show_deleted_for / 2).await;
     assert_eq!(deleted(), [""; 0]);
-    assert!(world.open().await.is_empty());
-    // It begins again with the next one.
-    ledger.record(step("another", 1)).await.unwrap();
-    ledger.forget("another");
-    assert_eq!(deleted(), ["another"]);
-    tokio::time::sleep(config.show_deleted_for + config.gather * 2).await;
-    assert_eq!(deleted(), [""; 0]);
+    world.written().await;
     assert!(world.open().await.is_empty());
 }
 
