@@ -27,7 +27,6 @@ pub(super) const STANDING: &[(&str, usize)] = &[
     ("windlass-repository-operator", 15),
     ("windlass-resources", 8),
     ("windlass-settings", 6),
-    ("windlass-source-operator", 6),
 ];
 
 /// A module's names from the crate's root down. A program of `src/bin` is a crate of its own: its first two names say so.
