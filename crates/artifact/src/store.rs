@@ -10,6 +10,7 @@
 //! served is whole whatever happens. Names with a dot in front are not served. Several processes may share a root.
 
 mod retention;
+mod unowned;
 mod verify;
 
 use std::fs::{self, File, OpenOptions};

@@ -64,17 +64,24 @@ impl Listeners {
     }
 }
 
+/// Connections that may wait to be accepted, where the system allows so many. Of more at once, some are told nothing and try
+/// again after a second; the standard library lets 128 wait.
+const BACKLOG: i32 = 4_096;
+
 /// Listens on an address; on one of every interface also where there is no IPv6.
 ///
 /// # Errors
 /// It cannot be listened on.
 pub async fn bind(address: &str) -> io::Result<TcpListener> {
-    match (TcpListener::bind(address).await, address.strip_prefix("[::]")) {
+    let listener = match (TcpListener::bind(address).await, address.strip_prefix("[::]")) {
         (Err(error), Some(port)) if error.kind() != io::ErrorKind::AddrInUse => {
-            TcpListener::bind(format!("0.0.0.0{port}")).await
+            TcpListener::bind(format!("0.0.0.0{port}")).await?
         }
-        (bound, _) => bound,
-    }
+        (bound, _) => bound?,
+    };
+    // Asked for again, it is changed.
+    rustix::net::listen(&listener, BACKLOG)?;
+    Ok(listener)
 }
 
 impl Listener {
@@ -107,6 +114,22 @@ mod tests {
     use tokio::net::TcpStream;
 
     use super::*;
+
+    #[tokio::test]
+    async fn hundreds_who_connect_at_once_are_not_kept_waiting() {
+        let listener = bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        // Nobody is accepted: whoever does not fit would try again and again.
+        let connect = async {
+            let mut all = Vec::new();
+            for _ in 0..300 {
+                all.push(TcpStream::connect(address).await.unwrap());
+            }
+            all
+        };
+        let all = tokio::time::timeout(std::time::Duration::from_secs(30), connect).await;
+        assert_eq!(all.expect("all are let in").len(), 300);
+    }
 
     #[tokio::test]
     async fn every_interface_is_of_both_protocols_where_there_are_two() {

@@ -1,8 +1,11 @@
 //! Kubernetes Events (`events.k8s.io/v1`): what happened to an object, for `kubectl describe` and `kubectl events`.
 //!
-//! Recording never waits. Events stand in a bounded queue, and one task writes them: what repeats within six minutes
-//! becomes a series of one Event, as client-go does it, whose count is written at 2, 4, 8 … and every six minutes. What
-//! finds the queue full, or is refused by the server, is counted in [`EventRecorder::dropped`].
+//! Recording never waits. Events stand in a bounded queue, and one task writes them. What repeats within an hour becomes a
+//! series of one Event, whose count is written at 2, 4, 8 …, but not more often than once a minute, and every half hour. Of
+//! one object, 25 Normal and 25 Warning Events are written at once, and then one of each every five minutes, as client-go
+//! does it. What is over that, finds the queue full or is refused by the server is counted in [`EventRecorder::dropped`].
+
+mod allowance;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,13 +25,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_telemetry::ErrorChain;
 
+use self::allowance::Allowances;
 use crate::log_on_change::LogOnChange;
 use crate::{CallError, CallOptions, Clock, Retry};
 
 /// Events that may wait to be written.
 const QUEUE: usize = 512;
-/// How long after its last occurrence a series goes on. Kubernetes: `tools/events`, `finishTime`.
-const SERIES: Duration = Duration::from_mins(6);
+/// How long after its last occurrence a series goes on: as long as a server keeps an Event.
+const SERIES: Duration = Duration::from_hours(1);
+/// How soon a series is counted again that has doubled, after it was counted twice.
+const SOONEST: Duration = Duration::from_mins(1);
+/// How soon any series is counted again. Kubernetes: `tools/events`, `refreshTime`.
+const REFRESH: Duration = Duration::from_mins(30);
 /// Series that are remembered: one for each of ten thousand objects that nothing happens to, and more.
 const MAX_SERIES: usize = 16_384;
 /// How often those are let go of that have ended.
@@ -78,6 +86,7 @@ pub struct EventWriter {
     controller: String,
     instance: String,
     series: HashMap<SeriesKey, Series>,
+    allowances: Allowances<(Regarding, EventType)>,
     swept: Instant,
     failing: LogOnChange,
 }
@@ -88,14 +97,10 @@ struct Occurrence {
     at: Timestamp,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct SeriesKey {
-    kind: Option<String>,
-    namespace: Option<String>,
-    name: Option<String>,
-    uid: Option<String>,
-    note: Note,
-}
+/// Kind, namespace, name and uid.
+type Regarding = [Option<String>; 4];
+
+type SeriesKey = (Regarding, Note);
 
 /// An Event that was written.
 struct Series {
@@ -123,6 +128,7 @@ impl EventRecorder {
             controller: controller.into(),
             instance: instance.into(),
             series: HashMap::new(),
+            allowances: Allowances::new(),
             swept: Instant::now(),
             failing: LogOnChange::default(),
         };
@@ -150,7 +156,7 @@ impl EventRecorder {
         }
     }
 
-    /// Events that were not written: the queue was full, or the server did not take them.
+    /// Events that were not written: the queue was full, there were too many of one object, or the server did not take them.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -206,24 +212,26 @@ impl EventWriter {
         let options = CallOptions::new(Duration::from_secs(10)).retried(Retry::RESTART);
         let namespace = regarding.namespace.as_deref().unwrap_or("default");
         let api: Api<Event> = Api::namespaced(client.clone(), namespace);
-        let key = SeriesKey {
-            kind: regarding.kind.clone(),
-            namespace: regarding.namespace.clone(),
-            name: regarding.name.clone(),
-            uid: regarding.uid.clone(),
-            note: note.clone(),
-        };
+        let ObjectReference { kind, namespace: own_namespace, name, uid, .. } = regarding.clone();
+        let object = [kind, own_namespace, name, uid];
+        let key = (object.clone(), note.clone());
         let now = Instant::now();
         let goes_on = |series: &Series| now.duration_since(series.seen) < SERIES;
         if now.duration_since(self.swept) >= SWEEP {
             self.series.retain(|_, series| goes_on(series));
+            self.allowances.sweep(now);
             self.swept = now;
         }
         if let Some(series) = self.series.get_mut(&key).filter(|series| goes_on(series)) {
             series.seen = now;
             series.count = series.count.saturating_add(1);
+            let age = now.duration_since(series.written_at);
+            let is_first = series.written == 1;
             let doubled = series.count >= series.written.saturating_mul(2);
-            if !doubled && now.duration_since(series.written_at) < SERIES {
+            if !is_first && age < if doubled { SOONEST } else { REFRESH } {
+                return Ok(());
+            }
+            if !self.allowances.take((object.clone(), note.kind), now) {
                 return Ok(());
             }
             let last = MicroTime(occurrence.at);
@@ -240,6 +248,10 @@ impl EventWriter {
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
+        }
+        if !self.allowances.take((object, note.kind), now) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
         }
         let event = self.event(occurrence);
         let name = event.metadata.name.clone().unwrap_or_default();

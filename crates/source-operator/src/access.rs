@@ -1,16 +1,14 @@
 //! As whom a repository is asked: what the Secret of an object says. Flux: `pkg/git`, `auth`.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client};
+use kube::Client;
 use secrecy::{ExposeSecret as _, SecretString};
 use windlass_api::flux::GitRepositorySpec;
 use windlass_git::{Credentials, Proxy, Remote, SshIdentity, Tls};
 
-use crate::app::{AppSecret, PROVIDER};
-use crate::controller::{CALL, Controller};
-use crate::failure::Failure;
+use crate::app::AppSecret;
+use crate::controller::Controller;
+use crate::failure::{Failure, PROVIDER};
+use crate::secret::{Contents, secret, texts, value};
 use crate::validate::Valid;
 
 fn refused(message: String) -> Failure {
@@ -52,8 +50,8 @@ pub(crate) async fn remote(
             if wants_app {
                 let what = |what: String| Failure::fetch(PROVIDER, format!("the Secret {name:?} {what}"));
                 let app = AppSecret::of(&values).map_err(what)?;
-                let token =
-                    controller.apps.token(&app, version.as_ref(), spec, &remote.tls, controller).await?;
+                let cancel = &controller.cancel;
+                let token = controller.apps.token(&app, version.as_ref(), spec, &remote.tls, cancel).await?;
                 remote.credentials = Some(basic("x-access-token", token.expose_secret()));
             }
         }
@@ -71,22 +69,6 @@ pub(crate) async fn remote(
     Ok((remote, version))
 }
 
-/// A Secret; else why there is none.
-pub(crate) async fn secret(client: &Client, namespace: &str, name: &str) -> Result<Secret, String> {
-    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let found = CALL.read(format!("get Secret {namespace}/{name}"), || api.get_opt(name)).await;
-    found
-        .map_err(|error| format!("failed to read the Secret {name:?}: {}", error.reason()))?
-        .ok_or_else(|| format!("there is no Secret {name:?} in the namespace {namespace:?}"))
-}
-
-pub(crate) type Contents = BTreeMap<String, SecretString>;
-
-fn texts(secret: Secret) -> Contents {
-    let values = secret.data.unwrap_or_default().into_iter();
-    values.filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?.into()))).collect()
-}
-
 /// The proxy of a Secret.
 async fn proxy(client: &Client, namespace: &str, name: &str) -> Result<Proxy, Failure> {
     let failed = |what: &str| refused(format!("spec.proxySecretRef: the Secret {name:?} {what}"));
@@ -101,12 +83,6 @@ async fn proxy(client: &Client, namespace: &str, name: &str) -> Result<Proxy, Fa
         (None, Some(_)) => return Err(failed("has password and no username")),
     };
     Proxy::new(address.expose_secret(), login).map_err(|error| failed(&format!("names no proxy: {error}")))
-}
-
-/// What a Secret has under the first of these keys that is there and not empty.
-pub(crate) fn value<'a>(secret: &'a Contents, keys: &[&str]) -> Option<&'a SecretString> {
-    let values = keys.iter().filter_map(|key| secret.get(*key));
-    values.into_iter().find(|value| !value.expose_secret().is_empty())
 }
 
 /// The key of an ssh: URL. Whether the key can be used is told when it is.

@@ -14,12 +14,9 @@ use windlass_git::{Git, Tls};
 use windlass_github::{Access, App, Credentials, Github, Options, Permissions, TokenRequest};
 use windlass_telemetry::ErrorChain;
 
-use crate::access::{Contents, value};
-use crate::controller::Controller;
-use crate::failure::Failure;
+use crate::failure::{Failure, PROVIDER};
+use crate::secret::{Contents, value};
 
-/// The reason of what is wrong with a provider.
-pub(crate) const PROVIDER: &str = "InvalidProviderConfiguration";
 /// Clients that are kept.
 const MAX_KEPT: usize = 256;
 
@@ -87,7 +84,7 @@ impl Apps {
         version: Option<&(String, String)>,
         spec: &GitRepositorySpec,
         tls: &Tls,
-        controller: &Controller,
+        cancel: &CancellationToken,
     ) -> Result<SecretString, Failure> {
         let repositories = repositories(spec);
         let what = format!("{version:?} {repositories:?}");
@@ -95,7 +92,7 @@ impl Apps {
         let github = match known {
             Some(github) => github,
             None => {
-                let github = self.client(app, repositories, tls, &controller.cancel).await?;
+                let github = self.client(app, repositories, tls, cancel).await?;
                 let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
                 if known.len() >= MAX_KEPT {
                     known.clear();
@@ -105,7 +102,7 @@ impl Apps {
         };
         let minted = tokio::select! {
             minted = github.git_token() => minted,
-            () = controller.cancel.cancelled() => return Err(failed("the process ends")),
+            () = cancel.cancelled() => return Err(failed("the process ends")),
         };
         let token = minted.map_err(|error| failed(&ErrorChain(&error).to_string()))?;
         token.ok_or_else(|| failed("GitHub gave none"))

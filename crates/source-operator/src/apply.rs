@@ -14,7 +14,7 @@ use windlass_runtime::ObjectKey;
 use crate::access;
 use crate::annotations::semver_filter;
 use crate::content_config::{CONTENT_CONFIG_CHECKSUM, content_config_checksum};
-use crate::controller::Controller;
+use crate::controller::{Controller, KIND};
 use crate::failure::Failure;
 use crate::observe::Observed;
 use crate::plan::{Plan, plan};
@@ -23,9 +23,6 @@ use crate::status::now;
 use crate::upstream::Upstream;
 use crate::validate::{Valid, interval, validate};
 use crate::verify::Verified;
-
-/// The kind as it stands in paths.
-pub(crate) const KIND: &str = "gitrepository";
 
 /// An answer that is younger than this share of an object's interval is as good as a new one.
 const FRESH: f64 = 0.9;
@@ -54,7 +51,8 @@ pub(crate) async fn apply(
     let resolved = resolve(controller, key, observed, &valid, &upstream).await?;
     let verified = match &valid.verify {
         Some(verify) => {
-            let verifying = controller.verified(key, verify, &upstream, &resolved);
+            let verifying =
+                controller.verifications.verify(key, verify, &upstream, &resolved, &controller.cancel);
             Some(within(valid.timeout, "verify the revision", verifying).await?)
         }
         None => None,

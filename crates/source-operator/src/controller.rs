@@ -1,12 +1,11 @@
 //! What every pass uses.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 use windlass_api::flux::GitRepository;
-use windlass_runtime::{CallOptions, Clock, KeyedQueue, ObjectKey, Store};
+use windlass_runtime::{Clock, KeyedQueue, ObjectKey, Store};
 use windlass_settings::SourceSettings;
 
 use crate::app::Apps;
@@ -17,8 +16,8 @@ use crate::notify::Notifier;
 use crate::upstream::Upstreams;
 use crate::verify::Verifications;
 
-/// Calls to the API. What does not succeed is tried again by the next pass.
-pub(crate) const CALL: CallOptions = CallOptions::new(Duration::from_secs(15));
+/// The kind as it stands in paths.
+pub(crate) const KIND: &str = "gitrepository";
 
 /// The clients, settings and memory of a process's passes over sources.
 #[derive(Clone)]

@@ -32,7 +32,8 @@ use windlass_runtime::{
 };
 use windlass_telemetry::{ErrorChain, Health};
 
-use crate::controller::{CALL, Controller};
+use crate::calls::CALL;
+use crate::controller::Controller;
 use crate::failure::{Failure, types};
 use crate::status::{Conditions, now};
 

@@ -14,6 +14,9 @@ pub(crate) mod types {
     pub(crate) const SOURCE_VERIFIED: &str = "SourceVerified";
 }
 
+/// The reason of what is wrong with a provider.
+pub(crate) const PROVIDER: &str = "InvalidProviderConfiguration";
+
 /// What happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Course {

@@ -11,10 +11,9 @@ use windlass_runtime::{
 };
 
 use crate::annotations::{requested_at, semver_filter};
-use crate::apply::KIND;
 use crate::asked::Asked;
 use crate::build::Builder;
-use crate::controller::Controller;
+use crate::controller::{Controller, KIND};
 use crate::reconcile::reconcile;
 use crate::secrets;
 use crate::upstream::Upstreams;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 use windlass_api::flux::{Artifact, GitRepository};
-use windlass_artifact::{ArtifactPath, Digest, Verdict};
+use windlass_artifact::{ArtifactPath, Digest, Place, Retention, Verdict};
 use windlass_runtime::{ObjectKey, Store};
+use windlass_telemetry::ErrorChain;
 
 use crate::annotations::requested_at;
-use crate::controller::Controller;
+use crate::controller::{Controller, KIND};
 use crate::failure::Failure;
 
 /// What is known before Git is asked.
@@ -18,6 +19,8 @@ pub(crate) struct Observed {
     pub(crate) asked: Instant,
     /// Its artifact is where its status says, whole.
     pub(crate) stored: bool,
+    /// Whether those of its artifacts that were replaced are gone, as far as they have to be.
+    pub(crate) collected: Result<(), Failure>,
     /// The artifacts that belong into it, in the order of the specification.
     pub(crate) included: Result<Vec<Artifact>, Failure>,
 }
@@ -43,28 +46,38 @@ impl Observed {
 pub(crate) async fn observe(controller: &Controller, key: &ObjectKey) -> Result<Option<Observed>, Failure> {
     let Some(object) = controller.objects.get(key) else { return Ok(None) };
     let asked = controller.asked.take(&object).unwrap_or_else(Instant::now);
-    let mut stored = false;
-    if let Some(artifact) = &object.status.artifact {
-        let place = ArtifactPath::parse(&artifact.path).zip(artifact.digest.parse::<Digest>().ok());
-        if let Some((path, digest)) = place {
-            let verdict = controller.builder.blocking(move |store| {
-                let verdict = store.verify(&path, &digest);
-                if verdict == Verdict::Damaged {
-                    // Nobody is served it.
-                    store.discard(&path, &digest)?;
-                }
-                Ok(verdict)
-            });
-            let verdict = verdict.await?;
-            stored = verdict == Verdict::Good;
-            if verdict == Verdict::Damaged {
-                let text =
-                    format!("the artifact {} was not what its digest says; it is made again", artifact.path);
-                controller.notifier.warn(&object, "ArtifactVerificationFailed", &text);
-            }
+    let artifact = object.status.artifact.clone();
+    let path = artifact.as_ref().and_then(|artifact| ArtifactPath::parse(&artifact.path));
+    let digest = artifact.as_ref().and_then(|artifact| artifact.digest.parse::<Digest>().ok());
+    // Artifacts that were replaced long enough ago go.
+    let place = Place::new(KIND, &key.namespace, &key.name).filter(|_| !object.spec.suspend);
+    let settings = &controller.settings;
+    let retention =
+        Retention { time: settings.artifact_retention_ttl, records: settings.artifact_retention_records };
+    let looked = controller.builder.blocking(move |store| {
+        let collected = place.map_or(Ok(0), |place| store.collect(&place, path.as_ref(), retention));
+        let Some((path, digest)) = path.zip(digest) else { return Ok((Verdict::Missing, collected)) };
+        let verdict = store.verify(&path, &digest);
+        if verdict == Verdict::Damaged {
+            // Nobody is served it.
+            store.discard(&path, &digest)?;
         }
+        Ok((verdict, collected))
+    });
+    let (verdict, collected) = looked.await?;
+    if let Some(artifact) = artifact.filter(|_| verdict == Verdict::Damaged) {
+        let text = format!("the artifact {} was not what its digest says; it is made again", artifact.path);
+        controller.notifier.warn(&object, "ArtifactVerificationFailed", &text);
     }
-    Ok(Some(Observed { asked, stored, included: includes(&controller.objects, &object), object }))
+    Ok(Some(Observed {
+        asked,
+        stored: verdict == Verdict::Good,
+        collected: collected
+            .map(drop)
+            .map_err(|error| Failure::storage("ArchiveOperationFailed", ErrorChain(&error).to_string())),
+        included: includes(&controller.objects, &object),
+        object,
+    }))
 }
 
 /// The artifacts of the repositories that an object includes.

@@ -1,7 +1,6 @@
 //! Which tasks the operator consists of: a watch, workers while it leads, and the server of artifacts, always.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Secret;
@@ -27,13 +26,12 @@ use crate::notify::{Notifier, REPORTER};
 use crate::options::needs;
 use crate::receivers::{self, Receivers};
 use crate::replica::Replica;
+use crate::sweep::sweep;
 use crate::upstream::Upstreams;
+use crate::verify::Verifications;
 
 /// Git repositories as artifacts.
 pub const SOURCE_CONTROLLER: &str = "source-controller";
-
-/// How often what nobody uses any more is let go of.
-const SWEEP: Duration = Duration::from_secs(30);
 
 /// Adds the operator of this crate to a binary's.
 pub fn register(registry: Registry<Context>) -> Registry<Context> {
@@ -93,7 +91,7 @@ impl Operator<Context> for Sources {
             asked: Arc::default(),
             upstreams,
             apps: Arc::new(Apps::new(process.git.clone())),
-            verifications: Arc::default(),
+            verifications: Arc::new(Verifications::new(client.clone(), Arc::clone(&process.clock))),
             metrics: SourceMetrics::new(&meter, &watch.store(), &events, &process.git),
             notifier,
             clock: Arc::clone(&process.clock),
@@ -231,19 +229,6 @@ async fn open_store(settings: &SourceSettings) -> Result<Arc<Store>, BoxError> {
         let chain = windlass_telemetry::ErrorChain(&error).to_string();
         format!("{chain}; set [source] storage_path to a folder that this process may write").into()
     })
-}
-
-/// Lets go of contents and trees that nobody uses any more.
-async fn sweep(controller: &Controller) {
-    let mut interval = tokio::time::interval(SWEEP);
-    loop {
-        interval.tick().await;
-        controller.upstreams.let_go().await;
-        let unused = controller.settings.artifact_retention_ttl;
-        if let Err(failure) = controller.builder.blocking(move |store| store.sweep(unused)).await {
-            tracing::warn!(failure.message, "failed to remove contents that nobody uses");
-        }
-    }
 }
 
 /// The machine's or pod's name.

@@ -8,6 +8,7 @@
 mod filter;
 mod hook;
 mod oidc;
+mod senders;
 mod status;
 
 use std::sync::Arc;
@@ -26,8 +27,8 @@ use windlass_runtime::{
 };
 use windlass_telemetry::Health;
 
-use self::oidc::Issuers;
-use crate::access;
+use self::oidc::{GoogleAccount, Issuers};
+use crate::secret::secret;
 
 /// The key of a Secret that holds the token.
 const TOKEN: &str = "token";
@@ -47,6 +48,14 @@ pub(crate) struct Receivers {
     issuers: Arc<Issuers>,
     /// The one namespace whose objects may be asked for; any if there is none.
     namespace: Option<String>,
+}
+
+/// What a receiver's Secret says.
+struct Shared {
+    /// Empty where senders show tokens of their own.
+    token: SecretString,
+    /// Whose token senders of the type `gcr` show.
+    google: Option<GoogleAccount>,
 }
 
 /// Receivers that are not followed yet.
@@ -86,18 +95,28 @@ impl Receivers {
         }
     }
 
-    /// The token of a receiver, which is empty where senders show tokens of their own; else why there is none.
-    async fn token(&self, receiver: &Receiver) -> Result<SecretString, String> {
+    /// What a receiver's Secret says; else why that cannot be had.
+    async fn shared(&self, receiver: &Receiver) -> Result<Shared, String> {
         let namespace = receiver.metadata.namespace.as_deref().unwrap_or_default();
         let name = match &receiver.spec.secret_ref {
             Some(named) => &named.name,
-            None if receiver.spec.kind == oidc::TYPE => return Ok(SecretString::default()),
+            None if receiver.spec.kind == oidc::TYPE => {
+                return Ok(Shared { token: SecretString::default(), google: None });
+            }
             None => return Err("spec.secretRef is required".to_owned()),
         };
-        let secret = access::secret(&self.client, namespace, name).await?;
-        let token = secret.data.unwrap_or_default().remove(TOKEN).and_then(|it| String::from_utf8(it.0).ok());
-        let token = token.filter(|token| !token.is_empty()).map(SecretString::from);
-        token.ok_or_else(|| format!("the Secret {name:?} has no {TOKEN}"))
+        let mut data = secret(&self.client, namespace, name).await?.data.unwrap_or_default();
+        let mut get = |key: &str| {
+            let value = data.remove(key).and_then(|it| String::from_utf8(it.0).ok());
+            value.filter(|value| !value.is_empty()).ok_or_else(|| format!("the Secret {name:?} has no {key}"))
+        };
+        let token = SecretString::from(get(TOKEN)?);
+        let google = if receiver.spec.kind == senders::GOOGLE {
+            Some(GoogleAccount { email: get("email")?, audience: get("audience")? })
+        } else {
+            None
+        };
+        Ok(Shared { token, google })
     }
 }
 

@@ -7,13 +7,14 @@ use rand::Rng as _;
 use tokio::time::Instant;
 use windlass_api::conditions;
 use windlass_api::flux::{FINALIZER, GitRepository};
-use windlass_artifact::{ArtifactPath, Place, Retention};
+use windlass_artifact::Place;
 use windlass_runtime::{CallError, ObjectKey, Requeue, add_finalizers, remove_finalizer};
 use windlass_telemetry::ErrorChain;
 
-use crate::apply::{Done, KIND, apply};
-use crate::controller::{CALL, Controller};
-use crate::failure::{Course, Failure, types};
+use crate::apply::{Done, apply};
+use crate::calls::CALL;
+use crate::controller::{Controller, KIND};
+use crate::failure::{Course, types};
 use crate::observe::{Observed, observe};
 use crate::status::{Outcome, conclude, now, write};
 use crate::validate::interval;
@@ -65,26 +66,14 @@ async fn work(controller: &Controller, key: &ObjectKey, observed: &Observed) -> 
     if observed.object.spec.suspend {
         return Outcome::Suspended;
     }
-    let done = match collect(controller, key, observed).await {
+    let done = match &observed.collected {
         Ok(()) => apply(controller, key, observed).await,
-        Err(failure) => Err(failure),
+        Err(failure) => Err(failure.clone()),
     };
     match done {
         Ok(done) => Outcome::Stored(done),
         Err(failure) => Outcome::Failed { failure, stored: observed.stored },
     }
-}
-
-/// Removes artifacts that were replaced long enough ago.
-async fn collect(controller: &Controller, key: &ObjectKey, observed: &Observed) -> Result<(), Failure> {
-    let Some(place) = Place::new(KIND, &key.namespace, &key.name) else { return Ok(()) };
-    let artifact = observed.object.status.artifact.as_ref();
-    let current = artifact.and_then(|artifact| ArtifactPath::parse(&artifact.path));
-    let settings = &controller.settings;
-    let retention =
-        Retention { time: settings.artifact_retention_ttl, records: settings.artifact_retention_records };
-    controller.builder.blocking(move |store| store.collect(&place, current.as_ref(), retention)).await?;
-    Ok(())
 }
 
 async fn delete(

@@ -9,8 +9,7 @@ use windlass_runtime::ObjectKey;
 
 use crate::access;
 use crate::annotations::semver_filter;
-use crate::apply::KIND;
-use crate::controller::Controller;
+use crate::controller::{Controller, KIND};
 use crate::externals::{self, Externals};
 use crate::failure::Failure;
 use crate::validate::{validate, wanted};
@@ -41,7 +40,9 @@ impl Replica {
     async fn bring_source(&self, path: &ArtifactPath) -> Result<bool, Failure> {
         let key = ObjectKey::new(path.place().namespace(), path.place().name());
         let Some(object) = self.controller.objects.get(&key) else { return Ok(false) };
-        if object.status.artifact.as_ref().is_none_or(|artifact| artifact.path != path.to_string()) {
+        let is_it = object.status.artifact.as_ref().is_some_and(|artifact| artifact.path == path.to_string());
+        // What was removed with its object is not made again.
+        if !is_it || object.metadata.deletion_timestamp.is_some() {
             return Ok(false);
         }
         self.make(path, &object).await

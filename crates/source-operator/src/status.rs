@@ -10,8 +10,9 @@ use windlass_runtime::{CallError, Part, merge_patch};
 
 use crate::annotations::requested_at;
 use crate::apply::Done;
+use crate::calls::CALL;
 use crate::conditions::is_known;
-use crate::controller::{CALL, Controller};
+use crate::controller::Controller;
 use crate::failure::{Course, Failure, types};
 
 /// The longest message that a condition takes, in bytes.

@@ -6,8 +6,7 @@ use url::Url;
 use windlass_api::GoDuration;
 use windlass_api::flux::GitRepositorySpec;
 
-use crate::app::PROVIDER;
-use crate::failure::Failure;
+use crate::failure::{Failure, PROVIDER};
 use crate::reference::Reference;
 use crate::verify::Verify;
 

@@ -4,17 +4,18 @@
 //! ones cost one request for the Secret; and for a day at most, since keys expire.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
 use windlass_api::flux::GitRepositoryVerification;
 use windlass_git::{GitError, VerifyError, VerifyingKeys};
-use windlass_runtime::ObjectKey;
+use windlass_runtime::{Clock, ObjectKey};
 
-use crate::access;
-use crate::controller::Controller;
 use crate::failure::Failure;
 use crate::reference::{Reference, Resolved, TagRef};
+use crate::secret::secret;
 use crate::upstream::Upstream;
 
 /// How long a signature is taken for good without being looked at.
@@ -75,42 +76,49 @@ pub(crate) struct Verified {
     pub(crate) message: String,
 }
 
-/// What was verified before.
-#[derive(Default)]
-pub(crate) struct Verifications(Mutex<HashMap<ObjectKey, (String, Verified)>>);
+/// Verifies, and knows what was verified before.
+pub(crate) struct Verifications {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    known: Mutex<HashMap<ObjectKey, (String, Verified)>>,
+}
 
 impl Verifications {
+    /// Nothing was verified so far. Secrets are read with `client`.
+    pub(crate) fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
+        Self { client, clock, known: Mutex::default() }
+    }
+
     fn known(&self, key: &ObjectKey, what: &str) -> Option<Verified> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(key).filter(|(known, _)| known == what).map(|(_, verified)| verified.clone())
     }
 
     fn remember(&self, key: &ObjectKey, what: String, verified: &Verified) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(key.clone(), (what, verified.clone()));
     }
 
     /// Nobody asks for this object any more.
     pub(crate) fn forget(&self, key: &ObjectKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
-}
 
-impl Controller {
     /// Verifies what is to be signed of a revision.
-    pub(crate) async fn verified(
+    pub(crate) async fn verify(
         &self,
         key: &ObjectKey,
         verify: &Verify,
         upstream: &Upstream,
         resolved: &Resolved,
+        cancel: &CancellationToken,
     ) -> Result<Verified, Failure> {
-        let found = access::secret(&self.client, &key.namespace, &verify.secret).await;
+        let found = secret(&self.client, &key.namespace, &verify.secret).await;
         let secret = found.map_err(|what| Failure::verified("VerificationError", what))?;
         let now = self.clock.now().as_second();
         let version = (&secret.metadata.uid, &secret.metadata.resource_version);
         let what = format!("{version:?} {verify:?} {resolved:?} {}", now / REMEMBERED_SECONDS);
-        if let Some(verified) = self.verifications.known(key, &what) {
+        if let Some(verified) = self.known(key, &what) {
             return Ok(verified);
         }
         let keys = keys(&verify.secret, secret)?;
@@ -119,18 +127,18 @@ impl Controller {
         if verify.mode != Mode::Head {
             let tag = signable(resolved.tag.as_ref())?;
             let named = (tag.id, tag.name.as_str());
-            let judged = repository.verify_tag(named, resolved.commit, &keys, now, &self.cancel).await;
+            let judged = repository.verify_tag(named, resolved.commit, &keys, now, cancel).await;
             let by = judged.map_err(|error| refused("InvalidTagSignature", &error))?;
             said.push(format!("tag '{}' with key '{by}'", tag.name));
         }
         if verify.mode != Mode::Tag {
-            let judged = repository.verify_commit(resolved.commit, &keys, now, &self.cancel).await;
+            let judged = repository.verify_commit(resolved.commit, &keys, now, cancel).await;
             let by = judged.map_err(|error| refused("InvalidCommitSignature", &error))?;
             said.push(format!("commit 'sha1:{}' with key '{by}'", resolved.commit));
         }
         let message = format!("verified signature of {}", said.join(" and "));
         let verified = Verified { mode: verify.mode, message };
-        self.verifications.remember(key, what, &verified);
+        self.remember(key, what, &verified);
         Ok(verified)
     }
 }

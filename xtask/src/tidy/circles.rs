@@ -29,7 +29,6 @@ pub(super) const STANDING: &[(&str, usize)] = &[
     ("windlass-repository-operator", 15),
     ("windlass-resources", 8),
     ("windlass-settings", 6),
-    ("windlass-source-operator", 6),
 ];
 >>>>>>> tracker
 

@@ -12,6 +12,7 @@ use bytes::{Buf as _, BytesMut};
 use http::header::{ALLOW, CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use rustix::net::SendFlags;
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -29,10 +30,17 @@ const IDLE: Duration = Duration::from_secs(75);
 const STALLED: Duration = Duration::from_secs(30);
 /// Bytes that the socket takes before it is the others' turn, where it takes them without a wait.
 const TURN: u64 = 4 << 20;
+/// Bytes of an answer that wait in the kernel for their turn on the network, on each connection. Without a bound the kernel
+/// takes megabytes from each, and what five hundred readers have waiting is more than it has for all connections: then it
+/// shrinks their windows and drops what has arrived.
+const WAITING: u32 = 128 << 10;
 
 impl Server {
     /// Answers what is asked for over a connection, until that ends, or `shutdown` while nothing is asked.
     pub async fn serve(self, mut stream: TcpStream, shutdown: CancellationToken) {
+        if let Err(error) = SockRef::from(&stream).set_tcp_notsent_lowat(WAITING) {
+            tracing::debug!(%error, "what waits on a connection to the server of artifacts is not bounded");
+        }
         if let Err(error) = self.converse(&mut stream, &shutdown).await {
             tracing::debug!(%error, "a connection to the server of artifacts ended");
         }

@@ -194,3 +194,37 @@ fn paths_that_lead_elsewhere_are_none() {
     }
     assert_eq!(Place::new("k", "..", "n"), None);
 }
+
+#[test]
+fn what_nobody_has_marked_for_long_is_removed_and_what_another_marks_in_the_same_folder_is_not() {
+    let scene = Scene::new();
+    let root = scene.folder.path().join("data");
+    // Another shard's, over the same folder.
+    let other = Store::open(&root, Algorithm::Sha256).unwrap();
+    let place = |kind, name| Place::new(kind, "default", name).unwrap();
+    let kept = scene.keep(b"same");
+    let publish = |place: &Place| scene.store.path(&scene.store.publish(&kept, place).unwrap());
+    let all = ["mine", "theirs", "nobodys", "new"].map(|name| place("gitrepository", name));
+    let [mine, theirs, nobodys, new] = all.each_ref().map(publish);
+    let elsewhere = publish(&place("externalartifact", "app"));
+    let foreign = nobodys.with_file_name("5c9fa07.tar.gz");
+    fs::write(&foreign, "of another program").unwrap();
+    for file in [&mine, &theirs, &nobodys, &elsewhere] {
+        let old = SystemTime::now() - Duration::from_hours(48);
+        File::open(file.parent().unwrap()).unwrap().set_modified(old).unwrap();
+    }
+    let day = Duration::from_hours(24);
+    let collect = |store: &Store, own: &Place| store.collect_unowned("gitrepository", |it| it == own, day);
+    // Who only marks removes nothing.
+    assert_eq!(other.collect_unowned("gitrepository", |it| *it == all[1], Duration::MAX).unwrap(), []);
+    assert_eq!(collect(&scene.store, &all[0]).unwrap(), [all[2].clone()]);
+    assert_eq!(collect(&other, &all[1]).unwrap(), []);
+    for file in [&mine, &theirs, &new, &elsewhere, &foreign] {
+        assert!(file.exists(), "{}", file.display());
+    }
+    assert!(!nobodys.exists());
+    fs::remove_file(foreign).unwrap();
+    File::open(nobodys.parent().unwrap()).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(collect(&other, &all[1]).unwrap(), []);
+    assert!(!nobodys.parent().unwrap().exists());
+}

@@ -227,3 +227,24 @@ async fn five_hundred_readers_at_once_get_the_whole_file_each() {
         assert!(body == content);
     }
 }
+
+#[tokio::test]
+async fn what_a_reader_does_not_take_does_not_pile_up_in_the_kernel() {
+    let scene = scene(&vec![7; 64 << 10]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let accepted = listener.accept().await.unwrap().0.into_std().unwrap();
+    let same = accepted.try_clone().unwrap();
+    let accepted = TcpStream::from_std(accepted).unwrap();
+    tokio::spawn(scene.server.clone().serve(accepted, CancellationToken::new()));
+    client
+        .write_all(format!("HEAD /{} HTTP/1.1\r\nhost: here\r\n\r\n", scene.path).as_bytes())
+        .await
+        .unwrap();
+    client.read_exact(&mut [0; 12]).await.unwrap();
+    let waiting = socket2::SockRef::from(&same).tcp_notsent_lowat().unwrap();
+    assert!(
+        waiting <= 256 << 10,
+        "{waiting} bytes of each connection: all of them are more than the kernel has"
+    );
+}

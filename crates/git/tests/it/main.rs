@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod cache;
+mod collisions;
 mod cut_proxy;
 mod fixture;
 mod history;

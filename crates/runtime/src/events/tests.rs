@@ -2,6 +2,7 @@ use axum::http::Method;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
 
+use super::allowance::{BURST, REFILL};
 use super::*;
 use crate::ManualClock;
 use crate::testing::{Asked, Server, config_map};
@@ -54,10 +55,12 @@ async fn an_event_names_its_object_and_what_repeats_becomes_a_series() {
     assert_eq!(first["eventTime"], "1970-01-01T00:16:40.000000Z");
     assert_eq!(first["reportingController"], "windlass.dev/test");
 
-    for _ in 0..3 {
-        recorder.record(&object(), note("no answer"));
-    }
-    for count in [2, 4] {
+    // It is counted at once that it repeats, then not more often than once a minute, and rarely.
+    for (passed, occurrences, count) in [(Duration::ZERO, 1, 2), (SOONEST, 2, 4), (REFRESH, 1, 5)] {
+        tokio::time::advance(passed).await;
+        for _ in 0..occurrences {
+            recorder.record(&object(), note("no answer"));
+        }
         let asked = counted(&mut server, &first).await;
         assert_eq!(asked.body["series"]["count"], count);
         asked.answer(&first);
@@ -67,9 +70,8 @@ async fn an_event_names_its_object_and_what_repeats_becomes_a_series() {
     assert_ne!(second["metadata"]["name"], first["metadata"]["name"]);
 
     // One that the server has forgotten begins anew.
-    for _ in 0..4 {
-        recorder.record(&object(), note("no answer"));
-    }
+    tokio::time::advance(REFRESH).await;
+    recorder.record(&object(), note("no answer"));
     counted(&mut server, &first).await.refuse(404, "NotFound");
     created(&mut server).await;
     tokio::time::advance(SERIES).await;
@@ -109,4 +111,31 @@ async fn a_refused_event_is_counted_and_the_next_one_is_written() {
     assert_eq!(recorder.dropped(), 1);
     shutdown.cancel();
     writing.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_one_object_no_more_is_told_than_kubernetes_lets_its_own_controllers_tell() {
+    let (mut server, client) = Server::new();
+    let (recorder, writer) = recorder();
+    tokio::spawn(writer.run(client, CancellationToken::new()));
+    for number in 0..BURST + 10 {
+        recorder.record(&object(), note(&format!("failure {number}")));
+    }
+    for _ in 0..BURST {
+        created(&mut server).await;
+    }
+    // Another object, and what is no warning, are not held up by it.
+    let other: ConfigMap = serde_json::from_value(config_map("b", "7")).unwrap();
+    recorder.record(&other, note("failure"));
+    assert_eq!(created(&mut server).await["regarding"]["name"], "b");
+    recorder.record(&object(), Note { kind: EventType::Normal, ..note("well again") });
+    assert_eq!(created(&mut server).await["note"], "well again");
+    assert_eq!(recorder.dropped(), 10);
+    tokio::time::advance(REFILL).await;
+    recorder.record(&object(), note("one more"));
+    recorder.record(&object(), note("one too many"));
+    recorder.record(&other, note("another failure"));
+    assert_eq!(created(&mut server).await["note"], "one more");
+    assert_eq!(created(&mut server).await["note"], "another failure");
+    assert_eq!(recorder.dropped(), 11);
 }

@@ -11,22 +11,17 @@ use http::{HeaderMap, StatusCode};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
-use secrecy::SecretString;
 use serde_json::{Value, json};
 use windlass_api::conditions;
 use windlass_api::flux::{REQUESTED_AT, Receiver, ReceiverResource};
-use windlass_repository::webhook::{Announced, BodyError, Provider, is_signed};
+use windlass_repository::webhook::BodyError;
 use windlass_runtime::{CallError, ObjectKey};
 use windlass_telemetry::ErrorChain;
 
 use super::filter::{self, Delivery, Filters};
-use super::{Receivers, oidc, webhook_path};
-use crate::controller::CALL;
+use super::{Receivers, Shared, oidc, senders, webhook_path};
+use crate::calls::CALL;
 use crate::failure::types;
-
-/// The types of receivers, by how a delivery is verified.
-pub(super) const SENDERS: [&str; 6] =
-    ["generic", "generic-hmac", oidc::TYPE, "github", "gitlab", "bitbucket"];
 
 /// The kinds that can be named, where they are, and in which version Flux has them.
 const KINDS: [(&str, &str, &str, &str); 12] = [
@@ -69,28 +64,21 @@ async fn receive(State(receivers): State<Receivers>, request: Request) -> Status
         Err(BodyError::TooLarge) => return StatusCode::PAYLOAD_TOO_LARGE,
         Err(BodyError::Busy) => return StatusCode::SERVICE_UNAVAILABLE,
     };
-    let token = match receivers.token(&receiver).await {
-        Ok(token) => token,
+    let shared = match receivers.shared(&receiver).await {
+        Ok(shared) => shared,
         Err(why) => {
             tracing::warn!(receiver = %key, why, "a delivery came, and its token cannot be read");
             return StatusCode::SERVICE_UNAVAILABLE;
         }
     };
     // The path of a token that was replaced opens nothing.
-    let is_current = parts.uri.path() == webhook_path(&token, &key.name, &key.namespace);
-    let verified = if is_current {
-        receivers.verify(&receiver, &parts.headers, &body, &token).await
+    let is_current = parts.uri.path() == webhook_path(&shared.token, &key.name, &key.namespace);
+    let judged = if is_current {
+        receivers.verify(&receiver, &parts.headers, &body, &shared).await
     } else {
         Err("its path is that of another token".to_owned())
     };
-    let judged = verified.and_then(|claims| {
-        let filters = Filters::compile(&receiver.spec)?;
-        let no_json = "it says that it is JSON, and is no JSON object";
-        let body =
-            if filters.is_any() { filter::body(&parts.headers, &body).ok_or(no_json)? } else { Value::Null };
-        Ok((filters, Delivery { body, claims }))
-    });
-    let (filters, delivery) = match judged {
+    let judged = match judged {
         Ok(judged) => judged,
         Err(why) => {
             reception.blame(peer);
@@ -99,7 +87,7 @@ async fn receive(State(receivers): State<Receivers>, request: Request) -> Status
         }
     };
     drop(body);
-    let judged = Arc::new((filters, delivery));
+    let judged = Arc::new(judged);
     if !reception.admits_from(&key.namespace, &key.name) {
         return StatusCode::TOO_MANY_REQUESTS;
     }
@@ -113,44 +101,36 @@ async fn receive(State(receivers): State<Receivers>, request: Request) -> Status
     answer
 }
 
-/// Whether its sender knows the token, and it is of an event that is heeded; else why not. With the type `generic` whoever
-/// knows the path is believed.
-fn verify(receiver: &Receiver, headers: &HeaderMap, body: &[u8], token: &SecretString) -> Result<(), String> {
-    let wanted = match receiver.spec.kind.as_str() {
-        "generic" => return Ok(()),
-        "generic-hmac" if is_signed(headers, "x-signature", body, token) => return Ok(()),
-        "generic-hmac" => return Err("X-Signature is not the body's".to_owned()),
-        // Gitea sends what GitHub does.
-        "github" => &[Provider::Github, Provider::Gitea][..],
-        "gitlab" => &[Provider::Gitlab],
-        _ => &[Provider::Bitbucket],
-    };
-    let announced = Announced::of(headers).or_else(|| Announced::with_sha1(headers));
-    let announced = announced.filter(|it| wanted.contains(&it.provider()));
-    let announced = announced.ok_or("its headers are not those of the receiver's type")?;
-    if !announced.is_signed_with(body, token) {
-        return Err("its signature is not the body's".to_owned());
-    }
-    let (events, event) = (&receiver.spec.events, announced.event_name());
-    if events.is_empty() || events.iter().any(|wanted| wanted.eq_ignore_ascii_case(event)) {
-        return Ok(());
-    }
-    Err(format!("its event {event:?} is not in spec.events"))
-}
-
 impl Receivers {
-    /// Whether a delivery's sender is whom the receiver wants; else why not. With a token of the sender's own, what it says.
+    /// Whether a delivery's sender is whom the receiver wants; else why not. Answers what it
+    /// says, and the filters that see that.
     async fn verify(
         &self,
         receiver: &Receiver,
         headers: &HeaderMap,
         body: &[u8],
-        token: &SecretString,
-    ) -> Result<Option<Value>, String> {
-        if receiver.spec.kind == oidc::TYPE {
-            return self.issuers.claims(&receiver.spec, headers, self.clock.now()).await.map(Some);
-        }
-        verify(receiver, headers, body, token).map(|()| None)
+        shared: &Shared,
+    ) -> Result<(Filters, Delivery), String> {
+        let (spec, now) = (&receiver.spec, self.clock.now());
+        let claims = match (spec.kind.as_str(), &shared.google) {
+            (oidc::TYPE, _) => Some(self.issuers.claims(&spec.oidc_providers, headers, now).await?),
+            (senders::GOOGLE, Some(account)) => {
+                let claims = self.issuers.claims(&[account.provider()], headers, now).await?;
+                account.judge(&claims)?;
+                None
+            }
+            (senders::GOOGLE, None) => return Err("its Secret names no account".to_owned()),
+            _ => None,
+        };
+        let unwrapped = senders::verify(spec, headers, body, &shared.token)?;
+        let filters = Filters::compile(spec)?;
+        let no_json = "it says that it is JSON, and is no JSON object";
+        let body = match unwrapped {
+            Some(unwrapped) => unwrapped,
+            None if filters.is_any() => filter::body(headers, body).ok_or(no_json)?,
+            None => Value::Null,
+        };
+        Ok((filters, Delivery { body, claims }))
     }
 
     fn of_path(&self, path: &str) -> Option<std::sync::Arc<Receiver>> {

@@ -24,6 +24,8 @@ use windlass_telemetry::ErrorChain;
 
 /// The type of receiver whose senders show tokens.
 pub(super) const TYPE: &str = "generic-oidc";
+/// Who issues tokens to Google's accounts.
+const GOOGLE: &str = "https://accounts.google.com";
 /// Whom tokens are for where the receiver does not say.
 const AUDIENCE: &str = "notification-controller";
 /// How long keys are good, and how soon they, or a failure, may be asked for again.
@@ -84,6 +86,34 @@ pub(super) fn judge(spec: &ReceiverSpec) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// An account of Google's, which registries there send as.
+pub(super) struct GoogleAccount {
+    pub(super) email: String,
+    pub(super) audience: String,
+}
+
+impl GoogleAccount {
+    /// Who issues its tokens, and for whom.
+    pub(super) fn provider(&self) -> OidcProvider {
+        OidcProvider {
+            issuer_url: GOOGLE.to_owned(),
+            audience: Some(self.audience.clone()),
+            ..OidcProvider::default()
+        }
+    }
+
+    /// Whether a token is this account's; else why not.
+    pub(super) fn judge(&self, claims: &Value) -> Result<(), String> {
+        if claims["email"].as_str() != Some(&self.email) {
+            return Err("its token is another account's".to_owned());
+        }
+        if claims["email_verified"] != Value::Bool(true) {
+            return Err("the account of its token is not verified".to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// What a provider's tokens have to say, compiled.
@@ -166,10 +196,10 @@ impl Issuers {
         Self { git, known: Mutex::default() }
     }
 
-    /// What the token says that a request shows, if it is good; else why it is not, without any of it.
+    /// What the token of one of these says that a request shows, if it is good; else why it is not, without any of it.
     pub(super) async fn claims(
         &self,
-        spec: &ReceiverSpec,
+        providers: &[OidcProvider],
         headers: &HeaderMap,
         now: Timestamp,
     ) -> Result<Value, String> {
@@ -178,8 +208,8 @@ impl Issuers {
         let token = token.ok_or("it shows no bearer token in Authorization")?;
         let header = jsonwebtoken::decode_header(token).map_err(|_| "its token is no JSON web token")?;
         let issuer = issuer(token).ok_or("its token names no issuer")?;
-        let provider = spec.oidc_providers.iter().find(|provider| provider.issuer_url == issuer);
-        let provider = provider.ok_or("spec.oidcProviders does not have the issuer of its token")?;
+        let provider = providers.iter().find(|provider| provider.issuer_url == issuer);
+        let provider = provider.ok_or("its token is of an issuer that is not wanted")?;
         let keys = self.keys(&provider.issuer_url, header.kid.as_deref()).await?;
         if !keys.algorithms.contains(&header.alg) {
             return Err(format!("its token is signed with {:?}, which the issuer does not use", header.alg));
@@ -291,4 +321,46 @@ fn judge_claims(claims: &Value, provider: &OidcProvider, now: Timestamp) -> Resu
         return Err("its token is not good yet".to_owned());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_registry_of_googles_sends_as_the_account_that_is_named() {
+        let email = "push@project.iam.gserviceaccount.com";
+        let account = GoogleAccount { email: email.to_owned(), audience: "https://here/hook/1".to_owned() };
+        let provider = account.provider();
+        assert_eq!(
+            (provider.issuer_url.as_str(), provider.audience.as_deref()),
+            (GOOGLE, Some("https://here/hook/1"))
+        );
+        let now = Timestamp::from_second(1_000).unwrap();
+        let claims = |but: Value| {
+            let mut claims = json!({
+                "iss": GOOGLE, "aud": "https://here/hook/1", "exp": 2_000, "email": email, "email_verified": true,
+            });
+            claims.as_object_mut().unwrap().extend(but.as_object().unwrap().clone());
+            claims
+        };
+        let judged = |but: Value| {
+            let claims = claims(but);
+            judge_claims(&claims, &provider, now).and_then(|()| account.judge(&claims))
+        };
+        assert_eq!(judged(json!({})), Ok(()));
+        for but in [
+            json!({"aud": "https://elsewhere"}),
+            json!({"iss": "https://example.org"}),
+            json!({"exp": 900}),
+            json!({"email": "other@project.iam.gserviceaccount.com"}),
+            json!({"email": null}),
+            json!({"email_verified": false}),
+            json!({"email_verified": "true"}),
+        ] {
+            assert!(judged(but.clone()).is_err(), "{but}");
+        }
+    }
 }

@@ -12,8 +12,8 @@ use windlass_runtime::{CallError, ObjectKey, Part, Requeue, merge_patch, remove_
 use windlass_telemetry::ErrorChain;
 
 use super::filter::Filters;
-use super::{Receivers, hook, oidc, webhook_path};
-use crate::controller::CALL;
+use super::{Receivers, oidc, senders, webhook_path};
+use crate::calls::CALL;
 use crate::failure::types;
 use crate::status::Conditions;
 
@@ -58,8 +58,8 @@ impl Receivers {
         }
         let found = match judge(&receiver.spec) {
             Err((reason, what)) => Found::Wrong(reason, what),
-            Ok(()) => match self.token(&receiver).await {
-                Ok(token) => Found::Path(webhook_path(&token, &key.name, &key.namespace)),
+            Ok(()) => match self.shared(&receiver).await {
+                Ok(shared) => Found::Path(webhook_path(&shared.token, &key.name, &key.namespace)),
                 Err(why) => Found::NoToken(why),
             },
         };
@@ -81,11 +81,7 @@ impl Receivers {
 
 /// Whether the specification can be worked with; else the reason, and what is wrong with it.
 fn judge(spec: &ReceiverSpec) -> Result<(), (&'static str, String)> {
-    if !hook::SENDERS.contains(&spec.kind.as_str()) {
-        let senders = hook::SENDERS.join(", ");
-        let what = format!("spec.type {:?} is not supported; it may be {senders}", spec.kind);
-        return Err(("Unsupported", what));
-    }
+    senders::judge(spec).map_err(|why| ("Unsupported", why))?;
     Filters::compile(spec).map_err(|why| ("InvalidCELExpression", why))?;
     oidc::judge(spec).map_err(|why| ("ValidationFailed", why))?;
     for provider in &spec.oidc_providers {

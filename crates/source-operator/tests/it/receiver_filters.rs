@@ -48,7 +48,7 @@ async fn a_delivery_wakes_what_its_filters_choose() {
     let path = desk.ready().await;
     let json = ("Content-Type", "application/json");
     let body = r#"{"repositories": [{"name": "other"}], "branch": "next"}"#;
-    assert_eq!(desk.send(&path, body, &[json]).await, 200);
+    desk.answers(&path, body, &[json], 200).await;
     assert!(desk.requested_at("other").await.is_some());
     for name in ["app", "third"] {
         assert_eq!(desk.requested_at(name).await, None, "{name} was not chosen");
@@ -178,6 +178,7 @@ async fn who_shows_a_token_of_the_issuer_that_says_what_is_wanted_is_believed_an
         ("another owner", issuer.token(&json!({"repository_owner": "you"}))),
         ("another repository", issuer.token(&json!({"sub": "repo:me/other:ref:refs/heads/main"}))),
     ];
+    desk.answers(&path, "{}", &[("Content-Type", "application/json")], 400).await;
     for (what, token) in bad {
         assert_eq!(send(&token).await, 400, "{what}");
     }

@@ -1,4 +1,8 @@
+use std::fs::File;
+use std::time::{Duration, SystemTime};
+
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::world::{World, put};
 
@@ -27,4 +31,48 @@ async fn each_shard_works_on_the_sources_with_its_label_under_a_lease_of_its_own
     let left_alone = world.objects.get("nobodys").await.unwrap();
     assert!(left_alone.metadata.finalizers.unwrap_or_default().is_empty());
     assert!(left_alone.status.conditions.is_empty());
+}
+
+#[tokio::test]
+async fn the_artifacts_of_a_source_that_went_to_another_shard_are_not_kept_for_ever() {
+    let world = World::new().await;
+    let commit = world.commit([put("a", "1")]);
+    let settings = [("source.watch_label_selector", "shard=one"), ("source.leader_election", "false")];
+    let process = world.start_as("one", &settings).await;
+    for name in ["goes", "stays"] {
+        world.create(name, json!({})).await;
+        world.patch(name, json!({"metadata": {"labels": {"shard": "one"}}})).await;
+        world.ready(name, &commit).await;
+    }
+    let until = Instant::now() + Duration::from_mins(1);
+    let ready = async |count: &str| {
+        let is_it = |line: &str| {
+            line.starts_with("windlass_source_objects{")
+                && line.contains("ready=\"true\"")
+                && line.ends_with(&format!("}} {count}"))
+        };
+        while !process.context.metrics.render().unwrap().lines().any(is_it) {
+            assert!(Instant::now() < until, "{}", process.context.metrics.render().unwrap());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    ready("2").await;
+    world.patch("goes", json!({"metadata": {"labels": {"shard": "two"}}})).await;
+    ready("1").await;
+    let directory = |name: &str| process.data.join("gitrepository/default").join(name);
+    assert!(directory("goes").exists(), "it is served until the other shard has it");
+    let old = SystemTime::now() - Duration::from_hours(48);
+    for name in ["goes", "stays"] {
+        File::open(directory(name)).unwrap().set_modified(old).unwrap();
+    }
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_mins(61)).await;
+    tokio::time::resume();
+    let until = Instant::now() + Duration::from_mins(1);
+    while directory("goes").exists() {
+        assert!(Instant::now() < until, "it is there still");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(std::fs::metadata(directory("stays")).unwrap().modified().unwrap() > old);
+    assert_eq!(std::fs::read_dir(directory("stays")).unwrap().count(), 1);
 }

@@ -25,7 +25,7 @@ use windlass_settings::{Settings, Sources};
 use windlass_source_operator::{SOURCE_CONTROLLER, register};
 use windlass_telemetry::Metrics;
 
-const DEADLINE: Duration = Duration::from_mins(1);
+const DEADLINE: Duration = Duration::from_mins(3);
 
 pub(crate) struct World {
     pub(crate) folder: tempfile::TempDir,

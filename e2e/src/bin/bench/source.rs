@@ -53,14 +53,15 @@ pub(crate) async fn measure(table: &mut Table) -> Result<()> {
     table.add(Row::new(figure, Target::AtMost(80.0), Unit::Megabytes, most));
 
     let id = scene.process.id().context("the controller is gone")?;
-    let (before, used) = (repository.server.log().count(), processor_seconds(id)?);
+    let before = repository.server.log().count();
     let interval = Duration::from_secs(10);
     scene.check_in(interval).await?;
-    let (begun, rounds) = (Instant::now(), 3);
+    // From here on nothing changes, the interval included.
+    let (begun, rounds, used) = (Instant::now(), 3, processor_seconds(id)?);
     let settled = repository.server.log().count();
     tokio::time::sleep(interval * rounds).await;
     let requests = (repository.server.log().count() - settled) as f64 / f64::from(rounds);
-    let spent = (processor_seconds(id)? - used) * 1e3 / (OBJECTS as f64 * f64::from(rounds + 1));
+    let spent = (processor_seconds(id)? - used) * 1e3 / (OBJECTS as f64 * f64::from(rounds));
     let note = format!("{} before they had settled; {:.0?} looked at", settled - before, begun.elapsed());
     let figure = format!("source: requests an interval for {OBJECTS} unchanged objects of one URL");
     table.add(Row::new(figure, Target::AtMost(2.0), Unit::Count, Samples::one(requests)).note(note));
