@@ -155,7 +155,7 @@ fn the_filter_takes_a_level_and_directives_by_target() {
 
 #[test]
 fn a_bad_filter_is_an_error_that_says_what_was_expected() {
-    let error = init_thread(LogFormat::Json, "loud=very=much", io::sink).err().expect("an error");
+    let error = init_thread(LogFormat::Json, "loud=very=much", io::sink).expect_err("an error");
     assert!(error.to_string().contains("info,windlass_git=debug"), "{error}");
 }
 
