@@ -19,30 +19,30 @@ impl Store {
         is_owned: impl Fn(&Place) -> bool,
         age: Duration,
     ) -> Result<Vec<Place>, StoreError> {
-        let mut gone = Vec::new();
+        let (mut gone, mut unmarked) = (Vec::new(), None);
         for namespace in directories(&self.root.join(kind))? {
             for directory in directories(&namespace)? {
                 let Some(place) = place_of(kind, &namespace, &directory) else { continue };
-                let mark = || File::open(&directory)?.set_modified(SystemTime::now());
-                match if is_owned(&place) { mark() } else { Ok(()) } {
+                if is_owned(&place) {
+                    let marked = File::open(&directory).and_then(|it| it.set_modified(SystemTime::now()));
                     // Its owner may have removed it.
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(failed("mark", &directory)(error));
+                    if let Err(error) = marked
+                        && error.kind() != io::ErrorKind::NotFound
+                    {
+                        unmarked = Some(failed("mark", &directory)(error));
                     }
-                    _ => {}
+                    continue;
                 }
                 let marked = fs::metadata(&directory).and_then(|meta| meta.modified());
-                let unmarked = marked.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
-                if unmarked.is_some_and(|unmarked| unmarked > age)
-                    && self.remove_artifacts(&place, &directory)?
-                {
+                let since = marked.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+                if since.is_some_and(|since| since > age) && self.remove_artifacts(&place, &directory)? {
                     gone.push(place);
                 }
             }
             // It stays while there is anything in it.
             let _ = fs::remove_dir(&namespace);
         }
-        Ok(gone)
+        unmarked.map_or(Ok(gone), Err)
     }
 
     /// Whether there were any.

@@ -102,8 +102,8 @@ async fn receive(State(receivers): State<Receivers>, request: Request) -> Status
 }
 
 impl Receivers {
-    /// Whether a delivery's sender is whom the receiver wants; else why not. Answers what it
-    /// says, and the filters that see that.
+    /// Whether a delivery's sender is whom the receiver wants; else why not. Answers what it says, and the
+    /// filters that see that.
     async fn verify(
         &self,
         receiver: &Receiver,
