@@ -16,7 +16,7 @@ pub struct LedgerConfig {
     pub write_deadline: Duration,
     /// How long a write waits for further records. The only delay of a record when there is no other.
     pub gather: Duration,
-    /// How long what nobody waits for ([`Ledger::note`]) waits for a record of its shard that somebody does.
+    /// How long what nobody waits for (`Ledger::note`) waits for a record of its shard that somebody does.
     pub patience: Duration,
     /// How long what is forgotten is shown when nobody takes it. Prometheus looks back as long for a series that ended.
     pub show_deleted_for: Duration,
