@@ -1,7 +1,9 @@
 //! The client under the protocol: policy, credentials and cancellation of every request. `ssh:` URLs go to `ssh.rs`.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -23,6 +25,8 @@ use crate::{Credentials, GitConfig, GitError, Proxy};
 /// Sends requests under the policy and the deadlines.
 pub(crate) struct HttpClient {
     clients: PerTls<Clients>,
+    /// The same behind each proxy, by its fingerprint.
+    proxied: Mutex<HashMap<[u8; 32], PerTls<Clients>>>,
     /// What every client trusts.
     tls: Tls,
     connect: Duration,
@@ -36,6 +40,9 @@ pub(crate) struct HttpClient {
     /// Nothing is sent while a host asks for it: with the same credentials where it is their limit, else with any.
     held: RetryAfterHosts,
 }
+
+/// Proxies whose clients are kept.
+const MAX_PROXIES: usize = 64;
 
 /// What is being done with the client, for messages.
 const CLIENT: &str = "set up the HTTP client for Git";
@@ -62,17 +69,29 @@ impl HttpClient {
         if let Some(metrics) = &config.metrics {
             metrics.observe(&hosts, &rates);
         }
-        Ok(Self { clients, tls, connect, ssh, policy, sent, hosts, rates, held })
+        let proxied = Mutex::default();
+        Ok(Self { clients, proxied, tls, connect, ssh, policy, sent, hosts, rates, held })
     }
 
-    /// The clients that trust and show `tls`, too; the same ones for everybody who brings the same and no proxy.
+    /// The clients that trust and show `tls`, too; the same ones for everybody who brings the same and the same proxy, so
+    /// that they share connections.
     pub(crate) fn clients(&self, tls: &Tls, proxy: Option<&Proxy>) -> Result<Arc<Clients>, GitError> {
-        let Some(proxy) = proxy.cloned() else {
-            return self.clients.of(tls).map_err(|error| set_up(CLIENT, &error));
+        let failed = |error: SetUpError| set_up(CLIENT, &error);
+        let Some(proxy) = proxy.cloned() else { return self.clients.of(tls).map_err(failed) };
+        let mut proxied = self.proxied.lock().unwrap_or_else(PoisonError::into_inner);
+        let (key, connect) = (proxy.fingerprint(), self.connect);
+        if proxied.len() >= MAX_PROXIES && !proxied.contains_key(&key) {
+            // Logins that were rotated away leave theirs behind. Who uses clients keeps them.
+            proxied.clear();
+        }
+        let behind = match proxied.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(free) => {
+                let make = move |tls: &Tls| Clients::new(tls, connect, Some(&proxy));
+                free.insert(PerTls::new(self.tls.clone(), make).map_err(failed)?)
+            }
         };
-        let connect = self.connect;
-        let clients = PerTls::new(self.tls.clone(), move |tls| Clients::new(tls, connect, Some(&proxy)));
-        clients.and_then(|clients| clients.of(tls)).map_err(|error| set_up(CLIENT, &error))
+        behind.of(tls).map_err(failed)
     }
 
     /// Requests sent, to every remote.
@@ -248,4 +267,23 @@ fn authorization(credentials: &Credentials) -> Result<HeaderValue, GitError> {
 
 fn set_up(action: &'static str, error: &SetUpError) -> GitError {
     GitError::SetUp { action, detail: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_who_ask_through_one_proxy_share_its_connections() {
+        let http = HttpClient::new(&GitConfig::new(std::env::temp_dir())).unwrap();
+        let through = |login: Option<(&str, &str)>| {
+            let login = login.map(|(user, password)| (user.to_owned(), password.into()));
+            let proxy = Proxy::new("http://proxy.example:3128", login).unwrap();
+            http.clients(&Tls::default(), Some(&proxy)).unwrap()
+        };
+        let one = through(None);
+        assert!(Arc::ptr_eq(&one, &through(None)));
+        assert!(!Arc::ptr_eq(&one, &through(Some(("me", "a-password")))), "who asks is another");
+        assert!(!Arc::ptr_eq(&one, &http.clients(&Tls::default(), None).unwrap()));
+    }
 }

@@ -88,6 +88,16 @@ impl Github {
         host.strip_prefix("api.").unwrap_or(host)
     }
 
+    /// The URL of the API, without a slash at its end.
+    pub fn api(&self) -> &str {
+        self.inner.transport.base().as_str().trim_end_matches('/')
+    }
+
+    /// What sends requests, for others who ask the same API as somebody else over the same connections.
+    pub fn http(&self) -> reqwest::Client {
+        self.inner.transport.http()
+    }
+
     /// Whether there are credentials.
     pub fn has_credentials(&self) -> bool {
         self.inner.service.has_credentials()

@@ -21,6 +21,9 @@ pub struct Options {
     pub proxy: Option<reqwest::Proxy>,
     /// Authorities that are trusted beside the system's, and a client certificate.
     pub tls: Tls,
+    /// What sends requests, where connections are shared with other clients of this API: theirs ([`Github::http`](crate::Github::http)).
+    /// Addresses, proxy and authorities are then theirs too.
+    pub http: Option<reqwest::Client>,
     /// How long to wait; 10 s for a connection, 30 s for each piece, a minute in all.
     pub deadlines: Deadlines,
     /// How often to try again when the server fails (5xx) or cannot be reached; four times.
@@ -45,6 +48,7 @@ impl Options {
             addresses: None,
             proxy: None,
             tls: Tls::default(),
+            http: None,
             deadlines: Deadlines::default(),
             retries: Retries::default(),
             rates: None,

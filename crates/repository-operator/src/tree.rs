@@ -171,3 +171,23 @@ impl<'a> Provisioner<Pass<'a>> for Part {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_as_it_is_drawn() {
+        let drawn = "\
+repository (serial): pending
+├─ finalizers (leaf): pending
+├─ remove-orphan-resources (leaf): pending
+├─ release-orphan-resources (leaf): pending
+├─ token (leaf): pending
+├─ inspection (leaf): pending
+├─ cleanup (leaf): pending
+└─ remove-pending-jobs (leaf): pending
+";
+        assert_eq!(tree(BringUp::default()).unwrap().render(), drawn);
+    }
+}

@@ -69,7 +69,10 @@ impl<'a> SecretToken<'a> {
 
 /// What deliveries of a repository's webhook may be signed with: the secret that `secure.webhookSecret` names and, while
 /// it is being changed, the one before.
-pub struct WebhookSecrets(Vec<SecretString>);
+pub struct WebhookSecrets {
+    values: Vec<SecretString>,
+    metadata: ObjectMeta,
+}
 
 impl WebhookSecrets {
     /// Reads them from their Secret.
@@ -80,7 +83,7 @@ impl WebhookSecrets {
         let secrets: Vec<SecretString> = keys.iter().filter_map(|key| text_of(&mut found, key)).collect();
         let usable = |secret: &SecretString| !secret.expose_secret().is_empty();
         if secrets.iter().any(usable) {
-            Ok(Self(secrets.into_iter().filter(usable).collect()))
+            Ok(Self { values: secrets.into_iter().filter(usable).collect(), metadata: found.metadata })
         } else {
             Err(TokenError::NoWebhookSecret { secret: name.to_owned() })
         }
@@ -88,7 +91,12 @@ impl WebhookSecrets {
 
     /// Each of them.
     pub fn iter(&self) -> impl Iterator<Item = &SecretString> {
-        self.0.iter()
+        self.values.iter()
+    }
+
+    /// Of the Secret that they are in.
+    pub fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
     }
 }
 

@@ -104,15 +104,11 @@ impl Transport {
             (Some(host), Some(port)) => format!("{host}:{port}"),
             _ => return Err(OptionsError::Url { detail: "it has no host".to_owned() }),
         };
-        let mut builder = windlass_http_client::builder(&options.tls, options.deadlines.connect);
-        builder = match (&options.proxy, options.addresses) {
-            (Some(proxy), _) => builder.no_proxy().proxy(proxy.clone()),
-            (None, Some(policy)) => builder.no_proxy().dns_resolver(judging_resolver(policy)),
-            (None, None) if is_loopback(&base) => builder.no_proxy(),
-            (None, None) => builder,
+        let client = match &options.http {
+            Some(shared) => shared.clone(),
+            None => client(options, &base)
+                .map_err(|error| OptionsError::Client { source: SetUpError::from(error) })?,
         };
-        let client =
-            builder.build().map_err(|error| OptionsError::Client { source: SetUpError::from(error) })?;
         Ok(Self {
             client,
             base,
@@ -125,6 +121,11 @@ impl Transport {
             left: Mutex::default(),
             sent: AtomicU64::new(0),
         })
+    }
+
+    /// What sends requests.
+    pub(crate) fn http(&self) -> reqwest::Client {
+        self.client.clone()
     }
 
     /// The API's URL, without a slash at its end.
@@ -281,6 +282,17 @@ pub(crate) fn authorization(token: &SecretString) -> Result<HeaderValue, ()> {
 }
 
 /// The API's URL, checked.
+fn client(options: &Options, base: &Url) -> reqwest::Result<reqwest::Client> {
+    let builder = windlass_http_client::builder(&options.tls, options.deadlines.connect);
+    let builder = match (&options.proxy, options.addresses) {
+        (Some(proxy), _) => builder.no_proxy().proxy(proxy.clone()),
+        (None, Some(policy)) => builder.no_proxy().dns_resolver(judging_resolver(policy)),
+        (None, None) if is_loopback(base) => builder.no_proxy(),
+        (None, None) => builder,
+    };
+    builder.build()
+}
+
 fn base(options: &Options) -> Result<Url, OptionsError> {
     let refuse = |detail: &str| Err(OptionsError::Url { detail: detail.to_owned() });
     let mut base = match Url::parse(options.api.trim()) {

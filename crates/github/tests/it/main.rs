@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod app;
+mod connections;
 mod failures;
 mod hooks;
 mod protection;

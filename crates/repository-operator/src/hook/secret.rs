@@ -24,8 +24,10 @@ use crate::owned_secret::owned_secret;
 pub(super) struct HookSecret {
     /// What GitHub is told.
     pub(super) value: SecretString,
-    /// Our own Secret; nothing if it is somebody else's, which is not changed.
-    own: Option<Secret>,
+    /// Our own Secret, without what it says; nothing if it is somebody else's, which is not changed.
+    pub(super) own: Option<Secret>,
+    /// Whether the one before is still accepted.
+    pub(super) has_previous: bool,
     /// Whether ours was gone, and was made again.
     pub(super) is_new: bool,
 }
@@ -96,47 +98,31 @@ impl HookSecret {
         };
         let missing = || TokenError::NoWebhookSecret { secret: named.to_owned() };
         let value = found.iter().next().cloned().ok_or_else(missing)?;
-        if !is_ours {
-            return Ok(Self { value, own: None, is_new });
-        }
-        let secrets: Api<Secret> = Api::namespaced(core.clone(), namespace(repository));
-        let own = CALL.read("read the webhook's secret".to_owned(), || secrets.get(named)).await;
-        Ok(Self { value, own: own.ok(), is_new })
-    }
-
-    /// Whether it is ours to change.
-    pub(super) fn is_ours(&self) -> bool {
-        self.own.is_some()
-    }
-
-    /// Whether the one before is still accepted.
-    pub(super) fn has_previous(&self) -> bool {
-        let data = self.own.as_ref().and_then(|secret| secret.data.as_ref());
-        data.is_some_and(|data| data.contains_key(PREVIOUS_WEBHOOK_SECRET_KEY))
+        let own = is_ours.then(|| Secret { metadata: found.metadata().clone(), ..Secret::default() });
+        Ok(Self { value, own, has_previous: found.iter().count() > 1, is_new })
     }
 
     /// Stores another one beside it; not if that was done already and GitHub may not have been told.
     pub(super) async fn change(&mut self, core: &Client, repository: &Repository) -> Result<(), CallError> {
-        let Some(own) = self.own.as_ref().filter(|_| !self.has_previous()) else { return Ok(()) };
+        let Some(own) = self.own.as_ref().filter(|_| !self.has_previous) else { return Ok(()) };
         let (next, before) = (random(), self.value.clone());
         let both = [data(WEBHOOK_SECRET_KEY, &next), data(PREVIOUS_WEBHOOK_SECRET_KEY, &before)];
         let patch = json!({"data": BTreeMap::from(both)});
         let secrets: Api<Secret> = Api::namespaced(core.clone(), namespace(repository));
-        self.own = Some(merge_patch(&secrets, own, Part::Object, patch, CALL).await?);
-        self.value = next;
+        merge_patch(&secrets, own, Part::Object, patch, CALL).await?;
+        (self.value, self.has_previous) = (next, true);
         Ok(())
     }
 
     /// Drops the one before.
     pub(super) async fn drop_previous(
-        &mut self,
+        &self,
         core: &Client,
         repository: &Repository,
     ) -> Result<(), CallError> {
-        let Some(own) = self.own.as_ref().filter(|_| self.has_previous()) else { return Ok(()) };
+        let Some(own) = self.own.as_ref().filter(|_| self.has_previous) else { return Ok(()) };
         let patch = json!({"data": {PREVIOUS_WEBHOOK_SECRET_KEY: null}});
         let secrets: Api<Secret> = Api::namespaced(core.clone(), namespace(repository));
-        self.own = Some(merge_patch(&secrets, own, Part::Object, patch, CALL).await?);
-        Ok(())
+        merge_patch(&secrets, own, Part::Object, patch, CALL).await.map(drop)
     }
 }

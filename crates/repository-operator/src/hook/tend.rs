@@ -124,7 +124,7 @@ async fn keep(
     let failed = |error: GithubError| Failure::of_github(&error, url);
     let mut secret = HookSecret::read(core, repository).await.map_err(|error| Failure::of_secret(&error))?;
     let before = repository.status.webhook.clone().unwrap_or_default();
-    let rotate = before.id != 0 && secret.is_ours() && is_old(&before, now);
+    let rotate = before.id != 0 && secret.own.is_some() && is_old(&before, now);
     if rotate {
         secret.change(core, repository).await.map_err(|error| Failure::of_call(&error))?;
     }
@@ -157,7 +157,7 @@ async fn keep(
     };
     if changed {
         tracing::info!(repository = repository.metadata.name, hook = hook.id, "the webhook was set up");
-    } else if secret.has_previous() {
+    } else if secret.has_previous {
         secret.drop_previous(core, repository).await.map_err(|error| Failure::of_call(&error))?;
     }
     // The log is worth having, but the hook stands without it: deliveries of one that was made just now are none.

@@ -219,6 +219,9 @@ impl GithubClients {
             let failed = |source| GithubOpenError::Client(OptionsError::Client { source });
             options.tls = Tls::of_bundle(bundle).map_err(failed)?;
         }
+        // Who asks is put into each request: connections are everybody's.
+        let same = clients.values().find(|known| known.api() == api.trim_end_matches('/'));
+        options.http = same.map(Github::http);
         let client = Github::new(options).map_err(GithubOpenError::Client)?;
         if clients.len() >= MOST {
             clients.clear();
