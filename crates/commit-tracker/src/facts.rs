@@ -40,7 +40,6 @@
 //! What cannot be known afterwards is absent: a first run's start and the end of its apply, when interval runs have
 //! replaced the duration and the message.
 
-mod source;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -49,8 +48,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use windlass_runtime::ObjectKey;
 
-pub use self::source::SourceFacts;
-use crate::objects::{ConditionStatus, Kustomization};
+use crate::objects::{ConditionStatus, Kustomization, Source};
 use crate::{Revision, SourceKey};
 
 /// Half of a second that was cut off.
@@ -115,7 +113,7 @@ pub struct Step {
 }
 
 /// What a Kustomization says. Its source, where it is known, tells from when on its revision could be applied.
-pub fn standing(kustomization: &Kustomization, source: Option<&SourceFacts>) -> Standing {
+pub fn standing(kustomization: &Kustomization, source: Option<&Source>) -> Standing {
     let metadata = &kustomization.metadata;
     let status = &kustomization.status;
     let steps = steps::steps(kustomization, source);
@@ -145,6 +143,19 @@ pub fn source_of(kustomization: &Kustomization) -> Option<SourceKey> {
         namespace: named.namespace.as_deref().filter(|named| !named.is_empty()).unwrap_or(own).to_owned(),
         name: named.name.as_deref()?.to_owned(),
     })
+}
+
+impl Source {
+    /// The revision that it has now.
+    pub fn revision(&self) -> Option<Revision> {
+        revision(self.status.artifact.as_ref().map(|artifact| &*artifact.revision))
+    }
+
+    /// When it had this revision; none where it has another now. It may have made the artifact anew since.
+    pub fn seen(&self, revision: &Revision) -> Option<Timestamp> {
+        let updated = self.status.artifact.as_ref()?.last_update_time.map(middle)?;
+        (self.revision().as_ref() == Some(revision)).then_some(updated)
+    }
 }
 
 fn revision(text: Option<&str>) -> Option<Revision> {

@@ -151,7 +151,6 @@ mod tests {
             known: Vec::new(),
             to: format!("main@sha1:{}", "a".repeat(40)).parse().unwrap(),
             origin: None,
-            known_origins: Vec::new(),
             metadata: BTreeMap::new(),
             generation: 1,
         };

@@ -19,7 +19,7 @@ use windlass_github::{
 };
 use windlass_telemetry::traced;
 
-use super::{Changes, ChangesError, ChangesQuery, Commit, ExporterInfo, FindChanges, Problem};
+use super::{Accounted, Changes, ChangesError, ChangesQuery, Commit, ExporterInfo, FindChanges, Problem};
 use crate::{Algorithm, Revision, SourceKind};
 
 /// Exports that are listed with one request.
@@ -229,28 +229,23 @@ impl FindChanges for GithubChanges {
                 ),
             )
         })?;
-        let to = manifests_commit(question.source.kind, Some(&question.to), question.origin.as_deref())
+        let to = manifests_commit(question.source.kind, &question.to, question.origin.as_deref())
             .ok_or_else(|| {
                 ChangesError::new(
                     Problem::Malformed,
                     format!("{} of {} names no commit of {repository}", question.to, question.source),
                 )
             })?;
-        let origins = question.known_origins.iter().map(Option::as_deref).chain(std::iter::repeat(None));
-        let known: Vec<String> = question
-            .known
-            .iter()
-            .zip(origins)
-            .filter_map(|(known, origin)| {
-                // The source may have been of another kind then.
-                let kind = match (known.algorithm(), origin) {
-                    (Some(Algorithm::Sha1), _) => SourceKind::GitRepository,
-                    (_, Some(_)) => SourceKind::OciRepository,
-                    (_, None) => question.source.kind,
-                };
-                manifests_commit(kind, Some(known), origin)
-            })
-            .collect();
+        let known = question.known.iter().filter_map(|Accounted { revision, origin }| {
+            // The source may have been of another kind then.
+            let kind = match (revision.algorithm(), origin) {
+                (Some(Algorithm::Sha1), _) => SourceKind::GitRepository,
+                (_, Some(_)) => SourceKind::OciRepository,
+                (_, None) => question.source.kind,
+            };
+            manifests_commit(kind, revision, origin.as_deref())
+        });
+        let known: Vec<String> = known.collect();
         if known.contains(&to) {
             return Ok(Changes::default());
         }
@@ -389,14 +384,14 @@ fn listed(commits: &[ManifestsCommit], sha: &str) -> bool {
 }
 
 /// The commit of the manifests that a revision is: its own for Git, that of its origin for what was built of Git.
-fn manifests_commit(kind: SourceKind, revision: Option<&Revision>, origin: Option<&str>) -> Option<String> {
+fn manifests_commit(kind: SourceKind, revision: &Revision, origin: Option<&str>) -> Option<String> {
     let origin = origin.and_then(|origin| origin.parse::<Revision>().ok());
     let revision = match kind {
         SourceKind::GitRepository => revision,
-        _ => origin.as_ref(),
+        _ => origin.as_ref()?,
     };
     // A commit's hash is SHA-1 or, in few repositories, SHA-256.
-    let digest = revision?.digest()?;
+    let digest = revision.digest()?;
     matches!(digest.len(), 40 | 64).then(|| digest.to_owned())
 }
 

@@ -6,8 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use secrecy::SecretString;
 
-use super::{ChangesError, ChangesQuery, Secrets};
+use super::{Accounted, ChangesError, ChangesQuery, Secrets};
 use crate::{SourceKey, SourceKind};
+
+/// A revision that was known, with its origin.
+pub(crate) fn accounted(revision: &str, origin: Option<&str>) -> Accounted {
+    Accounted { revision: revision.parse().unwrap(), origin: origin.map(Into::into) }
+}
 
 /// The question which commits came with `to` over `known`, for a source `apps/fleet`.
 pub(crate) fn question(kind: SourceKind, url: &str, to: &str, known: &[impl AsRef<str>]) -> ChangesQuery {
@@ -17,10 +22,9 @@ pub(crate) fn question(kind: SourceKind, url: &str, to: &str, known: &[impl AsRe
         insecure: false,
         secret: None,
         cert_secret: None,
-        known: known.iter().map(|known| known.as_ref().parse().unwrap()).collect(),
+        known: known.iter().map(|known| accounted(known.as_ref(), None)).collect(),
         to: to.parse().unwrap(),
         origin: None,
-        known_origins: vec![None; known.len()],
         metadata: BTreeMap::new(),
         generation: 1,
     }

@@ -69,7 +69,7 @@ pub fn annotated(
         traceparent: text(TRACEPARENT).map(str::to_owned),
         ..Changes::default()
     };
-    let origins = question.known_origins.iter().flatten().filter_map(|known| commit_id(known));
+    let origins = question.known.iter().filter_map(|known| commit_id(known.origin.as_deref()?));
     let commits = question.known_commits().filter_map(|known| known.digest().map(str::to_owned));
     if origins.chain(commits).any(|known| known == id) {
         return Ok(links);
@@ -90,7 +90,8 @@ pub fn annotated(
         .because(error)
     })?;
     // Nothing says what it was built after: only whether the source writes its revisions as the one before did.
-    let unrelated = !question.known.is_empty() && !question.known.iter().any(|known| is_alike(known, to));
+    let unrelated =
+        !question.known.is_empty() && !question.known.iter().any(|known| is_alike(&known.revision, to));
     Ok(Changes { commits: vec![Commit::new(id, merged)], unrelated, ..links })
 }
 
@@ -118,11 +119,10 @@ mod tests {
     const SHA: &str = "5394cb7f48332b2de7c17dd8b8384bbc84b7e738";
 
     fn question(origin: Option<&str>, known_origins: &[Option<&str>]) -> ChangesQuery {
-        let known = vec!["v1"; known_origins.len()];
         ChangesQuery {
             origin: origin.map(str::to_owned),
-            known_origins: known_origins.iter().map(|known| known.map(str::to_owned)).collect(),
-            ..given::question(SourceKind::ExternalArtifact, "", "v2", &known)
+            known: known_origins.iter().map(|origin| given::accounted("v1", *origin)).collect(),
+            ..given::question(SourceKind::ExternalArtifact, "", "v2", &[""; 0])
         }
     }
 

@@ -26,7 +26,7 @@ use windlass_telemetry::traced;
 use self::artifact::Artifact;
 use self::registry::Place;
 use super::{
-    Changes, ChangesError, ChangesQuery, Commit, ExporterInfo, FindChanges, Problem, Secrets,
+    Accounted, Changes, ChangesError, ChangesQuery, Commit, ExporterInfo, FindChanges, Problem, Secrets,
     metadata::annotated,
 };
 use crate::{Algorithm, Revision};
@@ -161,7 +161,8 @@ impl OciChanges {
         info: &ExporterInfo,
     ) -> Result<Changes, ChangesError> {
         let question = place.question;
-        let known: Vec<Digest> = question.known.iter().filter_map(|known| digest_of(known).ok()).collect();
+        let known: Vec<Digest> =
+            question.known.iter().filter_map(|known| digest_of(&known.revision).ok()).collect();
         let mut changes = info.clone().into_changes(artifact.created);
         if known.contains(&artifact.digest) {
             changes.commits.clear();
@@ -262,14 +263,15 @@ impl OciChanges {
         from: Option<&Artifact>,
     ) -> Result<Option<Changes>, ChangesError> {
         let mut question = place.question.clone();
-        let (Some(git), Some(origin)) = (&self.git, question.known_origins.last_mut()) else {
+        let (Some(git), Some(newest)) = (&self.git, question.known.last_mut()) else { return Ok(None) };
+        let annotated = || Some(from?.annotations.get(REVISION)?.as_str().into());
+        newest.origin = newest.origin.take().or_else(annotated);
+        if newest.origin.is_none() {
             return Ok(None);
-        };
-        *origin = origin.take().or_else(|| from?.annotations.get(REVISION).cloned());
+        }
         let mut annotations = to.annotations.clone();
         annotations.extend(question.metadata.clone());
-        let asked =
-            git_question(&annotations, &question).filter(|_| question.known_origins.last() != Some(&None));
+        let asked = git_question(&annotations, &question);
         let Some(asked) = asked else { return Ok(None) };
         match git.find(&asked).await {
             Ok(changes) => Ok(Some(changes).filter(|changes| !changes.unrelated && !changes.truncated)),
@@ -366,21 +368,20 @@ fn git_question(annotations: &BTreeMap<String, String>, question: &ChangesQuery)
     let is_git = |revision: &Revision| revision.algorithm() == Some(Algorithm::Sha1);
     let origin = annotations.get(REVISION).or(question.origin.as_ref())?;
     let to = origin.trim().parse().ok().filter(is_git)?;
-    let known: Vec<Revision> = question.known_commits().collect();
+    let known = question.known_commits().map(|revision| Accounted { revision, origin: None });
+    let known: Vec<_> = known.collect();
     // Without the origin of what was known, all history would be new.
     let is_range = question.known.is_empty() || !known.is_empty();
     is_range.then(|| ChangesQuery {
-        source: question.source.clone(),
         url: url.to_owned(),
         insecure: false,
         secret: None,
         cert_secret: None,
-        known_origins: vec![None; known.len()],
         known,
         to,
         origin: None,
         metadata: BTreeMap::new(),
-        generation: question.generation,
+        ..question.clone()
     })
 }
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Refusal;
-use crate::changes::Problem;
+use crate::changes::{Accounted, Problem};
 use crate::histogram::Histogram;
 use crate::{Algorithm, Instrument, Revision, SourceKind, Step};
 
@@ -50,17 +50,6 @@ pub struct Entry {
     /// Its revisions by what came of them; only what occurred, in the order of [`Outcome`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<(Outcome, u64)>,
-}
-
-/// A revision that is accounted for: what it holds was counted, or is baseline.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Accounted {
-    /// The revision.
-    pub revision: Revision,
-    /// The revision of the origin that it was built from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<Box<str>>,
 }
 
 /// A revision whose commits are not known yet, with its times as they were when it was seen first.

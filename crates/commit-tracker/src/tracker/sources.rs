@@ -11,7 +11,7 @@ use windlass_telemetry::Health;
 use super::queue::{Task, Tasks};
 use crate::objects::Source;
 use crate::select::{INSTALL_FLUX, PAGE};
-use crate::{SourceFacts, SourceKey, SourceKind};
+use crate::{SourceKey, SourceKind};
 
 /// What is known of a source.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) enum Known {
     /// It is not there.
     Gone,
     /// What it says.
-    There(Box<SourceFacts>),
+    There(Arc<Source>),
 }
 
 /// What is watched, and who wants to know.
@@ -63,9 +63,7 @@ impl Sources {
     pub(crate) fn get(&self, key: &SourceKey) -> Known {
         let watched = self.inner.lock().watched.get(&self.inner.place(key)).cloned();
         let Some((store, _)) = watched.filter(|(store, _)| store.is_synced()) else { return Known::NotYet };
-        store
-            .get(&ObjectKey::new(&key.namespace, &key.name))
-            .map_or(Known::Gone, |source| Known::There(Box::new(SourceFacts::of(key.kind, &source))))
+        store.get(&ObjectKey::new(&key.namespace, &key.name)).map_or(Known::Gone, Known::There)
     }
 
     /// A Kustomization names this source now, and that one before: it is looked at when its source changes.

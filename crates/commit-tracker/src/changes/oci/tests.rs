@@ -432,7 +432,7 @@ async fn without_a_payload_the_repository_that_annotations_name_is_walked() {
         registry.push_artifact(NAME, &["latest"], &[("a/b", b"x")], &origin.annotations(3)).await.unwrap();
     let mut asked =
         question(&registry, &format!("latest@{digest}"), &[&format!("latest@sha256:{}", "0".repeat(64))]);
-    asked.known_origins = vec![Some(origin.revision(1))];
+    asked.known[0].origin = Some(origin.revision(1).into());
     let finder = finder(config()).with_git(origin.git());
     let changes = finder.find(&asked).await.unwrap();
     assert_eq!(ids(&changes), [&origin.commits[2], &origin.commits[3]]);
@@ -474,7 +474,7 @@ async fn where_nothing_was_seen_git_says_which_commits_were_skipped() {
             finder = finder.with_git(origin.git());
         }
         let mut asked = question(&registry, to, &[known]);
-        asked.known_origins = vec![known_origin];
+        asked.known[0].origin = known_origin.map(Into::into);
         let changes = finder.find(&asked).await.unwrap();
         let mut found: Vec<String> = ids(&changes).into_iter().map(str::to_owned).collect();
         found.sort();
