@@ -13,10 +13,11 @@ mod secrets;
 pub use exporter_info::ExporterInfo;
 pub use git::GitChanges;
 pub use github::{GithubChanges, GithubConfig};
+pub(crate) use metadata::REVISION as ORIGIN_REVISION;
 pub use metadata::{MetadataChanges, annotated};
 pub use oci::{EXPORTER_INFO_MEDIA_TYPE, OciChanges, OciConfig, PayloadWanted};
 pub use resolver::{ChangesResolver, Finders, NoAnswer, ResolverObserver};
-pub use secrets::{ClusterSecrets, NoSecrets, Secrets};
+pub use secrets::{SecretValues, Secrets};
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -65,13 +65,11 @@ pub struct Standing {
     pub created: Option<Timestamp>,
     /// The source that it applies; none where it names no kind that we know.
     pub source: Option<SourceKey>,
-    /// The revisions that it applied, as far as it knows them still, oldest first; the last is `applied`.
+    /// The revisions that it applied, as far as it knows them still, oldest first; the last is the one that it applied last.
     pub steps: Vec<Step>,
     /// The first of `steps` is the first that it ever applied: it remembers nothing else, and either its first runs or
     /// its first hour.
     pub whole: bool,
-    /// The revision that it applied last.
-    pub applied: Option<Revision>,
     /// The revision that it fetched last.
     pub attempted: Option<Revision>,
     /// Why its last run failed.
@@ -124,7 +122,6 @@ pub fn standing(kustomization: &Kustomization, source: Option<&Source>) -> Stand
         source: source_of(kustomization),
         whole: steps.first().is_none_or(|first| steps::is_first(kustomization, first)),
         steps,
-        applied: revision(status.last_applied_revision.as_deref()),
         attempted: revision(status.last_attempted_revision.as_deref()),
         failing: failing.map(|ready| format!("{}: {}", ready.reason, ready.message)),
         suspended: kustomization.spec.suspend,

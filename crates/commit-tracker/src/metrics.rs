@@ -144,8 +144,7 @@ impl Metric {
 
     /// The name in the Prometheus text: what `OpenTelemetry` makes of the name and the unit.
     pub fn prometheus_name(&self) -> String {
-        let mut name: String = self.otlp_name(Spelling::Underscores);
-        name = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect();
+        let mut name = prometheus_label(&self.otlp_name(Spelling::Underscores));
         if self.unit == "s" {
             name.push_str("_seconds");
         }

@@ -13,7 +13,7 @@ use crate::names::named;
 /// Flux's older forms `NAME/HEX`, `HEAD/HEX` and `HEX` are read as it reads them, by the length of the hexadecimal part.
 /// Any other text is a revision too, as an artifact that somebody else makes may carry any; it has no parts, and whoever
 /// needs them calls it malformed. Two revisions are equal when they say the same, in whatever form and case.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Revision(Box<str>);
 
@@ -98,12 +98,6 @@ impl Eq for Revision {}
 impl Hash for Revision {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.meaning().hash(state);
-    }
-}
-
-impl fmt::Debug for Revision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Revision({:?})", self.0)
     }
 }
 

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use secrecy::SecretString;
 
-use super::{Accounted, ChangesError, ChangesQuery, Secrets};
+use super::{Accounted, ChangesError, ChangesQuery, SecretValues, Secrets};
 use crate::{SourceKey, SourceKind};
 
 /// A revision that was known, with its origin.
@@ -32,7 +31,7 @@ pub(crate) fn question(kind: SourceKind, url: &str, to: &str, known: &[impl AsRe
 
 /// Secrets by name, all in the namespace `apps`.
 #[derive(Default)]
-pub(crate) struct Given(BTreeMap<&'static str, BTreeMap<String, SecretString>>);
+pub(crate) struct Given(BTreeMap<&'static str, SecretValues>);
 
 impl Given {
     /// This one alone.
@@ -50,11 +49,7 @@ impl Given {
 
 #[async_trait]
 impl Secrets for Given {
-    async fn secret(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<BTreeMap<String, SecretString>>, ChangesError> {
+    async fn secret(&self, namespace: &str, name: &str) -> Result<Option<SecretValues>, ChangesError> {
         assert_eq!(namespace, "apps");
         Ok(self.0.get(name).cloned())
     }

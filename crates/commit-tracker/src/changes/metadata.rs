@@ -12,10 +12,12 @@ use jiff::Timestamp;
 use super::{Changes, ChangesError, ChangesQuery, Commit, FindChanges, Problem};
 use crate::Revision;
 
-/// The revision that an artifact was built from.
-const REVISION: &str = "org.opencontainers.image.revision";
+/// Where an artifact's source is.
+pub(super) const SOURCE: &str = "org.opencontainers.image.source";
+/// The revision of its source that an artifact was built from.
+pub(crate) const REVISION: &str = "org.opencontainers.image.revision";
 /// When it was built, RFC 3339.
-const CREATED: &str = "org.opencontainers.image.created";
+pub(super) const CREATED: &str = "org.opencontainers.image.created";
 /// The build, as the exporter's payload names it.
 const BUILD_LINK: &str = "export_build_link";
 /// The W3C trace context of the build.
@@ -50,20 +52,17 @@ pub fn annotated(
 ) -> Result<Changes, ChangesError> {
     let (source, to) = (&question.source, &question.to);
     let text = |key: &str| annotations.get(key).map(|text| text.trim()).filter(|text| !text.is_empty());
-    let Some(origin) = text(REVISION).or(question.origin.as_deref()) else {
-        return Err(ChangesError::new(
-            Problem::Unsupported,
-            format!(
-                "the artifact {to} of {source} does not say which commit it was built from: annotate it with {REVISION}"
-            ),
-        ));
+    let silent = |what: &str, key: &str| {
+        let text = format!("the artifact {to} of {source} does not say {what}: annotate it with {key}");
+        ChangesError::new(Problem::Unsupported, text)
     };
-    let id = commit_id(origin).ok_or_else(|| {
-        ChangesError::new(
-            Problem::Malformed,
-            format!("failed to read {REVISION} of the artifact {to} of {source}: it is no revision"),
-        )
-    })?;
+    let wrong = |key: &str, what: &str| {
+        let text = format!("failed to read {key} of the artifact {to} of {source}: it is {what}");
+        ChangesError::new(Problem::Malformed, text)
+    };
+    let origin = text(REVISION).or(question.origin.as_deref());
+    let origin = origin.ok_or_else(|| silent("which commit it was built from", REVISION))?;
+    let id = commit_id(origin).ok_or_else(|| wrong(REVISION, "no revision"))?;
     let links = Changes {
         build_link: text(BUILD_LINK).map(str::to_owned),
         traceparent: text(TRACEPARENT).map(str::to_owned),
@@ -74,21 +73,9 @@ pub fn annotated(
     if origins.chain(commits).any(|known| known == id) {
         return Ok(links);
     }
-    let Some(created) = text(CREATED) else {
-        return Err(ChangesError::new(
-            Problem::Unsupported,
-            format!(
-                "the artifact {to} of {source} does not say when it was built: annotate it with {CREATED}"
-            ),
-        ));
-    };
-    let merged: Timestamp = created.parse().map_err(|error: jiff::Error| {
-        ChangesError::new(
-            Problem::Malformed,
-            format!("failed to read {CREATED} of the artifact {to} of {source}: it is no time"),
-        )
-        .because(error)
-    })?;
+    let created = text(CREATED).ok_or_else(|| silent("when it was built", CREATED))?;
+    let merged: Timestamp =
+        created.parse().map_err(|error: jiff::Error| wrong(CREATED, "no time").because(error))?;
     // Nothing says what it was built after: only whether the source writes its revisions as the one before did.
     let unrelated =
         !question.known.is_empty() && !question.known.iter().any(|known| is_alike(&known.revision, to));

@@ -20,26 +20,20 @@ use async_trait::async_trait;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 use tracing::field;
-use windlass_oci::{Client, ClientConfig, Digest, OciError, Reference, Repository};
+use windlass_oci::{Client, ClientConfig, Digest, OciError, Repository};
 use windlass_telemetry::traced;
 
 use self::artifact::Artifact;
 use self::registry::Place;
 use super::{
     Accounted, Changes, ChangesError, ChangesQuery, Commit, ExporterInfo, FindChanges, Problem, Secrets,
-    metadata::annotated,
+    metadata::{CREATED, REVISION, SOURCE, annotated},
 };
 use crate::{Algorithm, Revision};
 
 /// The original's media type of the payload.
 pub const EXPORTER_INFO_MEDIA_TYPE: &str = "application/vnd.grafana.exporter-info.v1+json";
 
-/// Where an artifact's source is.
-const SOURCE: &str = "org.opencontainers.image.source";
-/// The revision of its source.
-const REVISION: &str = "org.opencontainers.image.revision";
-/// When it was built.
-const CREATED: &str = "org.opencontainers.image.created";
 /// The key of a pull secret.
 const PULL_SECRET: &str = ".dockerconfigjson";
 /// Commits and annotations of artifacts that are remembered; those that were asked for longest ago are forgotten.
@@ -136,13 +130,11 @@ impl FindChanges for OciChanges {
         drop(span);
         match (&artifact.info, self.config.payload) {
             (Some(info), _) => self.exported(&place, &artifact, info).await,
-            (None, PayloadWanted::Required) => Err(ChangesError::new(
-                Problem::PayloadMissing,
-                format!(
-                    "the artifact {} of {} has no layer of media type {}",
-                    question.to, question.source, self.config.media_type
-                ),
-            )),
+            (None, PayloadWanted::Required) => {
+                let (to, source, wanted) = (&question.to, &question.source, &self.config.media_type);
+                let text = format!("the artifact {to} of {source} has no layer of media type {wanted}");
+                Err(ChangesError::new(Problem::PayloadMissing, text))
+            }
             (None, _) => {
                 let mut annotations = artifact.annotations.clone();
                 annotations.extend(question.metadata.clone());
@@ -183,7 +175,11 @@ impl OciChanges {
             changes.commits.retain(|commit| changes.older && !held.contains(&commit.id));
             return Ok(changes);
         }
-        let walked = self.walked(place, artifact, info, from.as_deref()).await?;
+        // Git tells of it where the payload's commits are those of the repository that the artifact names.
+        let (listed, history) =
+            (Ids::of(&info.commits), self.history(place, artifact, from.as_deref()).await?);
+        let is_of_it = |walked: &Changes| walked.commits.iter().any(|commit| listed.holds(&commit.id));
+        let walked = history.filter(is_of_it).map(|walked| walked.commits);
         changes.incomplete = walked.is_none() && !known.is_empty();
         if !question.known.is_empty() && remembered.is_empty() && walked.is_none() {
             changes.unrelated =
@@ -241,19 +237,6 @@ impl OciChanges {
         seen.map(|(_, artifact)| artifact).collect()
     }
 
-    /// The commits between the two artifacts, where the payload's are those of the repository that it names.
-    async fn walked(
-        &self,
-        place: &Place<'_>,
-        to: &Artifact,
-        info: &ExporterInfo,
-        from: Option<&Artifact>,
-    ) -> Result<Option<Vec<Commit>>, ChangesError> {
-        let (own, history) = (Ids::of(&info.commits), self.history(place, to, from).await?);
-        let is_of_it = |walked: &Changes| walked.commits.iter().any(|commit| own.holds(&commit.id));
-        Ok(history.filter(is_of_it).map(|walked| walked.commits))
-    }
-
     /// The history between the two artifacts as Git has it; none where that is not to be known: they do not say what
     /// they were built from, or it cannot be read.
     async fn history(
@@ -295,7 +278,7 @@ impl OciChanges {
     /// Whether the repository has any of these: else they were another one's.
     async fn has_any(&self, place: &Place<'_>, known: &[Digest]) -> Result<bool, ChangesError> {
         for digest in known.iter().rev() {
-            match self.manifest(place, &Reference::Digest(digest.clone())).await {
+            match self.manifest(place, digest).await {
                 Err(error) if !error.problem.is_permanent() => return Err(error),
                 Err(error) if error.problem == Problem::NotFound => {}
                 _ => return Ok(true),

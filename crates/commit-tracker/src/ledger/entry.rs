@@ -233,10 +233,8 @@ impl Entry {
     ) -> Result<Option<Self>, Refusal> {
         let newest = entry.and_then(Self::newest);
         if record.from.as_ref() != newest {
-            return Err(Refusal::Outdated {
-                from: record.from.as_ref().map(ToString::to_string),
-                newest: newest.map(ToString::to_string),
-            });
+            let shown = |revision: Option<&Revision>| revision.map_or("nothing", Revision::as_str).to_owned();
+            return Err(Refusal::Outdated { from: shown(record.from.as_ref()), newest: shown(newest) });
         }
         let mut next = entry.cloned().unwrap_or_else(|| Self::first(record, now));
         next.namespace = record.namespace.as_str().into();

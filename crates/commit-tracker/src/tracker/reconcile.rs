@@ -18,7 +18,7 @@ use super::plan::{pending, plan};
 use super::queue::Task;
 use super::sources::Known;
 use super::state::{Example, MISSING, Waiting};
-use crate::changes::{Changes, ChangesError, ChangesQuery, NoAnswer, Problem};
+use crate::changes::{Changes, ChangesError, ChangesQuery, NoAnswer, ORIGIN_REVISION, Problem};
 use crate::facts::{source_of, standing};
 use crate::ledger::{Accounted, CommitCounts, Entry, LastApplied, Outcome, Pending, Record, mark_of};
 use crate::measure::{FIRST_COMMIT, Measured, measure};
@@ -35,9 +35,6 @@ const WAITING: &str =
 
 /// How far a commit's date may be ahead.
 const AHEAD: Duration = Duration::from_hours(1);
-
-/// Where Flux copies the revision of an artifact's origin from.
-const ORIGIN: &str = "org.opencontainers.image.revision";
 
 /// A Kustomization with its source, as they are now.
 pub(super) struct View {
@@ -231,13 +228,13 @@ impl Work {
                 let merged = changes.commits.iter().map(|commit| commit.merged);
                 let oldest = merged.filter(|merged| *merged >= since && is_a_date(*merged, now)).min();
                 let since = |oldest| Waiting::Since(Box::new((coming.clone(), oldest)));
-                self.states.wait(&standing.uid, oldest.map_or(Waiting::Nothing, since));
+                self.states.change(&standing.uid, |now| now.waiting = oldest.map_or(Waiting::Nothing, since));
                 None
             }
             // What lasts is said when the revision is applied.
             Err(no) => {
                 if no.error.problem.is_permanent() {
-                    self.states.wait(&standing.uid, Waiting::Unknown);
+                    self.states.change(&standing.uid, |now| now.waiting = Waiting::Unknown);
                 } else {
                     complain(view, coming, &no);
                 }
@@ -274,7 +271,7 @@ impl Work {
             cert_secret: secret(&spec.cert_secret_ref),
             known: accounted.to_vec(),
             to: to.clone(),
-            origin: origin.map(str::to_owned).or_else(|| metadata.get(ORIGIN).cloned()),
+            origin: origin.map(str::to_owned).or_else(|| metadata.get(ORIGIN_REVISION).cloned()),
             metadata,
             generation: source.metadata.generation,
         };
