@@ -13,10 +13,11 @@ mod secrets;
 pub use exporter_info::ExporterInfo;
 pub use git::GitChanges;
 pub use github::{GithubChanges, GithubConfig};
+pub(crate) use metadata::REVISION as ORIGIN_REVISION;
 pub use metadata::{MetadataChanges, annotated};
 pub use oci::{EXPORTER_INFO_MEDIA_TYPE, OciChanges, OciConfig, PayloadWanted};
 pub use resolver::{ChangesResolver, Finders, NoAnswer, ResolverObserver};
-pub use secrets::{ClusterSecrets, NoSecrets, Secrets};
+pub use secrets::{SecretValues, Secrets};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::names::named;
 use crate::{Algorithm, Revision, SourceKey};
 
 /// A revision that was applied, as those are asked about it that know where it came from.
@@ -41,13 +43,11 @@ pub struct ChangesQuery {
     /// The Secret beside it that `spec.certSecretRef` names, where the tracker may read it.
     pub cert_secret: Option<String>,
     /// What was applied and accounted for before, oldest first: what these hold is not new.
-    pub known: Vec<Revision>,
+    pub known: Vec<Accounted>,
     /// What is asked about.
     pub to: Revision,
     /// The revision of the origin that `to` was built from: `lastAppliedOriginRevision`, or the artifact's annotation.
     pub origin: Option<String>,
-    /// The origins of `known`, where there are any, in the same order.
-    pub known_origins: Vec<Option<String>>,
     /// The artifact's metadata (annotations of the OCI manifest, for example), when `to` is the source's current one.
     pub metadata: BTreeMap<String, String>,
     /// The generation of the source object: where its specification changed, it is another question.
@@ -59,14 +59,24 @@ impl ChangesQuery {
     /// kind, or another one, when some of them were applied; whether they are of the same repository is not known.
     pub fn known_commits(&self) -> impl Iterator<Item = Revision> {
         let is_commit = |revision: &Revision| revision.algorithm() == Some(Algorithm::Sha1);
-        let origins = self.known_origins.iter().map(Option::as_deref).chain(std::iter::repeat(None));
-        self.known.iter().zip(origins).filter_map(move |(known, origin)| {
-            if is_commit(known) {
-                return Some(known.clone());
+        self.known.iter().filter_map(move |Accounted { revision, origin }| {
+            if is_commit(revision) {
+                return Some(revision.clone());
             }
-            origin?.trim().parse().ok().filter(is_commit)
+            origin.as_deref()?.trim().parse().ok().filter(is_commit)
         })
     }
+}
+
+/// A revision that is accounted for: what it holds was counted, or is baseline.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Accounted {
+    /// The revision.
+    pub revision: Revision,
+    /// The revision of the origin that it was built from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Box<str>>,
 }
 
 /// A commit that came with a revision.
@@ -127,63 +137,35 @@ pub struct Changes {
     pub unrelated: bool,
 }
 
-/// Why it could not be found out, as counters and log lines name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Problem {
-    /// The server could not be reached, did not answer in time, or failed (5xx).
-    Unavailable,
-    /// The server said to come back later (429, or an exhausted rate limit).
-    RateLimited,
-    /// The server wants credentials, or other ones (401).
-    Unauthorized,
-    /// The server refused (403).
-    Forbidden,
-    /// The repository, file or revision is not there (404), or hidden.
-    NotFound,
-    /// The commit is not reachable in the repository any more.
-    Unreachable,
-    /// The artifact lacks the exporter's payload.
-    PayloadMissing,
-    /// The payload, or the server's answer, makes no sense.
-    Malformed,
-    /// The payload, history or answer is larger than the limit.
-    TooLarge,
-    /// The source says nothing that commits could be found with.
-    Unsupported,
+named! {
+    /// Why it could not be found out, as counters and log lines name it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Problem {
+        /// The server could not be reached, did not answer in time, or failed (5xx).
+        Unavailable = "unavailable",
+        /// The server said to come back later (429, or an exhausted rate limit).
+        RateLimited = "rate_limited",
+        /// The server wants credentials, or other ones (401).
+        Unauthorized = "unauthorized",
+        /// The server refused (403).
+        Forbidden = "forbidden",
+        /// The repository, file or revision is not there (404), or hidden.
+        NotFound = "not_found",
+        /// The commit is not reachable in the repository any more.
+        Unreachable = "unreachable",
+        /// The artifact lacks the exporter's payload.
+        PayloadMissing = "payload_missing",
+        /// The payload, or the server's answer, makes no sense.
+        Malformed = "malformed",
+        /// The payload, history or answer is larger than the limit.
+        TooLarge = "too_large",
+        /// The source says nothing that commits could be found with.
+        Unsupported = "unsupported",
+    }
 }
 
 impl Problem {
-    /// Every problem.
-    pub const ALL: [Self; 10] = [
-        Self::Unavailable,
-        Self::RateLimited,
-        Self::Unauthorized,
-        Self::Forbidden,
-        Self::NotFound,
-        Self::Unreachable,
-        Self::PayloadMissing,
-        Self::Malformed,
-        Self::TooLarge,
-        Self::Unsupported,
-    ];
-
-    /// Its name in metrics and log lines.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unavailable => "unavailable",
-            Self::RateLimited => "rate_limited",
-            Self::Unauthorized => "unauthorized",
-            Self::Forbidden => "forbidden",
-            Self::NotFound => "not_found",
-            Self::Unreachable => "unreachable",
-            Self::PayloadMissing => "payload_missing",
-            Self::Malformed => "malformed",
-            Self::TooLarge => "too_large",
-            Self::Unsupported => "unsupported",
-        }
-    }
-
     /// Whether somebody has to mend it: it is asked again seldom, until something changes.
     pub fn is_permanent(self) -> bool {
         !matches!(self, Self::Unavailable | Self::RateLimited)

@@ -55,7 +55,13 @@ impl CumulativeSource for LedgerSource {
         let deleted = deleted.map(|(uid, entry)| Shown { entry, now: None, deleted: Some(uid) });
         let families = Arc::clone(&self.families);
         let (entries, now) = (entries.chain(deleted).collect(), self.clock.now());
-        Some(Arc::new(LedgerView::new(led.ledger.identity(), families, entries, now).of(led.ledger.clone())))
+        Some(Arc::new(LedgerView::new(
+            led.ledger.identity(),
+            families,
+            entries,
+            now,
+            Some(led.ledger.clone()),
+        )))
     }
 
     fn scraped(&self) -> Option<Arc<dyn CumulativeView>> {

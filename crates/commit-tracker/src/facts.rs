@@ -40,7 +40,6 @@
 //! What cannot be known afterwards is absent: a first run's start and the end of its apply, when interval runs have
 //! replaced the duration and the message.
 
-mod source;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -49,8 +48,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use windlass_runtime::ObjectKey;
 
-pub use self::source::SourceFacts;
-use crate::objects::{ConditionStatus, Kustomization};
+use crate::objects::{ConditionStatus, Kustomization, Source};
 use crate::{Revision, SourceKey};
 
 /// Half of a second that was cut off.
@@ -67,13 +65,11 @@ pub struct Standing {
     pub created: Option<Timestamp>,
     /// The source that it applies; none where it names no kind that we know.
     pub source: Option<SourceKey>,
-    /// The revisions that it applied, as far as it knows them still, oldest first; the last is `applied`.
+    /// The revisions that it applied, as far as it knows them still, oldest first; the last is the one that it applied last.
     pub steps: Vec<Step>,
     /// The first of `steps` is the first that it ever applied: it remembers nothing else, and either its first runs or
     /// its first hour.
     pub whole: bool,
-    /// The revision that it applied last.
-    pub applied: Option<Revision>,
     /// The revision that it fetched last.
     pub attempted: Option<Revision>,
     /// Why its last run failed.
@@ -115,7 +111,7 @@ pub struct Step {
 }
 
 /// What a Kustomization says. Its source, where it is known, tells from when on its revision could be applied.
-pub fn standing(kustomization: &Kustomization, source: Option<&SourceFacts>) -> Standing {
+pub fn standing(kustomization: &Kustomization, source: Option<&Source>) -> Standing {
     let metadata = &kustomization.metadata;
     let status = &kustomization.status;
     let steps = steps::steps(kustomization, source);
@@ -126,7 +122,6 @@ pub fn standing(kustomization: &Kustomization, source: Option<&SourceFacts>) -> 
         source: source_of(kustomization),
         whole: steps.first().is_none_or(|first| steps::is_first(kustomization, first)),
         steps,
-        applied: revision(status.last_applied_revision.as_deref()),
         attempted: revision(status.last_attempted_revision.as_deref()),
         failing: failing.map(|ready| format!("{}: {}", ready.reason, ready.message)),
         suspended: kustomization.spec.suspend,
@@ -145,6 +140,19 @@ pub fn source_of(kustomization: &Kustomization) -> Option<SourceKey> {
         namespace: named.namespace.as_deref().filter(|named| !named.is_empty()).unwrap_or(own).to_owned(),
         name: named.name.as_deref()?.to_owned(),
     })
+}
+
+impl Source {
+    /// The revision that it has now.
+    pub fn revision(&self) -> Option<Revision> {
+        revision(self.status.artifact.as_ref().map(|artifact| &*artifact.revision))
+    }
+
+    /// When it had this revision; none where it has another now. It may have made the artifact anew since.
+    pub fn seen(&self, revision: &Revision) -> Option<Timestamp> {
+        let updated = self.status.artifact.as_ref()?.last_update_time.map(middle)?;
+        (self.revision().as_ref() == Some(revision)).then_some(updated)
+    }
 }
 
 fn revision(text: Option<&str>) -> Option<Revision> {

@@ -9,8 +9,8 @@ use windlass_runtime::BoxError;
 use windlass_settings::{CommitTrackerSettings, ExporterInfoSource, GithubCredentials};
 
 use crate::changes::{
-    Changes, ChangesError, ChangesQuery, ClusterSecrets, FindChanges, Finders, GitChanges, GithubChanges,
-    GithubConfig, MetadataChanges, NoSecrets, OciChanges, OciConfig, PayloadWanted, Problem, Secrets,
+    Changes, ChangesError, ChangesQuery, FindChanges, Finders, GitChanges, GithubChanges, GithubConfig,
+    MetadataChanges, OciChanges, OciConfig, PayloadWanted, Problem, Secrets,
 };
 
 /// Those who answer for this process.
@@ -19,18 +19,11 @@ use crate::changes::{
 /// A setting cannot be used.
 pub(crate) fn finders(process: &Context) -> Result<Finders, BoxError> {
     let settings = process.settings.commit_tracker();
-    let secrets: Arc<dyn Secrets> = if settings.source_secrets {
-        Arc::new(ClusterSecrets::new(process.clients.core.clone()))
-    } else {
-        Arc::new(NoSecrets)
-    };
+    let secrets: Arc<dyn Secrets> = Arc::new(process.clients.core.clone());
     let github = github(settings)?;
 
-    let mut git = GitChanges::new(process.git.clone(), Arc::clone(&secrets), settings.max_commits);
-    if let Some(github) = github.clone() {
-        git = git.with_github(github);
-    }
-    let git: Arc<dyn FindChanges> = Arc::new(git);
+    let by_git = || GitChanges::new(process.git.clone(), Arc::clone(&secrets), settings.max_commits);
+    let git: Arc<dyn FindChanges> = Arc::new(by_git().with_github(github.clone()));
     let oci = OciConfig {
         client: windlass_oci::ClientConfig {
             insecure: settings.allowed_registries.clone(),
@@ -45,9 +38,9 @@ pub(crate) fn finders(process: &Context) -> Result<Finders, BoxError> {
         max_payload_bytes: settings.max_payload_bytes,
         max_commits: settings.max_commits,
     };
-    // An artifact's author says which repository it is of: that one is asked as nobody.
-    let origin = GitChanges::new(process.git.clone(), Arc::new(NoSecrets), settings.max_commits);
-    let oci: Arc<dyn FindChanges> = Arc::new(OciChanges::new(oci, secrets)?.with_git(Arc::new(origin)));
+    // An artifact's author says which repository it is of: that one is asked as nobody, without a token or a Secret.
+    let oci: Arc<dyn FindChanges> =
+        Arc::new(OciChanges::new(oci, Arc::clone(&secrets))?.with_git(Arc::new(by_git())));
     let metadata: Arc<dyn FindChanges> = Arc::new(MetadataChanges);
 
     let Some(github) = github else { return Ok(Finders { git, oci, metadata }) };
@@ -151,7 +144,6 @@ mod tests {
             known: Vec::new(),
             to: format!("main@sha1:{}", "a".repeat(40)).parse().unwrap(),
             origin: None,
-            known_origins: Vec::new(),
             metadata: BTreeMap::new(),
             generation: 1,
         };

@@ -34,7 +34,6 @@ pub(crate) fn standing(created: Timestamp, steps: Vec<Step>) -> Standing {
             name: "fleet".to_owned(),
         }),
         whole: true,
-        applied: steps.last().map(|step| step.revision.clone()),
         attempted: None,
         failing: None,
         suspended: false,

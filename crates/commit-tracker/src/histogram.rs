@@ -78,11 +78,6 @@ impl Histogram {
         seconds_of(self.sum)
     }
 
-    /// Their sum, exactly.
-    pub fn sum_exactly(&self) -> Duration {
-        Duration::from_micros(self.sum)
-    }
-
     /// How many there are in each classic bucket alone (not cumulative); the last is above every bound.
     pub fn classic(&self) -> [u64; CLASSIC_BUCKETS] {
         self.classic.map(u64::from)

@@ -31,13 +31,12 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 pub use self::config::LedgerConfig;
-pub use self::entry::{
-    Accounted, CommitCounts, Entry, FRONTIER, LastApplied, Outcome, Pending, Record, mark, mark_of,
-};
+pub use self::entry::{CommitCounts, Entry, FRONTIER, LastApplied, Outcome, Pending, Record, mark, mark_of};
 pub use self::error::{LedgerError, Refusal};
 use self::format::Head;
 use self::inner::Inner;
 use self::shard::{PendingWrite, Shard};
+pub use crate::changes::Accounted;
 
 /// The ledger, as one leader has it in its hands. Clones share it.
 #[derive(Clone, Debug)]

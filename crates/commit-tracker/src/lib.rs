@@ -27,6 +27,7 @@ pub mod histogram;
 pub mod ledger;
 mod measure;
 pub mod metrics;
+mod names;
 pub mod objects;
 mod operator;
 pub mod options;
@@ -36,7 +37,7 @@ mod select;
 mod source;
 pub mod tracker;
 
-pub use facts::{SourceFacts, Standing, Step, source_of, standing};
+pub use facts::{Standing, Step, source_of, standing};
 pub use measure::{CommitOutcome, Measured, MeasuredCommit, measure};
 pub use metrics::Instrument;
 pub use operator::{CommitTracker, FLUX_COMMIT_TRACKER, configure, register};

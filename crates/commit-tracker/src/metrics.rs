@@ -8,6 +8,8 @@ pub use process::*;
 pub use reference::reference_markdown;
 use serde::{Deserialize, Serialize};
 
+use crate::names::named;
+
 pub use table::{COMMITS, LAST_APPLIED, METRICS, OLDEST_UNAPPLIED, REVISIONS, SUSPENDED, UNAPPLIED_UNKNOWN};
 
 /// Upper bounds of the classic buckets, in seconds; a last bucket holds what is above. The original's first version had
@@ -15,55 +17,28 @@ pub use table::{COMMITS, LAST_APPLIED, METRICS, OLDEST_UNAPPLIED, REVISIONS, SUS
 pub const CLASSIC_BOUNDS: [f64; 11] =
     [15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 420.0, 600.0, 900.0, 1200.0, 1800.0];
 
-/// One thing that is measured for a Kustomization: a histogram of durations in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(into = "&'static str", try_from = "String")]
-pub enum Instrument {
-    /// From a commit's merge to its apply, for each commit.
-    EndToEnd,
-    /// From a commit's merge to the commit that the exporter made of it, for each commit.
-    Export,
-    /// From the exporter's commit to its apply, once a revision.
-    Reconcile,
-    /// Stage: merged to exported, for each commit.
-    StageExport,
-    /// Stage: exported (or else merged) to seen by the source, for each commit.
-    StageSource,
-    /// Stage: seen by the source to fetched by the applier, once a revision.
-    StageFetch,
-    /// Stage: fetched to applied, once a revision.
-    StageApply,
-    /// Stage: applied to healthy, once a revision.
-    StageHealth,
-}
-
-impl Instrument {
-    /// Every instrument, in the order of the table.
-    pub const ALL: [Self; 8] = [
-        Self::EndToEnd,
-        Self::Export,
-        Self::Reconcile,
-        Self::StageExport,
-        Self::StageSource,
-        Self::StageFetch,
-        Self::StageApply,
-        Self::StageHealth,
-    ];
-
-    /// Its row of the table.
-    pub fn metric(self) -> &'static Metric {
-        // Theirs are the first rows, in their order.
-        METRICS[self as usize]
-    }
-
-    /// Its name without the prefix, as the ledger keeps it too: `e2e.export-time`.
-    pub fn name(self) -> &'static str {
-        self.metric().name
-    }
-
-    /// The instrument of this name.
-    pub fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|instrument| instrument.name() == name)
+named! {
+    /// One thing that is measured for a Kustomization: a histogram of durations in seconds. Its name is that of its metric
+    /// without the prefix, as the ledger keeps it too.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(into = "&'static str", try_from = "String")]
+    pub enum Instrument {
+        /// From a commit's merge to its apply, for each commit.
+        EndToEnd = "e2e.export-time",
+        /// From a commit's merge to the commit that the exporter made of it, for each commit.
+        Export = "kube-manifests-exporter.export-time",
+        /// From the exporter's commit to its apply, once a revision.
+        Reconcile = "flux.reconcile-time",
+        /// Stage: merged to exported, for each commit.
+        StageExport = "stage.export-time",
+        /// Stage: exported (or else merged) to seen by the source, for each commit.
+        StageSource = "stage.source-time",
+        /// Stage: seen by the source to fetched by the applier, once a revision.
+        StageFetch = "stage.fetch-time",
+        /// Stage: fetched to applied, once a revision.
+        StageApply = "stage.apply-time",
+        /// Stage: applied to healthy, once a revision.
+        StageHealth = "stage.health-time",
     }
 }
 
@@ -92,55 +67,35 @@ pub struct Metric {
     pub unit: &'static str,
     /// What one observation, or the value, is of.
     pub per: Per,
-    /// The attributes besides those that every metric of a Kustomization has ([`COMMON_ATTRIBUTES`]).
-    pub attributes: &'static [&'static str],
     /// What it means, in one sentence; the description that is exported with it.
     pub meaning: &'static str,
     /// What it does not mean: the mistake that its name invites.
     pub not: &'static str,
 }
 
-/// What kind of number a metric is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Durations: a base-2 exponential histogram, or classic buckets.
-    Histogram,
-    /// A value as it is now.
-    Gauge,
-    /// A number that only grows.
-    Counter,
-}
-
-impl Kind {
-    /// Its name in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Histogram => "histogram",
-            Self::Gauge => "gauge",
-            Self::Counter => "counter",
-        }
+named! {
+    /// What kind of number a metric is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Kind {
+        /// Durations: a base-2 exponential histogram, or classic buckets.
+        Histogram = "histogram",
+        /// A value as it is now.
+        Gauge = "gauge",
+        /// A number that only grows.
+        Counter = "counter",
     }
 }
 
-/// What one observation, or the value, is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Per {
-    /// Each commit.
-    Commit,
-    /// Each revision that was applied, however many commits came with it.
-    Revision,
-    /// The Kustomization as it is now.
-    Kustomization,
-}
-
-impl Per {
-    /// Its name in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Commit => "commit",
-            Self::Revision => "revision",
-            Self::Kustomization => "Kustomization",
-        }
+named! {
+    /// What one observation, or the value, is of.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Per {
+        /// Each commit.
+        Commit = "commit",
+        /// Each revision that was applied, however many commits came with it.
+        Revision = "revision",
+        /// The Kustomization as it is now.
+        Kustomization = "Kustomization",
     }
 }
 
@@ -177,6 +132,11 @@ pub const OUTCOME: &str = "outcome";
 pub const COMMON_ATTRIBUTES: [&str; 3] = [RESOURCE_NAME, RESOURCE_NAMESPACE, SOURCE_KIND];
 
 impl Metric {
+    /// The attributes besides [`COMMON_ATTRIBUTES`].
+    pub fn attributes(&self) -> &'static [&'static str] {
+        if self.kind == Kind::Counter { &[OUTCOME] } else { &[] }
+    }
+
     /// The name in OTLP: prefix and name.
     pub fn otlp_name(&self, spelling: Spelling) -> String {
         format!("{}{}", spelling.prefix(), self.name)
@@ -184,8 +144,7 @@ impl Metric {
 
     /// The name in the Prometheus text: what `OpenTelemetry` makes of the name and the unit.
     pub fn prometheus_name(&self) -> String {
-        let mut name: String = self.otlp_name(Spelling::Underscores);
-        name = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect();
+        let mut name = prometheus_label(&self.otlp_name(Spelling::Underscores));
         if self.unit == "s" {
             name.push_str("_seconds");
         }
@@ -212,11 +171,9 @@ mod tests {
 
     #[test]
     fn every_instrument_is_a_histogram_of_seconds_in_the_table_under_a_name_of_its_own() {
-        for instrument in Instrument::ALL {
-            let metric = instrument.metric();
-            assert!(METRICS.contains(&metric), "{}", metric.name);
-            assert_eq!((metric.kind, metric.unit), (Kind::Histogram, "s"), "{}", metric.name);
-            assert_eq!(Instrument::of(metric.name), Some(instrument));
+        for (instrument, metric) in Instrument::ALL.into_iter().zip(METRICS) {
+            let expected = (instrument.name(), Kind::Histogram, "s");
+            assert_eq!((metric.name, metric.kind, metric.unit), expected, "theirs are the first rows");
         }
         let histograms = METRICS.iter().filter(|metric| metric.kind == Kind::Histogram).count();
         assert_eq!(histograms, Instrument::ALL.len());
@@ -226,7 +183,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_original_in_either_spelling_and_one_in_prometheus() {
-        let metric = Instrument::Export.metric();
+        let metric = METRICS[Instrument::Export as usize];
         assert_eq!(
             metric.otlp_name(Spelling::Dashes),
             "flux-commit-tracker.kube-manifests-exporter.export-time"

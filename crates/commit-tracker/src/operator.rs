@@ -66,9 +66,9 @@ impl Operator<Context> for CommitTracker {
         let watch = Watch::<Kustomization>::reading(api, config);
         let meter = process.metrics.meter(FLUX_COMMIT_TRACKER);
         let tasks = Tasks::new(&meter);
-        let scope = selected.scope().clone();
+        let scope = selected.scope.clone();
         let sources = Sources::new(client.clone(), scope, process.supervisor.clone(), tasks.clone());
-        let metrics = ProcessMetrics::new(&meter, watch.store(), sources.clone());
+        let metrics = ProcessMetrics::new(&meter, watch.store(), Arc::clone(&sources));
         observe_leadership(&meter, &settings.state_name, &leadership);
         let ask =
             ChangesResolver::new(finders(&process)?, settings.questions_at_a_time, Arc::new(metrics.clone()));

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use opentelemetry::trace::{SpanId, TraceId};
 use windlass_telemetry::Spans;
 
-use self::ids::{Ids, Trace};
+use self::ids::Ids;
 use crate::changes::{Changes, ChangesError};
 use crate::measure::Measured;
 use crate::{Standing, Step};
@@ -58,7 +58,7 @@ impl Reporter {
         began: Timestamp,
         asked: impl Future<Output = T>,
     ) -> T {
-        let ids = Ids::new(&standing.uid, &step.revision, Trace::Work(began));
+        let ids = Ids::work(&standing.uid, &step.revision, began);
         self.spans.around(ids.trace, ids.span(spans::WORK), asked).await
     }
 
@@ -75,7 +75,7 @@ impl Reporter {
         if !self.spans.is_enabled() {
             return None;
         }
-        let way = Ids::new(&of.standing.uid, &of.step.revision, Trace::Stages);
+        let way = Ids::way(&of.standing.uid, &of.step.revision);
         let work = spans::work(of, changes, measured, way).into_iter();
         for span in work.chain(spans::way(of, changes, measured, way)) {
             self.spans.record(span);
@@ -98,6 +98,6 @@ impl Reporter {
 impl Work<'_> {
     /// Of the trace of the work.
     fn ids(&self) -> Ids {
-        Ids::new(&self.standing.uid, &self.step.revision, Trace::Work(self.began))
+        Ids::work(&self.standing.uid, &self.step.revision, self.began)
     }
 }

@@ -6,12 +6,14 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::named;
+
 /// A revision as Flux writes it: in most cases `NAME@ALGORITHM:HEX` or `ALGORITHM:HEX`.
 ///
 /// Flux's older forms `NAME/HEX`, `HEAD/HEX` and `HEX` are read as it reads them, by the length of the hexadecimal part.
 /// Any other text is a revision too, as an artifact that somebody else makes may carry any; it has no parts, and whoever
 /// needs them calls it malformed. Two revisions are equal when they say the same, in whatever form and case.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Revision(Box<str>);
 
@@ -21,36 +23,24 @@ struct Parts<'a> {
     hex: &'a str,
 }
 
-/// What a digest was made with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Algorithm {
-    /// SHA-1, Git's first.
-    Sha1,
-    /// SHA-256.
-    Sha256,
-    /// SHA-384.
-    Sha384,
-    /// SHA-512.
-    Sha512,
-    /// BLAKE3.
-    Blake3,
+named! {
+    /// What a digest was made with.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Algorithm {
+        /// SHA-1, Git's first.
+        Sha1 = "sha1",
+        /// SHA-256.
+        Sha256 = "sha256",
+        /// SHA-384.
+        Sha384 = "sha384",
+        /// SHA-512.
+        Sha512 = "sha512",
+        /// BLAKE3.
+        Blake3 = "blake3",
+    }
 }
 
 impl Algorithm {
-    /// Every algorithm.
-    pub const ALL: [Self; 5] = [Self::Sha1, Self::Sha256, Self::Sha384, Self::Sha512, Self::Blake3];
-
-    /// Its name in revisions.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sha1 => "sha1",
-            Self::Sha256 => "sha256",
-            Self::Sha384 => "sha384",
-            Self::Sha512 => "sha512",
-            Self::Blake3 => "blake3",
-        }
-    }
-
     /// How many hexadecimal digits a digest has.
     pub fn digits(self) -> usize {
         match self {
@@ -59,16 +49,6 @@ impl Algorithm {
             Self::Sha384 => 96,
             Self::Sha512 => 128,
         }
-    }
-
-    fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
-    }
-}
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 
@@ -118,12 +98,6 @@ impl Eq for Revision {}
 impl Hash for Revision {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.meaning().hash(state);
-    }
-}
-
-impl fmt::Debug for Revision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Revision({:?})", self.0)
     }
 }
 

@@ -18,7 +18,8 @@ pub(crate) const INSTALL_FLUX: &str = "install Flux, or a version of it that has
 #[derive(Clone, Debug)]
 pub(crate) struct Selected {
     selection: Selection,
-    scope: Scope,
+    /// The namespaces that they are in.
+    pub(crate) scope: Scope,
 }
 
 impl Selected {
@@ -28,11 +29,6 @@ impl Selected {
             Selection::Labels(_) | Selection::All => Scope::new(namespace),
         };
         Self { selection, scope }
-    }
-
-    /// The namespaces that they are in.
-    pub(crate) fn scope(&self) -> &Scope {
-        &self.scope
     }
 
     /// Where they are listed and watched, and how.

@@ -4,44 +4,21 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The kinds of Flux sources that a Kustomization can name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum SourceKind {
-    /// A Git repository.
-    GitRepository,
-    /// An artifact in a registry.
-    #[serde(rename = "OCIRepository")]
-    OciRepository,
-    /// A bucket of an object store.
-    Bucket,
-    /// An artifact that another controller makes.
-    ExternalArtifact,
-}
+use crate::names::named;
 
-impl SourceKind {
-    /// Every kind.
-    pub const ALL: [Self; 4] =
-        [Self::GitRepository, Self::OciRepository, Self::Bucket, Self::ExternalArtifact];
-
-    /// The kind's name in `spec.sourceRef.kind`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::GitRepository => "GitRepository",
-            Self::OciRepository => "OCIRepository",
-            Self::Bucket => "Bucket",
-            Self::ExternalArtifact => "ExternalArtifact",
-        }
-    }
-
-    /// The kind of this name.
-    pub fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
-impl fmt::Display for SourceKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+named! {
+    /// The kinds of Flux sources that a Kustomization can name.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    pub enum SourceKind {
+        /// A Git repository.
+        GitRepository = "GitRepository",
+        /// An artifact in a registry.
+        #[serde(rename = "OCIRepository")]
+        OciRepository = "OCIRepository",
+        /// A bucket of an object store.
+        Bucket = "Bucket",
+        /// An artifact that another controller makes.
+        ExternalArtifact = "ExternalArtifact",
     }
 }
 

@@ -34,10 +34,10 @@ impl GitChanges {
         Self { git, access: Access { secrets, github: None }, max_commits }
     }
 
-    /// Uses the token of GitHub's API for its repositories, where a source's Secret says nothing of who asks.
+    /// Uses the token of GitHub's API, where there is one, for its repositories, where a source's Secret says nothing of who asks.
     #[must_use]
-    pub fn with_github(mut self, github: Github) -> Self {
-        self.access.github = Some(github);
+    pub fn with_github(mut self, github: Option<Github>) -> Self {
+        self.access.github = github;
         self
     }
 }

@@ -19,7 +19,7 @@ use windlass_github::{
 };
 use windlass_telemetry::traced;
 
-use super::{Changes, ChangesError, ChangesQuery, Commit, ExporterInfo, FindChanges, Problem};
+use super::{Accounted, Changes, ChangesError, ChangesQuery, Commit, ExporterInfo, FindChanges, Problem};
 use crate::{Algorithm, Revision, SourceKind};
 
 /// Exports that are listed with one request.
@@ -46,6 +46,13 @@ pub struct GithubConfig {
 pub struct GithubChanges {
     github: Github,
     config: GithubConfig,
+}
+
+/// The exporter's file in one repository.
+struct Exports<'a> {
+    github: &'a Github,
+    config: &'a GithubConfig,
+    repository: RepositoryName,
 }
 
 /// Which exports are new.
@@ -94,38 +101,72 @@ impl GithubChanges {
             (None, _) => None,
         }
     }
+}
 
+#[async_trait]
+impl FindChanges for GithubChanges {
+    async fn find(&self, question: &ChangesQuery) -> Result<Changes, ChangesError> {
+        let repository = self.repository(question).ok_or_else(|| {
+            let text = format!(
+                "{} is not a repository of the GitHub that is asked: set exporter_info_repository, or exporter_info to none",
+                question.source
+            );
+            ChangesError::new(Problem::Unsupported, text)
+        })?;
+        let to = manifests_commit(question.source.kind, &question.to, question.origin.as_deref())
+            .ok_or_else(|| {
+                let text = format!("{} of {} names no commit of {repository}", question.to, question.source);
+                ChangesError::new(Problem::Malformed, text)
+            })?;
+        let known = question.known.iter().filter_map(|Accounted { revision, origin }| {
+            // The source may have been of another kind then.
+            let kind = match (revision.algorithm(), origin) {
+                (Some(Algorithm::Sha1), _) => SourceKind::GitRepository,
+                (_, Some(_)) => SourceKind::OciRepository,
+                (_, None) => question.source.kind,
+            };
+            manifests_commit(kind, revision, origin.as_deref())
+        });
+        let known: Vec<String> = known.collect();
+        if known.contains(&to) {
+            return Ok(Changes::default());
+        }
+        let exports = Exports { github: &self.github, config: &self.config, repository };
+        let span = tracing::info_span!(
+            "github.fetch_exporter_info",
+            github.repo = %exports.repository,
+            "github.ref" = to,
+            github.file = self.config.file,
+        );
+        let answer = Box::pin(traced(span, exports.answer(&to, &known))).await?;
+        // What was known may have been another source's: then it names no commit of this repository.
+        let unrelated = answer.unrelated || (known.is_empty() && !question.known.is_empty());
+        Ok(Changes { unrelated, ..answer })
+    }
+}
+
+impl Exports<'_> {
     /// A page of the exports up to `head`.
-    async fn exports(
-        &self,
-        repository: &RepositoryName,
-        head: &str,
-        page: u32,
-    ) -> Result<CommitPage, GithubError> {
-        self.github.history(repository, head, &self.config.file, PER_PAGE, page).await
+    async fn exports(&self, head: &str, page: u32) -> Result<CommitPage, GithubError> {
+        self.github.history(&self.repository, head, &self.config.file, PER_PAGE, page).await
     }
 
     /// The exports up to `to` that none of `known` (oldest first) holds.
-    async fn new_exports(
-        &self,
-        repository: &RepositoryName,
-        to: &str,
-        known: &[String],
-    ) -> Result<New, GithubError> {
-        let CommitPage { commits: mut list, mut more } = self.exports(repository, to, 1).await?;
+    async fn new_exports(&self, to: &str, known: &[String]) -> Result<New, GithubError> {
+        let CommitPage { commits: mut list, mut more } = self.exports(to, 1).await?;
         let newest = list.first().cloned();
         if known.is_empty() {
             // Of the first revision that is seen, only what was exported with it is told: the rest was there before.
             list.truncate(1);
             return Ok(New { exports: list, newest, ..New::default() });
         }
-        let held = self.held(repository, known, &list).await?;
+        let held = self.held(known, &list).await?;
         let is_held = |export: &ManifestsCommit| held.exports.contains(&export.sha);
         for page in 2..=PAGES {
             if !more || list.iter().any(is_held) {
                 break;
             }
-            let next = self.exports(repository, to, page).await?;
+            let next = self.exports(to, page).await?;
             list.extend(next.commits);
             more = next.more;
         }
@@ -158,16 +199,11 @@ impl GithubChanges {
 
     /// What `known` (oldest first) holds. Those that are not in `list` did not touch the file, or are no ancestors any
     /// more: the newest of them are asked about, most likely not for the first time.
-    async fn held(
-        &self,
-        repository: &RepositoryName,
-        known: &[String],
-        list: &[ManifestsCommit],
-    ) -> Result<KnownExports, GithubError> {
+    async fn held(&self, known: &[String], list: &[ManifestsCommit]) -> Result<KnownExports, GithubError> {
         let mut held = KnownExports { exports: known.iter().cloned().collect(), ..KnownExports::default() };
         let unlisted = known.iter().rev().take_while(|sha| !listed(list, sha)).take(KNOWN);
         for (age, sha) in unlisted.enumerate() {
-            match self.exports(repository, sha, 1).await {
+            match self.exports(sha, 1).await {
                 Ok(older) => {
                     if age == 0 {
                         held.bare = older.commits.is_empty();
@@ -185,13 +221,9 @@ impl GithubChanges {
     }
 
     /// What the exporter wrote at `export`; nothing if that removed the file.
-    async fn payload(
-        &self,
-        repository: &RepositoryName,
-        export: &ManifestsCommit,
-    ) -> Result<Option<ExporterInfo>, ChangesError> {
-        let file = &self.config.file;
-        match self.github.file(repository, file, &export.sha).await {
+    async fn payload(&self, export: &ManifestsCommit) -> Result<Option<ExporterInfo>, ChangesError> {
+        let (repository, file) = (&self.repository, &self.config.file);
+        match self.github.file(&self.repository, file, &export.sha).await {
             Ok(bytes) => {
                 let place = format!("{file} of {repository} at {}", export.sha);
                 let span = tracing::info_span!("kube_manifests.exporter.info.unmarshal");
@@ -204,95 +236,34 @@ impl GithubChanges {
         }
     }
 
-    fn missing(&self, repository: &RepositoryName, sha: &str) -> ChangesError {
-        let file = &self.config.file;
-        ChangesError::new(
-            Problem::PayloadMissing,
-            format!(
-                "{repository} has no {file} at {sha}: is it what an exporter makes? Without an exporter, set \
-                 exporter_info to none"
-            ),
-        )
-    }
-}
-
-#[async_trait]
-impl FindChanges for GithubChanges {
-    async fn find(&self, question: &ChangesQuery) -> Result<Changes, ChangesError> {
-        let repository = self.repository(question).ok_or_else(|| {
-            ChangesError::new(
-                Problem::Unsupported,
-                format!(
-                    "{} is not a repository of the GitHub that is asked: set exporter_info_repository, or \
-                     exporter_info to none",
-                    question.source
-                ),
-            )
-        })?;
-        let to = manifests_commit(question.source.kind, Some(&question.to), question.origin.as_deref())
-            .ok_or_else(|| {
-                ChangesError::new(
-                    Problem::Malformed,
-                    format!("{} of {} names no commit of {repository}", question.to, question.source),
-                )
-            })?;
-        let origins = question.known_origins.iter().map(Option::as_deref).chain(std::iter::repeat(None));
-        let known: Vec<String> = question
-            .known
-            .iter()
-            .zip(origins)
-            .filter_map(|(known, origin)| {
-                // The source may have been of another kind then.
-                let kind = match (known.algorithm(), origin) {
-                    (Some(Algorithm::Sha1), _) => SourceKind::GitRepository,
-                    (_, Some(_)) => SourceKind::OciRepository,
-                    (_, None) => question.source.kind,
-                };
-                manifests_commit(kind, Some(known), origin)
-            })
-            .collect();
-        if known.contains(&to) {
-            return Ok(Changes::default());
-        }
-        let span = tracing::info_span!(
-            "github.fetch_exporter_info",
-            github.repo = %repository,
-            "github.ref" = to,
-            github.file = self.config.file,
+    fn missing(&self, sha: &str) -> ChangesError {
+        let (repository, file) = (&self.repository, &self.config.file);
+        let text = format!(
+            "{repository} has no {file} at {sha}: is it what an exporter makes? Without an exporter, set exporter_info to none"
         );
-        let answer = Box::pin(traced(span, self.answer(&repository, &to, &known))).await?;
-        // What was known may have been another source's: then it names no commit of this repository.
-        let unrelated = answer.unrelated || (known.is_empty() && !question.known.is_empty());
-        Ok(Changes { unrelated, ..answer })
+        ChangesError::new(Problem::PayloadMissing, text)
     }
-}
 
-impl GithubChanges {
     /// What `to` brought over `known`.
-    async fn answer(
-        &self,
-        repository: &RepositoryName,
-        to: &str,
-        known: &[String],
-    ) -> Result<Changes, ChangesError> {
+    async fn answer(&self, to: &str, known: &[String]) -> Result<Changes, ChangesError> {
         let span = tracing::info_span!(
             "github.fetch_commit_time",
             otel.kind = "client",
-            github.repo.owner = repository.owner(),
-            github.repo.name = repository.name(),
+            github.repo.owner = self.repository.owner(),
+            github.repo.name = self.repository.name(),
             github.commit.sha = to,
             github.commit.time = field::Empty,
         );
-        let new = traced(span.clone(), self.new_exports(repository, to, known)).await.map_err(problem)?;
+        let new = traced(span.clone(), self.new_exports(to, known)).await.map_err(problem)?;
         let Some(newest) = new.newest else {
-            return Err(self.missing(repository, to));
+            return Err(self.missing(to));
         };
         span.record("github.commit.time", field::display(newest.committed));
-        if new.exports.is_empty() && self.payload(repository, &newest).await?.is_none() {
+        if new.exports.is_empty() && self.payload(&newest).await?.is_none() {
             // The newest export was the file's removal: there is no exporter any more.
-            return Err(self.missing(repository, to));
+            return Err(self.missing(to));
         }
-        let asked: Vec<_> = new.exports.iter().map(|export| self.payload(repository, export)).collect();
+        let asked: Vec<_> = new.exports.iter().map(|export| self.payload(export)).collect();
         let read: Vec<_> = stream::iter(asked).buffered(AT_A_TIME).collect().await;
         let mut payloads = Vec::with_capacity(read.len());
         let mut incomplete = false;
@@ -302,18 +273,18 @@ impl GithubChanges {
                 Err(error)
                     if place > 0 && matches!(error.problem, Problem::Malformed | Problem::TooLarge) =>
                 {
-                    tracing::warn!(%repository, export = export.sha, %error, "a skipped export is of no use");
+                    tracing::warn!(repository = %self.repository, export = export.sha, %error, "a skipped export is of no use");
                     incomplete = true;
                 }
                 payload => payloads.push((export, payload?)),
             }
         }
         if let Some((export, None)) = payloads.first() {
-            return Err(self.missing(repository, &export.sha));
+            return Err(self.missing(&export.sha));
         }
         let read = payloads.into_iter().filter_map(|(export, payload)| Some((export, payload?)));
         let read: Vec<_> = read.collect();
-        let held = self.held_commits(repository, &read, &new.held).await?;
+        let held = self.held_commits(&read, &new.held).await?;
         let joined = self.joined(read, held);
         Ok(Changes {
             rewritten: new.rewritten,
@@ -329,7 +300,6 @@ impl GithubChanges {
     /// for where there are none.
     async fn held_commits(
         &self,
-        repository: &RepositoryName,
         payloads: &[(&ManifestsCommit, ExporterInfo)],
         exports: &[ManifestsCommit],
     ) -> Result<HashSet<String>, ChangesError> {
@@ -342,7 +312,7 @@ impl GithubChanges {
             if !old.iter().any(|commit| commit.merged <= export.committed) {
                 break;
             }
-            match self.payload(repository, export).await {
+            match self.payload(export).await {
                 Ok(payload) => {
                     let commits = payload.into_iter().flat_map(|payload| payload.commits);
                     held.extend(commits.map(|commit| commit.id));
@@ -389,14 +359,14 @@ fn listed(commits: &[ManifestsCommit], sha: &str) -> bool {
 }
 
 /// The commit of the manifests that a revision is: its own for Git, that of its origin for what was built of Git.
-fn manifests_commit(kind: SourceKind, revision: Option<&Revision>, origin: Option<&str>) -> Option<String> {
+fn manifests_commit(kind: SourceKind, revision: &Revision, origin: Option<&str>) -> Option<String> {
     let origin = origin.and_then(|origin| origin.parse::<Revision>().ok());
     let revision = match kind {
         SourceKind::GitRepository => revision,
-        _ => origin.as_ref(),
+        _ => origin.as_ref()?,
     };
     // A commit's hash is SHA-1 or, in few repositories, SHA-256.
-    let digest = revision?.digest()?;
+    let digest = revision.digest()?;
     matches!(digest.len(), 40 | 64).then(|| digest.to_owned())
 }
 

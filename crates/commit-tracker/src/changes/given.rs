@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use secrecy::SecretString;
 
-use super::{ChangesError, ChangesQuery, Secrets};
+use super::{Accounted, ChangesError, ChangesQuery, SecretValues, Secrets};
 use crate::{SourceKey, SourceKind};
+
+/// A revision that was known, with its origin.
+pub(crate) fn accounted(revision: &str, origin: Option<&str>) -> Accounted {
+    Accounted { revision: revision.parse().unwrap(), origin: origin.map(Into::into) }
+}
 
 /// The question which commits came with `to` over `known`, for a source `apps/fleet`.
 pub(crate) fn question(kind: SourceKind, url: &str, to: &str, known: &[impl AsRef<str>]) -> ChangesQuery {
@@ -17,10 +21,9 @@ pub(crate) fn question(kind: SourceKind, url: &str, to: &str, known: &[impl AsRe
         insecure: false,
         secret: None,
         cert_secret: None,
-        known: known.iter().map(|known| known.as_ref().parse().unwrap()).collect(),
+        known: known.iter().map(|known| accounted(known.as_ref(), None)).collect(),
         to: to.parse().unwrap(),
         origin: None,
-        known_origins: vec![None; known.len()],
         metadata: BTreeMap::new(),
         generation: 1,
     }
@@ -28,7 +31,7 @@ pub(crate) fn question(kind: SourceKind, url: &str, to: &str, known: &[impl AsRe
 
 /// Secrets by name, all in the namespace `apps`.
 #[derive(Default)]
-pub(crate) struct Given(BTreeMap<&'static str, BTreeMap<String, SecretString>>);
+pub(crate) struct Given(BTreeMap<&'static str, SecretValues>);
 
 impl Given {
     /// This one alone.
@@ -46,11 +49,7 @@ impl Given {
 
 #[async_trait]
 impl Secrets for Given {
-    async fn secret(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<BTreeMap<String, SecretString>>, ChangesError> {
+    async fn secret(&self, namespace: &str, name: &str) -> Result<Option<SecretValues>, ChangesError> {
         assert_eq!(namespace, "apps");
         Ok(self.0.get(name).cloned())
     }

@@ -12,10 +12,12 @@ use jiff::Timestamp;
 use super::{Changes, ChangesError, ChangesQuery, Commit, FindChanges, Problem};
 use crate::Revision;
 
-/// The revision that an artifact was built from.
-const REVISION: &str = "org.opencontainers.image.revision";
+/// Where an artifact's source is.
+pub(super) const SOURCE: &str = "org.opencontainers.image.source";
+/// The revision of its source that an artifact was built from.
+pub(crate) const REVISION: &str = "org.opencontainers.image.revision";
 /// When it was built, RFC 3339.
-const CREATED: &str = "org.opencontainers.image.created";
+pub(super) const CREATED: &str = "org.opencontainers.image.created";
 /// The build, as the exporter's payload names it.
 const BUILD_LINK: &str = "export_build_link";
 /// The W3C trace context of the build.
@@ -50,47 +52,33 @@ pub fn annotated(
 ) -> Result<Changes, ChangesError> {
     let (source, to) = (&question.source, &question.to);
     let text = |key: &str| annotations.get(key).map(|text| text.trim()).filter(|text| !text.is_empty());
-    let Some(origin) = text(REVISION).or(question.origin.as_deref()) else {
-        return Err(ChangesError::new(
-            Problem::Unsupported,
-            format!(
-                "the artifact {to} of {source} does not say which commit it was built from: annotate it with {REVISION}"
-            ),
-        ));
+    let silent = |what: &str, key: &str| {
+        let text = format!("the artifact {to} of {source} does not say {what}: annotate it with {key}");
+        ChangesError::new(Problem::Unsupported, text)
     };
-    let id = commit_id(origin).ok_or_else(|| {
-        ChangesError::new(
-            Problem::Malformed,
-            format!("failed to read {REVISION} of the artifact {to} of {source}: it is no revision"),
-        )
-    })?;
+    let wrong = |key: &str, what: &str| {
+        let text = format!("failed to read {key} of the artifact {to} of {source}: it is {what}");
+        ChangesError::new(Problem::Malformed, text)
+    };
+    let origin = text(REVISION).or(question.origin.as_deref());
+    let origin = origin.ok_or_else(|| silent("which commit it was built from", REVISION))?;
+    let id = commit_id(origin).ok_or_else(|| wrong(REVISION, "no revision"))?;
     let links = Changes {
         build_link: text(BUILD_LINK).map(str::to_owned),
         traceparent: text(TRACEPARENT).map(str::to_owned),
         ..Changes::default()
     };
-    let origins = question.known_origins.iter().flatten().filter_map(|known| commit_id(known));
+    let origins = question.known.iter().filter_map(|known| commit_id(known.origin.as_deref()?));
     let commits = question.known_commits().filter_map(|known| known.digest().map(str::to_owned));
     if origins.chain(commits).any(|known| known == id) {
         return Ok(links);
     }
-    let Some(created) = text(CREATED) else {
-        return Err(ChangesError::new(
-            Problem::Unsupported,
-            format!(
-                "the artifact {to} of {source} does not say when it was built: annotate it with {CREATED}"
-            ),
-        ));
-    };
-    let merged: Timestamp = created.parse().map_err(|error: jiff::Error| {
-        ChangesError::new(
-            Problem::Malformed,
-            format!("failed to read {CREATED} of the artifact {to} of {source}: it is no time"),
-        )
-        .because(error)
-    })?;
+    let created = text(CREATED).ok_or_else(|| silent("when it was built", CREATED))?;
+    let merged: Timestamp =
+        created.parse().map_err(|error: jiff::Error| wrong(CREATED, "no time").because(error))?;
     // Nothing says what it was built after: only whether the source writes its revisions as the one before did.
-    let unrelated = !question.known.is_empty() && !question.known.iter().any(|known| is_alike(known, to));
+    let unrelated =
+        !question.known.is_empty() && !question.known.iter().any(|known| is_alike(&known.revision, to));
     Ok(Changes { commits: vec![Commit::new(id, merged)], unrelated, ..links })
 }
 
@@ -118,11 +106,10 @@ mod tests {
     const SHA: &str = "5394cb7f48332b2de7c17dd8b8384bbc84b7e738";
 
     fn question(origin: Option<&str>, known_origins: &[Option<&str>]) -> ChangesQuery {
-        let known = vec!["v1"; known_origins.len()];
         ChangesQuery {
             origin: origin.map(str::to_owned),
-            known_origins: known_origins.iter().map(|known| known.map(str::to_owned)).collect(),
-            ..given::question(SourceKind::ExternalArtifact, "", "v2", &known)
+            known: known_origins.iter().map(|origin| given::accounted("v1", *origin)).collect(),
+            ..given::question(SourceKind::ExternalArtifact, "", "v2", &[""; 0])
         }
     }
 

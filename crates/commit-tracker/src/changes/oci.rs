@@ -20,26 +20,20 @@ use async_trait::async_trait;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 use tracing::field;
-use windlass_oci::{Client, ClientConfig, Digest, OciError, Reference, Repository};
+use windlass_oci::{Client, ClientConfig, Digest, OciError, Repository};
 use windlass_telemetry::traced;
 
 use self::artifact::Artifact;
 use self::registry::Place;
 use super::{
-    Changes, ChangesError, ChangesQuery, Commit, ExporterInfo, FindChanges, Problem, Secrets,
-    metadata::annotated,
+    Accounted, Changes, ChangesError, ChangesQuery, Commit, ExporterInfo, FindChanges, Problem, Secrets,
+    metadata::{CREATED, REVISION, SOURCE, annotated},
 };
 use crate::{Algorithm, Revision};
 
 /// The original's media type of the payload.
 pub const EXPORTER_INFO_MEDIA_TYPE: &str = "application/vnd.grafana.exporter-info.v1+json";
 
-/// Where an artifact's source is.
-const SOURCE: &str = "org.opencontainers.image.source";
-/// The revision of its source.
-const REVISION: &str = "org.opencontainers.image.revision";
-/// When it was built.
-const CREATED: &str = "org.opencontainers.image.created";
 /// The key of a pull secret.
 const PULL_SECRET: &str = ".dockerconfigjson";
 /// Commits and annotations of artifacts that are remembered; those that were asked for longest ago are forgotten.
@@ -136,13 +130,11 @@ impl FindChanges for OciChanges {
         drop(span);
         match (&artifact.info, self.config.payload) {
             (Some(info), _) => self.exported(&place, &artifact, info).await,
-            (None, PayloadWanted::Required) => Err(ChangesError::new(
-                Problem::PayloadMissing,
-                format!(
-                    "the artifact {} of {} has no layer of media type {}",
-                    question.to, question.source, self.config.media_type
-                ),
-            )),
+            (None, PayloadWanted::Required) => {
+                let (to, source, wanted) = (&question.to, &question.source, &self.config.media_type);
+                let text = format!("the artifact {to} of {source} has no layer of media type {wanted}");
+                Err(ChangesError::new(Problem::PayloadMissing, text))
+            }
             (None, _) => {
                 let mut annotations = artifact.annotations.clone();
                 annotations.extend(question.metadata.clone());
@@ -161,7 +153,8 @@ impl OciChanges {
         info: &ExporterInfo,
     ) -> Result<Changes, ChangesError> {
         let question = place.question;
-        let known: Vec<Digest> = question.known.iter().filter_map(|known| digest_of(known).ok()).collect();
+        let known: Vec<Digest> =
+            question.known.iter().filter_map(|known| digest_of(&known.revision).ok()).collect();
         let mut changes = info.clone().into_changes(artifact.created);
         if known.contains(&artifact.digest) {
             changes.commits.clear();
@@ -182,7 +175,11 @@ impl OciChanges {
             changes.commits.retain(|commit| changes.older && !held.contains(&commit.id));
             return Ok(changes);
         }
-        let walked = self.walked(place, artifact, info, from.as_deref()).await?;
+        // Git tells of it where the payload's commits are those of the repository that the artifact names.
+        let (listed, history) =
+            (Ids::of(&info.commits), self.history(place, artifact, from.as_deref()).await?);
+        let is_of_it = |walked: &Changes| walked.commits.iter().any(|commit| listed.holds(&commit.id));
+        let walked = history.filter(is_of_it).map(|walked| walked.commits);
         changes.incomplete = walked.is_none() && !known.is_empty();
         if !question.known.is_empty() && remembered.is_empty() && walked.is_none() {
             changes.unrelated =
@@ -240,19 +237,6 @@ impl OciChanges {
         seen.map(|(_, artifact)| artifact).collect()
     }
 
-    /// The commits between the two artifacts, where the payload's are those of the repository that it names.
-    async fn walked(
-        &self,
-        place: &Place<'_>,
-        to: &Artifact,
-        info: &ExporterInfo,
-        from: Option<&Artifact>,
-    ) -> Result<Option<Vec<Commit>>, ChangesError> {
-        let (own, history) = (Ids::of(&info.commits), self.history(place, to, from).await?);
-        let is_of_it = |walked: &Changes| walked.commits.iter().any(|commit| own.holds(&commit.id));
-        Ok(history.filter(is_of_it).map(|walked| walked.commits))
-    }
-
     /// The history between the two artifacts as Git has it; none where that is not to be known: they do not say what
     /// they were built from, or it cannot be read.
     async fn history(
@@ -262,14 +246,15 @@ impl OciChanges {
         from: Option<&Artifact>,
     ) -> Result<Option<Changes>, ChangesError> {
         let mut question = place.question.clone();
-        let (Some(git), Some(origin)) = (&self.git, question.known_origins.last_mut()) else {
+        let (Some(git), Some(newest)) = (&self.git, question.known.last_mut()) else { return Ok(None) };
+        let annotated = || Some(from?.annotations.get(REVISION)?.as_str().into());
+        newest.origin = newest.origin.take().or_else(annotated);
+        if newest.origin.is_none() {
             return Ok(None);
-        };
-        *origin = origin.take().or_else(|| from?.annotations.get(REVISION).cloned());
+        }
         let mut annotations = to.annotations.clone();
         annotations.extend(question.metadata.clone());
-        let asked =
-            git_question(&annotations, &question).filter(|_| question.known_origins.last() != Some(&None));
+        let asked = git_question(&annotations, &question);
         let Some(asked) = asked else { return Ok(None) };
         match git.find(&asked).await {
             Ok(changes) => Ok(Some(changes).filter(|changes| !changes.unrelated && !changes.truncated)),
@@ -293,7 +278,7 @@ impl OciChanges {
     /// Whether the repository has any of these: else they were another one's.
     async fn has_any(&self, place: &Place<'_>, known: &[Digest]) -> Result<bool, ChangesError> {
         for digest in known.iter().rev() {
-            match self.manifest(place, &Reference::Digest(digest.clone())).await {
+            match self.manifest(place, digest).await {
                 Err(error) if !error.problem.is_permanent() => return Err(error),
                 Err(error) if error.problem == Problem::NotFound => {}
                 _ => return Ok(true),
@@ -366,21 +351,20 @@ fn git_question(annotations: &BTreeMap<String, String>, question: &ChangesQuery)
     let is_git = |revision: &Revision| revision.algorithm() == Some(Algorithm::Sha1);
     let origin = annotations.get(REVISION).or(question.origin.as_ref())?;
     let to = origin.trim().parse().ok().filter(is_git)?;
-    let known: Vec<Revision> = question.known_commits().collect();
+    let known = question.known_commits().map(|revision| Accounted { revision, origin: None });
+    let known: Vec<_> = known.collect();
     // Without the origin of what was known, all history would be new.
     let is_range = question.known.is_empty() || !known.is_empty();
     is_range.then(|| ChangesQuery {
-        source: question.source.clone(),
         url: url.to_owned(),
         insecure: false,
         secret: None,
         cert_secret: None,
-        known_origins: vec![None; known.len()],
         known,
         to,
         origin: None,
         metadata: BTreeMap::new(),
-        generation: question.generation,
+        ..question.clone()
     })
 }
 

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use windlass_runtime::{Backoff, BackoffPolicy};
 use windlass_telemetry::carried;
 
-use super::{Changes, ChangesError, ChangesQuery, FindChanges, Problem};
+use super::{Accounted, Changes, ChangesError, ChangesQuery, FindChanges, Problem};
 use crate::{Revision, SourceKind};
 
 /// How long one question may take: longer than whoever answers it is patient by itself.
@@ -107,7 +107,7 @@ struct Key {
     insecure: bool,
     /// Their namespace and names, where there are any.
     secrets: Option<(String, [Option<String>; 2])>,
-    known: Vec<(Revision, Option<String>)>,
+    known: Vec<Accounted>,
     origin: Option<String>,
     /// Of the source's specification, and of what its artifact says.
     version: u64,
@@ -133,14 +133,13 @@ impl Key {
             url => url.to_owned(),
         };
         let secrets = [question.secret.clone(), question.cert_secret.clone()];
-        let origins = question.known_origins.iter().cloned().chain(std::iter::repeat(None));
         let mut version = DefaultHasher::new();
         (question.generation, &question.metadata).hash(&mut version);
         Self {
             lane: (source.kind, place, question.to.clone()),
             insecure: question.insecure,
             secrets: secrets.iter().any(Option::is_some).then(|| (source.namespace.clone(), secrets)),
-            known: question.known.iter().cloned().zip(origins).collect(),
+            known: question.known.clone(),
             origin: question.origin.clone(),
             version: version.finish(),
         }

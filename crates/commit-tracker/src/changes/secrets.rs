@@ -15,50 +15,22 @@ use super::{ChangesError, Problem};
 /// How long one request may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Where the Secrets of sources come from.
+/// The values of a Secret by their keys; those that are no text are left out.
+pub type SecretValues = BTreeMap<String, SecretString>;
+
+/// Where the Secrets of sources come from. Only those are asked for that a [`ChangesQuery`](super::ChangesQuery) names.
 #[async_trait]
 pub trait Secrets: Send + Sync + 'static {
-    /// The values of a Secret by their keys; none where it is not there, or where Secrets are not read at all. Values
-    /// that are no text are left out.
-    async fn secret(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<BTreeMap<String, SecretString>>, ChangesError>;
+    /// What a Secret holds; none where it is not there.
+    async fn secret(&self, namespace: &str, name: &str) -> Result<Option<SecretValues>, ChangesError>;
 }
 
-/// Nobody's: no Secret is read.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoSecrets;
-
+/// Those of the cluster, read whenever they are wanted: one that was changed is used as it is now. It takes the right to
+/// get them.
 #[async_trait]
-impl Secrets for NoSecrets {
-    async fn secret(&self, _: &str, _: &str) -> Result<Option<BTreeMap<String, SecretString>>, ChangesError> {
-        Ok(None)
-    }
-}
-
-/// Those of the cluster, read whenever they are wanted: one that was changed is used as it is now.
-#[derive(Clone)]
-pub struct ClusterSecrets {
-    client: Client,
-}
-
-impl ClusterSecrets {
-    /// Reads with this client, which needs the right to get them.
-    pub fn new(client: Client) -> Self {
-        Self { client }
-    }
-}
-
-#[async_trait]
-impl Secrets for ClusterSecrets {
-    async fn secret(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<BTreeMap<String, SecretString>>, ChangesError> {
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+impl Secrets for Client {
+    async fn secret(&self, namespace: &str, name: &str) -> Result<Option<SecretValues>, ChangesError> {
+        let api: Api<Secret> = Api::namespaced(self.clone(), namespace);
         let what = format!("get Secret {namespace}/{name}");
         let secret = deadline(DEADLINE, what, api.get_opt(name)).await.map_err(explained)?;
         Ok(secret.map(|secret| {
@@ -69,10 +41,7 @@ impl Secrets for ClusterSecrets {
 }
 
 /// The value of the first of these keys that has one.
-pub(super) fn value<'a>(
-    secret: &'a BTreeMap<String, SecretString>,
-    keys: &[&str],
-) -> Option<&'a SecretString> {
+pub(super) fn value<'a>(secret: &'a SecretValues, keys: &[&str]) -> Option<&'a SecretString> {
     keys.iter().filter_map(|key| secret.get(*key)).find(|value| !value.expose_secret().is_empty())
 }
 
@@ -80,7 +49,7 @@ pub(super) fn value<'a>(
 ///
 /// # Errors
 /// What is wrong with them, as it goes on after the Secret's name.
-pub(super) fn tls(secret: &BTreeMap<String, SecretString>) -> Result<Tls, String> {
+pub(super) fn tls(secret: &SecretValues) -> Result<Tls, String> {
     let mut tls = Tls::default();
     if let Some(authorities) = value(secret, &["ca.crt", "caFile"]) {
         let trusting = tls.trusting(authorities.expose_secret().as_bytes());
@@ -102,11 +71,10 @@ fn explained(error: CallError) -> ChangesError {
         Some(403) => Problem::Forbidden,
         _ => Problem::Unavailable,
     };
-    let advice = match problem {
-        Problem::Forbidden => {
-            "; give this account the right to get it, or unset [commit_tracker] source_secrets"
-        }
-        _ => "",
+    let advice = if problem == Problem::Forbidden {
+        "; give this account the right to get it, or unset [commit_tracker] source_secrets"
+    } else {
+        ""
     };
     ChangesError::new(problem, format!("failed to read the Secret that the source names{advice}"))
         .because(error)

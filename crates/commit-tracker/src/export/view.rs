@@ -59,6 +59,7 @@ impl LedgerView {
         families: Arc<[Family]>,
         mut entries: Vec<Shown>,
         now: Timestamp,
+        ledger: Option<Ledger>,
     ) -> Self {
         // A series is told once. Of one that was deleted and made again, the last figures of the first are told until
         // somebody took them, and then those of the second, which begin anew. Before it is known that the first is gone,
@@ -79,12 +80,7 @@ impl LedgerView {
             is_same
         });
         let outcomes = Outcome::all().collect();
-        Self { identity: identity.to_owned(), families, entries, outcomes, now, ledger: None }
-    }
-
-    /// The same, of this ledger.
-    pub(super) fn of(self, ledger: Ledger) -> Self {
-        Self { ledger: Some(ledger), ..self }
+        Self { identity: identity.to_owned(), families, entries, outcomes, now, ledger }
     }
 }
 
@@ -226,7 +222,7 @@ mod tests {
             let now = Some(now(oldest));
             Shown { entry: Arc::new(entry), now, deleted: None }
         });
-        LedgerView::new("ledger", families(Spelling::Dashes, buckets), entries.collect(), NOW)
+        LedgerView::new("ledger", families(Spelling::Dashes, buckets), entries.collect(), NOW, None)
     }
 
     /// Every point, by the family's name and its attributes without those of the Kustomization.
@@ -333,7 +329,8 @@ mod tests {
                 deleted: None,
             };
             let families = families(Spelling::Dashes, Buckets::Exponential);
-            let points = points(&LedgerView::new("ledger", families, vec![shown], NOW), Buckets::Exponential);
+            let points =
+                points(&LedgerView::new("ledger", families, vec![shown], NOW, None), Buckets::Exponential);
             let value = |name: &str| match points.get(&format!("apps: oldest-unapplied-commit.{name}"))?.value
             {
                 CumulativeValue::Gauge(value) => Some(value),
@@ -370,7 +367,7 @@ mod tests {
         };
         let told = |entries: Vec<Shown>| {
             let families = families(Spelling::Dashes, Buckets::Exponential);
-            let view = LedgerView::new("ledger", families, entries, NOW);
+            let view = LedgerView::new("ledger", families, entries, NOW, None);
             let points = points(&view, Buckets::Exponential);
             let value = |name: &str| points[&format!("apps: {name}")].value.clone();
             (value("commits counted"), value("oldest-unapplied-commit.age"))

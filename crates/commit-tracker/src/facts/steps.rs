@@ -5,9 +5,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use windlass_api::GoDuration;
 
-use super::{SourceFacts, Step, middle, revision};
+use super::{Step, middle, revision};
 use crate::Revision;
-use crate::objects::{APPLIED, ConditionStatus, Kustomization, Outcome, SUCCEEDED, Snapshot};
+use crate::objects::{APPLIED, ConditionStatus, Kustomization, Outcome, SUCCEEDED, Snapshot, Source};
 
 /// The clocks of two controllers may differ by this much beyond what rounding does.
 const SLACK: SignedDuration = SignedDuration::from_secs(1);
@@ -25,7 +25,7 @@ const HISTORY: usize = 5;
 const BEGINNING: SignedDuration = SignedDuration::from_hours(1);
 
 /// The revisions that were applied, oldest first; the one that is applied now last.
-pub(super) fn steps(kustomization: &Kustomization, source: Option<&SourceFacts>) -> Vec<Step> {
+pub(super) fn steps(kustomization: &Kustomization, source: Option<&Source>) -> Vec<Step> {
     let Some(current) = revision(kustomization.status.last_applied_revision.as_deref()) else {
         return Vec::new();
     };
@@ -68,7 +68,7 @@ pub(super) fn is_first(kustomization: &Kustomization, step: &Step) -> bool {
 /// What there is to conclude from.
 struct Facts<'a> {
     kustomization: &'a Kustomization,
-    source: Option<&'a SourceFacts>,
+    source: Option<&'a Source>,
 }
 
 /// When a revision's first successful run ended.

@@ -1,11 +1,11 @@
-//! Where a ledger is, and how patient.
+//! Where a ledger is, and how long it waits.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_runtime::Clock;
 
-/// Where the ledger is, and how patient it is.
+/// Where the ledger is, and how long it waits.
 #[derive(Clone, Debug)]
 pub struct LedgerConfig {
     /// The name of its head; shards append `-00` to `-7f`.
@@ -17,7 +17,7 @@ pub struct LedgerConfig {
     /// How long a write waits for further records. The only delay of a record when there is no other.
     pub gather: Duration,
     /// How long what nobody waits for (`Ledger::note`) waits for a record of its shard that somebody does.
-    pub patience: Duration,
+    pub linger: Duration,
     /// How long what is forgotten is shown when nobody takes it. Prometheus looks back as long for a series that ended.
     pub show_deleted_for: Duration,
     /// Tells when the ledger and its entries begin.
@@ -32,7 +32,7 @@ impl LedgerConfig {
             call_deadline: Duration::from_secs(5),
             write_deadline: Duration::from_secs(30),
             gather: Duration::from_millis(10),
-            patience: Duration::from_millis(250),
+            linger: Duration::from_millis(50),
             show_deleted_for: Duration::from_mins(5),
             clock,
         }

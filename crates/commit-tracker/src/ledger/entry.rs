@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Refusal;
-use crate::changes::Problem;
+use crate::changes::{Accounted, Problem};
 use crate::histogram::Histogram;
 use crate::{Algorithm, Instrument, Revision, SourceKind, Step};
 
@@ -50,17 +50,6 @@ pub struct Entry {
     /// Its revisions by what came of them; only what occurred, in the order of [`Outcome`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<(Outcome, u64)>,
-}
-
-/// A revision that is accounted for: what it holds was counted, or is baseline.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Accounted {
-    /// The revision.
-    pub revision: Revision,
-    /// The revision of the origin that it was built from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<Box<str>>,
 }
 
 /// A revision whose commits are not known yet, with its times as they were when it was seen first.
@@ -244,10 +233,8 @@ impl Entry {
     ) -> Result<Option<Self>, Refusal> {
         let newest = entry.and_then(Self::newest);
         if record.from.as_ref() != newest {
-            return Err(Refusal::Outdated {
-                from: record.from.as_ref().map(ToString::to_string),
-                newest: newest.map(ToString::to_string),
-            });
+            let shown = |revision: Option<&Revision>| revision.map_or("nothing", Revision::as_str).to_owned();
+            return Err(Refusal::Outdated { from: shown(record.from.as_ref()), newest: shown(newest) });
         }
         let mut next = entry.cloned().unwrap_or_else(|| Self::first(record, now));
         next.namespace = record.namespace.as_str().into();

@@ -86,20 +86,16 @@ pub enum LedgerError {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// It was worked out from a revision that is not the newest accounted one.
-    #[error("it was worked out from {}, and {} is accounted for", shown(from.as_ref()), shown(newest.as_ref()))]
+    #[error("it was worked out from {from}, and {newest} is accounted for")]
     Outdated {
         /// What it was worked out from.
-        from: Option<String>,
+        from: String,
         /// What is accounted for.
-        newest: Option<String>,
+        newest: String,
     },
     /// A duration is none.
     #[error(transparent)]
     Observation(NoDuration),
-}
-
-fn shown(revision: Option<&String>) -> &str {
-    revision.map_or("nothing", String::as_str)
 }
 
 impl LedgerError {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::entry::Entry;
 
@@ -126,17 +127,13 @@ impl Header {
     }
 
     pub(super) fn of(data: &BTreeMap<String, String>) -> Result<Self, Unreadable> {
-        #[derive(Deserialize)]
-        struct Format {
-            format: u32,
-        }
         let text = data.get(HEADER).ok_or_else(|| Unreadable::damaged(HEADER, "it is missing"))?;
-        let Format { format } =
-            serde_json::from_str(text).map_err(|error| Unreadable::damaged(HEADER, error))?;
-        if format != FORMAT {
-            return Err(other_format(HEADER, &format.to_string()));
+        let damaged = |error| Unreadable::damaged(HEADER, error);
+        let header: Value = serde_json::from_str(text).map_err(damaged)?;
+        if header["format"] != FORMAT {
+            return Err(other_format(HEADER, &header["format"].to_string()));
         }
-        serde_json::from_str(text).map_err(|error| Unreadable::damaged(HEADER, error))
+        serde_json::from_value(header).map_err(damaged)
     }
 }
 

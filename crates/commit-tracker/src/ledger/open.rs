@@ -21,38 +21,27 @@ pub(super) const LABEL: &str = "windlass.dev/ledger";
 /// `ConfigMap`s in one answer of the API server, so that no answer is larger than a few megabytes.
 const PAGE: u32 = 16;
 
-/// How often the head is looked for again when somebody else begins the ledger at the same time, or an answer is lost.
-const ATTEMPTS: u32 = 4;
-
 /// The head and all shards, in order.
 pub(super) async fn open(
     api: &Api<ConfigMap>,
     namespace: &str,
     config: &LedgerConfig,
 ) -> Result<(Head, Box<[Shard]>), LedgerError> {
-    let mut failed = None;
-    for _ in 0..ATTEMPTS {
-        let found = read(api, namespace, config).await?;
-        if let Some(head) = found.head {
-            return Ok((head, found.shards));
-        }
-        // Either it is new, or somebody deleted the head: shards know it too.
-        let head = found.known.unwrap_or_else(|| Head {
-            identity: Uuid::new_v4().to_string(),
-            began: whole_second(config.clock.now()),
-        });
-        let object = config_map(config, config.name.clone(), head.data());
-        let what = format!("create ConfigMap {namespace}/{}", config.name);
-        let created = deadline(config.call_deadline, what, api.create(&PostParams::default(), &object)).await;
-        match created {
-            Ok(_) => return Ok((head, found.shards)),
-            // It was somebody else, or the answer was lost: the next look tells.
-            Err(error) => {
-                failed = Some(LedgerError::Open { namespace: namespace.to_owned(), source: error.into() });
-            }
-        }
+    let found = read(api, namespace, config).await?;
+    if let Some(head) = found.head {
+        return Ok((head, found.shards));
     }
-    Err(failed.unwrap_or_else(|| LedgerError::Lost("its head was not found".into())))
+    // Either it is new, or somebody deleted the head: shards know it too.
+    let head = found.known.unwrap_or_else(|| Head {
+        identity: Uuid::new_v4().to_string(),
+        began: whole_second(config.clock.now()),
+    });
+    let object = config_map(config, config.name.clone(), head.data());
+    let what = format!("create ConfigMap {namespace}/{}", config.name);
+    let created = deadline(config.call_deadline, what, api.create(&PostParams::default(), &object)).await;
+    // Where somebody else was faster, or the answer was lost, the next attempt finds it.
+    created.map_err(|error| LedgerError::Open { namespace: namespace.to_owned(), source: error.into() })?;
+    Ok((head, found.shards))
 }
 
 /// The time as Git and Flux write it, so that what they say of this very second is not before it.

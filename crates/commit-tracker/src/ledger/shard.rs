@@ -66,7 +66,7 @@ impl Shard {
 
     /// Waits for what goes in the same write: what nobody waits for waits a while for what somebody does.
     pub(super) async fn gather(&self, config: &LedgerConfig) {
-        let end = Instant::now() + config.patience;
+        let end = Instant::now() + config.linger;
         while !self.lock().is_awaited() && timeout_at(end, self.hurry.notified()).await.is_ok() {}
         sleep(config.gather).await;
     }

@@ -32,15 +32,8 @@ pub fn reference_markdown() -> String {
     let mut out = HEAD.to_owned();
     out.push_str("| Name | In Prometheus | Kind | Unit | One value a |\n| --- | --- | --- | --- | --- |\n");
     for metric in METRICS {
-        let _ = writeln!(
-            out,
-            "| `{}` | `{}` | {} | `{}` | {} |",
-            metric.name,
-            metric.prometheus_name(),
-            metric.kind.name(),
-            metric.unit,
-            metric.per.name(),
-        );
+        let Metric { name, kind, unit, per, .. } = metric;
+        let _ = writeln!(out, "| `{name}` | `{}` | {kind} | `{unit}` | {per} |", metric.prometheus_name());
     }
     out.push_str("\n## Attributes\n\nEvery one of them carries:\n\n");
     for attribute in COMMON_ATTRIBUTES {
@@ -72,17 +65,11 @@ pub fn reference_markdown() -> String {
 }
 
 fn section(out: &mut String, metric: &Metric) {
-    let _ = write!(
-        out,
-        "\n### {}\n\n{}\n\nNot to be mistaken: {}\n",
-        metric.otlp_name(Spelling::Dashes),
-        metric.meaning,
-        metric.not
-    );
+    let (name, Metric { meaning, not, .. }) = (metric.otlp_name(Spelling::Dashes), metric);
+    let _ = write!(out, "\n### {name}\n\n{meaning}\n\nNot to be mistaken: {not}\n");
     if metric.kind == Kind::Counter {
-        let _ = writeln!(
-            out,
-            "\nIt counts from the Kustomization's first sight; restarts and other leaders go on with it."
+        out.push_str(
+            "\nIt counts from the Kustomization's first sight; restarts and other leaders go on with it.\n",
         );
     }
 }

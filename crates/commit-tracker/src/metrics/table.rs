@@ -1,6 +1,6 @@
 //! The table itself: one constant a metric.
 
-use super::{Kind, Metric, OUTCOME, Per};
+use super::{Kind, Metric, Per};
 
 /// Every metric of a Kustomization, in the order of the reference.
 pub const METRICS: &[&Metric] = &[
@@ -21,7 +21,11 @@ pub const METRICS: &[&Metric] = &[
 ];
 
 const fn duration(name: &'static str, per: Per, meaning: &'static str, not: &'static str) -> Metric {
-    Metric { name, kind: Kind::Histogram, unit: "s", per, attributes: &[], meaning, not }
+    Metric { name, kind: Kind::Histogram, unit: "s", per, meaning, not }
+}
+
+const fn gauge(name: &'static str, unit: &'static str, meaning: &'static str, not: &'static str) -> Metric {
+    Metric { name, kind: Kind::Gauge, unit, per: Per::Kustomization, meaning, not }
 }
 
 static END_TO_END: Metric = duration(
@@ -82,52 +86,40 @@ static STAGE_HEALTH: Metric = duration(
 );
 
 /// The age of the oldest commit that is in a source and not applied.
-pub static OLDEST_UNAPPLIED: Metric = Metric {
-    name: "oldest-unapplied-commit.age",
-    kind: Kind::Gauge,
-    unit: "s",
-    per: Per::Kustomization,
-    attributes: &[],
-    meaning: "How long ago the oldest commit was merged that the source has and that is not applied; 0 when all are, and \
+pub static OLDEST_UNAPPLIED: Metric = gauge(
+    "oldest-unapplied-commit.age",
+    "s",
+    "How long ago the oldest commit was merged that the source has and that is not applied; 0 when all are, and \
               absent while that is not known.",
-    not: "It does not see commits that the source has not fetched or the exporter not exported. A suspended \
+    "It does not see commits that the source has not fetched or the exporter not exported. A suspended \
           Kustomization ages too.",
-};
+);
 
 /// Whether it is not known how old the oldest unapplied commit is.
-pub static UNAPPLIED_UNKNOWN: Metric = Metric {
-    name: "oldest-unapplied-commit.unknown",
-    kind: Kind::Gauge,
-    unit: "{kustomization}",
-    per: Per::Kustomization,
-    attributes: &[],
-    meaning: "1 while it is not known which commits wait: the source has a revision that is not applied, and what is in it \
+pub static UNAPPLIED_UNKNOWN: Metric = gauge(
+    "oldest-unapplied-commit.unknown",
+    "{kustomization}",
+    "1 while it is not known which commits wait: the source has a revision that is not applied, and what is in it \
               could not be looked up yet; 0 otherwise.",
-    not: "It does not say that anything waits for long: for a moment it is 1 at each new revision, and after another \
+    "It does not say that anything waits for long: for a moment it is 1 at each new revision, and after another \
           replica took over.",
-};
+);
 
 /// When the newest commit that is applied was merged.
-pub static LAST_APPLIED: Metric = Metric {
-    name: "last-applied-commit.time",
-    kind: Kind::Gauge,
-    unit: "s",
-    per: Per::Kustomization,
-    attributes: &[],
-    meaning: "When the newest commit that is applied was merged, in seconds since 1970.",
-    not: "It is not the time of the apply, and an old value is no fault where nobody merges.",
-};
+pub static LAST_APPLIED: Metric = gauge(
+    "last-applied-commit.time",
+    "s",
+    "When the newest commit that is applied was merged, in seconds since 1970.",
+    "It is not the time of the apply, and an old value is no fault where nobody merges.",
+);
 
 /// Whether nothing is applied until somebody resumes it.
-pub static SUSPENDED: Metric = Metric {
-    name: "suspended",
-    kind: Kind::Gauge,
-    unit: "{kustomization}",
-    per: Per::Kustomization,
-    attributes: &[],
-    meaning: "1 while the Kustomization is suspended, and 0 otherwise.",
-    not: "It does not say whether its source is suspended: then nothing new is seen, and nothing waits.",
-};
+pub static SUSPENDED: Metric = gauge(
+    "suspended",
+    "{kustomization}",
+    "1 while the Kustomization is suspended, and 0 otherwise.",
+    "It does not say whether its source is suspended: then nothing new is seen, and nothing waits.",
+);
 
 /// Commits by what came of them.
 pub static COMMITS: Metric = Metric {
@@ -135,7 +127,6 @@ pub static COMMITS: Metric = Metric {
     kind: Kind::Counter,
     unit: "{commit}",
     per: Per::Commit,
-    attributes: &[OUTCOME],
     meaning: "Commits that were applied, each once: `counted` are in the histograms; `baseline` were there before the \
               tracker was; `skewed` would have a negative duration, since two clocks disagree.",
     not: "Commits of a revision that could not be looked into are not here, nor those beyond `max_commits`: see \
@@ -148,7 +139,6 @@ pub static REVISIONS: Metric = Metric {
     kind: Kind::Counter,
     unit: "{revision}",
     per: Per::Revision,
-    attributes: &[OUTCOME],
     meaning: "Revisions that were applied, by what came of looking into them: `measured`, `baseline`, `empty` (no new \
               commit), `rewritten` (history was), `truncated` (it brought more than `max_commits`: the oldest are lost), \
               `incomplete` (counted, and nothing tells whether artifacts that Flux skipped had more), or why it failed \

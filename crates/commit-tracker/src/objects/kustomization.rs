@@ -27,13 +27,12 @@ pub type Kustomization = Object<Spec, Status>;
 impl Kustomization {
     /// What the API server calls them.
     pub fn resource() -> ApiResource {
-        let kind = GroupVersionKind::gvk("kustomize.toolkit.fluxcd.io", "v1", "Kustomization");
-        ApiResource::from_gvk_with_plural(&kind, "kustomizations")
+        ApiResource::from_gvk(&GroupVersionKind::gvk("kustomize.toolkit.fluxcd.io", "v1", "Kustomization"))
     }
 }
 
 /// What a Kustomization asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Spec {
     /// Where its manifests come from.
@@ -42,8 +41,7 @@ pub struct Spec {
     pub suspend: bool,
     /// Whether the health of all that is applied is waited for.
     pub wait: bool,
-    #[serde(deserialize_with = "count")]
-    health_checks: usize,
+    health_checks: Vec<IgnoredAny>,
     /// The time between two runs.
     #[serde(deserialize_with = "duration")]
     pub interval: Option<Duration>,
@@ -55,7 +53,7 @@ pub struct Spec {
 impl Spec {
     /// Whether a run waits for health before it is done.
     pub fn checks_health(&self) -> bool {
-        self.wait || self.health_checks > 0
+        self.wait || !self.health_checks.is_empty()
     }
 
     /// How long a run waits for health at most.
@@ -176,18 +174,15 @@ struct RawCondition {
     condition: Condition,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct RawSnapshot {
     first_reconciled: Timestamp,
     last_reconciled: Timestamp,
-    #[serde(default, deserialize_with = "duration")]
+    #[serde(deserialize_with = "duration")]
     last_reconciled_duration: Option<Duration>,
-    #[serde(default)]
     last_reconciled_status: Box<str>,
-    #[serde(default)]
     total_reconciliations: u64,
-    #[serde(default)]
     metadata: RawSnapshotMetadata,
 }
 
@@ -196,11 +191,6 @@ struct RawSnapshot {
 struct RawSnapshotMetadata {
     revision: Option<Box<str>>,
     origin_revision: Option<Box<str>>,
-}
-
-/// How many items a list has.
-fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    Vec::<IgnoredAny>::deserialize(deserializer).map(|items| items.len())
 }
 
 /// A duration as Go writes it; none below zero.

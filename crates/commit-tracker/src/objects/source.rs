@@ -54,19 +54,8 @@ pub struct Artifact {
 }
 
 impl SourceKind {
-    /// What the API server calls them: the plural name.
-    pub fn plural(self) -> &'static str {
-        match self {
-            Self::GitRepository => "gitrepositories",
-            Self::OciRepository => "ocirepositories",
-            Self::Bucket => "buckets",
-            Self::ExternalArtifact => "externalartifacts",
-        }
-    }
-
-    /// Where the API server has them.
+    /// What the API server calls them, and where it has them.
     pub fn resource(self) -> ApiResource {
-        let kind = GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", self.name());
-        ApiResource::from_gvk_with_plural(&kind, self.plural())
+        ApiResource::from_gvk(&GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", self.name()))
     }
 }

@@ -7,15 +7,6 @@ use windlass_telemetry::parse_traceparent;
 
 use crate::Revision;
 
-/// Which trace of a revision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trace {
-    /// Of what the tracker did about it from this time on.
-    Work(Timestamp),
-    /// Of how the revision came to be applied.
-    Stages,
-}
-
 /// The ids of one trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ids {
@@ -23,12 +14,18 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    pub(super) fn new(uid: &str, revision: &Revision, trace: Trace) -> Self {
-        let which = match trace {
-            Trace::Work(began) => format!("work {began}"),
-            Trace::Stages => "way".to_owned(),
-        };
-        Self { trace: TraceId::from_bytes(first(&[uid, revision.as_str(), &which])) }
+    /// Of what the tracker did about a revision from this time on.
+    pub(super) fn work(uid: &str, revision: &Revision, began: Timestamp) -> Self {
+        Self::new(uid, revision, &format!("work {began}"))
+    }
+
+    /// Of how a revision came to be applied.
+    pub(super) fn way(uid: &str, revision: &Revision) -> Self {
+        Self::new(uid, revision, "way")
+    }
+
+    fn new(uid: &str, revision: &Revision, which: &str) -> Self {
+        Self { trace: TraceId::from_bytes(first(&[uid, revision.as_str(), which])) }
     }
 
     /// The id of its span of this name.

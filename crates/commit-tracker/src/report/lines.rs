@@ -10,39 +10,43 @@ use crate::measure::{CommitOutcome, Measured, MeasuredCommit};
 /// The logger, as the original names it.
 pub(super) const LOGGER: &str = "flux-commit-tracker-controller";
 
+/// A line about a Kustomization.
+macro_rules! line {
+    ($level:ident, $key:expr, $($rest:tt)+) => {
+        tracing::$level!(logger = LOGGER, name = $key.name, namespace = $key.namespace, $($rest)+)
+    };
+}
+
 /// A line a commit, and one for the revision.
 pub(super) fn measured(Work { standing, step, .. }: &Work<'_>, changes: &Changes, measured: &Measured) {
-    let ObjectKey { namespace, name } = &standing.key;
+    let key = &standing.key;
     for commit in &measured.commits {
         match commit.outcome {
-            CommitOutcome::Counted => counted(&standing.key, commit),
-            CommitOutcome::Skewed => skewed(&standing.key, commit),
+            CommitOutcome::Counted => counted(key, commit),
+            CommitOutcome::Skewed => skewed(key, commit),
             // Nobody counts it, and there may be a whole history of them.
             CommitOutcome::Baseline => {}
         }
     }
     if changes.commits.is_empty() && changes.exported_as.is_some() {
-        tracing::warn!(
-            logger = LOGGER,
-            name,
-            namespace,
+        line!(
+            warn,
+            key,
             kustomization.revision = %step.revision,
             "exporter-info contains no deployment-tools commits"
         );
     }
     if measured.truncated {
-        tracing::warn!(
-            logger = LOGGER,
-            name,
-            namespace,
+        line!(
+            warn,
+            key,
             kustomization.revision = %step.revision,
             "the revision brought more commits than are taken: the oldest are not counted; see [commit_tracker] max_commits"
         );
     }
-    tracing::info!(
-        logger = LOGGER,
-        name,
-        namespace,
+    line!(
+        info,
+        key,
         kustomization.revision = %step.revision,
         commits.counted = measured.counted,
         commits.baseline = measured.baseline,
@@ -58,12 +62,11 @@ pub(super) fn measured(Work { standing, step, .. }: &Work<'_>, changes: &Changes
 }
 
 /// The only place where a commit's hash meets its number.
-fn counted(ObjectKey { namespace, name }: &ObjectKey, of: &MeasuredCommit) {
+fn counted(key: &ObjectKey, of: &MeasuredCommit) {
     let to_apply = of.export.map(|export| of.end_to_end - export);
-    tracing::info!(
-        logger = LOGGER,
-        name,
-        namespace,
+    line!(
+        info,
+        key,
         repo.deployment_tools.hash = of.commit.id,
         repo.deployment_tools.time = %of.commit.merged,
         duration.e2e_deployment_tools_commit_to_flux_apply_seconds = of.end_to_end,
@@ -73,11 +76,10 @@ fn counted(ObjectKey { namespace, name }: &ObjectKey, of: &MeasuredCommit) {
     );
 }
 
-fn skewed(ObjectKey { namespace, name }: &ObjectKey, of: &MeasuredCommit) {
-    tracing::warn!(
-        logger = LOGGER,
-        name,
-        namespace,
+fn skewed(key: &ObjectKey, of: &MeasuredCommit) {
+    line!(
+        warn,
+        key,
         repo.deployment_tools.hash = of.commit.id,
         repo.deployment_tools.time = %of.commit.merged,
         duration.e2e_deployment_tools_commit_to_flux_apply_seconds = of.end_to_end,
@@ -87,10 +89,9 @@ fn skewed(ObjectKey { namespace, name }: &ObjectKey, of: &MeasuredCommit) {
 
 /// One line, with what has to change.
 pub(super) fn failed(Work { standing, step, .. }: &Work<'_>, error: &ChangesError) {
-    tracing::error!(
-        logger = LOGGER,
-        name = standing.key.name,
-        namespace = standing.key.namespace,
+    line!(
+        error,
+        standing.key,
         kustomization.revision = %step.revision,
         problem = error.problem.name(),
         error = %ErrorChain(error),

@@ -43,7 +43,7 @@ impl Fixture {
 
     fn spans(&self) -> Vec<FinishedSpan> {
         let (of, changes, measured) = (self.work(), &self.changes, &self.measured);
-        let way = Ids::new(&of.standing.uid, &of.step.revision, Trace::Stages);
+        let way = Ids::way(&of.standing.uid, &of.step.revision);
         let stages = spans::way(&of, changes, measured, way);
         spans::work(&of, changes, measured, way).into_iter().chain(stages).collect()
     }

@@ -77,7 +77,7 @@ pub(crate) struct Tracker {
     pub(crate) observes: bool,
     pub(crate) selected: Selected,
     pub(crate) kustomizations: Store<Kustomization>,
-    pub(crate) sources: Sources,
+    pub(crate) sources: Arc<Sources>,
     pub(crate) tasks: Tasks,
     pub(crate) ask: ChangesResolver,
     /// Whether the Secrets of sources are read.

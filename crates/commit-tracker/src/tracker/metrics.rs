@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter, UpDownCounter};
@@ -117,7 +118,7 @@ impl ReconcileMetrics {
 
 impl ProcessMetrics {
     /// Makes the instruments; gauges are read whenever metrics are rendered.
-    pub(crate) fn new(meter: &Meter, kustomizations: Store<Kustomization>, sources: Sources) -> Self {
+    pub(crate) fn new(meter: &Meter, kustomizations: Store<Kustomization>, sources: Arc<Sources>) -> Self {
         let gauge =
             |metric: &MetricRow| meter.u64_observable_gauge(metric.name).with_description(metric.meaning);
         let amount = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);

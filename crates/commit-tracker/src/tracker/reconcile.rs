@@ -18,13 +18,13 @@ use super::plan::{pending, plan};
 use super::queue::Task;
 use super::sources::Known;
 use super::state::{Example, MISSING, Waiting};
-use crate::changes::{Changes, ChangesError, ChangesQuery, NoAnswer, Problem};
+use crate::changes::{Changes, ChangesError, ChangesQuery, NoAnswer, ORIGIN_REVISION, Problem};
 use crate::facts::{source_of, standing};
 use crate::ledger::{Accounted, CommitCounts, Entry, LastApplied, Outcome, Pending, Record, mark_of};
 use crate::measure::{FIRST_COMMIT, Measured, measure};
-use crate::objects::Kustomization;
+use crate::objects::{Kustomization, SecretRef, Source};
 use crate::report;
-use crate::{Revision, SourceFacts, SourceKey, SourceKind, Standing, Step};
+use crate::{Revision, SourceKey, SourceKind, Standing, Step};
 
 /// How long one request may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -36,13 +36,12 @@ const WAITING: &str =
 /// How far a commit's date may be ahead.
 const AHEAD: Duration = Duration::from_hours(1);
 
-/// Where Flux copies the revision of an artifact's origin from.
-const ORIGIN: &str = "org.opencontainers.image.revision";
-
 /// A Kustomization with its source, as they are now.
 pub(super) struct View {
     pub(super) standing: Standing,
-    pub(super) source: Option<Box<SourceFacts>>,
+    pub(super) source: Option<Arc<Source>>,
+    /// The revision that its source has.
+    pub(super) has: Option<Revision>,
 }
 
 impl Work {
@@ -75,8 +74,7 @@ impl Work {
     fn wait(&self, view: &View) {
         let Standing { uid, suspended, steps, .. } = &view.standing;
         let entry = self.ledger.entry(uid);
-        let has = view.source.as_ref().and_then(|source| source.revision.as_ref());
-        let coming = plan(&view.standing, has, entry.as_deref(), self.ledger.began()).coming;
+        let coming = plan(&view.standing, view.has.as_ref(), entry.as_deref(), self.ledger.began()).coming;
         let is_settled = view.source.is_some() && coming.is_none();
         self.states.change(uid, |now| {
             now.suspended = *suspended;
@@ -112,7 +110,8 @@ impl Work {
             self.states.found(uid);
         }
         let standing = standing(&kustomization, source.as_deref());
-        Ok(Some(View { standing, source }))
+        let has = source.as_ref().and_then(|source| source.revision());
+        Ok(Some(View { standing, source, has }))
     }
 
     /// Tells what keeps a Kustomization from being measured, once.
@@ -217,10 +216,9 @@ impl Work {
     /// Asks for what the source has and nobody applied yet: how old its oldest commit is, and for an answer that is needed
     /// soon anyway. Answers when to ask again.
     async fn look_ahead(&self, view: &View) -> Option<Duration> {
-        let View { standing, source } = view;
+        let View { standing, has, .. } = view;
         let entry = self.ledger.entry(&standing.uid);
-        let has = source.as_ref().and_then(|source| source.revision.as_ref());
-        let plan = plan(standing, has, entry.as_deref(), self.ledger.began());
+        let plan = plan(standing, has.as_ref(), entry.as_deref(), self.ledger.began());
         let (coming, source_key) = plan.coming.zip(standing.source.as_ref())?;
         let accounted = entry.as_deref().map_or(&[][..], |entry| &entry.accounted);
         match Box::pin(self.find(view, source_key, accounted, coming, None)).await {
@@ -230,13 +228,13 @@ impl Work {
                 let merged = changes.commits.iter().map(|commit| commit.merged);
                 let oldest = merged.filter(|merged| *merged >= since && is_a_date(*merged, now)).min();
                 let since = |oldest| Waiting::Since(Box::new((coming.clone(), oldest)));
-                self.states.wait(&standing.uid, oldest.map_or(Waiting::Nothing, since));
+                self.states.change(&standing.uid, |now| now.waiting = oldest.map_or(Waiting::Nothing, since));
                 None
             }
             // What lasts is said when the revision is applied.
             Err(no) => {
                 if no.error.problem.is_permanent() {
-                    self.states.wait(&standing.uid, Waiting::Unknown);
+                    self.states.change(&standing.uid, |now| now.waiting = Waiting::Unknown);
                 } else {
                     complain(view, coming, &no);
                 }
@@ -259,21 +257,23 @@ impl Work {
             let error = Arc::new(ChangesError::new(Problem::NotFound, text));
             return Err(NoAnswer { error, again: MISSING, is_new: true });
         };
-        let is_current = source.revision.as_ref() == Some(to);
-        let metadata = if is_current { source.metadata.clone() } else { std::collections::BTreeMap::new() };
-        let origin = origin.map(str::to_owned).or_else(|| metadata.get(ORIGIN).cloned());
+        let (spec, artifact) = (&source.spec, &source.status.artifact);
+        let current = artifact.as_ref().filter(|_| view.has.as_ref() == Some(to));
+        let metadata = current.map(|artifact| artifact.metadata.clone()).unwrap_or_default();
+        let secret = |named: &Option<SecretRef>| {
+            named.as_ref().filter(|_| self.tracker.source_secrets).map(|secret| secret.name.to_string())
+        };
         let question = ChangesQuery {
             source: key.clone(),
-            url: source.url.clone(),
-            insecure: source.insecure,
-            secret: source.secret.clone().filter(|_| self.tracker.source_secrets),
-            cert_secret: source.cert_secret.clone().filter(|_| self.tracker.source_secrets),
-            known: accounted.iter().map(|known| known.revision.clone()).collect(),
-            known_origins: accounted.iter().map(|known| known.origin.as_deref().map(str::to_owned)).collect(),
+            url: spec.url.as_deref().unwrap_or_default().to_owned(),
+            insecure: spec.insecure,
+            secret: secret(&spec.secret_ref),
+            cert_secret: secret(&spec.cert_secret_ref),
+            known: accounted.to_vec(),
             to: to.clone(),
-            origin,
+            origin: origin.map(str::to_owned).or_else(|| metadata.get(ORIGIN_REVISION).cloned()),
             metadata,
-            generation: source.generation,
+            generation: source.metadata.generation,
         };
         self.tracker.ask.ask(&question).await
     }
@@ -358,11 +358,10 @@ fn floor(first_sight: Timestamp, entry: Option<&Entry>, changes: &Changes) -> Op
 /// Whether a step was ready a moment ago and is not what is known of its source, which may say more of it: of a commit of
 /// Git nobody needs that.
 fn is_ahead(view: &View, step: &Step, now: Timestamp) -> bool {
-    let Some(source) = view.source.as_ref().filter(|source| source.key.kind != SourceKind::GitRepository)
-    else {
-        return false;
-    };
-    source.revision.as_ref() != Some(&step.revision)
+    let is_git = view.standing.source.as_ref().is_some_and(|key| key.kind == SourceKind::GitRepository);
+    view.source.is_some()
+        && !is_git
+        && view.has.as_ref() != Some(&step.revision)
         && now.duration_since(step.ready).unsigned_abs() < MISSING
 }
 

@@ -11,7 +11,7 @@ use windlass_telemetry::Health;
 use super::queue::{Task, Tasks};
 use crate::objects::Source;
 use crate::select::{INSTALL_FLUX, PAGE};
-use crate::{SourceFacts, SourceKey, SourceKind};
+use crate::{SourceKey, SourceKind};
 
 /// What is known of a source.
 #[derive(Debug)]
@@ -21,16 +21,11 @@ pub(crate) enum Known {
     /// It is not there.
     Gone,
     /// What it says.
-    There(Box<SourceFacts>),
+    There(Arc<Source>),
 }
 
 /// What is watched, and who wants to know.
-#[derive(Clone)]
 pub(crate) struct Sources {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
     client: Client,
     /// Where Kustomizations are: one that keeps to a namespace does not ask for sources of all.
     scope: Scope,
@@ -54,24 +49,26 @@ struct Place {
 
 impl Sources {
     /// Sources that Kustomizations of `scope` name; watches are tasks of `supervisor`.
-    pub(crate) fn new(client: Client, scope: Scope, supervisor: Supervisor, tasks: Tasks) -> Self {
-        let state = Mutex::default();
-        Self { inner: Arc::new(Inner { client, scope, supervisor, tasks, state }) }
+    pub(crate) fn new(client: Client, scope: Scope, supervisor: Supervisor, tasks: Tasks) -> Arc<Self> {
+        Arc::new(Self { client, scope, supervisor, tasks, state: Mutex::default() })
     }
 
     /// What is known of a source that somebody [follows](Self::follow).
     pub(crate) fn get(&self, key: &SourceKey) -> Known {
-        let watched = self.inner.lock().watched.get(&self.inner.place(key)).cloned();
+        let watched = self.lock().watched.get(&self.place(key)).cloned();
         let Some((store, _)) = watched.filter(|(store, _)| store.is_synced()) else { return Known::NotYet };
-        store
-            .get(&ObjectKey::new(&key.namespace, &key.name))
-            .map_or(Known::Gone, |source| Known::There(Box::new(SourceFacts::of(key.kind, &source))))
+        store.get(&ObjectKey::new(&key.namespace, &key.name)).map_or(Known::Gone, Known::There)
     }
 
     /// A Kustomization names this source now, and that one before: it is looked at when its source changes.
-    pub(crate) fn follow(&self, user: &Arc<ObjectKey>, before: Option<&SourceKey>, now: Option<&SourceKey>) {
+    pub(crate) fn follow(
+        self: &Arc<Self>,
+        user: &Arc<ObjectKey>,
+        before: Option<&SourceKey>,
+        now: Option<&SourceKey>,
+    ) {
         if let Some(before) = before.filter(|before| Some(*before) != now) {
-            let mut state = self.inner.lock();
+            let mut state = self.lock();
             if let Some(users) = state.users.get_mut(before) {
                 users.remove(user);
                 if users.is_empty() {
@@ -80,8 +77,8 @@ impl Sources {
             }
         }
         let Some(now) = now else { return };
-        let place = self.inner.place(now);
-        let mut state = self.inner.lock();
+        let place = self.place(now);
+        let mut state = self.lock();
         match state.users.get_mut(now) {
             Some(users) => {
                 // The new object's key, and not an equal one that only the set would hold.
@@ -100,31 +97,30 @@ impl Sources {
     /// The kinds that are named, and whether all that is watched of each can be listed.
     pub(crate) fn listed(&self) -> BTreeMap<SourceKind, bool> {
         let mut kinds = BTreeMap::new();
-        for (place, (_, health)) in &self.inner.lock().watched {
+        for (place, (_, health)) in &self.lock().watched {
             *kinds.entry(place.kind).or_insert(true) &= health.not_ready().is_empty();
         }
         kinds
     }
 
-    fn watch(&self, place: &Place) -> (Store<Source>, Health) {
+    fn watch(self: &Arc<Self>, place: &Place) -> (Store<Source>, Health) {
         let scope = Scope::new(place.namespace.clone());
-        let api = scope.api_of(self.inner.client.clone(), &place.kind.resource());
-        let plural = place.kind.plural();
+        let resource = place.kind.resource();
+        let api = scope.api_of(self.client.clone(), &resource);
+        let plural = &resource.plural;
         let config = WatchConfig { page_size: PAGE, remedy: INSTALL_FLUX, ..WatchConfig::new(plural) };
         let watch = Watch::<Source>::reading(api, config);
         let store = watch.store();
-        let (inner, place) = (Arc::clone(&self.inner), place.clone());
-        let stop = inner.supervisor.token().clone();
+        let (sources, place) = (Arc::clone(self), place.clone());
+        let stop = self.supervisor.token().clone();
         // A kind that is not served keeps no Kustomization of another kind from being tracked: the process is ready all
         // the same, and the watch says once what is wrong. A metric says so for as long as it is.
         let health = Health::new();
-        let run = watch.run(health.clone(), stop, move |event| inner.tell(&place, &event));
-        self.inner.supervisor.spawn(format!("watch {plural}"), run);
+        let run = watch.run(health.clone(), stop, move |event| sources.tell(&place, &event));
+        self.supervisor.spawn(format!("watch {plural}"), run);
         (store, health)
     }
-}
 
-impl Inner {
     fn place(&self, key: &SourceKey) -> Place {
         let namespace = self.scope.namespace().map(|_| key.namespace.clone());
         Place { kind: key.kind, namespace }

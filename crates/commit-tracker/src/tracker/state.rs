@@ -64,7 +64,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Trouble {
     /// What keeps it from being measured, as it was logged.
-    logged: Option<Box<str>>,
+    logged: Option<&'static str>,
     /// Since when its source is missing.
     missing: Option<Instant>,
 }
@@ -79,15 +79,11 @@ impl States {
         change(&mut self.lock().entry(uid.into()).or_default().now);
     }
 
-    pub(super) fn wait(&self, uid: &str, waiting: Waiting) {
-        self.change(uid, |now| now.waiting = waiting);
-    }
-
     /// Whether something else keeps it from being measured than what was logged last.
-    pub(super) fn is_news(&self, uid: &str, text: &str) -> bool {
+    pub(super) fn is_news(&self, uid: &str, text: &'static str) -> bool {
         let mut states = self.lock();
         let logged = &mut states.entry(uid.into()).or_default().trouble.get_or_insert_default().logged;
-        logged.replace(text.into()).as_deref() != Some(text)
+        logged.replace(text) != Some(text)
     }
 
     /// How long a source that is missing may still be on its way; none when it took too long.

@@ -86,7 +86,7 @@ fn dashboards_and_alerts_name_metrics_that_there_are() {
             let metric = metric_of(name).unwrap_or_else(|| panic!("{}: there is no {name}", path.display()));
             named.insert(metric.name);
             for (label, _, value) in matchers(after) {
-                let known = COMMON_ATTRIBUTES.iter().chain(metric.attributes);
+                let known = COMMON_ATTRIBUTES.iter().chain(metric.attributes());
                 let known = known.map(|attribute| prometheus_label(attribute)).any(|known| known == label);
                 let is_bound = label == "le" && name.ends_with("_bucket");
                 assert!(known || is_bound, "{}: {name} has no label {label}", path.display());
@@ -112,7 +112,8 @@ fn dashboards_and_alerts_name_metrics_that_there_are() {
 #[test]
 fn dashboards_and_alerts_group_by_labels_that_there_are() {
     let own = PROCESS_METRICS.iter().flat_map(|metric| metric.labels);
-    let attributes = METRICS.iter().flat_map(|metric| metric.attributes).chain(&COMMON_ATTRIBUTES).chain(own);
+    let attributes =
+        METRICS.iter().flat_map(|metric| metric.attributes()).chain(&COMMON_ATTRIBUTES).chain(own);
     let known: BTreeSet<String> =
         attributes.map(|attribute| prometheus_label(attribute)).chain(["le".to_owned()]).collect();
     let mut groups = 0;

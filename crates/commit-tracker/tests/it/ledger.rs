@@ -10,6 +10,7 @@ mod seeds;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -59,8 +60,8 @@ impl World {
 
     /// Waits until what nobody waits for is written.
     pub(super) async fn written(&self) {
-        let LedgerConfig { gather, patience, .. } = self.config();
-        tokio::time::sleep((gather + patience) * 2).await;
+        let LedgerConfig { gather, linger, .. } = self.config();
+        tokio::time::sleep((gather + linger) * 2).await;
     }
 
     pub(super) async fn open(&self) -> Ledger {
@@ -132,7 +133,11 @@ pub(super) fn steps(ledger: &Ledger, uid: &str) -> usize {
     let count = usize::try_from(entry.commits.counted).unwrap();
     let histogram = entry.histogram(Instrument::EndToEnd).unwrap();
     assert_eq!(usize::try_from(histogram.count()).unwrap(), count, "{uid}: {entry:#?}");
-    assert_eq!(histogram.sum_exactly().as_secs(), (1..=histogram.count()).sum::<u64>(), "{uid}: {entry:#?}");
+    assert_eq!(
+        Duration::from_secs_f64(histogram.sum()).as_secs(),
+        (1..=histogram.count()).sum::<u64>(),
+        "{uid}: {entry:#?}"
+    );
     assert_eq!(entry.newest(), Some(&revision(count)), "{uid}: {entry:#?}");
     assert_eq!(entry.revisions, [(Outcome::Measured, histogram.count())], "{uid}: {entry:#?}");
     let frontier: Vec<_> = entry.accounted.iter().map(|accounted| accounted.revision.clone()).collect();

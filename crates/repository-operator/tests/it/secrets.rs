@@ -1,7 +1,7 @@
 //! Secrets that change: what names them uses what they say now, with no wait for an interval.
 //!
 //! Checks are five minutes apart, looks at hooks one, and those at unhealthy repositories and connections one: within the
-//! patience of these tests it is the change alone that brings them.
+//! deadline of these tests it is the change alone that brings them.
 
 use std::time::Duration;
 

@@ -32,7 +32,7 @@ async fn history(world: &World, count: usize) -> Vec<HistoricJob> {
         found.sort_by_key(|record| record.status.finished);
         if found.len() >= count && world.jobs().await.is_empty() { Ok(found) } else { Err(found.len()) }
     };
-    // Intervals are longer than the patience of a single look.
+    // Intervals are longer than the deadline of a single look.
     for _ in 0..10 {
         if let Ok(Ok(found)) = tokio::time::timeout(std::time::Duration::from_secs(50), async {
             loop {

@@ -1,6 +1,5 @@
 //! Where a source's repository is, and as whom it is asked.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use secrecy::{ExposeSecret as _, SecretString};
@@ -8,7 +7,7 @@ use url::Url;
 use windlass_git::{Credentials, Remote, Tls};
 use windlass_github::Github;
 
-use crate::changes::{ChangesError, ChangesQuery, Problem, Secrets, github, secrets};
+use crate::changes::{ChangesError, ChangesQuery, Problem, SecretValues, Secrets, github, secrets};
 
 /// How sources are reached.
 pub(super) struct Access {
@@ -42,12 +41,7 @@ impl Access {
             Some(name) if !over_ssh => {
                 let namespace = &question.source.namespace;
                 let secret = self.secrets.secret(namespace, name).await?;
-                secret_contents(
-                    question,
-                    name,
-                    secret.as_ref().unwrap_or(&BTreeMap::new()),
-                    github.is_some(),
-                )?
+                secret_contents(question, name, &secret.unwrap_or_default(), github.is_some())?
             }
             _ => SecretContents::default(),
         };
@@ -73,7 +67,7 @@ fn ssh_is_unsupported(question: &ChangesQuery, host: &str) -> ChangesError {
 fn secret_contents(
     question: &ChangesQuery,
     name: &str,
-    secret: &BTreeMap<String, SecretString>,
+    secret: &SecretValues,
     has_token: bool,
 ) -> Result<SecretContents, ChangesError> {
     let refuse = |problem: Problem, what: &str| {

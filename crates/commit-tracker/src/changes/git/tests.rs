@@ -12,7 +12,6 @@ use windlass_github::{Credentials, Options};
 
 use super::*;
 use crate::SourceKind;
-use crate::changes::NoSecrets;
 use crate::changes::given::{self, Given};
 
 const TIP: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -103,7 +102,7 @@ async fn refused(url: &str, secrets: Arc<dyn Secrets>, secret: Option<&str>) -> 
 #[tokio::test]
 async fn a_revision_brings_the_commits_since_the_known_ones() {
     let scene = Scene::new(|backend| backend).await;
-    let finder = scene.finder(Arc::new(NoSecrets));
+    let finder = scene.finder(Arc::new(Given::default()));
     let changes = finder.find(&scene.question()).await.unwrap();
     let ids: Vec<_> = changes.commits.iter().map(|commit| commit.id.as_str()).collect();
     assert_eq!(ids, scene.commits[3..]);
@@ -132,7 +131,7 @@ async fn a_revision_brings_the_commits_since_the_known_ones() {
 async fn what_names_no_commit_is_not_asked_for() {
     let (origin, seen) = server(500).await;
     let folder = tempfile::tempdir().unwrap();
-    let finder = finder(&folder, &origin, Arc::new(NoSecrets));
+    let finder = finder(&folder, &origin, Arc::new(Given::default()));
     for (to, problem) in [
         (
             "latest@sha256:55609ff9d959589ed917ce32e6bc0f0a36809565f308602c15c3668965979edc",
@@ -151,7 +150,7 @@ async fn what_names_no_commit_is_not_asked_for() {
 async fn a_revision_that_was_pushed_away_is_unreachable() {
     let scene = Scene::new(|backend| backend).await;
     let gone = question(&scene.url(), &format!("main@sha1:{TIP}"), &[&scene.commits[0]]);
-    let error = scene.finder(Arc::new(NoSecrets)).find(&gone).await.unwrap_err();
+    let error = scene.finder(Arc::new(Given::default())).find(&gone).await.unwrap_err();
     assert_eq!((error.problem, error.problem.is_permanent()), (Problem::Unreachable, true));
     assert!(error.to_string().contains(TIP) && error.to_string().contains("apps/fleet"), "{error}");
 }
@@ -160,10 +159,10 @@ async fn a_revision_that_was_pushed_away_is_unreachable() {
 async fn the_secret_of_a_source_opens_its_repository() {
     let scene = Scene::new(|backend| backend.basic_auth("me", "sesame".to_owned().into())).await;
     let mut question = scene.question();
-    let anonymous = scene.finder(Arc::new(NoSecrets)).find(&question).await.unwrap_err();
+    let anonymous = scene.finder(Arc::new(Given::default())).find(&question).await.unwrap_err();
     assert_eq!(anonymous.problem, Problem::Unauthorized);
     question.secret = Some("fleet-auth".to_owned());
-    let unread = scene.finder(Arc::new(NoSecrets)).find(&question).await.unwrap_err();
+    let unread = scene.finder(Arc::new(Given::default())).find(&question).await.unwrap_err();
     assert!(unread.to_string().contains("source_secrets"), "{unread}");
     let right = Given::one("fleet-auth", &[("username", "me"), ("password", "sesame")]);
     assert_eq!(scene.finder(right).find(&question).await.unwrap().commits.len(), 3);
@@ -221,7 +220,7 @@ async fn tokens_go_out_as_their_scheme_says() {
         let folder = tempfile::tempdir().unwrap();
         let mut finder = finder(&folder, &origin, secret);
         if has_token {
-            finder = finder.with_github(github(token(), "http://127.0.0.1:1/api/v3"));
+            finder = finder.with_github(Some(github(token(), "http://127.0.0.1:1/api/v3")));
         }
         let question = ChangesQuery {
             secret: Some("auth".to_owned()),
@@ -257,7 +256,7 @@ async fn what_a_secret_cannot_be_used_for_is_said() {
 #[tokio::test]
 async fn ssh_is_refused_but_where_there_is_a_token_for_https() {
     for url in ["ssh://git@example.org/org/repo.git", "ssh://git@github.com:22/org/repo"] {
-        let error = refused(url, Arc::new(NoSecrets), None).await;
+        let error = refused(url, Arc::new(Given::default()), None).await;
         assert_eq!(error.problem, Problem::Unsupported);
         assert!(error.to_string().contains("SSH"), "{error}");
     }
@@ -266,7 +265,7 @@ async fn ssh_is_refused_but_where_there_is_a_token_for_https() {
         (github(token(), "https://git.example.org/api/v3"), false),
         (github(Credentials::Anonymous, "https://api.github.com"), false),
     ] {
-        let access = Access { secrets: Arc::new(NoSecrets), github: Some(github) };
+        let access = Access { secrets: Arc::new(Given::default()), github: Some(github) };
         let question = ChangesQuery {
             secret: Some("deploy-key".to_owned()),
             ..question("ssh://git@github.com/org/repo.git", &format!("main@sha1:{TIP}"), &[])
@@ -289,7 +288,7 @@ async fn urls_that_the_policy_refuses_are_unsupported() {
         "file:///etc/a.git",
         "",
     ] {
-        let error = refused(url, Arc::new(NoSecrets), None).await;
+        let error = refused(url, Arc::new(Given::default()), None).await;
         assert_eq!(error.problem, Problem::Unsupported, "{url}: {error}");
         assert!(!format!("{error:?}").contains("sesame"), "{error:?}");
     }
@@ -308,13 +307,13 @@ async fn statuses_become_problems() {
     ] {
         let (origin, _) = server(status).await;
         let folder = tempfile::tempdir().unwrap();
-        let finder = finder(&folder, &origin, Arc::new(NoSecrets));
+        let finder = finder(&folder, &origin, Arc::new(Given::default()));
         let error = finder.find(&question(&origin, &format!("main@sha1:{TIP}"), &[])).await.unwrap_err();
         assert_eq!(error.problem, problem, "{status}: {error:?}");
         let expected = (status == 429).then(|| Duration::from_secs(17));
         assert_eq!(error.retry_after, expected);
     }
-    let error = refused("http://127.0.0.1:1/a.git", Arc::new(NoSecrets), None).await;
+    let error = refused("http://127.0.0.1:1/a.git", Arc::new(Given::default()), None).await;
     assert_eq!(error.problem, Problem::Unavailable, "{error:?}");
 }
 

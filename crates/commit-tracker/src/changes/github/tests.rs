@@ -300,13 +300,13 @@ async fn what_was_built_of_the_manifests_is_asked_about_by_its_origin() {
     let mut question = scene.question(&[&first], &second);
     question.source.kind = SourceKind::OciRepository;
     question.url = "oci://registry.example.org/manifests".to_owned();
-    question.known = vec![format!("latest@sha256:{digest}").parse().unwrap()];
+    let built = format!("latest@sha256:{digest}");
     question.to = format!("latest@sha256:{}", "b".repeat(64)).parse().unwrap();
-    question.known_origins = vec![Some(format!("main@sha1:{first}"))];
+    question.known = vec![given::accounted(&built, Some(&format!("main@sha1:{first}")))];
     question.origin = Some(format!("main@sha1:{second}"));
     assert_eq!(names(&scene.finder.find(&question).await.unwrap()), "b");
 
-    question.known_origins = vec![None];
+    question.known = vec![given::accounted(&built, None)];
     assert!(scene.finder.find(&question).await.unwrap().unrelated, "it applied something else before");
     question.origin = None;
     let error = scene.finder.find(&question).await.unwrap_err();

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use windlass_oci::Digest;
 
-use super::{CREATED, REVISION, SOURCE};
 use crate::Revision;
 use crate::changes::ExporterInfo;
-use crate::changes::metadata::READ;
+use crate::changes::metadata::{CREATED, READ, REVISION, SOURCE};
 use crate::measure::FIRST_COMMIT;
 
 /// Bytes of an annotation that is kept: what is longer is no commit, time or link.

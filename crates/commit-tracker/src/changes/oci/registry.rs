@@ -55,21 +55,36 @@ impl OciChanges {
             return Ok(Login::Chain);
         };
         let content = values.get(PULL_SECRET).ok_or_else(|| {
-            ChangesError::new(
-                Problem::Malformed,
-                format!(
-                    "the Secret {namespace}/{name} that {} names has no {PULL_SECRET}: make it with `kubectl create \
-                     secret docker-registry`",
-                    question.source
-                ),
-            )
+            let text = format!(
+                "the Secret {namespace}/{name} that {} names has no {PULL_SECRET}: make it with `kubectl create secret \
+                 docker-registry`",
+                question.source
+            );
+            ChangesError::new(Problem::Malformed, text)
         })?;
-        let config =
-            DockerConfig::parse(content, &format!("the Secret {namespace}/{name}")).map_err(|error| {
-                let text = format!("failed to use the Secret that {} names", question.source);
-                ChangesError::new(Problem::Malformed, text).because(error)
-            })?;
+        let config = DockerConfig::parse(content, &format!("the Secret {namespace}/{name}"));
+        let config = config.map_err(|error| {
+            let text = format!("failed to use the Secret that {} names", question.source);
+            ChangesError::new(Problem::Malformed, text).because(error)
+        })?;
         Ok(Login::Secret(Arc::new(config)))
+    }
+
+    /// The manifest of this digest.
+    pub(super) async fn manifest(
+        &self,
+        place: &Place<'_>,
+        digest: &Digest,
+    ) -> Result<Manifest, ChangesError> {
+        let reference = Reference::Digest(digest.clone());
+        let span = tracing::info_span!(
+            "oci.get_manifest",
+            otel.kind = "client",
+            oci.reference = %reference,
+            oci.manifest.bytes = field::Empty,
+        );
+        let manifest = place.client.manifest(&place.repository, &place.login, &reference);
+        traced(span, manifest).await.map_err(|error| explained(place.question, "read the manifest", error))
     }
 
     /// An artifact, from memory or with its payload from the registry.
@@ -81,59 +96,22 @@ impl OciChanges {
         if let Some(artifact) = self.remembered(place, digest) {
             return Ok(artifact);
         }
-        let manifest = self.manifest(place, &Reference::Digest(digest.clone())).await?;
-        self.read(place, digest, manifest).await
-    }
-
-    pub(super) async fn manifest(
-        &self,
-        place: &Place<'_>,
-        reference: &Reference,
-    ) -> Result<Manifest, ChangesError> {
-        let span = tracing::info_span!(
-            "oci.get_manifest",
-            otel.kind = "client",
-            oci.reference = %reference,
-            oci.manifest.bytes = field::Empty,
-        );
-        let manifest = place.client.manifest(&place.repository, &place.login, reference);
-        traced(span, manifest).await.map_err(|error| explained(place.question, "read the manifest", error))
-    }
-
-    /// Reads an artifact's payload, and remembers it.
-    async fn read(
-        &self,
-        place: &Place<'_>,
-        digest: &Digest,
-        manifest: Manifest,
-    ) -> Result<Arc<Artifact>, ChangesError> {
+        let invalid = |error: OciError| malformed(place, digest, &error.to_string());
+        let mut kind = self.manifest(place, digest).await?.kind;
         let mut annotations = BTreeMap::new();
-        let layers = match manifest.kind {
-            ManifestKind::Image { layers, annotations: own } => {
-                annotations.extend(own);
-                layers
-            }
-            ManifestKind::Index(index) => {
-                // Flux takes the image for its default platform, and that one's annotations.
-                let image = index.default_image().ok_or_else(|| {
-                    malformed(place, digest, "it is an index without an image for linux/amd64")
-                })?;
-                let image: Digest = image
-                    .digest
-                    .parse()
-                    .map_err(|error: OciError| malformed(place, digest, &error.to_string()))?;
-                annotations.extend(index.annotations);
-                match self.manifest(place, &Reference::Digest(image)).await?.kind {
-                    ManifestKind::Image { layers, annotations: own } => {
-                        annotations.extend(own);
-                        layers
-                    }
-                    ManifestKind::Index(_) => {
-                        return Err(malformed(place, digest, "it is an index of indexes"));
-                    }
-                }
-            }
+        if let ManifestKind::Index(index) = kind {
+            // Flux takes the image for its default platform, and that one's annotations.
+            let image = index.default_image();
+            let image = image
+                .ok_or_else(|| malformed(place, digest, "it is an index without an image for linux/amd64"))?;
+            let image = image.digest.parse().map_err(invalid)?;
+            annotations.extend(index.annotations);
+            kind = self.manifest(place, &image).await?.kind;
+        }
+        let ManifestKind::Image { layers, annotations: own } = kind else {
+            return Err(malformed(place, digest, "it is an index of indexes"));
         };
+        annotations.extend(own);
         let layer = layers.iter().find(|layer| layer.media_type == self.config.media_type);
         let info = match layer.filter(|_| self.config.payload != PayloadWanted::Never) {
             None => None,
@@ -146,10 +124,7 @@ impl OciChanges {
                     );
                     return Err(ChangesError::new(Problem::TooLarge, text));
                 }
-                let blob = layer
-                    .digest
-                    .parse()
-                    .map_err(|error: OciError| malformed(place, digest, &error.to_string()))?;
+                let blob = layer.digest.parse().map_err(invalid)?;
                 Some(self.payload(place, digest, &blob).await?)
             }
         };

@@ -12,8 +12,8 @@ use windlass_oci::{DockerChain, Retries};
 
 use super::*;
 use crate::SourceKind;
+use crate::changes::GitChanges;
 use crate::changes::given::{self, Given};
-use crate::changes::{GitChanges, NoSecrets};
 
 const NAME: &str = "team/manifests";
 
@@ -33,7 +33,7 @@ fn config() -> OciConfig {
 }
 
 fn finder(config: OciConfig) -> OciChanges {
-    OciChanges::new(config, Arc::new(NoSecrets)).unwrap()
+    OciChanges::new(config, Arc::new(Given::default())).unwrap()
 }
 
 async fn registry() -> Option<Registry> {
@@ -408,7 +408,7 @@ impl Origin {
         windlass_git::init_process().unwrap();
         let mut config = GitConfig::new(self.folder.path().join("cache"));
         config.policy = UrlPolicy::default().allow_origin(&self.server.origin()).unwrap();
-        Arc::new(GitChanges::new(Git::new(config).unwrap(), Arc::new(NoSecrets), 1_000))
+        Arc::new(GitChanges::new(Git::new(config).unwrap(), Arc::new(Given::default()), 1_000))
     }
 
     fn revision(&self, number: usize) -> String {
@@ -432,7 +432,7 @@ async fn without_a_payload_the_repository_that_annotations_name_is_walked() {
         registry.push_artifact(NAME, &["latest"], &[("a/b", b"x")], &origin.annotations(3)).await.unwrap();
     let mut asked =
         question(&registry, &format!("latest@{digest}"), &[&format!("latest@sha256:{}", "0".repeat(64))]);
-    asked.known_origins = vec![Some(origin.revision(1))];
+    asked.known[0].origin = Some(origin.revision(1).into());
     let finder = finder(config()).with_git(origin.git());
     let changes = finder.find(&asked).await.unwrap();
     assert_eq!(ids(&changes), [&origin.commits[2], &origin.commits[3]]);
@@ -444,7 +444,7 @@ async fn without_a_payload_the_repository_that_annotations_name_is_walked() {
     // Flux told the annotations, and no payload is wanted: the registry is not asked.
     asked.metadata = origin.annotations(3);
     let finder =
-        OciChanges::new(OciConfig { payload: PayloadWanted::Never, ..config() }, Arc::new(NoSecrets))
+        OciChanges::new(OciConfig { payload: PayloadWanted::Never, ..config() }, Arc::new(Given::default()))
             .unwrap();
     let finder = finder.with_git(origin.git());
     assert_eq!(finder.find(&asked).await.unwrap(), changes);
@@ -474,7 +474,7 @@ async fn where_nothing_was_seen_git_says_which_commits_were_skipped() {
             finder = finder.with_git(origin.git());
         }
         let mut asked = question(&registry, to, &[known]);
-        asked.known_origins = vec![known_origin];
+        asked.known[0].origin = known_origin.map(Into::into);
         let changes = finder.find(&asked).await.unwrap();
         let mut found: Vec<String> = ids(&changes).into_iter().map(str::to_owned).collect();
         found.sort();

@@ -230,7 +230,7 @@ async fn whatever_may_change_the_answer_makes_another_question() {
     let oracle = Oracle::new(100);
     let ask = ask(&oracle);
     let plain = question("s", &["a"], "b");
-    let known_origins = vec![Some("main@sha1:1".to_owned())];
+    let known = vec![given::accounted("a", Some("main@sha1:1"))];
     let with_secret = |namespace: &str| {
         let mut asked = question("s", &["a"], "b");
         asked.source.namespace = namespace.to_owned();
@@ -243,7 +243,7 @@ async fn whatever_may_change_the_answer_makes_another_question() {
         ChangesQuery { insecure: true, ..plain.clone() },
         ChangesQuery { url: "https://git.example.org/other".to_owned(), ..plain.clone() },
         ChangesQuery { origin: Some("main@sha1:2".to_owned()), ..plain.clone() },
-        ChangesQuery { known_origins, ..plain.clone() },
+        ChangesQuery { known, ..plain.clone() },
         question("s", &["a", "c"], "b"),
         question("s", &["a"], "c"),
         with_secret("apps"),

@@ -11,7 +11,7 @@ fn at(seconds: i64) -> Timestamp {
 /// A Kustomization that applied two revisions, a minute each.
 fn view() -> View {
     let steps = vec![given::step("main@sha1:1", at(0)), given::step("main@sha1:2", at(60))];
-    View { standing: given::standing(at(0), steps), source: None }
+    View { standing: given::standing(at(0), steps), source: None, has: None }
 }
 
 /// The first of them is accounted for.
