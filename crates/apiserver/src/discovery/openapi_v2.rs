@@ -251,3 +251,55 @@ fn varint(mut number: u64) -> Vec<u8> {
     out.push(number.to_le_bytes()[0]);
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same as with the messages that `openapi.v2` describes, written out.
+    #[test]
+    fn a_document_is_written_in_the_messages_of_openapi_v2() {
+        let text = |number: u64, text: &str| field(number, text.as_bytes());
+        let schema = json!({ "type": "object", "additionalProperties": false, "required": ["a"], "maxLength": 3,
+            "properties": { "a": { "$ref": "#/definitions/b" } }, "x-kind": [1] });
+        let properties = field(1, &[text(1, "a"), field(2, &text(1, "#/definitions/b"))].concat());
+        let written = [
+            scalar(11, 3),
+            text(19, "a"),
+            field(21, &scalar(2, 0)),
+            field(22, &text(1, "object")),
+            field(25, &properties),
+            field(31, &[text(1, "x-kind"), field(2, &text(2, "[1]"))].concat()),
+        ]
+        .concat();
+        assert_eq!(message("Schema", &schema), written);
+        let document = json!({ "swagger": "2.0", "paths": { "/p": { "get": {
+            "produces": ["application/json"],
+            "parameters": [{ "in": "query", "name": "q", "type": "string" }, { "in": "path", "name": "p" },
+                { "in": "body", "name": "b", "required": true, "schema": schema }],
+            "responses": { "200": { "description": "OK", "schema": schema } } } } } });
+        let parameters = [
+            field(2, &field(3, &[text(2, "query"), text(4, "q"), text(6, "string")].concat())),
+            field(2, &field(4, &[text(2, "path"), text(4, "p")].concat())),
+            field(1, &[text(2, "b"), text(3, "body"), scalar(4, 1), field(5, &written)].concat()),
+        ];
+        let response = field(1, &[text(1, "OK"), field(2, &field(1, &written))].concat());
+        let operation = [
+            text(6, "application/json"),
+            parameters.iter().flat_map(|parameter| field(8, &field(1, parameter))).collect(),
+            field(9, &field(1, &[text(1, "200"), field(2, &response)].concat())),
+        ];
+        let item = field(2, &operation.concat());
+        let paths = field(8, &field(2, &[text(1, "/p"), field(2, &item)].concat()));
+        assert_eq!(encode(&document), [text(1, "2.0"), paths].concat());
+    }
+
+    #[test]
+    fn every_message_that_a_field_names_is_there() {
+        const PLAIN: [&str; 7] = ["Text", "Flag", "Int", "Double", "Any", "Additional", "Parameter"];
+        for (_, name, holds) in MESSAGES.values().flat_map(|message| &message.fields) {
+            let kind = holds.rsplit([']', '*', '/']).next().unwrap();
+            assert!(PLAIN.contains(&kind) || MESSAGES.contains_key(kind), "{name} is {holds}");
+        }
+    }
+}
