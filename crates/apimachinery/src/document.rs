@@ -173,6 +173,8 @@ pub fn encode(head: &str, object: &Map<String, Value>, managed: &[u8]) -> Vec<u8
         }
     }
     out.push(b'}');
+    // It is kept, in events, for longer than it took to write.
+    out.shrink_to_fit();
     out
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with one field, in kube-apiserver's words.
+//! What is wrong with one field, as kube-apiserver tells it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use serde_json::Value;

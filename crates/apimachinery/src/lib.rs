@@ -3,7 +3,7 @@
 //! A document is read ([`json`], [`yaml`], [`protobuf`]) within [`bounds`], brought into the form of its kind
 //! ([`metadata`], [`schema`], [`definition`]), merged ([`fields`], [`strategic`]), judged ([`names`], with
 //! [`field_error::FieldError`]s), stored and served as text ([`document`]), chosen ([`selector`]) and shown
-//! ([`table`]). The words of its errors are kube-apiserver's.
+//! ([`table`]). Its errors name the reasons and fields that kube-apiserver's do.
 //!
 //! It refuses to know HTTP, storage, which kinds there are, and who asks.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]

@@ -1,5 +1,5 @@
-//! Failed requests: every one is answered by a `metav1.Status`, worded as kube-apiserver words it, because clients
-//! and scripts compare these texts.
+//! Failed requests: every one is answered by a `metav1.Status` of kube-apiserver's code, reason and fields. What `kubectl`
+//! shows of everyday mistakes is worded as it words it.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -11,7 +11,7 @@
 //! holds those that are served now) and its body conformed to the schema. A `writer`, which knows who writes what but
 //! nothing of requests, fills in and judges ([`Admission`], `builtin`) and commits to the [`store`]; garbage collection
 //! calls the same one. What is known of namespaces and definitions follows what was committed (`commit`, `settle`).
-//! Answers are rendered from bytes. Errors are `metav1.Status` with kube-apiserver's words (`failure`).
+//! Answers are rendered from bytes. Errors are `metav1.Status` with kube-apiserver's status, reason and fields (`failure`).
 //!
 //! # Intended differences from a real server
 //!

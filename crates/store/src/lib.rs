@@ -396,7 +396,7 @@ pub struct StoreOptions {
 impl Default for StoreOptions {
     fn default() -> Self {
         Self {
-            cache_bytes: 32 << 20,
+            cache_bytes: 16 << 20,
             log_events: 32_768,
             log_bytes: 16 << 20,
             log_grace: Duration::from_secs(5),

@@ -2,11 +2,10 @@
 //!
 //! One log for all watchers: a watcher holds a position, not a copy. Each kind has a ring of its own, so that a
 //! burst of writes to one kind costs the watchers of another nothing; when the joint bounds are passed, the
-//! largest ring loses its oldest event.
+//! largest ring loses its oldest event, with the next write or the next look of a watcher.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -17,6 +16,8 @@ use super::{Event, EventKind, Range, StoreError, StoreOptions};
 const EVENT_OVERHEAD: usize = 256;
 /// How many times the bounds the log may be large while its events are young.
 const IN_GRACE: usize = 8;
+/// How many times the room that a ring's events take it may have.
+const SPARE: usize = 4;
 /// How many events a watcher takes from the log at once.
 const READ_AHEAD: usize = 64;
 /// How many events of its kind a watcher looks through while it holds the log's lock.
@@ -24,12 +25,10 @@ const SCAN: usize = 4096;
 
 pub(super) struct Log {
     state: Mutex<State>,
-    max_events: usize,
-    max_bytes: usize,
-    grace: Duration,
 }
 
 struct State {
+    options: StoreOptions,
     /// All events up to here were published.
     published: u64,
     /// The revision at which the store was opened: nothing before is known.
@@ -40,10 +39,8 @@ struct State {
 }
 
 struct Ring {
-    /// By revision.
-    events: VecDeque<Arc<Event>>,
-    /// When each was published.
-    times: VecDeque<Instant>,
+    /// By revision, each with when it was published.
+    events: VecDeque<(Instant, Arc<Event>)>,
     bytes: usize,
     /// Events of this kind up to this revision are no longer kept.
     floor: u64,
@@ -52,13 +49,9 @@ struct Ring {
 
 impl Log {
     pub(super) fn new(opened: u64, options: &StoreOptions) -> Self {
-        let state = State { published: opened, opened, events: 0, bytes: 0, rings: HashMap::new() };
-        Self {
-            state: Mutex::new(state),
-            max_events: options.log_events,
-            max_bytes: options.log_bytes,
-            grace: options.log_grace,
-        }
+        let options = options.clone();
+        let state = State { options, published: opened, opened, events: 0, bytes: 0, rings: HashMap::new() };
+        Self { state: Mutex::new(state) }
     }
 
     /// The revision up to which events were published.
@@ -78,20 +71,12 @@ impl Log {
             state.bytes += cost;
             let ring = state.ring(event.object.key.kind());
             ring.bytes += cost;
-            ring.events.push_back(event.clone());
-            ring.times.push_back(now);
+            ring.events.push_back((now, event.clone()));
             if !touched.iter().any(|sender| sender.same_channel(&ring.news)) {
                 touched.push(ring.news.clone());
             }
         }
-        while state.events > self.max_events || state.bytes > self.max_bytes {
-            // Those that keep up have read what is older. Whatever happens, there is a bound.
-            let is_far_over =
-                state.events / IN_GRACE > self.max_events || state.bytes / IN_GRACE > self.max_bytes;
-            if !state.evict(|published| is_far_over || now.duration_since(published) >= self.grace) {
-                break;
-            }
-        }
+        state.trim(now);
         drop(state);
         for sender in touched {
             sender.send_replace(());
@@ -101,6 +86,7 @@ impl Log {
     /// A watch of the events after `from`, which is not of the future.
     pub(super) fn watch(self: &Arc<Self>, range: &Range, from: u64) -> Result<WatchStream, StoreError> {
         let mut state = self.lock();
+        state.trim(Instant::now());
         let current = state.published;
         let from = if from == 0 { current } else { from };
         let ring = state.ring(range.kind());
@@ -128,7 +114,6 @@ impl Log {
         state.bytes = 0;
         for ring in state.rings.values_mut() {
             ring.events.clear();
-            ring.times.clear();
             ring.bytes = 0;
             ring.floor = revision;
             ring.news.send_replace(());
@@ -147,27 +132,34 @@ impl State {
         // `entry` takes an owned name: one small copy an event, and no second look-up.
         self.rings.entry(kind.into()).or_insert_with(|| Ring {
             events: VecDeque::new(),
-            times: VecDeque::new(),
             bytes: 0,
             floor: opened,
             news: watch::Sender::new(()),
         })
     }
 
-    /// Drops the oldest event of the largest ring, if it may go that was published then.
-    fn evict(&mut self, may_go: impl FnOnce(Instant) -> bool) -> bool {
-        let Some(ring) = self.rings.values_mut().max_by_key(|ring| ring.bytes) else { return false };
-        if !ring.times.front().is_some_and(|published| may_go(*published)) {
-            return false;
+    /// Forgets what there is no room for. Those that keep up have read what is older than the grace; whatever happens, there is
+    /// a bound.
+    fn trim(&mut self, now: Instant) {
+        let StoreOptions { log_events, log_bytes, log_grace, .. } = self.options;
+        while self.events > log_events || self.bytes > log_bytes {
+            let is_far_over = self.events / IN_GRACE > log_events || self.bytes / IN_GRACE > log_bytes;
+            let largest = self.rings.values_mut().max_by_key(|ring| ring.bytes);
+            let may_go = |at: &Instant| is_far_over || now.duration_since(*at) >= log_grace;
+            let Some((ring, (_, event))) = largest
+                .and_then(|ring| ring.events.pop_front_if(|(at, _)| may_go(at)).map(|event| (ring, event)))
+            else {
+                return;
+            };
+            let cost = cost(&event);
+            ring.floor = event.revision;
+            ring.bytes -= cost;
+            self.bytes -= cost;
+            self.events -= 1;
+            if ring.events.len() * SPARE < ring.events.capacity() {
+                ring.events.shrink_to_fit();
+            }
         }
-        ring.times.pop_front();
-        let Some(event) = ring.events.pop_front() else { return false };
-        let cost = cost(&event);
-        ring.floor = event.revision;
-        ring.bytes -= cost;
-        self.bytes -= cost;
-        self.events -= 1;
-        true
     }
 }
 
@@ -225,14 +217,15 @@ impl WatchStream {
             // Seen before the log is read, so that what is published after it wakes `next`.
             self.news.mark_unchanged();
             let mut state = self.log.lock();
+            state.trim(Instant::now());
             let published = state.published;
             let ring = state.ring(self.range.kind());
             if self.read < ring.floor {
                 return Err(StoreError::Expired { requested: self.read, current: published });
             }
-            let start = ring.events.partition_point(|event| event.revision <= self.read);
+            let start = ring.events.partition_point(|(_, event)| event.revision <= self.read);
             let end = ring.events.len().min(start + SCAN);
-            for event in ring.events.range(start..end) {
+            for (_, event) in ring.events.range(start..end) {
                 self.read = event.revision;
                 if self.range.contains(&event.object.key) {
                     self.ready.push_back(event.clone());
@@ -253,11 +246,12 @@ impl WatchStream {
     }
 }
 
+/// What an event takes: its values, and the first of them once more as watchers are told of it.
 fn cost(event: &Event) -> usize {
     let previous = match (&event.kind, &event.previous) {
         // A deleted object shares the value of its previous state.
         (EventKind::Deleted, _) | (_, None) => 0,
         (_, Some(previous)) => previous.value.len(),
     };
-    EVENT_OVERHEAD + event.object.value.len() + previous
+    EVENT_OVERHEAD + 2 * event.object.value.len() + previous
 }

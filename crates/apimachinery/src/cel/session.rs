@@ -107,7 +107,7 @@ mod tests {
     fn holds(text: &str, values: &[(&str, Value)]) -> Result<bool, String> {
         let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
         let condition = Condition::compile(text, &names)?;
-        Session::run(Duration::from_secs(1), |session| {
+        Session::run(Duration::from_mins(1), |session| {
             for (name, value) in values {
                 session.set(name, value);
             }
@@ -156,7 +156,7 @@ mod tests {
         let second = Condition::compile_value("vars.owner + '!'", &["claims", "vars"]).unwrap();
         let both =
             Condition::compile("vars.owner == 'me' && vars.loud == 'me!'", &["claims", "vars"]).unwrap();
-        let held = Session::run(Duration::from_secs(1), |session| {
+        let held = Session::run(Duration::from_mins(1), |session| {
             session.set("claims", &json!({"sub": "me/app"}));
             assert!(session.set_entry("vars", "early", &second).is_err(), "there is no owner yet");
             session.set_entry("vars", "owner", &first).unwrap();

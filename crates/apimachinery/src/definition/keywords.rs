@@ -4,13 +4,11 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use serde::Deserialize as _;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::structural;
+use super::structural::{self, Node, flag, inner, list, properties, text};
 use crate::field_error::FieldError;
 use crate::schema::Schema;
-
-type Node = Map<String, Value>;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
@@ -97,7 +95,7 @@ pub(super) fn problems(schema: &Value, path: &str, with_status: bool) -> Vec<Fie
             errors.push(FieldError::invalid(path, schema, &detail));
         }
     }
-    if root.get("nullable") == Some(&json!(true)) {
+    if flag(root, "nullable") {
         errors.push(FieldError::forbidden(format!("{path}.nullable"), "nullable cannot be true at the root"));
     }
     let structural = structural::problems(schema, path);
@@ -131,51 +129,44 @@ struct Place {
     no_defaults: Option<String>,
 }
 
-fn text<'a>(node: &'a Node, name: &str) -> &'a str {
-    node.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
 fn node(schema: &Node, path: &str, place: &Place, errors: &mut Vec<FieldError>) {
     let at = |name: &str| format!("{path}.{name}");
     plain(schema, path, place, errors);
-    let inner = Place { root: false, ..place.clone() };
+    let below = Place { root: false, ..place.clone() };
     if let Some(additional) = schema.get("additionalProperties") {
-        let has_properties =
-            schema.get("properties").and_then(Value::as_object).is_some_and(|some| !some.is_empty());
+        let has_properties = inner(schema, "properties").is_some_and(|some| !some.is_empty());
         if has_properties && *additional != json!(true) {
             let detail = "additionalProperties and properties are mutual exclusive";
             errors.push(FieldError::forbidden(at("additionalProperties"), detail));
         }
         if let Some(additional) = additional.as_object() {
-            let mut inner = inner.clone();
-            if inner.in_meta {
-                inner.no_defaults =
+            let mut below = below.clone();
+            if below.in_meta {
+                below.no_defaults =
                     Some("inside additionalProperties applying to object metadata".to_owned());
             }
-            node(additional, &at("additionalProperties"), &inner, errors);
+            node(additional, &at("additionalProperties"), &below, errors);
         }
     }
-    let embedded = schema.get("x-kubernetes-embedded-resource") == Some(&json!(true));
-    for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-        let Some(property) = property.as_object() else { continue };
-        let mut inner = inner.clone();
+    let embedded = flag(schema, "x-kubernetes-embedded-resource");
+    for (name, property) in properties(schema) {
+        let mut below = below.clone();
         if (place.root || embedded) && matches!(name.as_str(), "metadata" | "kind" | "apiVersion") {
-            inner.in_meta = true;
+            below.in_meta = true;
             if place.root {
-                inner.no_defaults = Some(format!("in top-level {name}"));
+                below.no_defaults = Some(format!("in top-level {name}"));
             }
         }
-        node(property, &format!("{path}.properties[{name}]"), &inner, errors);
+        node(property, &format!("{path}.properties[{name}]"), &below, errors);
     }
     for name in ["not", "items"] {
-        if let Some(schema) = schema.get(name).and_then(Value::as_object) {
-            node(schema, &at(name), &inner, errors);
+        if let Some(schema) = inner(schema, name) {
+            node(schema, &at(name), &below, errors);
         }
     }
     for name in ["allOf", "oneOf", "anyOf"] {
-        for (index, schema) in schema.get(name).and_then(Value::as_array).into_iter().flatten().enumerate() {
-            let Some(schema) = schema.as_object() else { continue };
-            node(schema, &format!("{path}.{name}[{index}]"), &inner, errors);
+        for (index, schema) in list(schema, name) {
+            node(schema, &format!("{path}.{name}[{index}]"), &below, errors);
         }
     }
     lists(schema, path, errors);
@@ -206,11 +197,11 @@ fn plain(schema: &Node, path: &str, place: &Place, errors: &mut Vec<FieldError>)
     if schema.get("items").is_some_and(Value::is_array) {
         errors.push(FieldError::forbidden(at("items"), "items must be a schema object and not an array"));
     }
-    if place.in_meta && schema.get("x-kubernetes-embedded-resource") == Some(&json!(true)) {
+    if place.in_meta && flag(schema, "x-kubernetes-embedded-resource") {
         let detail = "must not be used inside of resource meta";
         errors.push(FieldError::forbidden(at("x-kubernetes-embedded-resource"), detail));
     }
-    if schema.get("uniqueItems") == Some(&json!(true)) {
+    if flag(schema, "uniqueItems") {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         errors.push(FieldError::forbidden(at("uniqueItems"), detail));
     }
@@ -240,7 +231,7 @@ fn plain(schema: &Node, path: &str, place: &Place, errors: &mut Vec<FieldError>)
 fn lists(schema: &Node, path: &str, errors: &mut Vec<FieldError>) {
     let at = |name: &str| format!("{path}.{name}");
     let list_type = text(schema, "x-kubernetes-list-type");
-    let items = schema.get("items").and_then(Value::as_object);
+    let items = inner(schema, "items");
     if list_type == "set"
         && let Some(items) = items
     {
@@ -287,7 +278,7 @@ fn lists(schema: &Node, path: &str, errors: &mut Vec<FieldError>) {
         }
     }
     if let (Some(items), "set" | "map") = (items, list_type) {
-        if items.get("nullable") == Some(&json!(true)) {
+        if flag(items, "nullable") {
             let detail = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
             errors.push(FieldError::forbidden(at("items.nullable"), &detail));
         }
@@ -383,16 +374,13 @@ fn defaults(schema: &Node, path: &str, whole: bool, errors: &mut Vec<FieldError>
             }
         }
     }
-    let whole = whole || schema.get("x-kubernetes-embedded-resource") == Some(&json!(true));
-    if let Some(items) = schema.get("items").and_then(Value::as_object) {
+    let whole = whole || flag(schema, "x-kubernetes-embedded-resource");
+    if let Some(items) = inner(schema, "items") {
         defaults(items, &format!("{path}.items"), false, errors);
     }
-    for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+    for (name, property) in properties(schema) {
         // What the server itself fills in has defaults of no use.
-        if whole && matches!(name.as_str(), "metadata" | "apiVersion" | "kind") {
-            continue;
-        }
-        if let Some(property) = property.as_object() {
+        if !(whole && matches!(name.as_str(), "metadata" | "apiVersion" | "kind")) {
             defaults(property, &format!("{path}.properties[{name}]"), false, errors);
         }
     }

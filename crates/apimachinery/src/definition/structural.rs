@@ -15,7 +15,7 @@ enum Level {
     Field,
 }
 
-type Node = Map<String, Value>;
+pub(super) type Node = Map<String, Value>;
 
 /// Everything about the schema at `path` that is not structural.
 pub(super) fn problems(schema: &Value, path: &str) -> Vec<FieldError> {
@@ -27,24 +27,24 @@ pub(super) fn problems(schema: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-fn text<'a>(node: &'a Node, name: &str) -> &'a str {
+pub(super) fn text<'a>(node: &'a Node, name: &str) -> &'a str {
     node.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn flag(node: &Node, name: &str) -> bool {
+pub(super) fn flag(node: &Node, name: &str) -> bool {
     node.get(name) == Some(&Value::Bool(true))
 }
 
-fn properties(node: &Node) -> impl Iterator<Item = (&String, &Node)> {
+pub(super) fn properties(node: &Node) -> impl Iterator<Item = (&String, &Node)> {
     let properties = node.get("properties").and_then(Value::as_object).into_iter().flatten();
     properties.filter_map(|(name, schema)| Some((name, schema.as_object()?)))
 }
 
-fn inner<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
+pub(super) fn inner<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
     node.get(name).and_then(Value::as_object)
 }
 
-fn list<'a>(node: &'a Node, name: &str) -> impl Iterator<Item = (usize, &'a Node)> {
+pub(super) fn list<'a>(node: &'a Node, name: &str) -> impl Iterator<Item = (usize, &'a Node)> {
     let schemas = node.get(name).and_then(Value::as_array).into_iter().flatten();
     schemas.enumerate().filter_map(|(index, schema)| Some((index, schema.as_object()?)))
 }

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::structural::text;
 use super::{Object, keywords};
 use crate::cel::Rules;
 use crate::field_error::FieldError;
@@ -41,10 +42,6 @@ pub fn validate(old: Option<&Object>, new: &Object) -> Vec<FieldError> {
         errors.push(FieldError::invalid("spec.preserveUnknownFields", &json!(true), detail));
     }
     errors
-}
-
-fn text<'a>(object: &'a Object, name: &str) -> &'a str {
-    object.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn label(field: &str, text: &str, what: &str, errors: &mut Vec<FieldError>) {

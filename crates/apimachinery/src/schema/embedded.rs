@@ -15,80 +15,66 @@ impl Schema {
         object: &mut Map<String, Value>,
         unknown: &mut Vec<String>,
     ) -> Result<(), FieldError> {
-        self.coerce_fields(object, &mut String::new(), unknown)
+        self.each_field(object, &mut String::new(), &mut |resource, path| coerce(resource, path, unknown))
     }
 
     /// What is wrong with the type and the metadata of embedded resources.
     pub fn validate_embedded(&self, object: &Map<String, Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        self.judge_fields(object, &mut String::new(), &mut errors);
+        if self.has_embedded {
+            let mut judge = |resource: &mut Map<String, Value>, path: &str| {
+                errors.extend(resource_problems(resource).into_iter().map(|error| error.under(path)));
+                Ok(())
+            };
+            // It fails nowhere.
+            let _ = self.each_field(&mut object.clone(), &mut String::new(), &mut judge);
+        }
         errors
     }
 
-    /// The schema of a field, and how its path goes on from that of the object.
-    fn field<'a>(&self, name: &'a str, is_root: bool) -> Option<(&Self, [&'a str; 3])> {
-        match (self.properties.get(name), &self.additional) {
-            (Some(schema), _) => Some((schema, [if is_root { "" } else { "." }, name, ""])),
-            (None, Additional::Of(schema)) => Some((&**schema, ["[", name, "]"])),
-            (None, _) => None,
-        }
-        .filter(|(schema, _)| schema.has_embedded)
-    }
-
-    fn coerce_fields(
+    /// Visits each resource in the fields of an object, which stands at `path`.
+    fn each_field(
         &self,
         object: &mut Map<String, Value>,
         path: &mut String,
-        unknown: &mut Vec<String>,
+        visit: &mut Visit<'_>,
     ) -> Result<(), FieldError> {
         if !self.has_embedded {
             return Ok(());
         }
         let length = path.len();
         for (name, value) in object {
-            let Some((schema, step)) = self.field(name, length == 0) else { continue };
+            let (schema, step) = match (self.properties.get(name), &self.additional) {
+                (Some(schema), _) => (schema, [if length == 0 { "" } else { "." }, name, ""]),
+                (None, Additional::Of(schema)) => (&**schema, ["[", name, "]"]),
+                (None, _) => continue,
+            };
             path.extend(step);
-            schema.coerce(value, path, unknown)?;
+            schema.each_resource(value, path, visit)?;
             path.truncate(length);
         }
         Ok(())
     }
 
-    fn coerce(
+    /// Visits each resource in a value, and the value if it is one.
+    fn each_resource(
         &self,
         value: &mut Value,
         path: &mut String,
-        unknown: &mut Vec<String>,
+        visit: &mut Visit<'_>,
     ) -> Result<(), FieldError> {
-        match value {
-            Value::Object(object) => {
+        match (value, &self.items) {
+            (Value::Object(object), _) => {
                 if self.embedded {
-                    for name in ["apiVersion", "kind"] {
-                        if let Some(value) = object.get(name).filter(|value| !value.is_string()) {
-                            return Err(FieldError::invalid(
-                                format!("{path}.{name}"),
-                                value,
-                                "must be a string",
-                            ));
-                        }
-                    }
-                    if let Some(value) = object.get_mut("metadata") {
-                        let at = format!("{path}.metadata");
-                        let sent = value.clone();
-                        metadata::conform_embedded(value, &at, unknown)
-                            .map_err(|problem| FieldError::invalid(at, &sent, &problem))?;
-                    }
+                    visit(object, path)?;
                 }
-                self.coerce_fields(object, path, unknown)
+                self.each_field(object, path, visit)
             }
-            Value::Array(items) => {
-                let Some(schema) = self.items.as_ref().filter(|schema| schema.has_embedded) else {
-                    return Ok(());
-                };
+            (Value::Array(items), Some(schema)) if schema.has_embedded => {
                 let length = path.len();
                 for (index, item) in items.iter_mut().enumerate() {
                     push_index(path, index);
-                    schema.coerce(item, path, unknown)?;
+                    schema.each_resource(item, path, visit)?;
                     path.truncate(length);
                 }
                 Ok(())
@@ -96,40 +82,25 @@ impl Schema {
             _ => Ok(()),
         }
     }
+}
 
-    fn judge_fields(&self, object: &Map<String, Value>, path: &mut String, errors: &mut Vec<FieldError>) {
-        if !self.has_embedded {
-            return;
-        }
-        let length = path.len();
-        for (name, value) in object {
-            let Some((schema, step)) = self.field(name, length == 0) else { continue };
-            path.extend(step);
-            schema.judge_value(value, path, errors);
-            path.truncate(length);
+/// What is done with a resource at a path.
+type Visit<'a> = dyn FnMut(&mut Map<String, Value>, &str) -> Result<(), FieldError> + 'a;
+
+fn coerce(
+    resource: &mut Map<String, Value>,
+    path: &str,
+    unknown: &mut Vec<String>,
+) -> Result<(), FieldError> {
+    for name in ["apiVersion", "kind"] {
+        if let Some(value) = resource.get(name).filter(|value| !value.is_string()) {
+            return Err(FieldError::invalid(format!("{path}.{name}"), value, "must be a string"));
         }
     }
-
-    fn judge_value(&self, value: &Value, path: &mut String, errors: &mut Vec<FieldError>) {
-        match value {
-            Value::Object(object) => {
-                if self.embedded {
-                    errors.extend(resource_problems(object).into_iter().map(|error| error.under(path)));
-                }
-                self.judge_fields(object, path, errors);
-            }
-            Value::Array(items) => {
-                let Some(schema) = self.items.as_ref().filter(|schema| schema.has_embedded) else { return };
-                let length = path.len();
-                for (index, item) in items.iter().enumerate() {
-                    push_index(path, index);
-                    schema.judge_value(item, path, errors);
-                    path.truncate(length);
-                }
-            }
-            _ => {}
-        }
-    }
+    let Some(value) = resource.get_mut("metadata") else { return Ok(()) };
+    let (at, sent) = (format!("{path}.metadata"), value.clone());
+    metadata::conform_embedded(value, &at, unknown)
+        .map_err(|problem| FieldError::invalid(at, &sent, &problem))
 }
 
 /// What is wrong with one resource; paths start at it.

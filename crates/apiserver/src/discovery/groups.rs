@@ -7,9 +7,6 @@ use serde_json::{Value, json};
 
 use crate::kinds::{Builtin, Registry, Served, ServedKind};
 
-/// The verbs of a status.
-const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
-
 /// The paths that are served.
 pub(super) fn paths(registry: &Registry) -> Vec<String> {
     let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
@@ -63,28 +60,35 @@ pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
         }
         add_names(entry, &mut resource);
         resources.push(resource);
-        if kind.builtin == Some(Builtin::Namespace) {
-            resources.push(json!({
-                "name": format!("{}/finalize", kind.plural), "singularName": "", "namespaced": kind.namespaced,
-                "kind": kind.kind, "verbs": ["update"],
-            }));
-        }
-        if entry.served().status_subresource {
-            resources.push(json!({
-                "name": format!("{}/status", kind.plural), "singularName": "", "namespaced": kind.namespaced,
-                "kind": kind.kind, "verbs": STATUS_VERBS,
-            }));
-        }
-        if entry.served().scale.is_some() {
-            resources.push(json!({
-                "name": format!("{}/scale", kind.plural), "singularName": "", "namespaced": kind.namespaced,
-                "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": STATUS_VERBS,
-            }));
+        for (part, verbs) in parts(entry) {
+            let mut resource = json!({
+                "name": format!("{}/{part}", kind.plural), "singularName": "", "namespaced": kind.namespaced,
+                "kind": kind.kind, "verbs": verbs,
+            });
+            if part == "scale" {
+                resource["group"] = json!("autoscaling");
+                resource["version"] = json!("v1");
+                resource["kind"] = json!("Scale");
+            }
+            resources.push(resource);
         }
     }
     let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     Some(json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources }))
+}
+
+/// The sub-resources of a kind, with their verbs.
+fn parts(entry: &ServedKind) -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    const STATUS: &[&str] = &["get", "patch", "update"];
+    let (kind, served) = (&entry.kind, entry.served());
+    [
+        (kind.builtin == Some(Builtin::Namespace)).then_some(("finalize", &["update"][..])),
+        served.status_subresource.then_some(("status", STATUS)),
+        served.scale.is_some().then_some(("scale", STATUS)),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 fn add_names(entry: &ServedKind, resource: &mut Value) {
@@ -146,17 +150,13 @@ fn aggregated_resource(entry: &ServedKind) -> Value {
         "singularResource": kind.singular, "verbs": kind.verbs(),
     });
     add_names(entry, &mut resource);
-    let mut parts = Vec::new();
-    if kind.builtin == Some(Builtin::Namespace) {
-        parts.push(json!({ "subresource": "finalize", "responseKind": response, "verbs": ["update"] }));
-    }
-    if served.status_subresource {
-        parts.push(json!({ "subresource": "status", "responseKind": response, "verbs": STATUS_VERBS }));
-    }
-    if served.scale.is_some() {
-        let response = json!({ "group": "autoscaling", "version": "v1", "kind": "Scale" });
-        parts.push(json!({ "subresource": "scale", "responseKind": response, "verbs": STATUS_VERBS }));
-    }
+    let scale = json!({ "group": "autoscaling", "version": "v1", "kind": "Scale" });
+    let parts: Vec<Value> = parts(entry)
+        .map(|(part, verbs)| {
+            let response = if part == "scale" { &scale } else { &response };
+            json!({ "subresource": part, "responseKind": response, "verbs": verbs })
+        })
+        .collect();
     if !parts.is_empty() {
         resource["subresources"] = json!(parts);
     }

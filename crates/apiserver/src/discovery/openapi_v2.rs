@@ -1,6 +1,9 @@
 //! `OpenAPI` v2, made from the documents of v3: what older clients validate and patch by. As JSON, and as the protobuf of
 //! the messages `openapi.v2` that Go's clients ask for.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
 type Object = Map<String, Value>;
@@ -141,198 +144,91 @@ fn operation(operation: &Value) -> Value {
 
 /// The document as a message `openapi.v2.Document`.
 pub(super) fn encode(document: &Value) -> Vec<u8> {
-    message(document, &DOCUMENT)
+    message("Document", document)
 }
 
-/// A message: the names of its fields in JSON, their numbers and what they hold, and the number of the field of
-/// extensions.
+/// A message of `openapi_v2.txt`.
+#[derive(Default)]
 struct Message {
-    fields: &'static [(&'static str, u64, Holds)],
     extensions: u64,
+    /// Number, name and what it holds.
+    fields: Vec<(u64, &'static str, &'static str)>,
 }
 
-enum Holds {
-    Text,
-    Flag,
-    Int,
-    Double,
-    Texts,
-    /// Any value, as text.
-    Any,
-    Anys,
-    One(&'static Message),
-    Many(&'static Message),
-    /// A message of entries, each with a name and a value, in the field of this number.
-    Entries(u64, fn(&Value) -> Vec<u8>),
-    /// A message of its own form.
-    Form(fn(&Value) -> Vec<u8>),
-    Forms(fn(&Value) -> Vec<u8>),
+static MESSAGES: LazyLock<HashMap<&'static str, Message>> = LazyLock::new(|| {
+    let mut messages: HashMap<_, Message> = HashMap::new();
+    let mut current = "";
+    for line in include_str!("openapi_v2.txt").lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [name, extensions] => {
+                current = name;
+                messages.entry(current).or_default().extensions = number(extensions);
+            }
+            [field, name, holds] => {
+                messages.entry(current).or_default().fields.push((number(field), name, holds));
+            }
+            _ => {}
+        }
+    }
+    messages
+});
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_default()
 }
 
-use Holds::{Any, Anys, Double, Entries, Flag, Form, Forms, Int, Many, One, Text, Texts};
-
-static DOCUMENT: Message = Message {
-    fields: &[
-        ("swagger", 1, Text),
-        ("info", 2, One(&INFO)),
-        ("paths", 8, Entries(2, |item| message(item, &PATH))),
-        ("definitions", 9, Entries(1, |schema| message(schema, &SCHEMA))),
-    ],
-    extensions: 16,
-};
-static INFO: Message = Message { fields: &[("title", 1, Text), ("version", 2, Text)], extensions: 7 };
-static PATH: Message = Message {
-    fields: &[
-        ("get", 2, One(&OPERATION)),
-        ("put", 3, One(&OPERATION)),
-        ("post", 4, One(&OPERATION)),
-        ("delete", 5, One(&OPERATION)),
-        ("patch", 8, One(&OPERATION)),
-        ("parameters", 9, Forms(parameter)),
-    ],
-    extensions: 10,
-};
-static OPERATION: Message = Message {
-    fields: &[
-        ("tags", 1, Texts),
-        ("description", 3, Text),
-        ("operationId", 5, Text),
-        ("produces", 6, Texts),
-        ("consumes", 7, Texts),
-        ("parameters", 8, Forms(parameter)),
-        ("responses", 9, Entries(1, |response| field(1, &message(response, &RESPONSE)))),
-    ],
-    extensions: 13,
-};
-static RESPONSE: Message = Message {
-    fields: &[("description", 1, Text), ("schema", 2, Form(|schema| field(1, &message(schema, &SCHEMA))))],
-    extensions: 5,
-};
-static BODY: Message = Message {
-    fields: &[
-        ("description", 1, Text),
-        ("name", 2, Text),
-        ("in", 3, Text),
-        ("required", 4, Flag),
-        ("schema", 5, One(&SCHEMA)),
-    ],
-    extensions: 6,
-};
-static QUERY: Message = Message {
-    fields: &[
-        ("required", 1, Flag),
-        ("in", 2, Text),
-        ("description", 3, Text),
-        ("name", 4, Text),
-        ("type", 6, Text),
-        ("uniqueItems", 20, Flag),
-    ],
-    extensions: 23,
-};
-static IN_PATH: Message = Message {
-    fields: &[
-        ("required", 1, Flag),
-        ("in", 2, Text),
-        ("description", 3, Text),
-        ("name", 4, Text),
-        ("type", 5, Text),
-        ("uniqueItems", 19, Flag),
-    ],
-    extensions: 22,
-};
-static SCHEMA: Message = Message {
-    fields: &[
-        ("$ref", 1, Text),
-        ("format", 2, Text),
-        ("title", 3, Text),
-        ("description", 4, Text),
-        ("default", 5, Any),
-        ("multipleOf", 6, Double),
-        ("maximum", 7, Double),
-        ("exclusiveMaximum", 8, Flag),
-        ("minimum", 9, Double),
-        ("exclusiveMinimum", 10, Flag),
-        ("maxLength", 11, Int),
-        ("minLength", 12, Int),
-        ("pattern", 13, Text),
-        ("maxItems", 14, Int),
-        ("minItems", 15, Int),
-        ("uniqueItems", 16, Flag),
-        ("maxProperties", 17, Int),
-        ("minProperties", 18, Int),
-        ("required", 19, Texts),
-        ("enum", 20, Anys),
-        ("additionalProperties", 21, Form(additional)),
-        ("type", 22, Form(|kind| field(1, kind.as_str().unwrap_or_default().as_bytes()))),
-        ("items", 23, Form(|items| field(1, &message(items, &SCHEMA)))),
-        ("allOf", 24, Many(&SCHEMA)),
-        ("properties", 25, Entries(1, |schema| message(schema, &SCHEMA))),
-        ("example", 30, Any),
-    ],
-    extensions: 31,
-};
-
-fn message(value: &Value, form: &Message) -> Vec<u8> {
+fn message(name: &str, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    for (name, number, holds) in form.fields {
-        let Some(value) = value.get(name) else { continue };
-        let number = *number;
-        let each = |one: fn(&Value) -> Vec<u8>| -> Vec<u8> {
-            value.as_array().into_iter().flatten().flat_map(|item| field(number, &one(item))).collect()
-        };
-        let text = |value: &Value| value.as_str().unwrap_or_default().as_bytes().to_vec();
-        out.extend(match holds {
-            Text => field(number, &text(value)),
-            Flag => scalar(number, u64::from(value == true)),
-            Int => scalar(number, value.as_i64().unwrap_or_default().cast_unsigned()),
-            Double => {
-                let bytes = value.as_f64().unwrap_or_default().to_le_bytes();
-                [varint(number << 3 | 1), bytes.to_vec()].concat()
-            }
-            Texts => each(|text| text.as_str().unwrap_or_default().as_bytes().to_vec()),
-            Any => field(number, &any(value)),
-            Anys => each(any),
-            One(form) => field(number, &message(value, form)),
-            Many(form) => {
-                let items = value.as_array().into_iter().flatten();
-                items.flat_map(|item| field(number, &message(item, form))).collect()
-            }
-            Entries(inner, one) => {
-                let entry = |(name, value): (&String, &Value)| {
-                    field(*inner, &[field(1, name.as_bytes()), field(2, &one(value))].concat())
-                };
-                field(number, &entries(value).flat_map(entry).collect::<Vec<u8>>())
-            }
-            Form(one) => field(number, &one(value)),
-            Forms(one) => each(*one),
-        });
+    let Some(message) = MESSAGES.get(name) else { return out };
+    for (number, name, holds) in &message.fields {
+        if let Some(value) = value.get(name) {
+            out.extend(held(*number, holds, value));
+        }
     }
     for (name, value) in entries(value).filter(|(name, _)| name.starts_with("x-")) {
-        let entry = [field(1, name.as_bytes()), field(2, &any(value))].concat();
-        out.extend(field(form.extensions, &entry));
+        let entry = [field(1, name.as_bytes()), held(2, "Any", value)].concat();
+        out.extend(field(message.extensions, &entry));
     }
     out
 }
 
-/// Text of JSON, which is YAML.
-fn any(value: &Value) -> Vec<u8> {
-    field(2, value.to_string().as_bytes())
-}
-
-fn additional(value: &Value) -> Vec<u8> {
-    match value {
-        Value::Bool(is_allowed) => scalar(2, u64::from(*is_allowed)),
-        schema => field(1, &message(schema, &SCHEMA)),
+/// A field of this number, with what it holds.
+fn held(at: u64, holds: &str, value: &Value) -> Vec<u8> {
+    if let Some(item) = holds.strip_prefix("[]") {
+        return value.as_array().into_iter().flatten().flat_map(|value| held(at, item, value)).collect();
     }
-}
-
-fn parameter(value: &Value) -> Vec<u8> {
-    let form = match value["in"].as_str() {
-        Some("body") => field(1, &message(value, &BODY)),
-        Some("path") => field(2, &field(4, &message(value, &IN_PATH))),
-        _ => field(2, &field(3, &message(value, &QUERY))),
-    };
-    field(1, &form)
+    if let Some((inner, holds)) = holds.split_once('*') {
+        let entry = |(name, value): (&String, &Value)| {
+            field(number(inner), &[field(1, name.as_bytes()), held(2, holds, value)].concat())
+        };
+        return field(at, &entries(value).flat_map(entry).collect::<Vec<u8>>());
+    }
+    if let Some((inner, holds)) = holds.split_once('/') {
+        return field(at, &held(number(inner), holds, value));
+    }
+    match holds {
+        "Text" => field(at, value.as_str().unwrap_or_default().as_bytes()),
+        "Flag" => scalar(at, u64::from(value == true)),
+        "Int" => scalar(at, value.as_i64().unwrap_or_default().cast_unsigned()),
+        "Double" => {
+            let bytes = value.as_f64().unwrap_or_default().to_le_bytes();
+            [varint(at << 3 | 1), bytes.to_vec()].concat()
+        }
+        // Text of JSON, which is YAML.
+        "Any" => field(at, &field(2, value.to_string().as_bytes())),
+        "Additional" if value.is_boolean() => field(at, &held(2, "Flag", value)),
+        "Additional" => field(at, &held(1, "Schema", value)),
+        "Parameter" => {
+            let form = match value["in"].as_str() {
+                Some("body") => "1/1/BodyParameter",
+                Some("path") => "1/2/4/PathParameter",
+                _ => "1/2/3/QueryParameter",
+            };
+            held(at, form, value)
+        }
+        name => field(at, &message(name, value)),
+    }
 }
 
 fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
@@ -354,4 +250,56 @@ fn varint(mut number: u64) -> Vec<u8> {
     }
     out.push(number.to_le_bytes()[0]);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same as with the messages that `openapi.v2` describes, written out.
+    #[test]
+    fn a_document_is_written_in_the_messages_of_openapi_v2() {
+        let text = |number: u64, text: &str| field(number, text.as_bytes());
+        let schema = json!({ "type": "object", "additionalProperties": false, "required": ["a"], "maxLength": 3,
+            "properties": { "a": { "$ref": "#/definitions/b" } }, "x-kind": [1] });
+        let properties = field(1, &[text(1, "a"), field(2, &text(1, "#/definitions/b"))].concat());
+        let written = [
+            scalar(11, 3),
+            text(19, "a"),
+            field(21, &scalar(2, 0)),
+            field(22, &text(1, "object")),
+            field(25, &properties),
+            field(31, &[text(1, "x-kind"), field(2, &text(2, "[1]"))].concat()),
+        ]
+        .concat();
+        assert_eq!(message("Schema", &schema), written);
+        let document = json!({ "swagger": "2.0", "paths": { "/p": { "get": {
+            "produces": ["application/json"],
+            "parameters": [{ "in": "query", "name": "q", "type": "string" }, { "in": "path", "name": "p" },
+                { "in": "body", "name": "b", "required": true, "schema": schema }],
+            "responses": { "200": { "description": "OK", "schema": schema } } } } } });
+        let parameters = [
+            field(2, &field(3, &[text(2, "query"), text(4, "q"), text(6, "string")].concat())),
+            field(2, &field(4, &[text(2, "path"), text(4, "p")].concat())),
+            field(1, &[text(2, "b"), text(3, "body"), scalar(4, 1), field(5, &written)].concat()),
+        ];
+        let response = field(1, &[text(1, "OK"), field(2, &field(1, &written))].concat());
+        let operation = [
+            text(6, "application/json"),
+            parameters.iter().flat_map(|parameter| field(8, &field(1, parameter))).collect(),
+            field(9, &field(1, &[text(1, "200"), field(2, &response)].concat())),
+        ];
+        let item = field(2, &operation.concat());
+        let paths = field(8, &field(2, &[text(1, "/p"), field(2, &item)].concat()));
+        assert_eq!(encode(&document), [text(1, "2.0"), paths].concat());
+    }
+
+    #[test]
+    fn every_message_that_a_field_names_is_there() {
+        const PLAIN: [&str; 7] = ["Text", "Flag", "Int", "Double", "Any", "Additional", "Parameter"];
+        for (_, name, holds) in MESSAGES.values().flat_map(|message| &message.fields) {
+            let kind = holds.rsplit([']', '*', '/']).next().unwrap();
+            assert!(PLAIN.contains(&kind) || MESSAGES.contains_key(kind), "{name} is {holds}");
+        }
+    }
 }

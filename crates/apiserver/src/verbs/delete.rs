@@ -140,8 +140,8 @@ pub(super) async fn answer_collection(context: Context, body: Body) -> Result<Re
 fn check_kind(body: &Value) -> Result<()> {
     match (body["kind"].as_str().unwrap_or_default(), body["apiVersion"].as_str().unwrap_or_default()) {
         ("" | "DeleteOptions", _) => Ok(()),
-        (kind, version) => Err(Failure::bad_request(format!(
-            "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
-        ))),
+        (kind, version) => {
+            Err(Failure::bad_request(format!("no kind {kind:?} is registered for version {version:?}")))
+        }
     }
 }

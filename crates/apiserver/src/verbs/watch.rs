@@ -126,10 +126,6 @@ impl Watch {
             return Err(Failure::version_too_large(from, store.revision()).into());
         }
         let everything = ListQuery {
-            limit: 0,
-            continue_token: None,
-            version: None,
-            version_match: None,
             labels: self.list.labels.clone(),
             fields: self.list.fields.clone(),
             ..ListQuery::default()

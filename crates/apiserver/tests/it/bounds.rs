@@ -387,7 +387,7 @@ async fn a_body_that_does_not_come_is_not_waited_for_long() {
 
 /// Waits for a condition of the server.
 async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(2);
     loop {
         if let Some(found) = ask().await {
             return found;

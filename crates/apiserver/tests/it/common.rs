@@ -173,7 +173,7 @@ impl Raw {
     pub(crate) async fn watch(self, server: &ApiServer) -> Events {
         let response = self.response(server).await;
         assert_eq!(response.status(), StatusCode::OK);
-        Events { body: response.into_body().into_data_stream(), buffer: Vec::new() }
+        Events::of(response)
     }
 }
 
@@ -204,6 +204,11 @@ pub(crate) struct Events {
 }
 
 impl Events {
+    /// What an answer goes on to say.
+    pub(crate) fn of(response: http::Response<Body>) -> Self {
+        Self { body: response.into_body().into_data_stream(), buffer: Vec::new() }
+    }
+
     /// The next event; `None` when the server has ended the watch.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {

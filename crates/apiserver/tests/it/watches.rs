@@ -165,7 +165,8 @@ async fn a_kube_client_watches_in_process() {
 
 #[tokio::test]
 async fn a_burst_of_large_writes_leaves_no_watch_behind_that_keeps_up() {
-    let options = StoreOptions { log_bytes: 1 << 20, ..StoreOptions::default() };
+    let options =
+        StoreOptions { log_bytes: 1 << 20, log_grace: Duration::from_mins(10), ..StoreOptions::default() };
     let server = server_over(store::in_memory(&options).unwrap());
     let mut events = raw(Method::GET, &format!("{WIDGETS}?watch=true")).watch(&server).await;
     // Without a moment for the reader in between.

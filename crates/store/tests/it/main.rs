@@ -488,7 +488,7 @@ async fn a_watch_that_falls_behind_the_log_expires_and_a_burst_of_another_kind_d
 #[tokio::test]
 async fn the_log_is_bounded_by_bytes() {
     let options =
-        StoreOptions { log_bytes: 100_000, log_grace: std::time::Duration::ZERO, ..StoreOptions::default() };
+        StoreOptions { log_bytes: 200_000, log_grace: std::time::Duration::ZERO, ..StoreOptions::default() };
     for Subject { name, store, .. } in subjects(&options) {
         let start = store.revision();
         for index in 0..20 {
