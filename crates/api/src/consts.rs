@@ -53,6 +53,9 @@ pub mod annotations {
     pub const SOURCE_CHECKSUM: &str = "grafana.app/sourceChecksum";
     /// How many objects the source file stands for, where they are several.
     pub const SOURCE_DOCUMENTS: &str = "windlass.dev/source-documents";
+    /// Where they are several: a hash of the document that the resource was written from, a space, and one of all
+    /// documents of the file as it was then.
+    pub const SOURCE_DOCUMENT: &str = "windlass.dev/source-document";
     /// Time of the source file.
     pub const SOURCE_TIMESTAMP: &str = "grafana.app/sourceTimestamp";
     /// Labels and annotations that the source file set, so that those which it drops are taken off: `labels/KEY` and

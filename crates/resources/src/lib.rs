@@ -38,6 +38,7 @@ pub mod plan;
 pub mod serialise;
 
 mod context;
+mod digest;
 mod discovery;
 mod kinds;
 mod names;

@@ -10,7 +10,7 @@ use windlass_runtime::{CallError, Fence};
 pub use crate::discovery::Unlisted;
 use crate::objects::{Annotations, ManagedFields, has_drifted};
 use crate::wire::{self, Collection};
-use crate::{Clients, DASHBOARD, FOLDER, Kind, names};
+use crate::{Clients, DASHBOARD, FOLDER, Kind, digest, names};
 
 /// Objects a request; a page is read, reduced to [`ManagedItem`]s, and dropped before the next is asked for.
 const PAGE: usize = 500;
@@ -43,8 +43,11 @@ pub struct ManagedItem {
     pub path: String,
     /// Hash of its file.
     pub checksum: Option<String>,
-    /// How many objects its file stands for.
+    /// How many objects its file stood for when this one was last written.
     pub documents: usize,
+    /// Where these were several: the hashes of its document and of all
+    /// ([`windlass_api::annotations::SOURCE_DOCUMENT`]).
+    pub document: Option<Box<str>>,
     /// Name of the folder that holds it.
     pub folder: Option<Arc<str>>,
     /// Its version when it was listed.
@@ -57,6 +60,13 @@ pub struct ManagedItem {
     pub generation: Option<i64>,
     /// Whether somebody else has changed it since the repository last wrote it, or may have.
     pub drifted: bool,
+}
+
+impl ManagedItem {
+    /// Hash of the document that it was last written from where its file has several, else of the file.
+    pub(crate) fn content_hash(&self) -> Option<&str> {
+        self.document.as_deref().and_then(digest::own).or(self.checksum.as_deref())
+    }
 }
 
 /// Everything that a repository manages.
@@ -265,6 +275,7 @@ async fn list_pages(collection: &Collection<'_>, repository: &str) -> Result<Vec
                 name: metadata.name,
                 path: marks.source_path.unwrap_or_default().trim_end_matches('/').to_owned(),
                 checksum: marks.source_checksum.filter(|checksum| !checksum.is_empty()),
+                document: marks.source_document.map(Into::into),
                 documents: marks.source_documents.and_then(|count| count.parse().ok()).unwrap_or(1),
                 folder,
                 resource_version: metadata.resource_version,

@@ -83,7 +83,8 @@ impl Objects {
     /// Creates or updates the object of a file. One request for what is absent or at a known version.
     ///
     /// `kept` are the paths that keep their objects: what came from one of them is not taken over. `room` is asked
-    /// before it is created, where it was not reckoned with.
+    /// before it is created, where it was not reckoned with. `whole`: it is written although its own document is what it
+    /// was, unless it was written from this very file.
     pub(crate) async fn put_resource(
         &self,
         resource: &ParsedResource,
@@ -91,8 +92,9 @@ impl Objects {
         observed: Observed,
         kept: &HashSet<String>,
         room: Option<&Room>,
+        whole: bool,
     ) -> Result<Effect, WriteError> {
-        self.run(&Operation::PutResource { resource, path, kept, room }, observed).await
+        self.run(&Operation::PutResource { resource, path, kept, room, whole }, observed).await
     }
 
     /// Creates or updates a folder.

@@ -18,18 +18,19 @@ pub use self::error::FileError;
 pub use self::format::{MAX_DOCUMENTS, MAX_NESTING};
 pub(crate) use self::parts::{Part, parts};
 use crate::paths::Format;
-use crate::{Context, DASHBOARD, FOLDER, Kind, Kinds, names, paths};
+use crate::{Context, DASHBOARD, FOLDER, Kind, Kinds, digest, names, paths};
 
 /// Label that Grafana keeps for its own use; it belongs to one instance and is never carried over.
 pub(crate) const INTERNAL_ID: &str = "grafana.app/deprecatedInternalID";
 /// What `kubectl apply` leaves behind; it describes another object than ours.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Annotations that a file cannot set.
-const NOT_FROM_FILES: [&str; 5] = [
+const NOT_FROM_FILES: [&str; 6] = [
     annotations::SOURCE_TIMESTAMP,
     annotations::FOLDER,
     annotations::FILE_METADATA,
     annotations::SOURCE_DOCUMENTS,
+    annotations::SOURCE_DOCUMENT,
     annotations::WRITTEN_GENERATION,
 ];
 /// Keys of a dashboard's spec that belong to one instance.
@@ -73,9 +74,24 @@ impl ParsedResource {
         self.annotations.contains_key(annotations::SOURCE_DOCUMENTS)
     }
 
-    /// Hash of the file.
-    pub(crate) fn checksum(&self) -> Option<&str> {
-        self.annotations.get(annotations::SOURCE_CHECKSUM).map(String::as_str)
+    /// Hash of the document where its file has several, else of the file.
+    pub(crate) fn content_hash(&self) -> Option<&str> {
+        let text = |key| self.annotations.get(key).map(String::as_str);
+        text(annotations::SOURCE_DOCUMENT)
+            .and_then(digest::own)
+            .or_else(|| text(annotations::SOURCE_CHECKSUM))
+    }
+
+    /// Hash of what the document says, wherever its file is.
+    fn document_hash(&self) -> String {
+        const OURS: [&str; 3] = [annotations::SOURCE_PATH, annotations::SOURCE_CHECKSUM, annotations::FOLDER];
+        let content = match &self.content {
+            Content::Spec(text) | Content::Members(text) => text.as_str(),
+        };
+        let labels = self.labels.iter().flat_map(|(key, value)| [key.as_str(), value]);
+        let annotations = self.annotations.iter().filter(|(key, _)| !OURS.contains(&key.as_str()));
+        let annotations = annotations.flat_map(|(key, value)| [key.as_str(), value]);
+        digest::of([self.version.as_str(), content].into_iter().chain(labels).chain([""]).chain(annotations))
     }
 }
 
@@ -134,12 +150,28 @@ pub fn documents(path: &str, bytes: &[u8], of: &ParseContext<'_>) -> Result<Vec<
         return Err(FileError::NotAResource);
     }
     if documents.len() > 1 {
-        let count = documents.len().to_string();
-        for resource in documents.iter_mut().filter_map(|document| document.content.as_mut().ok()) {
-            resource.annotations.insert(annotations::SOURCE_DOCUMENTS.to_owned(), count.clone());
-        }
+        mark_several(&mut documents);
     }
     Ok(documents)
+}
+
+/// Says in each object of a file that there are others, and what was in the file.
+fn mark_several(documents: &mut [Document]) {
+    let count = documents.len().to_string();
+    let mut objects: Vec<(&mut ParsedResource, String)> = documents
+        .iter_mut()
+        .filter_map(|document| document.content.as_mut().ok())
+        .map(|resource| {
+            let hash = resource.document_hash();
+            (resource, hash)
+        })
+        .collect();
+    let all = digest::of_all(objects.iter().map(|(it, hash)| (&it.kind, it.name.as_str(), hash.as_str())));
+    for (resource, hash) in &mut objects {
+        let hashes = format!("{hash} {all}");
+        resource.annotations.insert(annotations::SOURCE_DOCUMENTS.to_owned(), count.clone());
+        resource.annotations.insert(annotations::SOURCE_DOCUMENT.to_owned(), hashes);
+    }
 }
 
 /// Whether a file is YAML of several documents, whatever they say.

@@ -81,7 +81,7 @@ pub struct Existing {
     /// How often its spec has changed, on kinds that count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-    /// Hash of the file that it was last written from.
+    /// Hash of the file that it was last written from, or of its document where the file has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
     /// Whether somebody else changed it since, or may have.
@@ -97,7 +97,7 @@ impl From<&ManagedItem> for Existing {
             uid: item.uid.clone(),
             file_metadata: item.file_metadata.clone(),
             generation: item.generation,
-            checksum: item.checksum.clone(),
+            checksum: item.content_hash().map(str::to_owned),
             drifted: item.drifted,
         }
     }
@@ -145,15 +145,14 @@ impl FileWrite {
         }
     }
 
-    /// Whether the file is what its object was last written from, and the object was changed by somebody else.
-    pub(crate) fn is_repair_of(&self, kind: &Kind, name: &str) -> bool {
+    /// Whether the object was last written from `content` (a hash), and changed by somebody else.
+    pub(crate) fn is_repair_of(&self, kind: &Kind, name: &str, content: Option<&str>) -> bool {
         let Known::Listed(existing) = &self.known else { return false };
-        let checksum = self.id.to_string();
         existing.iter().any(|existing| {
             existing.kind == *kind
                 && existing.name == name
                 && existing.drifted
-                && existing.checksum.as_deref() == Some(&checksum)
+                && existing.checksum.as_deref() == content
         })
     }
 }

@@ -64,16 +64,13 @@ async fn at_every_write<L: Debug + PartialEq>(
 
 /// Claims that lapse soon enough for a test on paused time.
 fn paused() -> World {
-    World::new()
+    lapsing_soon(World::new())
+}
+
+/// The same in a world whose time is real, since Git's sockets know no other: long enough for a renewal on a busy machine.
+fn lapsing_soon(world: World) -> World {
+    world
         .set("operator.max_attempts", "100")
         .set("operator.lease_expiry", "3s")
         .set("operator.lease_renewal_interval", "1s")
-}
-
-/// The same in real time, since Git's sockets know no other. A second is long enough for a renewal on a busy machine.
-fn in_real_time(world: World) -> World {
-    world
-        .set("operator.max_attempts", "100")
-        .set("operator.lease_expiry", "1s")
-        .set("operator.lease_renewal_interval", "250ms")
 }

@@ -189,22 +189,27 @@ impl Applier {
             planned -= usize::from(is_new && !needs_room);
             work.push((resource, is_new, needs_room));
         }
+        // Of several, those are written whose document changed. If none did, the last one says that the file was read.
+        let (mut left, mut is_told) = (work.len(), false);
         for (resource, is_new, needs_room) in work {
+            left -= 1;
+            let whole = !resource.is_of_several() || (left == 0 && !is_told && !in_doubt);
             if !self.may_go_on() {
                 return;
             }
             let observed = observed(&write, resource);
             let was_absent = matches!(observed, Observed::Absent) || matches!(write.known, Known::Nothing);
             let room = needs_room.then_some(&self.room);
-            let put = self.objects.put_resource(resource, &write.path, observed, &self.kept, room);
+            let put = self.objects.put_resource(resource, &write.path, observed, &self.kept, room, whole);
             let done = |effect, mut item: ItemResult| {
+                is_told |= effect != Effect::Unchanged;
                 item.unexpected = match effect {
                     Effect::Created => !was_absent && !is_new,
                     Effect::TakenOver => true,
                     _ => false,
                 };
-                item.drifted =
-                    effect == Effect::Updated && write.is_repair_of(&resource.kind, &resource.name);
+                item.drifted = effect == Effect::Updated
+                    && write.is_repair_of(&resource.kind, &resource.name, resource.content_hash());
                 item.action = match action_of(effect) {
                     Action::Updated if write.previous_path.is_some() => Action::Renamed,
                     action => action,
@@ -246,7 +251,7 @@ fn observed(write: &FileWrite, resource: &ParsedResource) -> Observed {
     let may_be_right = resource.is_of_several()
         && write.previous_path.is_none()
         && !existing.drifted
-        && existing.checksum.as_deref() == resource.checksum();
+        && existing.checksum.as_deref() == resource.content_hash();
     if may_be_right { Observed::Unknown } else { Observed::At(existing.into()) }
 }
 

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+use crate::digest;
+
 /// The annotations that say where an object comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Annotations {
@@ -19,6 +21,8 @@ pub(crate) struct Annotations {
     pub(crate) source_checksum: Option<String>,
     #[serde(rename = "windlass.dev/source-documents")]
     pub(crate) source_documents: Option<String>,
+    #[serde(rename = "windlass.dev/source-document")]
+    pub(crate) source_document: Option<String>,
     #[serde(rename = "grafana.app/folder")]
     pub(crate) folder: Option<String>,
     #[serde(rename = "windlass.dev/file-metadata")]
@@ -35,10 +39,16 @@ impl Annotations {
         source_path: None,
         source_checksum: None,
         source_documents: None,
+        source_document: None,
         folder: None,
         file_metadata: None,
         written_generation: None,
     };
+
+    /// Hash of the document that it was last written from where its file has several, else of the file.
+    pub(crate) fn content_hash(&self) -> Option<&str> {
+        self.source_document.as_deref().and_then(digest::own).or(self.source_checksum.as_deref())
+    }
 
     /// The generation after our last write; nothing if it is not known.
     pub(crate) fn written_generation(&self) -> Option<i64> {

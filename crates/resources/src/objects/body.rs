@@ -86,8 +86,9 @@ pub(super) fn patch(resource: &ParsedResource, at: &At, generation: Option<i64>)
         let path = pointer("annotations", annotations::WRITTEN_GENERATION);
         operations.push(json!({ "op": "add", "path": path, "value": generation.to_string() }));
     }
-    let mut dropped =
-        vec![("annotations", annotations::FOLDER), ("annotations", annotations::SOURCE_DOCUMENTS)];
+    let mut dropped = [annotations::FOLDER, annotations::SOURCE_DOCUMENTS, annotations::SOURCE_DOCUMENT]
+        .map(|key| ("annotations", key))
+        .to_vec();
     if let Some(former) = &at.file_metadata {
         dropped.push(("annotations", annotations::FILE_METADATA));
         dropped.extend(
@@ -179,6 +180,7 @@ pub(super) fn release(version: &str) -> Bytes {
                 annotations::SOURCE_PATH: null,
                 annotations::SOURCE_CHECKSUM: null,
                 annotations::SOURCE_DOCUMENTS: null,
+                annotations::SOURCE_DOCUMENT: null,
                 annotations::FILE_METADATA: null,
                 annotations::WRITTEN_GENERATION: null,
             },

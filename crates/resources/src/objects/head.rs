@@ -80,7 +80,7 @@ pub(crate) struct At {
     pub(crate) has_annotations: bool,
     pub(crate) file_metadata: Option<String>,
     pub(crate) generation: Option<i64>,
-    /// Hash of the file that the spec was last written from, empty for a folder without a file; nothing if the spec has
+    /// Hash of the file or document that the spec was last written from, empty for a folder without a file; nothing if the spec has
     /// changed since, or may have.
     pub(crate) spec_of: Option<String>,
     /// Whether nobody, or another manager, has managed it so far.
@@ -117,6 +117,7 @@ impl Head {
         let HeadMetadata { resource_version, uid, generation, annotations, labels, .. } = self.metadata;
         let has_annotations = annotations.is_some();
         let marks = annotations.unwrap_or_default();
+        let content_hash = marks.content_hash().map(str::to_owned);
         At {
             version: resource_version,
             uid,
@@ -124,7 +125,7 @@ impl Head {
             has_annotations,
             file_metadata: marks.file_metadata,
             generation,
-            spec_of: (!drifted && !is_foreign).then(|| marks.source_checksum.unwrap_or_default()),
+            spec_of: (!drifted && !is_foreign).then(|| content_hash.unwrap_or_default()),
             is_foreign,
         }
     }

@@ -17,6 +17,8 @@ pub(super) enum Operation<'a> {
         path: &'a str,
         kept: &'a HashSet<String>,
         room: Option<&'a Room>,
+        /// Whether it has to be written from the file as it is, be its own document the same as before.
+        whole: bool,
     },
     PutFolder(&'a Folder),
     Delete {
@@ -87,12 +89,12 @@ impl Operation<'_> {
         let is_ours = head.is_managed_by(repository);
         let may_write = || objects.check_owner(kind, name, &head).map_err(StepError::Unfit);
         let done = match self {
-            Self::PutResource { resource, path, kept, .. } => {
+            Self::PutResource { resource, path, kept, whole, .. } => {
                 may_write()?;
                 if is_ours && head.path() != *path && kept.contains(head.path()) {
                     return Err(StepError::Unfit(duplicate(kind, name, &holder(head.path(), None))));
                 }
-                (is_ours && is_same(&head, resource)).then_some(Effect::Unchanged)
+                (is_ours && is_same(&head, resource, *whole)).then_some(Effect::Unchanged)
             }
             Self::PutFolder(folder) => {
                 may_write()?;
@@ -151,7 +153,7 @@ impl Operation<'_> {
                 (collection.apply(&resource.name, body::apply(resource, &context.namespace, at)).await?, None)
             }
             Self::PutResource { resource, .. } => {
-                let generation = at.next_generation(resource.checksum());
+                let generation = at.next_generation(resource.content_hash());
                 let body = body::patch(resource, at, generation);
                 (collection.patch(&resource.name, Content::JsonPatch, body).await?, generation)
             }
@@ -216,12 +218,14 @@ impl Operation<'_> {
     }
 }
 
-fn is_same(head: &Head, resource: &ParsedResource) -> bool {
+/// `whole`: written from the same file; otherwise from the same document of it.
+fn is_same(head: &Head, resource: &ParsedResource, whole: bool) -> bool {
     use windlass_api::annotations as keys;
     let marks = head.marks();
     let wanted = |key| resource.annotations.get(key).map(String::as_str);
     marks.source_path.as_deref() == wanted(keys::SOURCE_PATH)
-        && marks.source_checksum.as_deref() == wanted(keys::SOURCE_CHECKSUM)
+        && (!whole || marks.source_checksum.as_deref() == wanted(keys::SOURCE_CHECKSUM))
+        && marks.content_hash() == resource.content_hash()
         && marks.folder.as_deref() == wanted(keys::FOLDER)
         && !head.has_drifted()
 }

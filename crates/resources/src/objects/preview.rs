@@ -148,7 +148,7 @@ impl Preview {
         let pretence = if kind.is_applied() {
             Pretence::Apply(name, body::apply(resource, namespace, &at))
         } else {
-            let generation = at.next_generation(resource.checksum());
+            let generation = at.next_generation(resource.content_hash());
             Pretence::Patch(name, body::patch(resource, &at, generation))
         };
         collection.pretend(pretence).await.map_err(|error| of_call(kind, name, "write", &error))

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::folders::{self, Folders, Metadata};
 use crate::paths::{Class, ancestors, classify, depth};
-use crate::{Context, Kind, Managed, ManagedItem};
+use crate::{Context, Kind, Managed, ManagedItem, digest};
 
 /// Compares a tree with what is managed.
 ///
@@ -111,7 +111,7 @@ fn plan_files(plan: &mut Plan, files: &[&Entry], folders: &Folders, managed: &Ma
         // Which objects are those of several documents only the file can tell, unless they are all there.
         let is_settled = |item: &&ManagedItem| item.folder.as_deref() == folder && !item.drifted;
         if documents > 0
-            && same.len() >= documents
+            && (same.len() >= documents || has_all_documents(&same, &known))
             && known.len() == documents
             && known.iter().all(is_settled)
         {
@@ -130,6 +130,17 @@ fn plan_files(plan: &mut Plan, files: &[&Entry], folders: &Folders, managed: &Ma
     }
     plan.delete_files.extend(by_path.into_values().flatten().map(Deletion::listed));
     plan.delete_files.sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+/// Whether the objects of a file are of its documents as they are: what one that was written from it says of all of them is
+/// what they say of themselves.
+fn has_all_documents(written_from_it: &[&ManagedItem], all: &[&ManagedItem]) -> bool {
+    let own = all.iter().map(|item| {
+        let hash = item.document.as_deref().and_then(digest::own);
+        (&item.kind, item.name.as_str(), hash.unwrap_or_default())
+    });
+    let own = digest::of_all(own);
+    written_from_it.iter().any(|item| item.document.as_deref().and_then(digest::all) == Some(&own))
 }
 
 /// The objects of each file that is gone, and the files that are new.

@@ -106,6 +106,7 @@ fn item(kind: Kind, name: &str, path: &str, id: Option<ObjectId>, folder: Option
         path: path.to_owned(),
         checksum: id.map(|id| id.to_string()),
         documents: 1,
+        document: None,
         folder: folder.map(Into::into),
         resource_version: "1".to_owned(),
         uid: String::new(),

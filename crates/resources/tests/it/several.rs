@@ -79,8 +79,11 @@ async fn documents_are_changed_added_and_dropped_and_the_others_keep_their_objec
         assert_eq!(places(&world).await, ["a Changed all.yaml", "c C all.yaml", "new New all.yaml"]);
         assert_eq!(
             done.outcomes(),
-            ["created all.yaml", "deleted all.yaml", "updated all.yaml", "updated all.yaml"]
+            ["created all.yaml", "deleted all.yaml", "ignored all.yaml", "updated all.yaml"]
         );
+        let mut writes = done.writes();
+        writes.retain(|write| write.ends_with("dashboards/c"));
+        assert_eq!(writes, Vec::<String>::new(), "its document is what it was");
         assert!(done.results.iter().all(|item| !item.unexpected), "{done:#?}");
         let after = uids(&world).await;
         assert_eq!((&after["a"], &after["c"]), (&before["a"], &before["c"]));
@@ -242,4 +245,57 @@ async fn objects_beyond_the_first_of_a_file_need_room() {
     world.options = Options::default();
     world.sync().await;
     assert_eq!(places(&world).await, ["a A all.yaml", "c C all.yaml", "d D all.yaml", "e E all.yaml"]);
+}
+
+#[tokio::test]
+async fn of_several_only_what_changed_is_written_and_everything_compared_afterwards_reads_nothing() {
+    for full in [false, true] {
+        let mut world = synced(&[("all.yaml", &[("a", "A"), ("b", "B"), ("c", "C")])]).await;
+        let first = world.files.clone();
+        world.write("all.yaml", &file(&[("a", "A"), ("b", "Changed"), ("c", "C")]));
+        assert_eq!(sync(&world, &first, full).await.writes(), ["PATCH dashboards/b"]);
+        // What comes next begins where that ended, and another order or a comment is no change of a document.
+        let old = world.files.clone();
+        world.write("all.yaml", &file(&[("c", "C"), ("b", "Changed"), ("a", "New")]));
+        assert_eq!(sync(&world, &old, full).await.writes(), ["PATCH dashboards/a"]);
+        let old = world.files.clone();
+        world.write("all.yaml", &format!("# words\n{}", file(&[("c", "C"), ("b", "Changed"), ("a", "New")])));
+        assert_eq!(sync(&world, &old, full).await.writes().len(), 1, "one says what was read");
+        // Back to a file that some of them were written from.
+        let old = std::mem::replace(&mut world.files, first);
+        assert!(!world.plan().await.is_empty());
+        let done = sync(&world, &old, full).await;
+        let mut writes = done.writes();
+        writes.sort_unstable();
+        assert_eq!(writes, ["PATCH dashboards/a", "PATCH dashboards/b"]);
+        assert_eq!(places(&world).await, ["a A all.yaml", "b B all.yaml", "c C all.yaml"]);
+    }
+}
+
+#[tokio::test]
+async fn a_sync_that_is_cut_short_between_documents_is_gone_on_with() {
+    let mut world = synced(&[("all.yaml", &[("a", "A"), ("b", "B"), ("c", "C")])]).await;
+    world.write("all.yaml", &file(&[("a", "New"), ("b", "New"), ("c", "C")]));
+    world.fail(|method, target| {
+        (method == Method::PATCH && target == "dashboards/b").then_some(StatusCode::UNPROCESSABLE_ENTITY)
+    });
+    world.sync().await;
+    assert!(!world.plan().await.is_empty(), "`a` was written from the file as it is, and not all were");
+    world.heal();
+    assert_eq!(world.sync().await.writes(), ["PATCH dashboards/b"]);
+    assert!(world.plan().await.is_empty(), "{}", world.plan().await);
+}
+
+#[tokio::test]
+async fn what_was_changed_by_hand_is_set_back_although_another_document_was_written_since() {
+    let mut world = synced(&[("all.yaml", &[("a", "A"), ("b", "B")])]).await;
+    world.write("all.yaml", &file(&[("a", "New"), ("b", "B")]));
+    world.sync().await;
+    let patch = kube::api::Patch::Merge(serde_json::json!({"spec": {"title": "By hand"}}));
+    world.dashboards().patch("b", &kube::api::PatchParams::default(), &patch).await.unwrap();
+    let done = world.sync().await;
+    assert_eq!(done.writes(), ["PATCH dashboards/b"]);
+    assert!(done.results.iter().any(|item| item.drifted && item.name == "b"), "{done:#?}");
+    assert_eq!(places(&world).await, ["a New all.yaml", "b B all.yaml"]);
+    assert!(world.plan().await.is_empty());
 }

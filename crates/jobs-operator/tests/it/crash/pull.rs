@@ -8,7 +8,7 @@ use windlass_api::{JobSpec, JobState};
 use windlass_git_server::seed::Edit;
 use windlass_jobs_operator::{PROVISIONING_JOBS, register};
 
-use super::{BOTH, at_every_write, in_real_time, paused, run};
+use super::{BOTH, at_every_write, lapsing_soon, paused, run};
 use crate::kit::{GitServer, World, dashboard};
 use crate::pull::{create, seed};
 
@@ -68,7 +68,7 @@ async fn an_incremental_pull_survives_a_death_at_every_write() {
     let left = at_every_write((BOTH, 4, 10), async |death| {
         let git = GitServer::new().await;
         seed(&git);
-        let world = in_real_time(World::with_git(&git));
+        let world = lapsing_soon(World::with_git(&git));
         create(&world, &git).await;
         let process = world.start(register, PROVISIONING_JOBS);
         world.pull("test6", true).await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use windlass_api::{JobSpec, JobState};
 use windlass_jobs_operator::{PROVISIONING_JOBS, register};
 
-use super::{BOTH, Kinds, at_every_write, in_real_time, paused, run};
+use super::{BOTH, Kinds, at_every_write, lapsing_soon, paused, run};
 use crate::kit::{Death, GitServer, World, dashboard};
 use crate::pull::seed;
 use crate::write::{by_hand, create, job};
@@ -27,7 +27,7 @@ struct Left {
 async fn in_git(spec: &JobSpec, new_names: bool, death: Death) -> (bool, Left) {
     let git = GitServer::with(windlass_git_server::HttpBackend::writable).await;
     seed(&git);
-    let world = in_real_time(World::with_git(&git));
+    let world = lapsing_soon(World::with_git(&git));
     create(&world, &git, json!({})).await;
     let process = world.start(register, PROVISIONING_JOBS);
     world.pull("test6", true).await;
@@ -87,7 +87,7 @@ async fn the_first_commit_of_a_repository_survives_a_death_at_every_write() {
     survives(9, async |death| {
         let git = GitServer::with(windlass_git_server::HttpBackend::writable).await;
         git.make_empty();
-        let world = in_real_time(World::with_git(&git));
+        let world = lapsing_soon(World::with_git(&git));
         create(&world, &git, json!({})).await;
         by_hand(&world).await;
         let died = run(&world, spec.clone(), death).await;

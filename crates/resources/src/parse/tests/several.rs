@@ -32,7 +32,7 @@ fn each_document_is_an_object_and_empty_ones_are_skipped() {
         let resource = document.content.unwrap();
         assert_eq!(resource.annotations[annotations::SOURCE_DOCUMENTS], "2");
         assert_eq!(resource.annotations[annotations::SOURCE_PATH], "x.yaml");
-        assert_eq!(resource.checksum(), Some("abc"), "the whole file's");
+        assert_eq!(resource.annotations[annotations::SOURCE_CHECKSUM], "abc", "the whole file's");
     }
 }
 
