@@ -1,15 +1,15 @@
 //! What was counted, kept in the cluster: the durable memory that makes "counted once" true.
 //!
-//! For each Kustomization's UID the ledger holds which revisions were applied and are pending, which are accounted for, and
-//! the cumulative series themselves: histograms, counters, the last applied commit. One write, guarded by the `resourceVersion`
-//! that it was made from, moves all of it together. So a crash before the write changed nothing, a crash after it loses nothing, and whoever leads next
-//! goes on with the same series.
+//! For each Kustomization's UID the ledger holds which revisions were applied and are pending, which are accounted for,
+//! and the cumulative series themselves: histograms, counters, the last applied commit. One write, guarded by the
+//! `resourceVersion` that it was made from, moves all of it together. So a crash before the write changed nothing, a
+//! crash after it loses nothing, and whoever leads next goes on with the same series.
 //!
-//! It is a head and up to 128 shards, all of them `ConfigMap`s in the tracker's namespace; a UID's hash says which shard its
-//! entry is in ([`format`]). Records of many callers that wait for the same shard go in one write (`shard`). A write
-//! without an answer is not taken for a failure, nor for a success: it is sent again with the same guard, and where that is
-//! in conflict the shard says which write is in it (`write`). When somebody else wrote, the ledger is [lost](Ledger::lost): it answers nothing but errors from then on,
-//! and has to be opened again by whoever leads then.
+//! It is a head and up to 128 shards, all of them `ConfigMap`s in the tracker's namespace; a UID's hash says which
+//! shard its entry is in ([`format`]). Records of many callers that wait for the same shard go in one write (`shard`).
+//! A write without an answer is not taken for a failure, nor for a success: it is sent again with the same guard, and
+//! where that is in conflict the shard says which write is in it (`write`). When somebody else wrote, the ledger is
+//! [lost](Ledger::lost): it answers nothing but errors from then on, and has to be opened again by whoever leads then.
 //!
 //! It knows neither where commits come from nor how series are exported.
 

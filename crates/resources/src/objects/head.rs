@@ -80,8 +80,8 @@ pub(crate) struct At {
     pub(crate) has_annotations: bool,
     pub(crate) file_metadata: Option<String>,
     pub(crate) generation: Option<i64>,
-    /// Hash of the file or document that the spec was last written from, empty for a folder without a file; nothing if the spec has
-    /// changed since, or may have.
+    /// Hash of the file or document that the spec was last written from, empty for a folder without a file; nothing if the
+    /// spec has changed since, or may have.
     pub(crate) spec_of: Option<String>,
     /// Whether nobody, or another manager, has managed it so far.
     pub(crate) is_foreign: bool,
