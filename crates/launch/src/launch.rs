@@ -33,10 +33,26 @@ pub const FLUSH: Duration = Duration::from_secs(5);
 /// # Errors
 /// Anything that fails here leaves a process that cannot work.
 pub fn process_setup() -> Result<Runtime, BoxError> {
+    bound_arenas();
     windlass_git::init_process()?;
     windlass_auth::install_crypto_provider()?;
     raise_open_files();
     Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+/// As many heaps as there are processors. The C library would take eight times as many, one for each thread that blocks,
+/// and what is freed in one of them is not used again by the others.
+#[cfg_attr(
+    all(target_os = "linux", target_env = "gnu"),
+    expect(unsafe_code, reason = "the C library's own knob, which has no safe form")
+)]
+fn bound_arenas() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if std::env::var_os("MALLOC_ARENA_MAX").is_none() {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        // SAFETY: it sets a number. There is no other thread yet.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, i32::try_from(processors).unwrap_or(i32::MAX)) };
+    }
 }
 
 /// Allows as many open files, and with them connections, as the system lets this process have: by default it would have
