@@ -33,6 +33,10 @@ fn files() -> Result<Vec<(PathBuf, String)>> {
         "docs/reference/repository-operator-metrics.md".into(),
         windlass_repository_operator::metrics_reference(),
     ));
+    files.push((
+        "docs/reference/source-controller-metrics.md".into(),
+        windlass_source_operator::metrics_reference(),
+    ));
     files.push(("docs/reference/telemetry.md".into(), windlass_telemetry::reference_markdown()));
     Ok(files)
 }

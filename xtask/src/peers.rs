@@ -1,8 +1,8 @@
 //! The foreign programs that the end-to-end tests talk to.
 //!
 //! What the system has is used; git, curl, jq, OpenSSH, gpg, squid, dante, Prometheus, Python and Node.js come from its
-//! packages. The programs of a Kubernetes cluster, kubectl among them, and clients in Go are built with Go by
-//! `windlass-cluster`; what clients in Python and JavaScript need is installed for them alone.
+//! packages. The programs of a Kubernetes cluster, kubectl among them, OpenTelemetry's collector and clients in Go are built with
+//! Go by `windlass-cluster`; what clients in Python and JavaScript need is installed for them alone.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -64,6 +64,7 @@ pub(crate) fn install() -> Result<()> {
     Programs::find_or_build()?;
     Program::KustomizeController.find_or_build()?;
     Program::Registry.find_or_build()?;
+    Program::Collector.find_or_build()?;
     let clients = root().join("e2e/clients");
     go_program(&clients.join("drivers"))?;
     Script::Python.ready(&clients.join("python"))?;

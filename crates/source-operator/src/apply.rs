@@ -16,6 +16,7 @@ use crate::annotations::semver_filter;
 use crate::content_config::{CONTENT_CONFIG_CHECKSUM, content_config_checksum};
 use crate::controller::{Controller, KIND};
 use crate::failure::Failure;
+use crate::metrics::stage;
 use crate::observe::Observed;
 use crate::plan::{Plan, plan};
 use crate::reference::Resolved;
@@ -48,12 +49,14 @@ pub(crate) async fn apply(
     let valid = validate(&object.spec, semver_filter(object), controller.settings.default_branch.as_deref())?;
     let included = observed.included.clone()?;
     let upstream = upstream(controller, &key.namespace, observed, &valid).await?;
-    let resolved = resolve(controller, key, observed, &valid, &upstream).await?;
+    let resolving = resolve(controller, key, observed, &valid, &upstream);
+    let resolved = stage!(controller.metrics, "list_refs", resolving).await?;
     let verified = match &valid.verify {
         Some(verify) => {
             let verifying =
                 controller.verifications.verify(key, verify, &upstream, &resolved, &controller.cancel);
-            Some(within(valid.timeout, "verify the revision", verifying).await?)
+            let verifying = within(valid.timeout, "verify the revision", verifying);
+            Some(stage!(controller.metrics, "verify", verifying).await?)
         }
         None => None,
     };
@@ -75,7 +78,8 @@ pub(crate) async fn apply(
                 &controller.cancel,
             );
             let kept = within(valid.timeout, "fetch and pack the revision", build).await?;
-            let artifact = publish(controller, key, &kept, resolved).await?;
+            let publishing = publish(controller, key, &kept, resolved);
+            let artifact = stage!(controller.metrics, "publish", publishing).await?;
             let artifact = Artifact { metadata: metadata(controller, object, &included), ..artifact };
             Ok(Done { artifact, included, verified, made: true })
         }
@@ -131,6 +135,7 @@ async fn resolve(
         told.map_err(|error| Failure::git("list the refs of the repository", &error))
     };
     let told = within(valid.timeout, "list the refs of the repository", asked).await?;
+    controller.metrics.accessed("refs", told.shared);
     for other in told.news_for {
         controller.queue.add(other);
     }

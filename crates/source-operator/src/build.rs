@@ -15,6 +15,7 @@ use windlass_git::{Entry, EntryKind, ObjectId, batches};
 
 use crate::failure::Failure;
 use crate::files::Files;
+use crate::metrics::{SourceMetrics, stage};
 use crate::upstream::{Upstream, Upstreams};
 use crate::validate::{Include, Wanted};
 
@@ -34,11 +35,17 @@ pub(crate) struct Builder {
     known: Mutex<HashMap<String, Arc<OnceCell<Kept>>>>,
     /// Whether links that stay inside are in the archives.
     keep_links: bool,
+    metrics: SourceMetrics,
 }
 
 impl Builder {
-    pub(crate) fn new(store: Arc<Store>, upstreams: Arc<Upstreams>, keep_links: bool) -> Self {
-        Self { store, upstreams, known: Mutex::default(), keep_links }
+    pub(crate) fn new(
+        store: Arc<Store>,
+        upstreams: Arc<Upstreams>,
+        keep_links: bool,
+        metrics: SourceMetrics,
+    ) -> Self {
+        Self { store, upstreams, known: Mutex::default(), keep_links, metrics }
     }
 
     /// The content that is wanted of a commit. `included` are the artifacts in the order of the includes.
@@ -64,7 +71,8 @@ impl Builder {
         cancel: &CancellationToken,
     ) -> Result<Kept, Failure> {
         let recurse = wanted.submodules.then_some(&*self.upstreams);
-        let files = Files::list(upstream, commit, &wanted.directories, recurse, cancel).await?;
+        let listing = Files::list(upstream, commit, &wanted.directories, recurse, cancel);
+        let files = stage!(self.metrics, "fetch", listing).await?;
         let more = self.unpacked(&files.entries, wanted, included).await?;
         let ignore = wanted.ignore.as_deref();
         self.pack(&files, &files.entries, more, ignore, Failure::git, cancel).await
@@ -98,7 +106,13 @@ impl Builder {
         let rules = rules(own.into_iter().zip(contents), &more, ignore)?;
         let all = members(entries, more, &rules);
         let key = format!("{:?}", fingerprint(&all));
-        self.once(key, || self.archive(blobs, all, failed, cancel)).await
+        let archive = async || {
+            let kept = stage!(self.metrics, "pack", self.archive(blobs, all, failed, cancel)).await?;
+            self.metrics.accessed("archives", false);
+            self.metrics.packed(kept.size);
+            Ok(kept)
+        };
+        self.once(key, archive).await
     }
 
     async fn archive<B: Blobs>(
@@ -134,6 +148,7 @@ impl Builder {
         if let Some(kept) = cell.get().cloned() {
             let checked = kept.clone();
             if self.blocking(move |store| Ok(store.has(&checked))).await? {
+                self.metrics.accessed("archives", true);
                 return Ok(kept);
             }
             // It was swept away.
@@ -141,7 +156,15 @@ impl Builder {
             self.lock().insert(key, Arc::new(OnceCell::new_with(Some(kept.clone()))));
             return Ok(kept);
         }
-        let kept = cell.get_or_try_init(make).await.cloned();
+        let mut is_new = false;
+        let kept = cell.get_or_try_init(|| {
+            is_new = true;
+            make()
+        });
+        let kept = kept.await.cloned();
+        if kept.is_ok() && !is_new {
+            self.metrics.accessed("archives", true);
+        }
         let mut known = self.lock();
         if kept.is_err() {
             known.remove(&key);

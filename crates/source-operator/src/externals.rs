@@ -30,7 +30,7 @@ use windlass_runtime::{
     BackoffPolicy, CallError, Event, Leadership, ObjectKey, Part, Requeue, Store, TermQueue, Watch,
     WatchConfig, merge_patch, run_keyed,
 };
-use windlass_telemetry::{ErrorChain, Health};
+use windlass_telemetry::{ErrorChain, Health, traced};
 
 use crate::calls::CALL;
 use crate::controller::Controller;
@@ -115,7 +115,8 @@ fn name_of(repository: &Repository) -> Option<&str> {
 
 impl Externals {
     async fn reconcile(&self, client: &Client, key: &ObjectKey) -> Requeue {
-        match self.pass(client, key).await {
+        let span = tracing::info_span!("publish_repository", repository = %key);
+        match traced(span, Box::pin(self.pass(client, key))).await {
             Ok(requeue) => requeue,
             Err(error) if error.is_conflict() || error.is_not_found() || error.is_fenced() => {
                 Requeue::Backoff

@@ -1,5 +1,7 @@
 //! Why a pass came to no artifact, as the conditions say it.
 
+use std::fmt;
+
 use windlass_git::GitError;
 
 /// Condition types.
@@ -39,6 +41,14 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     pub(crate) course: Course,
 }
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
 
 impl Failure {
     pub(crate) fn new(condition: &'static str, reason: &'static str, message: impl Into<String>) -> Self {

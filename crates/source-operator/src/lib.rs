@@ -44,4 +44,5 @@ mod verify;
 mod version_range;
 
 pub use self::conditions::{CONDITIONS, RECEIVER_CONDITIONS};
+pub use self::metrics::{METRICS, reference_markdown as metrics_reference};
 pub use self::operator::{SOURCE_CONTROLLER, Sources, configure, register};

@@ -77,7 +77,9 @@ impl Operator<Context> for Sources {
         );
         let store = open_store(&settings).await?;
         let upstreams = Arc::new(Upstreams::new(process.git.clone()));
-        let builder = Builder::new(Arc::clone(&store), Arc::clone(&upstreams), settings.keep_symlinks);
+        let metrics = SourceMetrics::new(&meter, &watch.store(), &events, &process.git);
+        let (kept_in, from) = (Arc::clone(&store), Arc::clone(&upstreams));
+        let builder = Builder::new(kept_in, from, settings.keep_symlinks, metrics.clone());
         let controller = Controller {
             origin: origin(
                 &settings.storage_advertised_address,
@@ -92,7 +94,7 @@ impl Operator<Context> for Sources {
             upstreams,
             apps: Arc::new(Apps::new(process.git.clone())),
             verifications: Arc::new(Verifications::new(client.clone(), Arc::clone(&process.clock))),
-            metrics: SourceMetrics::new(&meter, &watch.store(), &events, &process.git),
+            metrics,
             notifier,
             clock: Arc::clone(&process.clock),
             queue: KeyedQueue::new(BackoffPolicy::OBJECT),

@@ -9,12 +9,13 @@ use windlass_api::conditions;
 use windlass_api::flux::{FINALIZER, GitRepository};
 use windlass_artifact::Place;
 use windlass_runtime::{CallError, ObjectKey, Requeue, add_finalizers, remove_finalizer};
-use windlass_telemetry::ErrorChain;
+use windlass_telemetry::{ErrorChain, traced};
 
 use crate::apply::{Done, apply};
 use crate::calls::CALL;
 use crate::controller::{Controller, KIND};
 use crate::failure::{Course, types};
+use crate::metrics::stage;
 use crate::observe::{Observed, observe};
 use crate::status::{Outcome, conclude, now, write};
 use crate::validate::interval;
@@ -22,7 +23,8 @@ use crate::validate::interval;
 /// Brings one source forward and says when to look at it again. Failures are logged here, once.
 pub(crate) async fn reconcile(controller: Arc<Controller>, key: ObjectKey) -> Requeue {
     let begun = Instant::now();
-    let requeue = match pass(&controller, &key).await {
+    let span = tracing::info_span!("reconcile", source = %key);
+    let requeue = match traced(span, Box::pin(pass(&controller, &key))).await {
         Ok(requeue) => requeue,
         Err(error) if error.is_conflict() || error.is_not_found() || error.is_fenced() => Requeue::Backoff,
         Err(error) => {
@@ -36,7 +38,7 @@ pub(crate) async fn reconcile(controller: Arc<Controller>, key: ObjectKey) -> Re
 }
 
 async fn pass(controller: &Controller, key: &ObjectKey) -> Result<Requeue, CallError> {
-    let mut observed = match observe(controller, key).await {
+    let mut observed = match stage!(controller.metrics, "observe", observe(controller, key)).await {
         Ok(Some(observed)) => observed,
         Ok(None) => return Ok(Requeue::No),
         Err(failure) => {
@@ -57,7 +59,7 @@ async fn pass(controller: &Controller, key: &ObjectKey) -> Result<Requeue, CallE
         return Ok(Requeue::Backoff);
     }
     let status = conclude(&observed.object, &outcome, now(controller));
-    write(controller, &observed.object, &status).await?;
+    stage!(controller.metrics, "write_status", write(controller, &observed.object, &status)).await?;
     tell(controller, key, &GitRepository { status, ..(*observed.object).clone() }, &observed, &outcome);
     Ok(next(controller, &observed, &outcome))
 }

@@ -6,6 +6,7 @@ use windlass_api::flux::GitRepository;
 use windlass_artifact::{ArtifactPath, Missing};
 use windlass_git::ObjectId;
 use windlass_runtime::ObjectKey;
+use windlass_telemetry::traced;
 
 use crate::access;
 use crate::annotations::semver_filter;
@@ -24,11 +25,14 @@ pub(crate) struct Replica {
 #[async_trait]
 impl Missing for Replica {
     async fn bring(&self, path: &ArtifactPath) -> bool {
-        let brought = match (&self.externals, path.place().kind()) {
-            (_, KIND) => self.bring_source(path).await,
-            (Some(externals), externals::KIND) => externals.bring(path).await,
-            _ => Ok(false),
+        let bringing = async {
+            match (&self.externals, path.place().kind()) {
+                (_, KIND) => self.bring_source(path).await,
+                (Some(externals), externals::KIND) => externals.bring(path).await,
+                _ => Ok(false),
+            }
         };
+        let brought = traced(tracing::info_span!("bring", %path), Box::pin(bringing)).await;
         brought.unwrap_or_else(|failure| {
             tracing::warn!(%path, failure.message, "failed to bring an artifact here");
             false

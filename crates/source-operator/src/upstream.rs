@@ -67,6 +67,8 @@ struct Answer {
 /// What an upstream said.
 pub(crate) struct Told {
     pub(crate) refs: Arc<Vec<Ref>>,
+    /// Somebody else had asked.
+    pub(crate) shared: bool,
     /// The other objects that this is news for.
     pub(crate) news_for: Vec<ObjectKey>,
 }
@@ -152,7 +154,7 @@ impl Upstream {
         lock(&self.prefixes).insert(prefix.to_owned());
         let mut answer = self.answer.lock().await;
         if let Some(known) = answer.as_ref().filter(|known| known.serves(prefix, not_before, arrived)) {
-            return Ok(Told { refs: known.refs.clone()?, news_for: Vec::new() });
+            return Ok(Told { refs: known.refs.clone()?, shared: true, news_for: Vec::new() });
         }
         let prefixes = {
             let mut prefixes = lock(&self.prefixes);
@@ -175,7 +177,7 @@ impl Upstream {
         if is_news {
             news_for.extend(lock(&self.users).iter().filter(|user| *user != key).cloned());
         }
-        Ok(Told { refs: refs?, news_for })
+        Ok(Told { refs: refs?, shared: false, news_for })
     }
 
     /// The files of a commit; those who ask at the same time share them.

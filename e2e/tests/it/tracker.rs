@@ -13,10 +13,10 @@ mod stand_in;
 mod standing;
 mod twenty;
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use windlass_e2e::flux::Tracker;
-use windlass_otlp_receiver::Receiver;
 
 use self::delivery::Delivery;
 
@@ -32,11 +32,11 @@ const REVISIONS: &str = "flux-commit-tracker.revisions";
 /// How long anything may take.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// The environment of a tracker that tells this collector everything, soon.
-fn tells(receiver: &Receiver) -> [(&'static str, String); 3] {
+/// The environment of a tracker that tells the collector at this address everything, soon.
+fn tells(address: impl Display) -> [(&'static str, String); 3] {
     [
         ("TELEMETRY_MODE", "stdout-logs+otlp".to_owned()),
-        ("TELEMETRY_ENDPOINT", receiver.address().to_string()),
+        ("TELEMETRY_ENDPOINT", address.to_string()),
         ("OTEL_METRIC_EXPORT_INTERVAL", "500".to_owned()),
     ]
 }

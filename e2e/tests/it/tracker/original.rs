@@ -54,7 +54,7 @@ async fn one_of_many_operators_spells_names_as_the_readme_does_with_classic_buck
     const NAME: &str = "flux_commit_tracker.e2e.export-time";
     let Some(mut fleet) = Delivery::start().await else { return };
     let receiver = Receiver::start().unwrap();
-    let told = tells(&receiver);
+    let told = tells(receiver.address());
     let (namespace, origin) = (fleet.namespace.name().to_owned(), fleet.remote.origin());
     let mut environment = borrowed(&told);
     environment.extend([

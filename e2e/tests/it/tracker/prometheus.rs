@@ -1,16 +1,21 @@
-//! A real Prometheus on what the tracker shows and pushes: every rule and every query of the dashboard.
+//! A real Prometheus on what the tracker shows, and on what it pushes through the compose stack's collector: every rule
+//! and every query of the dashboard.
 
+mod collector;
 mod native;
 mod server;
+
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use windlass_e2e::{Peers, eventually, page};
 use windlass_otlp_receiver::Receiver;
 
+use self::collector::Collector;
 use self::native::Native;
 use self::server::{Prometheus, check_with_promtool};
-use super::{Delivery, borrowed, says, tells};
+use super::{DEADLINE, Delivery, borrowed, says, tells};
 
 const DASHBOARD: &str = "deploy/compose/grafana/dashboards/commit-delivery.json";
 /// Queries of the dashboard that have no answer here: there is no exporter that a commit could have waited for.
@@ -88,11 +93,12 @@ async fn a_prometheus_evaluates_every_rule_and_every_query_of_the_dashboard_on_b
     }
     check_with_promtool().await.unwrap();
     let Some(mut fleet) = Delivery::with(json!({"wait": true})).await else { return };
-    let receiver = Receiver::start().unwrap();
-    let environment = tells(&receiver);
+    let receiver = Arc::new(Receiver::start().unwrap());
+    let Some(collector) = Collector::start(&receiver).await.unwrap() else { return };
+    let environment = tells(&collector.address);
     let tracker = fleet.tracker(&[], &borrowed(&environment)).await;
     says(&tracker, "leading").await;
-    let native = Native::serve(receiver).await.unwrap();
+    let native = Native::serve(Arc::clone(&receiver)).await.unwrap();
     let scraped = Prometheus::start(tracker.metrics).await.unwrap();
     let pushed = Prometheus::start(native.port).await.unwrap();
 
@@ -132,4 +138,12 @@ async fn a_prometheus_evaluates_every_rule_and_every_query_of_the_dashboard_on_b
         bounds
     };
     assert!((least..=most).contains(&classic[0]), "{classic:?} of {least} to {most}");
+
+    // Each signal has a way of its own through the collector.
+    let handed_on = receiver.until(DEADLINE, |received| {
+        let mut spans = received.spans_of("reconcile");
+        let mut lines = received.logs_of("leading");
+        spans.next().and(lines.next()).is_some().then_some(())
+    });
+    assert!(handed_on.await.is_some(), "the collector said:\n{}", collector.said());
 }

@@ -11,7 +11,7 @@ use super::{DEADLINE, Delivery, END_TO_END, borrowed, says, tells};
 async fn of_two_replicas_one_exports_what_was_measured() {
     let Some(mut fleet) = Delivery::start().await else { return };
     let receivers = [Receiver::start().unwrap(), Receiver::start().unwrap()];
-    let environments = [tells(&receivers[0]), tells(&receivers[1])];
+    let environments = [tells(receivers[0].address()), tells(receivers[1].address())];
     let mut leader = fleet.tracker(&[], &borrowed(&environments[0])).await;
     says(&leader, "leading").await;
     let mut other = fleet.tracker(&[], &borrowed(&environments[1])).await;
@@ -52,7 +52,7 @@ async fn a_collector_that_is_dead_or_hangs_costs_nothing_and_loses_nothing() {
     // Nobody's outgoing connection gets it while nobody listens.
     let port = free_port().unwrap();
     let receiver = Receiver::start_on(port).unwrap();
-    let environment = tells(&receiver);
+    let environment = tells(receiver.address());
     let mut tracker = fleet.tracker(&[], &borrowed(&environment)).await;
     receiver.behave(Behaviour::Hang);
     fleet.deliver(1).await;

@@ -25,7 +25,7 @@ fn outcome(receiver: &Receiver, name: &str, outcome: &str) -> f64 {
 async fn twenty_commits_are_counted_once_each_over_restarts_a_kill_and_two_replicas() {
     let Some(mut fleet) = Delivery::start().await else { return };
     let receiver = Receiver::start().unwrap();
-    let environment = tells(&receiver);
+    let environment = tells(receiver.address());
     let environment = [borrowed(&environment), ELECTION.into()].concat();
 
     // One tracker: a commit alone, two in one revision, and three whose revisions come faster than Flux applies them.

@@ -28,10 +28,10 @@ pub(super) struct Native {
 }
 
 impl Native {
-    pub(super) async fn serve(receiver: Receiver) -> Result<Self> {
+    pub(super) async fn serve(receiver: Arc<Receiver>) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
-        let router = Router::new().route("/metrics", get(scrape)).with_state(Arc::new(receiver));
+        let router = Router::new().route("/metrics", get(scrape)).with_state(receiver);
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Ok(Self { port, task })
     }
