@@ -184,10 +184,7 @@ fn holds_secrets(kind: &Kind) -> bool {
 }
 
 fn refuse(kind: &Kind, object: &Object, errors: Vec<FieldError>) -> Result<()> {
-    if errors.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::invalid(&kind.kind, &kind.group, metadata::text(object, "name"), errors))
+    Failure::of(&kind.kind, &kind.group, metadata::text(object, "name"), errors)
 }
 
 /// The name of a Secret in a field.

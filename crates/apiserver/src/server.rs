@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Body;
-use axum::routing::get;
 use http::Request;
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -13,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use windlass_auth::Caller;
 
 use crate::admission::Admission;
-use crate::backup;
 use crate::catalog::Catalog;
 use crate::kinds::KindError;
 use crate::label_indexes::LabelIndexes;
@@ -177,10 +175,7 @@ impl ApiServer {
     ///
     /// Every request must carry a [`Caller`] extension; one without is answered 401.
     pub fn router(&self) -> Router {
-        Router::new()
-            .route(backup::PATH, get(backup::serve))
-            .fallback(verbs::serve)
-            .with_state(self.inner.clone())
+        Router::new().fallback(verbs::serve).with_state(self.inner.clone())
     }
 
     /// A client of this server in this process, without a socket, that calls as `caller`.

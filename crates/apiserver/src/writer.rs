@@ -71,9 +71,7 @@ impl Writer {
 
     /// The stored object of this name in the namespace that is written to.
     async fn find(&self, name: &str) -> Result<Option<Object>> {
-        // A name that cannot be stored names nothing.
-        let Ok(key) = self.attributes.target.key(name) else { return Ok(None) };
-        Ok(self.inner.store.get(&key).await?)
+        self.inner.find(&self.attributes.target, name).await
     }
 
     /// Tries a write to the object of this name.
@@ -123,11 +121,7 @@ impl Writer {
 
     /// Refuses an object with these errors, if there are any.
     pub(crate) fn fail_on(&self, errors: Vec<FieldError>, name: &str) -> Result<()> {
-        if errors.is_empty() {
-            return Ok(());
-        }
-        let kind = self.kind();
-        Err(Failure::invalid(&kind.kind, &kind.group, name, errors))
+        Failure::of(&self.kind().kind, &self.kind().group, name, errors)
     }
 
     /// As [`Self::encode`], within bounds: `before` is how large the object was, in the clear.

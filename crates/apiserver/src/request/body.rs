@@ -6,8 +6,8 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-
 use serde_json::{Map, Value};
+use windlass_api::status;
 
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::ServedKind;
@@ -24,7 +24,11 @@ pub(crate) async fn read_bytes(body: Body) -> Result<Bytes> {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::too_large(MAX_BYTES)),
         Ok(Err(error)) => Err(Failure::bad_request(format!("failed to read the request body: {error}"))),
-        Err(_) => Err(Failure::body_too_slow(ARRIVES_WITHIN)),
+        Err(_) => {
+            let within = ARRIVES_WITHIN.as_secs();
+            let message = format!("the request's body did not arrive within {within} seconds");
+            Err(status::error(408, "Timeout", message).into())
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Reading a request's path.
 
 use http::Method;
+use serde_json::{Map, Value};
 use windlass_auth::path_segments;
 
 use crate::failure::{Failure, Result};
 use crate::kinds::{Builtin, Registry, ServedKind};
+use windlass_apimachinery::metadata;
 use windlass_store::{Key, Range};
 
 /// What a path addresses.
@@ -31,11 +33,8 @@ pub(crate) enum Route {
     OpenApiIndex,
     /// `/openapi/v2`
     OpenApiV2,
-    /// `/openapi/v3/…`
-    OpenApi {
-        group: String,
-        version: String,
-    },
+    /// `/openapi/v3/{path}`
+    OpenApi(String),
     Resource(Target),
 }
 
@@ -94,6 +93,20 @@ impl Target {
         Ok(Range::new(&kind.group, &kind.plural, self.namespace.as_deref())?)
     }
 
+    /// Refuses an object of another namespace than the path's. Where there are none, it gets none.
+    pub(crate) fn check_namespace(&self, object: &mut Map<String, Value>) -> Result<()> {
+        if !self.served.kind.namespaced {
+            metadata::of(object).remove("namespace");
+        }
+        let given = metadata::text(object, "namespace");
+        if !given.is_empty() && Some(given) != self.namespace.as_deref() {
+            return Err(Failure::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        Ok(())
+    }
+
     /// Where an object of the collection is stored.
     pub(crate) fn key(&self, name: &str) -> Result<Key> {
         let kind = &self.served.kind;
@@ -126,12 +139,7 @@ impl Route {
             ["apis", group, version, rest @ ..] => Self::resource(group, version, rest, registry),
             ["openapi", "v2"] => Ok(Self::OpenApiV2),
             ["openapi", "v3"] => Ok(Self::OpenApiIndex),
-            ["openapi", "v3", "api", version] => {
-                Ok(Self::OpenApi { group: String::new(), version: (*version).to_owned() })
-            }
-            ["openapi", "v3", "apis", group, version] => {
-                Ok(Self::OpenApi { group: (*group).to_owned(), version: (*version).to_owned() })
-            }
+            ["openapi", "v3", path @ ..] => Ok(Self::OpenApi(path.join("/"))),
             _ => Err(Failure::unknown_path()),
         }
     }

@@ -104,9 +104,7 @@ impl ListQuery {
             timeout_seconds: number("timeoutSeconds")?.map(i64::unsigned_abs),
         };
         let errors = parsed.check(version_match, query.get("resourceVersion"));
-        if !errors.is_empty() {
-            return Err(Failure::invalid("ListOptions", "meta.k8s.io", "", errors));
-        }
+        Failure::of("ListOptions", "meta.k8s.io", "", errors)?;
         let version = query.version(!parsed.watch)?;
         if !parsed.watch && parsed.continue_token.is_some() && version.is_some_and(|version| version > 0) {
             return Err(Failure::bad_request(
@@ -232,12 +230,9 @@ impl WriteQuery {
                 FieldValidation::Warn
             }
         };
-        if errors.is_empty() {
-            Ok(Self { dry_run, field_validation, field_manager, force })
-        } else {
-            let options = if options == "ApplyOptions" { "PatchOptions" } else { options };
-            Err(Failure::invalid(options, "meta.k8s.io", "", errors))
-        }
+        let options = if options == "ApplyOptions" { "PatchOptions" } else { options };
+        Failure::of(options, "meta.k8s.io", "", errors)?;
+        Ok(Self { dry_run, field_validation, field_manager, force })
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -11,7 +10,7 @@ use super::conform::conform;
 use super::context::Context;
 use super::update::{check_place, check_version};
 use crate::failure::{Failure, Result};
-use crate::request::{FieldValidation, WriteQuery, read_bytes};
+use crate::request::{FieldValidation, WriteQuery};
 use crate::secure;
 use crate::writer::{Owners, Writer, stored_owners};
 use windlass_apimachinery::fields::{
@@ -37,11 +36,9 @@ struct Applied {
     problems: Vec<String>,
 }
 
-pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
-    context.accept()?;
+pub(super) async fn answer(context: Context, bytes: &[u8]) -> Result<Response> {
     let query = WriteQuery::parse(&context.query, "ApplyOptions")?;
-    let bytes = read_bytes(body).await?;
-    let applied = context.read_applied(&bytes)?;
+    let applied = context.read_applied(bytes)?;
     let name = context.name()?.to_owned();
     let warnings: Vec<String> = match query.field_validation {
         FieldValidation::Warn => applied.problems.clone(),
@@ -71,7 +68,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
             context.apply(&writer, Some(live), &applied, stored_owners(&current.value), &query)?;
         let mut object = context.finish(object)?;
         check_place(&context, &mut object, &name)?;
-        check_version(context.kind(), &name, &object, current.revision)?;
+        check_version(&context, &name, &object, current.revision)?;
         secure::remove_missing(context.kind(), &old, &mut object);
         let owners = Owners::Known(managers);
         if let Some(written) = writer.replace(&current, &old, object, owners).await? {
@@ -296,9 +293,7 @@ fn conflict(conflicts: &[Conflict]) -> Failure {
             format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
         }
     };
-    let causes = conflicts
-        .iter()
-        .map(|conflict| (path(conflict), format!("conflict with {}", shown(conflict))))
-        .collect();
+    let causes =
+        conflicts.iter().map(|conflict| (path(conflict), format!("conflict with {}", shown(conflict))));
     Failure::apply_conflict(message, causes)
 }

@@ -1,6 +1,5 @@
 //! DELETE of one object or of a collection: what is asked for, and the answer.
 
-use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use serde::Deserialize;
@@ -9,9 +8,9 @@ use windlass_api::status;
 
 use super::context::Context;
 use super::list;
-use super::render::{Renderer, respond};
-use crate::failure::{Failure, FieldError, Result};
-use crate::request::{Accept, ListQuery, Query, dry_run_error, read_bytes, read_document};
+use super::render::Renderer;
+use crate::failure::{Failure, FieldError, Result, respond};
+use crate::request::{ListQuery, Query, dry_run_error, read_document};
 use crate::writer::{Deleted, Deletion, Dependants};
 
 /// `DeleteOptions`, as far as they matter here.
@@ -33,14 +32,13 @@ struct Preconditions {
 }
 
 impl DeleteOptions {
-    async fn read(context: &Context, body: Body) -> Result<Self> {
-        let bytes = read_bytes(body).await?;
+    fn read(context: &Context, bytes: &[u8]) -> Result<Self> {
         let options = if bytes.is_empty() {
             // Nothing here waits, but a number it has to be.
             context.query.number("gracePeriodSeconds")?;
             Self::from_query(&context.query)
         } else {
-            let mut parsed = read_document(&context.parts.headers, &bytes)?.value;
+            let mut parsed = read_document(&context.parts.headers, bytes)?.value;
             check_kind(&parsed)?;
             if let Value::Object(fields) = &mut parsed {
                 // Null is absent.
@@ -79,11 +77,7 @@ impl DeleteOptions {
             let allowed = ["Foreground", "Background", "Orphan", "nil"].map(str::to_owned);
             errors.push(FieldError::not_supported("propagationPolicy", &json!(policy), &allowed));
         }
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(Failure::invalid("DeleteOptions", "meta.k8s.io", "", errors))
-        }
+        Failure::of("DeleteOptions", "meta.k8s.io", "", errors)
     }
 
     /// What is asked for, and whether nothing is to be done.
@@ -99,30 +93,27 @@ impl DeleteOptions {
     }
 }
 
-pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
-    let accept = context.accept()?;
-    let (wanted, dry_run) = DeleteOptions::read(&context, body).await?.deletion();
+pub(super) async fn answer(context: Context, body: &[u8]) -> Result<Response> {
+    let (wanted, dry_run) = DeleteOptions::read(&context, body)?.deletion();
     let name = context.name()?.to_owned();
     match context.writer(dry_run, "").delete(&name, &wanted).await? {
         Deleted::Marked(written) => context.written(StatusCode::OK, &written, &[]),
         Deleted::Removed { uid } => {
             let kind = context.kind();
             let status = status::deleted(&kind.group, &kind.plural, &name, &uid);
-            let json = serde_json::to_vec(&status).map_err(|error| Failure::internal(&error))?;
-            Ok(respond(StatusCode::OK, accept, json))
+            Ok(respond(StatusCode::OK, context.accept.yaml, serde_json::to_vec(&status)?))
         }
     }
 }
 
 /// Deletes what a list with the same parameters would return, and answers with that list.
-pub(super) async fn answer_collection(context: Context, body: Body) -> Result<Response> {
+pub(super) async fn answer_collection(context: Context, body: &[u8]) -> Result<Response> {
     if !context.kind().verbs().contains(&"deletecollection") {
         return Err(Failure::method_not_allowed());
     }
     let list = ListQuery::parse(&context.query, &context.target.served)?;
-    let accept = Accept::parse(&context.parts.headers, true)?;
-    let renderer = Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
-    let (wanted, dry_run) = DeleteOptions::read(&context, body).await?.deletion();
+    let renderer = Renderer::new(&context.inner, &context.target.served, context.accept, &context.query)?;
+    let (wanted, dry_run) = DeleteOptions::read(&context, body)?.deletion();
     let writer = context.writer(dry_run, "");
     let selected = list::select(&context.inner, &context.target, &list, 0).await?;
     for object in &selected.objects {

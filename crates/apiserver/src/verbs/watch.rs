@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::context::Context;
 use super::list::{self, AT_ONCE};
-use super::pieces::{Gone, PIECE, Pieces};
+use super::pieces::{Ended, PIECE, Pieces};
 use super::render::{Renderer, write_whole};
 use crate::failure::{Failure, Result};
 use crate::request::{Accept, ListQuery, Shape};
@@ -27,7 +27,11 @@ const LONGEST: u64 = 30 * 24 * 3600;
 
 /// A watch of a collection.
 pub(super) fn answer(context: Context, list: ListQuery) -> Result<Response> {
-    let accept = Accept::parse_for_watch(&context.parts.headers)?;
+    let accept = context.accept;
+    if accept.yaml {
+        // Its events are one JSON document a line.
+        return Err(Failure::not_acceptable());
+    }
     // Judged here, so that a bad parameter is an HTTP error and not an event.
     Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
     let range = context.target.range()?;
@@ -66,33 +70,19 @@ struct Watch {
     columns_sent: bool,
 }
 
-/// Why a watch ends.
-enum Ended {
-    /// There is nobody to tell.
-    Gone,
-    /// It is told.
-    Failed(Failure),
-}
-
-impl From<Gone> for Ended {
-    fn from(_: Gone) -> Self {
-        Self::Gone
-    }
-}
-
-impl<E: Into<Failure>> From<E> for Ended {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
 impl Watch {
     async fn run(mut self, mut pieces: Pieces) {
-        if let Err(Ended::Failed(failure)) = self.tell(&mut pieces).await {
-            pieces.out.extend_from_slice(br#"{"type":"ERROR","object":"#);
-            pieces.out.extend_from_slice(&failure.to_json());
-            pieces.out.extend_from_slice(b"}\n");
-            let _ = pieces.tell().await;
+        let told = match self.tell(&mut pieces).await {
+            Err(Ended::Failed(failure)) => {
+                pieces.out.extend_from_slice(br#"{"type":"ERROR","object":"#);
+                pieces.out.extend_from_slice(&failure.to_json());
+                pieces.out.extend_from_slice(b"}\n");
+                pieces.tell().await
+            }
+            told => told,
+        };
+        if told.is_ok() {
+            let _ = pieces.end().await;
         }
     }
 
@@ -222,7 +212,7 @@ impl Watch {
             line.extend_from_slice(b"}\n");
             line.into()
         });
-        Ok(pieces.tell_shared(line).await?)
+        pieces.tell_shared(line).await
     }
 
     fn event(&mut self, kind: &str, object: &Object, revision: u64, out: &mut Vec<u8>) -> Result<()> {

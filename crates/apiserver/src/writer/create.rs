@@ -33,15 +33,7 @@ impl Writer {
             return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
         }
         let namespace = target.namespace.as_deref();
-        if namespace.is_none() && !kind.namespaced {
-            metadata::of(&mut object).remove("namespace");
-        }
-        let given = metadata::text(&object, "namespace");
-        if !given.is_empty() && Some(given) != namespace {
-            return Err(Failure::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
-        }
+        target.check_namespace(&mut object)?;
         if namespace.is_none() && kind.namespaced {
             return Err(Failure::unknown_path());
         }

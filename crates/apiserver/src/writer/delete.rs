@@ -4,6 +4,7 @@
 //! them, which the garbage collector ([`crate::garbage`]) takes off; without either, it sees the object go.
 
 use serde_json::{Map, Value, json};
+use windlass_api::status;
 
 use super::{Writer, Written};
 use crate::failure::{Failure, Result};
@@ -155,10 +156,11 @@ impl Writer {
                 "the {what} in the precondition ({expected}) does not match the {what} in record ({found})"
             );
             // Two kinds have a way of deleting of their own, which names the resource.
-            if matches!(kind.builtin, Some(Builtin::Definition | Builtin::Namespace)) {
-                return Err(Failure::conflict(kind, name, &why));
-            }
-            return Err(Failure::conflict_of_kind(kind, name, &why));
+            let named = match kind.builtin {
+                Some(Builtin::Definition | Builtin::Namespace) => &kind.plural,
+                _ => &kind.kind,
+            };
+            return Err(status::conflict(&kind.group, named, name, &why).into());
         }
         Ok(())
     }

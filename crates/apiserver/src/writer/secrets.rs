@@ -60,8 +60,7 @@ impl Writer {
         for name in names {
             let key = secret_key(metadata::text(object, "namespace"), name)?;
             let Some(secret) = self.inner.store.get(&key).await? else { continue };
-            let document: Value =
-                serde_json::from_slice(&secret.value).map_err(|error| Failure::internal(&error))?;
+            let document: Value = serde_json::from_slice(&secret.value)?;
             let owners = document["metadata"]["ownerReferences"].as_array();
             let owned =
                 owners.into_iter().flatten().any(|owner| owner["uid"] == metadata::text(object, "uid"));
