@@ -39,6 +39,13 @@ impl Sealer {
         RandomizedNonceKey::new(&AES_256_GCM, key).map(|key| Self { key }).map_err(|_| SealError::Key)
     }
 
+    /// With a key that nobody knows.
+    pub(crate) fn random() -> Result<Self, SealError> {
+        let mut key = [0; 32];
+        aws_lc_rs::rand::fill(&mut key).map_err(|_| SealError::Key)?;
+        Self::new(&key)
+    }
+
     /// Moves what is secret out of the object into its sealed form. What could not be opened stays as it is.
     pub(crate) fn seal(&self, object: &mut Map<String, Value>) -> Result<(), SealError> {
         if object.contains_key(SEALED) {

@@ -9,6 +9,7 @@ use windlass_api::ONE_SECRET;
 
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::Kind;
+use windlass_apimachinery::json::type_name;
 use windlass_apimachinery::metadata::{self, LAST_APPLIED};
 use windlass_apimachinery::schema;
 
@@ -48,17 +49,12 @@ fn wrong_types(path: &str, value: &Value) -> Vec<FieldError> {
         Value::Object(value) => value,
         other => return vec![schema::wrong_type(path, "object", other)],
     };
-    let given = ["create", "name", "remove"].into_iter().filter_map(|part| Some((part, value.get(part)?)));
-    given
-        .filter_map(|(part, found)| {
-            let (expected, fits) = match part {
-                "remove" => ("boolean", found.is_boolean()),
-                _ => ("string", found.is_string()),
-            };
-            let wrong = !fits && !found.is_null();
-            wrong.then(|| schema::wrong_type(&format!("{path}.{part}"), expected, found))
-        })
-        .collect()
+    let parts = [("create", "string"), ("name", "string"), ("remove", "boolean")];
+    let wrong = parts.into_iter().filter_map(|(part, expected)| {
+        let found = value.get(part).filter(|found| ![expected, "null"].contains(&type_name(found)))?;
+        Some(schema::wrong_type(&format!("{path}.{part}"), expected, found))
+    });
+    wrong.collect()
 }
 
 /// Takes the raw values out of an object and carries over what it leaves out of the old one.

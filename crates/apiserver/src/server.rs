@@ -55,9 +55,6 @@ pub enum BuildError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The server's own random source failed.
-    #[error("failed to make a sealing key")]
-    MakeKey,
 }
 
 /// Why a server could not be started: the stored definitions could not be read or written.
@@ -126,14 +123,8 @@ impl Builder {
     /// The server, if all of its kinds can be served.
     pub fn build(self) -> Result<ApiServer, BuildError> {
         let catalog = Catalog::new(self.crds).map_err(|source| BuildError::ReadKinds { source })?;
-        let sealer = if let Some(sealer) = self.sealer {
-            sealer
-        } else {
-            let mut key = [0; 32];
-            aws_lc_rs::rand::fill(&mut key).map_err(|_| BuildError::MakeKey)?;
-            Sealer::new(&key)
-        }
-        .map_err(|source| BuildError::PrepareSealing { source: Box::new(source) })?;
+        let sealer = self.sealer.unwrap_or_else(Sealer::random);
+        let sealer = sealer.map_err(|source| BuildError::PrepareSealing { source: Box::new(source) })?;
         Ok(ApiServer {
             inner: Arc::new(Inner {
                 store: self.store,

@@ -28,26 +28,10 @@ const TRIES: usize = 20;
 type Document = Map<String, Value>;
 
 impl Inner {
-    /// Brings what is served up to date after definitions were written. Failing does not undo the write: the next
-    /// write or start makes up for it.
-    pub(crate) async fn definitions_changed(&self) {
-        if let Err(failure) = self.settle().await {
-            error!(?failure, "failed to serve the definitions as they are stored");
-        }
-    }
-
-    fn definition_kind(&self) -> Result<Arc<Kind>> {
-        self.catalog
-            .core
-            .iter()
-            .find(|kind| kind.builtin == Some(Builtin::Definition))
-            .cloned()
-            .ok_or_else(Failure::unknown_path)
-    }
-
     /// Stores the definitions that the server was built with, where they are not stored as they are.
     pub(crate) async fn store_own(&self) -> Result<()> {
-        let kind = self.definition_kind()?;
+        let registry = self.catalog.current();
+        let kind = registry.builtin(Builtin::Definition)?;
         let now = self.now_text();
         let mut writes = Vec::new();
         for crd in &self.catalog.own {
@@ -61,7 +45,7 @@ impl Inner {
                 let uid = Uuid::new_v4().to_string();
                 metadata::fill_new(&kind.metadata(), None, &now, &uid, &mut object);
                 accept(&mut object, &Used::default(), &now);
-                let value = encode(&kind, &object);
+                let value = encode(kind, &object);
                 writes.push(match stored {
                     None => Write::create(key, value),
                     Some(stored) => Write::update(key, stored.revision, value),
@@ -77,7 +61,7 @@ impl Inner {
                 fields.remove("deletionTimestamp");
                 fields.remove("finalizers");
                 metadata::bump_generation(&mut object);
-                writes.push(Write::update(key, stored.revision, encode(&kind, &object)));
+                writes.push(Write::update(key, stored.revision, encode(kind, &object)));
             }
         }
         match self.store.commit(writes).await {
@@ -90,11 +74,12 @@ impl Inner {
 
     /// Settles who has which names, stores that, and serves every definition that is established.
     pub(crate) async fn settle(&self) -> Result<()> {
-        let kind = self.definition_kind()?;
+        let registry = self.catalog.current();
+        let kind = registry.builtin(Builtin::Definition)?;
         let mut made = self.catalog.settling.lock().await;
         for _ in 0..TRIES {
-            let mut documents = self.definitions(&kind).await?;
-            match self.accept_names(&kind, &mut documents).await {
+            let mut documents = self.definitions(kind).await?;
+            match self.accept_names(kind, &mut documents).await {
                 Ok(()) => {
                     self.serve(&mut made, &documents);
                     return Ok(());
@@ -103,7 +88,7 @@ impl Inner {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Failure::modified(&kind, ""))
+        Err(Failure::modified(kind, ""))
     }
 
     /// All stored definitions that can be read, our own first. Of one that cannot, nothing is served.

@@ -20,7 +20,7 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -80,8 +80,9 @@ fn check_immutable(context: &Context, method: &Method) -> Result<()> {
 }
 
 /// Answers one request.
-async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result<Response> {
-    let caller = request.extensions().get::<Caller>().cloned().ok_or_else(Failure::unauthorized)?;
+async fn answer(inner: &Arc<Inner>, mut request: Request<Body>) -> Result<Response> {
+    let caller =
+        request.extensions_mut().remove::<Caller>().map(Arc::new).ok_or_else(Failure::unauthorized)?;
     refuse_impersonation(request.headers()).map_err(|status| Failure::from(*status))?;
     if request.uri().path() == "/readyz"
         && let Some(problem) = inner.store.problem()
@@ -107,13 +108,7 @@ async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result<Response> 
     let query = Query::parse(request.uri())?;
     authorize(&caller, request.method(), &query, &target)?;
     let (parts, body) = request.into_parts();
-    if let Some(length) = parts.headers.get(http::header::CONTENT_LENGTH)
-        && length
-            .to_str()
-            .ok()
-            .and_then(|length| length.parse::<u64>().ok())
-            .is_some_and(|length| length > MAX_BYTES as u64)
-    {
+    if body.size_hint().lower() > MAX_BYTES as u64 {
         return Err(Failure::too_large(MAX_BYTES));
     }
     let method = parts.method.clone();
@@ -214,12 +209,7 @@ fn authorize(caller: &Caller, method: &Method, query: &Query, target: &Target) -
         Some(Builtin::Namespace) => target.name.as_deref(),
         _ => target.namespace.as_deref(),
     };
-    let verb = match verb_of(method, target) {
-        "get" | "" if target.name.is_some() => "get",
-        "get" | "" if query.flag("watch") => "watch",
-        "get" | "" => "list",
-        verb => verb,
-    };
+    let verb = verb_of(method, target.name.is_some(), query.flag("watch"));
     caller.may(verb, group, &kind.plural, namespace.unwrap_or_default()).map_err(|denied| {
         Failure::forbidden(kind, target.name.as_deref().unwrap_or_default(), &denied.to_string())
     })

@@ -9,19 +9,15 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::cleaning::{TRIES, find};
 use super::graph::{Dependant, Node};
-use crate::attributes::Attributes;
 use crate::failure::Result;
 use crate::kinds::ServedKind;
 use crate::meta::{FOREGROUND, Meta, ORPHAN};
-use crate::request::Target;
 use crate::state::Inner;
 use crate::writer::{Deletion, Dependants, Writer};
 use windlass_apimachinery::metadata;
 use windlass_store::{Key, Object};
-
-/// How often a write that meets another one is tried again.
-const TRIES: usize = 10;
 
 /// An object to look at, with what the graph knows of it.
 pub(super) struct Item {
@@ -63,15 +59,14 @@ pub(super) async fn look_at(inner: &Arc<Inner>, item: Item) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let Some(owners) = classify(inner, &object, &meta).await? else { return Ok(Outcome::Unresolved) };
+    let writer = Writer::internal(inner, &served, &object.key);
     if owners.solid {
         if owners.absent.is_empty() && owners.waiting.is_empty() {
             return Ok(Outcome::Done);
         }
         let useless = [owners.absent, owners.waiting].concat();
-        let writer = writer(inner, &served, &object.key);
         return change(&writer, &object, |document| drop_owners(document, &useless)).await;
     }
-    let writer = writer(inner, &served, &object.key);
     let dependants = if owners.waiting.is_empty() || item.dependants.is_empty() {
         let has = |finalizer: &str| meta.finalizers.iter().any(|one| one == finalizer);
         match () {
@@ -100,13 +95,6 @@ pub(super) async fn look_at(inner: &Arc<Inner>, item: Item) -> Result<Outcome> {
         Err(failure) if failure.is_not_found() => Ok(Outcome::Done),
         Err(failure) => Err(failure),
     }
-}
-
-/// The object that is stored under this key, if it is still the one with this UID and its kind is served.
-async fn find(inner: &Arc<Inner>, key: &Key, uid: &str) -> Result<Option<(ServedKind, Object)>> {
-    let Some(served) = inner.catalog.current().stored(key.group(), key.resource()) else { return Ok(None) };
-    let found = inner.store.get(key).await?;
-    Ok(found.filter(|object| Meta::of(object).uid == uid).map(|object| (served, object)))
 }
 
 /// The owners of an object, by what is known of them.
@@ -159,7 +147,7 @@ async fn orphan(inner: &Arc<Inner>, served: &ServedKind, item: &Item) -> Result<
     for dependant in &item.dependants {
         for attempt in 1.. {
             let Some((kind, object)) = find(inner, &dependant.key, &dependant.uid).await? else { break };
-            let writer = writer(inner, &kind, &object.key);
+            let writer = Writer::internal(inner, &kind, &object.key);
             let uids = [item.uid.clone()];
             match change(&writer, &object, |document| drop_owners(document, &uids)).await? {
                 Outcome::Again if attempt < TRIES => {}
@@ -178,7 +166,7 @@ async fn drop_finalizer(
     finalizer: &str,
 ) -> Result<Outcome> {
     let Some((_, object)) = find(inner, &item.node.key, &item.uid).await? else { return Ok(Outcome::Done) };
-    let writer = writer(inner, served, &object.key);
+    let writer = Writer::internal(inner, served, &object.key);
     change(&writer, &object, |document| metadata::remove_finalizer(document, finalizer)).await
 }
 
@@ -203,10 +191,6 @@ fn unblock(document: &mut Document) {
 
 /// Stores a change of the metadata of this state of an object.
 async fn change(writer: &Writer, object: &Object, change: impl FnOnce(&mut Document)) -> Result<Outcome> {
-    let stored = Box::pin(writer.change_metadata(object, change)).await?;
+    let stored = Box::pin(writer.change(object, change)).await?;
     Ok(if stored { Outcome::Done } else { Outcome::Again })
-}
-
-fn writer(inner: &Arc<Inner>, served: &ServedKind, key: &Key) -> Writer {
-    Writer::new(inner, Attributes::internal(Target::object(served, key)))
 }

@@ -4,6 +4,8 @@ use axum::extract::Request;
 use http::Method;
 use windlass_auth::path_segments;
 
+use crate::request::{ApiPath, verb_of};
+
 /// What a request is about. All but `verb` are empty for what is no resource.
 #[derive(Debug, Default)]
 pub(super) struct About {
@@ -41,57 +43,34 @@ impl About {
                     .is_some_and(|kind| kind.as_bytes().starts_with(b"application/apply-patch")),
             ..Self::default()
         };
-        let (group, version, rest) = match segments.as_slice() {
-            ["api", version, rest @ ..] => ("", *version, rest),
-            ["apis", group, version, rest @ ..] => (*group, *version, rest),
-            _ => ("", "", [].as_slice()),
-        };
-        let (namespace, rest) = match rest {
-            // A Namespace is in itself, as a real server tells of it.
-            ["namespaces", namespace] | ["namespaces", namespace, "status" | "finalize"] => {
-                (*namespace, rest)
-            }
-            ["namespaces", namespace, rest @ ..] => (*namespace, rest),
-            _ => ("", rest),
-        };
-        if let [resource, rest @ ..] = rest
+        if let Some(ApiPath { group, version, namespace, rest: [resource, rest @ ..] }) =
+            ApiPath::of(&segments)
             && !resource.is_empty()
         {
             let part = |index: usize| (*rest.get(index).unwrap_or(&"")).to_owned();
+            // A Namespace is in itself, as a real server tells of it.
+            let namespace = namespace.map_or_else(
+                || if *resource == "namespaces" { part(0) } else { String::new() },
+                str::to_owned,
+            );
             about = Self {
                 group: group.to_owned(),
                 version: version.to_owned(),
-                namespace: namespace.to_owned(),
+                namespace,
                 resource: (*resource).to_owned(),
                 name: part(0),
                 subresource: part(1),
                 ..about
             };
         }
-        let is_one = !about.name.is_empty();
-        about.verb = match request.method().as_str() {
-            _ if about.resource.is_empty() => "",
-            "GET" | "HEAD" if !is_one && has("watch", &["true", "1"]) => "watch",
-            "GET" | "HEAD" if !is_one => "list",
-            "GET" | "HEAD" => "get",
-            "POST" => "create",
-            "PUT" => "update",
-            "PATCH" => "patch",
-            "DELETE" if !is_one => "deletecollection",
-            "DELETE" => "delete",
-            _ => "",
+        let method = request.method();
+        let methods = ["get", "head", "post", "put", "patch", "delete"];
+        about.verb = match methods.into_iter().find(|known| known.eq_ignore_ascii_case(method.as_str())) {
+            Some(_) if !about.resource.is_empty() => {
+                verb_of(method, !about.name.is_empty(), has("watch", &["true", "1"]))
+            }
+            method => method.unwrap_or("other"),
         };
-        if about.verb.is_empty() {
-            about.verb = match request.method().as_str() {
-                "GET" => "get",
-                "HEAD" => "head",
-                "POST" => "post",
-                "PUT" => "put",
-                "PATCH" => "patch",
-                "DELETE" => "delete",
-                _ => "other",
-            };
-        }
         about
     }
 

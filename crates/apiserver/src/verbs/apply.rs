@@ -87,7 +87,7 @@ impl Context {
         bounds::check_depth(&value)?;
         let Value::Object(mut object) = value else {
             return Err(match value {
-                Value::Null => Failure::bad_request("invalid object type: /, Kind="),
+                Value::Null => Failure::bad_request(format!("invalid object type: {}", shown_type("", ""))),
                 other => Failure::bad_request(format!(
                     "error decoding YAML: it must be an object, not {}",
                     json::type_name(&other)
@@ -152,15 +152,8 @@ impl Context {
         let served = self.target.served.served();
         let field = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
         if field("apiVersion") != served.api_version || field("kind") != self.kind().kind {
-            let shown = match field("apiVersion") {
-                "" => "/".to_owned(),
-                version if version.contains('/') => version.to_owned(),
-                version => format!("/{version}"),
-            };
-            return Err(Failure::bad_request(format!(
-                "invalid object type: {shown}, Kind={}",
-                field("kind")
-            )));
+            let problem = format!("invalid object type: {}", shown_type(field("apiVersion"), field("kind")));
+            return Err(Failure::bad_request(problem));
         }
         let metadata = object.get("metadata").and_then(Value::as_object);
         if metadata.and_then(|metadata| metadata.get("managedFields")).is_some_and(|sent| !sent.is_null()) {
@@ -171,14 +164,10 @@ impl Context {
 
     /// An object that does not fit its schema.
     fn mismatch(&self, object: &Object, error: &Mismatch) -> Failure {
-        let served = self.target.served.served();
-        let version = &served.api_version;
-        let shown = if version.contains('/') { version.clone() } else { format!("/{version}") };
-        let namespace = metadata::text(object, "namespace");
-        let name = metadata::text(object, "name");
+        let (namespace, name) = (metadata::text(object, "namespace"), metadata::text(object, "name"));
+        let shown = shown_type(&self.target.served.served().api_version, &self.kind().kind);
         Failure::unclassified(format!(
-            "failed to create typed patch object ({namespace}/{name}; {shown}, Kind={}): {error}",
-            self.kind().kind
+            "failed to create typed patch object ({namespace}/{name}; {shown}): {error}"
         ))
     }
 
@@ -206,6 +195,11 @@ impl Context {
         }
         check_place(self, object, name)
     }
+}
+
+fn shown_type(api_version: &str, kind: &str) -> String {
+    let slash = if api_version.contains('/') { "" } else { "/" };
+    format!("{slash}{api_version}, Kind={kind}")
 }
 
 /// Conflicts about fields that client-side apply set, and that are still as it set them, are none.

@@ -23,7 +23,7 @@ use windlass_store::Object;
 /// A request.
 pub(super) struct Context {
     pub(super) inner: Arc<Inner>,
-    pub(super) caller: Caller,
+    pub(super) caller: Arc<Caller>,
     pub(super) target: Target,
     pub(super) query: Query,
     pub(super) parts: Parts,

@@ -157,13 +157,10 @@ fn read(context: &Context, bytes: &[u8]) -> Result<Read> {
             }
             Ok(Read { patch: PatchKind::Json(patch), twice: Vec::new(), unknown })
         }
-        MERGE => {
-            let Parsed { value, problems } = document(bytes)?;
-            Ok(Read { patch: PatchKind::Merge(value), twice: problems, unknown: Vec::new() })
-        }
-        STRATEGIC if core => {
-            let Parsed { value, problems } = document(bytes)?;
-            Ok(Read { patch: PatchKind::Strategic(value), twice: problems, unknown: Vec::new() })
+        kind if kind == MERGE || kind == STRATEGIC && core => {
+            let Parsed { value, problems: twice } = document(bytes)?;
+            let patch = if kind == MERGE { PatchKind::Merge(value) } else { PatchKind::Strategic(value) };
+            Ok(Read { patch, twice, unknown: Vec::new() })
         }
         _ if core => Err(Failure::unsupported_media_type(&[JSON, MERGE, STRATEGIC, APPLY])),
         _ => Err(Failure::unsupported_media_type(&[JSON, MERGE, APPLY])),

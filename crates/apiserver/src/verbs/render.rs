@@ -44,25 +44,18 @@ impl<'a> Renderer<'a> {
         Ok(Self { inner, served, accept, include })
     }
 
-    /// Appends an object as it stands alone, in a watch event, or in a list.
-    pub(super) fn object(&self, object: &Object, out: &mut Vec<u8>) -> Result<()> {
-        let plain = self.inner.shown(&self.served.kind, &object.value)?;
-        self.plain(&plain, object.revision, out);
-        Ok(())
-    }
-
     /// Appends an object as it stands in a list: there, core kinds are not repeated for each.
     pub(super) fn item(&self, object: &Object, out: &mut Vec<u8>) -> Result<()> {
-        if self.accept.shape != Shape::Whole || self.served.kind.builtin.is_none() {
-            return self.object(object, out);
-        }
         let plain = self.inner.shown(&self.served.kind, &object.value)?;
-        let version = self.served.served();
-        write_under(version, ITEM_HEAD, &plain, object.revision, out);
+        if self.accept.shape == Shape::Whole && self.served.kind.builtin.is_some() {
+            write_under(self.served.served(), ITEM_HEAD, &plain, object.revision, out);
+        } else {
+            self.plain(&plain, object.revision, out);
+        }
         Ok(())
     }
 
-    /// As [`Self::object`], of bytes in the clear.
+    /// Appends an object, whose bytes these are in the clear, as it stands alone or in a watch event.
     pub(super) fn plain(&self, plain: &[u8], revision: u64, out: &mut Vec<u8>) {
         match self.accept.shape {
             Shape::Whole => write_whole(self.served, plain, revision, out),

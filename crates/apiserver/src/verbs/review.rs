@@ -13,6 +13,7 @@ use crate::kinds::{Builtin, Registry, Review};
 use crate::request::WriteQuery;
 use crate::writer::{Owners, Written};
 use windlass_apimachinery::document;
+use windlass_apimachinery::fields::Managers;
 
 /// The group of everybody who was recognised.
 const AUTHENTICATED: &str = "system:authenticated";
@@ -33,8 +34,8 @@ pub(super) fn answer(context: &Context, body: &[u8]) -> Result<Response> {
             let status = access(&context.caller, &context.inner.catalog.current(), &object)?;
             // What it was sent with is nobody's.
             object.remove("status");
-            managed =
-                context.writer_of(&query).owners_of_new(&object, &Owners::Sent(conformed.sent)).encode();
+            let (writer, sent) = (context.writer_of(&query), Owners::Sent(conformed.sent));
+            managed = writer.owners(None, &object, &Managers::default(), sent).encode();
             object.insert("status".to_owned(), status);
         }
         Review::Rules => {

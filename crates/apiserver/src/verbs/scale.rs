@@ -35,13 +35,8 @@ pub(super) fn written(
     Ok((new, Owners::Known(managers)))
 }
 
-/// The scale of an object, as it is stored.
+/// The scale of an object, as it is stored, but for its version.
 pub(super) fn encode(paths: &ScalePaths, object: &Object) -> Vec<u8> {
-    document::encode(&paths.scale.served().head, &scale_of(paths, object), b"")
-}
-
-/// The scale of an object, but for its version.
-pub(super) fn scale_of(paths: &ScalePaths, object: &Object) -> Object {
     let stored = |field: &str| Some((field.to_owned(), object.get("metadata")?.get(field)?.clone()));
     let meta: Object =
         ["name", "namespace", "uid", "creationTimestamp"].into_iter().filter_map(stored).collect();
@@ -55,14 +50,9 @@ pub(super) fn scale_of(paths: &ScalePaths, object: &Object) -> Object {
     if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
         status.insert("selector".to_owned(), json!(selector));
     }
-    let version = paths.scale.served();
-    Map::from_iter([
-        ("apiVersion".to_owned(), json!(version.api_version)),
-        ("kind".to_owned(), json!(paths.scale.kind.kind)),
-        ("metadata".to_owned(), Value::Object(meta)),
-        ("spec".to_owned(), Value::Object(spec)),
-        ("status".to_owned(), Value::Object(status)),
-    ])
+    let scale = [("metadata", meta), ("spec", spec), ("status", status)];
+    let scale = scale.map(|(field, value)| (field.to_owned(), Value::Object(value)));
+    document::encode(&paths.scale.served().head, &Map::from_iter(scale), b"")
 }
 
 fn set(object: &mut Object, path: &[String], value: Value) {

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::{Owners, Sent, Writer, Written};
 use crate::failure::{Failure, Result};
 use crate::{builtin, secure};
+use windlass_apimachinery::fields::Managers;
 use windlass_apimachinery::metadata;
 use windlass_apimachinery::names;
 use windlass_store::{Object, Op, Precondition};
@@ -52,7 +53,7 @@ impl Writer {
         let base = metadata::text(&object, "generateName").to_owned();
         let generate = metadata::text(&object, "name").is_empty() && !base.is_empty();
         let secrets = secure::take(kind, &mut object, None)?;
-        let managed = self.owners_of_new(&object, &owners).encode();
+        let managed = self.owners(None, &object, &Managers::default(), owners).encode();
         for attempt in 1.. {
             let neighbours = self.neighbours().await;
             let mut object = if generate { object.clone() } else { std::mem::take(&mut object) };
@@ -72,7 +73,7 @@ impl Writer {
             self.fail_on(errors, &name)?;
             self.judge(None, &object).await?;
             let extra = self.secret_writes(&secrets, &mut object, None).await?;
-            let (plain, stored) = self.encode_bounded(object, &managed, 0)?;
+            let (plain, stored) = self.encode(object, &managed, Some(0))?;
             let key = target.key(&name)?;
             if self.attributes.dry_run {
                 return match self.inner.store.get(&key).await? {
@@ -81,11 +82,7 @@ impl Writer {
                 };
             }
             match self.commit(key, Precondition::Absent, Op::Put(stored), extra, neighbours).await? {
-                Some(committed) => {
-                    let revision =
-                        committed.events.first().map_or(committed.revision, |event| event.revision);
-                    return Ok(Written { plain, revision });
-                }
+                Some(revision) => return Ok(Written { plain, revision }),
                 None if !generate || attempt == NAME_TRIES => {
                     let present = self.find(&name).await?;
                     return Err(self.taken(present.as_ref(), &name, &base));

@@ -133,15 +133,12 @@ impl Writer {
             metadata::of(&mut object).insert("deletionGracePeriodSeconds".to_owned(), json!(0));
         }
         let unchanged = object == before;
-        let (plain, stored) = self.encode(object, document::split(&current.value).1)?;
+        let (plain, stored) = self.encode(object, document::split(&current.value).1, None)?;
         if unchanged || self.attributes.dry_run {
             return Ok(Some(Deleted::Marked(Written { plain, revision: current.revision })));
         }
         let committed = self.commit(current.key.clone(), expect, Op::Put(stored), Vec::new(), None).await?;
-        Ok(committed.map(|committed| {
-            let revision = committed.events.first().map_or(committed.revision, |event| event.revision);
-            Deleted::Marked(Written { plain, revision })
-        }))
+        Ok(committed.map(|revision| Deleted::Marked(Written { plain, revision })))
     }
 
     fn check_preconditions(&self, current: &Object, uid: &str, wanted: &Deletion) -> Result<()> {
@@ -165,9 +162,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Stores a change of the metadata of this state of an object, or removes it when that was the last thing that held it.
+    /// Stores a change of this state of an object that nobody judges, or removes it when that was the last thing that held it.
     /// False: it was changed meanwhile.
-    pub(crate) async fn change_metadata(
+    pub(crate) async fn change(
         &self,
         current: &Object,
         change: impl FnOnce(&mut Map<String, Value>),
@@ -175,14 +172,14 @@ impl Writer {
         let old = self.inner.load_unopened(self.kind(), current)?;
         let mut new = old.clone();
         change(&mut new);
-        if old == new {
+        let removed = self.is_over(&new);
+        if old == new && !removed {
             return Ok(true);
         }
-        let removed = self.is_over(&new);
         let (op, extra) = if removed {
             (Op::Delete, self.removals(&old).await?)
         } else {
-            (Op::Put(self.encode(new, document::split(&current.value).1)?.1), Vec::new())
+            (Op::Put(self.encode(new, document::split(&current.value).1, None)?.1), Vec::new())
         };
         let expect = Precondition::Revision(current.revision);
         Ok(self.commit(current.key.clone(), expect, op, extra, None).await?.is_some())

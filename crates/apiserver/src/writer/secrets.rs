@@ -93,7 +93,7 @@ impl Writer {
             "data": { field: STANDARD.encode(value.expose_secret()) },
         });
         let registry = inner.catalog.current();
-        let secret_kind = registry.builtin(Builtin::Secret).ok_or_else(Failure::unknown_path)?;
+        let secret_kind = registry.builtin(Builtin::Secret)?;
         let Value::Object(secret) = secret else { return Err(Failure::unknown_path()) };
         let stored = inner.seal(secret_kind, secret, b"")?;
         Ok((name.clone(), Write::create(secret_key(namespace, &name)?, Bytes::from(stored))))
