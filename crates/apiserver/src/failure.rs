@@ -266,7 +266,7 @@ impl Failure {
     }
 
     /// [`Self::invalid`], if anything is wrong.
-    pub(crate) fn of(kind_name: &str, group: &str, name: &str, errors: Vec<FieldError>) -> Result<()> {
+    pub(crate) fn refuse(kind_name: &str, group: &str, name: &str, errors: Vec<FieldError>) -> Result<()> {
         if errors.is_empty() { Ok(()) } else { Err(Self::invalid(kind_name, group, name, errors)) }
     }
 

@@ -44,7 +44,7 @@ impl Observer {
 async fn observe(State(observer): State<Observer>, request: Request, next: Next) -> Response {
     let received = Timestamp::now();
     let mut about = About::of(&request);
-    let entry = observer.audit.as_ref().filter(|_| !about.is_probe()).map(|_| audit::Entry::of(&request));
+    let entry = observer.audit.as_ref().filter(|_| !about.is_probe).map(|_| audit::Entry::of(&request));
     let started = tokio::time::Instant::now();
     let running = observer.metrics.as_ref().map(|metrics| metrics.begin(&about));
     let response = next.run(request).await;

@@ -81,18 +81,12 @@ pub(crate) fn take(kind: &Kind, new: &mut Object, old: Option<&Object>) -> Resul
         // A patch of `remove` or `create` alone still has the old name beside it.
         let renamed = name_in(value).is_some_and(|name| Some(name) != old_name);
         let mut twice = removed && renamed;
-        let raw = match value.remove("create") {
-            Some(Value::String(raw)) => raw,
-            _ => String::new(),
-        };
-        if !raw.is_empty() {
+        if let Some(raw) = take_raw(value) {
             twice |= renamed || removed;
-            if raw.chars().count() > LONGEST {
+            if raw.expose_secret().chars().count() > LONGEST {
                 errors.push(FieldError::too_long(format!("secure.{field}.create"), LONGEST as u64));
             }
-            // Who writes a raw value owns the name that takes its place.
-            value.insert("name".to_owned(), json!(RAW_VALUE));
-            secrets.taken.push((field.clone(), SecretString::from(raw)));
+            secrets.taken.push((field.clone(), raw));
         }
         if twice {
             errors.push(FieldError::forbidden(format!("secure.{field}"), ONE_SECRET));
@@ -127,16 +121,20 @@ pub(crate) fn withhold(kind: &Kind, applied: &mut Object) -> Withheld {
         return withheld;
     }
     for (field, value) in applied.get_mut("secure").and_then(Value::as_object_mut).into_iter().flatten() {
-        let Some(value) = value.as_object_mut() else { continue };
-        match value.remove("create") {
-            Some(Value::String(raw)) if !raw.is_empty() => {
-                value.insert("name".to_owned(), json!(RAW_VALUE));
-                withheld.values.push((field.clone(), SecretString::from(raw)));
-            }
-            _ => {}
-        }
+        let raw = value.as_object_mut().and_then(take_raw);
+        withheld.values.extend(raw.map(|raw| (field.clone(), raw)));
     }
     withheld
+}
+
+/// Takes a raw value out of a field. Who writes one owns the name that takes its place.
+fn take_raw(value: &mut Object) -> Option<SecretString> {
+    let Some(Value::String(raw)) = value.remove("create") else { return None };
+    if raw.is_empty() {
+        return None;
+    }
+    value.insert("name".to_owned(), json!(RAW_VALUE));
+    Some(raw.into())
 }
 
 impl Withheld {
@@ -180,7 +178,7 @@ fn holds_secrets(kind: &Kind) -> bool {
 }
 
 fn refuse(kind: &Kind, object: &Object, errors: Vec<FieldError>) -> Result<()> {
-    Failure::of(&kind.kind, &kind.group, metadata::text(object, "name"), errors)
+    Failure::refuse(&kind.kind, &kind.group, metadata::text(object, "name"), errors)
 }
 
 /// The name of a Secret in a field.

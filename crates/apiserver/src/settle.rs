@@ -39,30 +39,36 @@ impl Inner {
             let name = metadata::text(&wanted, "name").to_owned();
             let key = Key::new(&kind.group, &kind.plural, "", &name)?;
             let stored = self.store.get(&key).await?;
-            let Some(mut object) = stored.as_ref().and_then(|stored| parse(stored).ok()) else {
+            let object = match stored.as_ref().and_then(|stored| parse(stored).ok()) {
                 // There is none, or none that can be read.
-                let mut object = wanted;
-                let uid = Uuid::new_v4().to_string();
-                metadata::fill_new(&kind.metadata(), None, &now, &uid, &mut object);
-                accept(&mut object, &Used::default(), &now);
-                let value = encode(kind, &object);
-                writes.push(match stored {
-                    None => Write::create(key, value),
-                    Some(stored) => Write::update(key, stored.revision, value),
-                });
-                continue;
+                None => {
+                    let mut object = wanted;
+                    let uid = Uuid::new_v4().to_string();
+                    metadata::fill_new(&kind.metadata(), None, &now, &uid, &mut object);
+                    accept(&mut object, &Used::default(), &now);
+                    object
+                }
+                Some(object)
+                    if object.get("spec") == wanted.get("spec") && !metadata::is_deleting(&object) =>
+                {
+                    continue;
+                }
+                Some(mut object) => {
+                    object.insert("spec".to_owned(), wanted.get("spec").cloned().unwrap_or_default());
+                    definition::fill_in(Some(&wanted), &mut object);
+                    // It may have been a user's before, who deletes it.
+                    let fields = metadata::of(&mut object);
+                    fields.remove("deletionTimestamp");
+                    fields.remove("finalizers");
+                    metadata::bump_generation(&mut object);
+                    object
+                }
             };
-            let unchanged = object.get("spec") == wanted.get("spec") && !metadata::is_deleting(&object);
-            if let (false, Some(stored)) = (unchanged, stored) {
-                object.insert("spec".to_owned(), wanted.get("spec").cloned().unwrap_or_default());
-                definition::fill_in(Some(&wanted), &mut object);
-                // It may have been a user's before, who deletes it.
-                let fields = metadata::of(&mut object);
-                fields.remove("deletionTimestamp");
-                fields.remove("finalizers");
-                metadata::bump_generation(&mut object);
-                writes.push(Write::update(key, stored.revision, encode(kind, &object)));
-            }
+            let value = encode(kind, &object);
+            writes.push(match stored {
+                None => Write::create(key, value),
+                Some(stored) => Write::update(key, stored.revision, value),
+            });
         }
         match self.store.commit(writes).await {
             // A full disk is no reason not to start: what was stored before is served.

@@ -129,7 +129,7 @@ impl Writer {
 
     /// Refuses an object with these errors, if there are any.
     pub(crate) fn fail_on(&self, errors: Vec<FieldError>, name: &str) -> Result<()> {
-        Failure::of(&self.kind().kind, &self.kind().group, name, errors)
+        Failure::refuse(&self.kind().kind, &self.kind().group, name, errors)
     }
 
     /// The bytes of an object in the clear, and what is stored for it, with its encoded `managedFields`. Refused is what is

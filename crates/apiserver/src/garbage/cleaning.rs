@@ -1,6 +1,6 @@
 //! Removing many objects, and what holds the one that they go before.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use futures::{TryStreamExt as _, stream};
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ use windlass_store::{Key, Object};
 /// How many objects are worked on at a time. Commits that wait together share a sync to disk.
 pub(super) const PARALLEL: usize = 32;
 /// How often a write that meets another one is tried again.
-pub(super) const TRIES: usize = 10;
+const TRIES: usize = 10;
 
 /// Asks for the deletion of these objects, as a client would. Those that are gone already are no error.
 pub(super) async fn delete_all(inner: &Arc<Inner>, served: &ServedKind, objects: &[Object]) -> Result<()> {
@@ -40,20 +40,19 @@ pub(super) async fn find(inner: &Inner, key: &Key, uid: &str) -> Result<Option<(
 /// Changes an object at this time; removes it when it is being deleted and nothing holds it any more. What it was changed
 /// to; `None` when it was gone before.
 pub(super) async fn update(
-    inner: &Weak<Inner>,
+    inner: &Arc<Inner>,
     key: &Key,
     uid: &str,
     change: impl Fn(&mut Map<String, Value>, &str),
 ) -> Result<Option<Map<String, Value>>> {
     for _ in 0..TRIES {
-        let Some(inner) = inner.upgrade() else { return Ok(None) };
-        let Some((served, stored)) = find(&inner, key, uid).await? else { return Ok(None) };
+        let Some((served, stored)) = find(inner, key, uid).await? else { return Ok(None) };
         let (now, mut changed) = (inner.now_text(), None);
         let change = |document: &mut Map<String, Value>| {
             change(document, &now);
             changed = Some(document.clone());
         };
-        if Writer::internal(&inner, &served, key).change(&stored, change).await? {
+        if Box::pin(Writer::internal(inner, &served, key).change(&stored, change)).await? {
             return Ok(changed);
         }
     }

@@ -22,13 +22,16 @@ pub(super) fn is_due(meta: &Meta) -> bool {
 /// Removes the objects of the definition of this key and UID, and then the definition.
 pub(super) async fn remove(inner: &Weak<Inner>, key: &Key, uid: &str) -> Result<()> {
     let message = "CustomResource deletion is in progress";
-    let Some(document) = update(inner, key, uid, |document, now| {
+    let Some(strong) = inner.upgrade() else { return Ok(()) };
+    let Some(document) = update(&strong, key, uid, |document, now| {
         set_condition(document, "Terminating", "True", "InstanceDeletionInProgress", message, now);
     })
     .await?
     else {
         return Ok(());
     };
+    // The server may be dropped while this waits.
+    drop(strong);
     // A definition is called as what it defines.
     let (plural, group) = key.name().split_once('.').unwrap_or_default();
     let range = Range::new(group, plural, None)?;
@@ -38,14 +41,14 @@ pub(super) async fn remove(inner: &Weak<Inner>, key: &Key, uid: &str) -> Result<
     } else {
         ("NeverEstablished", "resource was never established")
     };
-    let document = update(inner, key, uid, |document, now| {
+    let Some(strong) = inner.upgrade() else { return Ok(()) };
+    let document = update(&strong, key, uid, |document, now| {
         set_condition(document, "Terminating", "False", reason, message, now);
         metadata::remove_finalizer(document, CLEANUP);
     })
     .await?;
-    let is_gone = document.is_some_and(|document| metadata::finalizers(&document).is_empty());
-    match inner.upgrade() {
-        Some(inner) if is_gone => sweep(&inner, &range).await,
+    match document {
+        Some(document) if metadata::finalizers(&document).is_empty() => sweep(&strong, &range).await,
         _ => Ok(()),
     }
 }
@@ -64,7 +67,6 @@ async fn remove_objects(inner: &Weak<Inner>, group: &str, plural: &str, range: &
         };
         delete_all(&strong, &served, &listed.objects).await?;
         let stop = strong.stop.clone();
-        // The server may be dropped while this waits.
         drop(strong);
         tokio::select! {
             () = stop.cancelled() => return Err(Failure::bad_request("the server is shutting down")),

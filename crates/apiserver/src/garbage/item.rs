@@ -9,10 +9,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::cleaning::{TRIES, find};
+use super::cleaning::{find, update};
 use super::graph::{Dependant, Node};
 use crate::failure::Result;
-use crate::kinds::ServedKind;
 use crate::meta::{FOREGROUND, Meta, ORPHAN};
 use crate::state::Inner;
 use crate::writer::{Deletion, Dependants, Writer};
@@ -47,9 +46,9 @@ pub(super) async fn look_at(inner: &Arc<Inner>, item: Item) -> Result<Outcome> {
     let meta = Meta::of(&object);
     if meta.deletion_timestamp.is_some() {
         return if item.node.orphaning {
-            orphan(inner, &served, &item).await
+            orphan(inner, &item).await
         } else if meta.is_foreground() {
-            wait_for_dependants(inner, &served, &item).await
+            wait_for_dependants(inner, &item).await
         } else {
             // It goes when its finalizers are gone, and then its dependants are looked at.
             Ok(Outcome::Done)
@@ -133,41 +132,28 @@ async fn classify(inner: &Arc<Inner>, object: &Object, meta: &Meta) -> Result<Op
 }
 
 /// An owner that is deleted in the foreground goes when no dependant holds it any more.
-async fn wait_for_dependants(inner: &Arc<Inner>, served: &ServedKind, item: &Item) -> Result<Outcome> {
+async fn wait_for_dependants(inner: &Arc<Inner>, item: &Item) -> Result<Outcome> {
     let blocking = item.dependants.iter().filter(|dependant| dependant.blocks);
     let (waiting, idle): (Vec<_>, Vec<_>) = blocking.partition(|dependant| dependant.foreground);
     if waiting.is_empty() && idle.is_empty() {
-        return drop_finalizer(inner, served, item, FOREGROUND).await;
+        return drop_finalizer(inner, item, FOREGROUND).await;
     }
     Ok(Outcome::LookAt(idle.into_iter().map(|dependant| dependant.uid.clone()).collect()))
 }
 
 /// Takes the references to an owner off its dependants, then lets it go.
-async fn orphan(inner: &Arc<Inner>, served: &ServedKind, item: &Item) -> Result<Outcome> {
-    for dependant in &item.dependants {
-        for attempt in 1.. {
-            let Some((kind, object)) = find(inner, &dependant.key, &dependant.uid).await? else { break };
-            let writer = Writer::internal(inner, &kind, &object.key);
-            let uids = [item.uid.clone()];
-            match change(&writer, &object, |document| drop_owners(document, &uids)).await? {
-                Outcome::Again if attempt < TRIES => {}
-                Outcome::Again => return Ok(Outcome::Again),
-                _ => break,
-            }
-        }
+async fn orphan(inner: &Arc<Inner>, item: &Item) -> Result<Outcome> {
+    let owner = [item.uid.clone()];
+    for Dependant { key, uid, .. } in &item.dependants {
+        update(inner, key, uid, |document, _| drop_owners(document, &owner)).await?;
     }
-    drop_finalizer(inner, served, item, ORPHAN).await
+    drop_finalizer(inner, item, ORPHAN).await
 }
 
-async fn drop_finalizer(
-    inner: &Arc<Inner>,
-    served: &ServedKind,
-    item: &Item,
-    finalizer: &str,
-) -> Result<Outcome> {
-    let Some((_, object)) = find(inner, &item.node.key, &item.uid).await? else { return Ok(Outcome::Done) };
-    let writer = Writer::internal(inner, served, &object.key);
-    change(&writer, &object, |document| metadata::remove_finalizer(document, finalizer)).await
+async fn drop_finalizer(inner: &Arc<Inner>, item: &Item, finalizer: &str) -> Result<Outcome> {
+    let take_off = |document: &mut Document, _: &str| metadata::remove_finalizer(document, finalizer);
+    update(inner, &item.node.key, &item.uid, take_off).await?;
+    Ok(Outcome::Done)
 }
 
 fn drop_owners(document: &mut Document, uids: &[String]) {

@@ -107,7 +107,7 @@ pub(super) async fn remove(inner: &Weak<Inner>, key: &Key, uid: &str) -> Result<
         let left = Content::of(&strong, namespace).await?;
         let conditions = left.conditions();
         let done = left.kinds.is_empty();
-        let found = update(inner, key, uid, |document, now| {
+        let found = update(&strong, key, uid, |document, now| {
             for (kind, status, reason, message) in &conditions {
                 set_condition(document, kind, status, reason, message, now);
             }

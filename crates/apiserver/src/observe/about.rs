@@ -18,8 +18,9 @@ pub(super) struct About {
     pub(super) namespace: String,
     pub(super) name: String,
     is_apply: bool,
-    is_dry_run: bool,
-    is_probe: bool,
+    pub(super) is_probe: bool,
+    /// `All`, or nothing.
+    pub(super) dry_run: &'static str,
 }
 
 impl About {
@@ -35,7 +36,7 @@ impl About {
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let mut about = Self {
             is_probe: matches!(path, "/readyz" | "/livez" | "/healthz" | "/version"),
-            is_dry_run: has("dryRun", &["All"]),
+            dry_run: if has("dryRun", &["All"]) { "All" } else { "" },
             is_apply: request.method() == Method::PATCH
                 && request
                     .headers()
@@ -72,10 +73,6 @@ impl About {
             method => method.unwrap_or("other"),
         };
         about
-    }
-
-    pub(super) fn is_probe(&self) -> bool {
-        self.is_probe
     }
 
     pub(super) fn is_watch(&self) -> bool {
@@ -116,20 +113,12 @@ impl About {
         }
     }
 
-    pub(super) fn dry_run(&self) -> &'static str {
-        if self.is_dry_run { "All" } else { "" }
-    }
-
     /// Forgets what only the request says: a resource that is not served, and the sub-resource of a request that was refused.
     pub(super) fn forget_unknown(&mut self, is_served: bool, is_refused: bool) {
         if !is_served {
-            self.group.clear();
-            self.version.clear();
-            self.resource.clear();
-            self.name.clear();
-            self.namespace.clear();
-        }
-        if !is_served || is_refused {
+            let Self { verb, is_apply, dry_run, .. } = *self;
+            *self = Self { verb, is_apply, dry_run, ..Self::default() };
+        } else if is_refused {
             self.subresource.clear();
         }
     }

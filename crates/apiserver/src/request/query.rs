@@ -104,7 +104,7 @@ impl ListQuery {
             timeout_seconds: number("timeoutSeconds")?.map(i64::unsigned_abs),
         };
         let errors = parsed.check(version_match, query.get("resourceVersion"));
-        Failure::of("ListOptions", "meta.k8s.io", "", errors)?;
+        Failure::refuse("ListOptions", "meta.k8s.io", "", errors)?;
         let version = query.version(!parsed.watch)?;
         if !parsed.watch && parsed.continue_token.is_some() && version.is_some_and(|version| version > 0) {
             return Err(Failure::bad_request(
@@ -219,7 +219,7 @@ impl WriteQuery {
             }
         };
         let options = if options == "ApplyOptions" { "PatchOptions" } else { options };
-        Failure::of(options, "meta.k8s.io", "", errors)?;
+        Failure::refuse(options, "meta.k8s.io", "", errors)?;
         Ok(Self { dry_run, field_validation, field_manager, force })
     }
 }

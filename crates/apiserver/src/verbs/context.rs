@@ -51,6 +51,11 @@ impl Context {
         self.scale().map_or(&self.target.served, |paths| &paths.scale)
     }
 
+    /// What writes answers in their form.
+    pub(super) fn renderer(&self) -> Result<Renderer<'_>> {
+        Renderer::new(&self.inner, self.spoken(), self.accept, &self.query)
+    }
+
     /// The stored object of this name in the path's namespace.
     pub(super) async fn find(&self, name: &str) -> Result<Option<Object>> {
         self.inner.find(&self.target, name).await
@@ -80,8 +85,7 @@ impl Context {
             Some(paths) => Cow::Owned(scale::encode(paths, &serde_json::from_slice(&written.plain)?)),
             None => Cow::Borrowed(&*written.plain),
         };
-        let renderer = Renderer::new(&self.inner, self.spoken(), self.accept, &self.query)?;
-        let mut response = renderer.response(status, &plain, written.revision);
+        let mut response = self.renderer()?.response(status, &plain, written.revision);
         failure::warn(&mut response, warnings);
         if self.kind().builtin == Some(Builtin::Definition) && !self.target.is_status() {
             failure::warn(&mut response, &self.definition_warnings(&written.plain));

@@ -4,12 +4,11 @@ use axum::response::Response;
 use http::StatusCode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use windlass_api::status;
 
 use super::context::Context;
 use super::list;
-use super::render::Renderer;
 use crate::failure::{Failure, FieldError, Result, respond};
 use crate::request::{ListQuery, dry_run_error, read_document};
 use crate::writer::{Deleted, Deletion, Dependants};
@@ -28,7 +27,12 @@ fn read(context: &Context, bytes: &[u8]) -> Result<(Deletion, bool)> {
         }
     } else {
         let body = read_document(&context.parts.headers, bytes)?.value;
-        check_kind(&body)?;
+        let kind = body["kind"].as_str().unwrap_or_default();
+        if !matches!(kind, "" | "DeleteOptions") {
+            let version = body["apiVersion"].as_str().unwrap_or_default();
+            let problem = format!("no kind {kind:?} is registered for version {version:?}");
+            return Err(Failure::bad_request(problem));
+        }
         DeleteOptions::deserialize(&body).map_err(|error| {
             Failure::bad_request(format!("failed to read the body as DeleteOptions: {error}"))
         })?
@@ -55,7 +59,7 @@ fn read(context: &Context, bytes: &[u8]) -> Result<(Deletion, bool)> {
         }
         (None, None) => None,
     };
-    Failure::of("DeleteOptions", "meta.k8s.io", "", errors)?;
+    Failure::refuse("DeleteOptions", "meta.k8s.io", "", errors)?;
     let only = options.preconditions.unwrap_or_default();
     Ok((Deletion { uid: only.uid, version: only.resource_version, dependants }, !dry_run.is_empty()))
 }
@@ -79,7 +83,7 @@ pub(super) async fn answer_collection(context: Context, body: &[u8]) -> Result<R
         return Err(Failure::method_not_allowed());
     }
     let list = ListQuery::parse(&context.query, &context.target.served)?;
-    let renderer = Renderer::new(&context.inner, &context.target.served, context.accept, &context.query)?;
+    let renderer = context.renderer()?;
     let (wanted, dry_run) = read(&context, body)?;
     let writer = context.writer(dry_run, "");
     let selected = list::select(&context.inner, &context.target, &list, 0).await?;
@@ -92,14 +96,4 @@ pub(super) async fn answer_collection(context: Context, body: &[u8]) -> Result<R
         }
     }
     list::respond_with(&renderer, &selected)
-}
-
-/// The body of a deletion is `DeleteOptions`, or says nothing about its kind.
-fn check_kind(body: &Value) -> Result<()> {
-    match (body["kind"].as_str().unwrap_or_default(), body["apiVersion"].as_str().unwrap_or_default()) {
-        ("" | "DeleteOptions", _) => Ok(()),
-        (kind, version) => {
-            Err(Failure::bad_request(format!("no kind {kind:?} is registered for version {version:?}")))
-        }
-    }
 }

@@ -6,7 +6,6 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::context::Context;
-use super::render::Renderer;
 use super::scale;
 use crate::failure::{Failure, Result};
 use crate::kinds::find;
@@ -32,6 +31,5 @@ pub(super) async fn answer(context: Context) -> Result<Response> {
         }
         None => inner.shown(kind, &object.value)?,
     };
-    let renderer = Renderer::new(inner, context.spoken(), context.accept, &context.query)?;
-    Ok(renderer.response(StatusCode::OK, &plain, object.revision))
+    Ok(context.renderer()?.response(StatusCode::OK, &plain, object.revision))
 }

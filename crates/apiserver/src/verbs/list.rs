@@ -17,7 +17,7 @@ use super::pieces::{Ended, Pieces};
 use super::render::Renderer;
 use crate::failure::{Failure, Result, respond};
 use crate::kinds::Kind;
-use crate::request::{Accept, ListQuery, Shape, Target, VersionMatch};
+use crate::request::{ListQuery, Shape, Target, VersionMatch};
 use crate::state::Inner;
 use windlass_apimachinery::document::Document;
 use windlass_store::{Filter, Key, ListPage, Object, Page, Range, StoreError};
@@ -32,17 +32,16 @@ pub(super) async fn answer(context: Context) -> Result<Response> {
     if list.watch {
         return super::watch::answer(context, list);
     }
-    let accept = context.accept;
-    let renderer = Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
+    let renderer = context.renderer()?;
     // YAML is made of the whole.
-    let most = if accept.yaml { 0 } else { AT_ONCE };
+    let most = if context.accept.yaml { 0 } else { AT_ONCE };
     let selected = select(&context.inner, &context.target, &list, most).await?;
     if selected.rest.is_none() {
         return respond_with(&renderer, &selected);
     }
     let inner = context.inner.clone();
     let body = Pieces::body(&inner, |mut pieces| async move {
-        match tell(&context, accept, selected, &mut pieces).await {
+        match tell(&context, selected, &mut pieces).await {
             Ok(()) => drop(pieces.end().await),
             Err(Ended::Gone) => {}
             Err(Ended::Failed(failure)) => error!(?failure, "failed to read the rest of a list"),
@@ -52,13 +51,8 @@ pub(super) async fn answer(context: Context) -> Result<Response> {
 }
 
 /// Tells a list piece by piece.
-async fn tell(
-    context: &Context,
-    accept: Accept,
-    mut selected: Selected,
-    pieces: &mut Pieces,
-) -> Result<(), Ended> {
-    let renderer = Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
+async fn tell(context: &Context, mut selected: Selected, pieces: &mut Pieces) -> Result<(), Ended> {
+    let renderer = context.renderer()?;
     head(&renderer, &selected, &mut pieces.out);
     let mut is_first = true;
     loop {

@@ -108,7 +108,7 @@ fn check_kind(context: &Context, document: &Value, name: &str) -> Result<()> {
             errors.push(FieldError::invalid(field, &found.into(), &format!("must be {expected}")));
         }
     }
-    Failure::of(document["kind"].as_str().unwrap_or_default(), &kind.group, name, errors)
+    Failure::refuse(document["kind"].as_str().unwrap_or_default(), &kind.group, name, errors)
 }
 
 /// The media type of the body, without parameters.

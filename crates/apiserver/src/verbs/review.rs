@@ -81,7 +81,7 @@ fn access(caller: &Caller, registry: &Registry, object: &Map<String, Value>) -> 
     if let Some(metadata) = object.get("metadata").filter(|metadata| metadata != &&json!({})) {
         errors.push(FieldError::invalid("metadata", metadata, "must be empty"));
     }
-    Failure::of("", "authorization.k8s.io", "", errors)?;
+    Failure::refuse("", "authorization.k8s.io", "", errors)?;
     if other.is_object() {
         // Whoever is recognised may look around.
         let looks = matches!(text(other, "verb"), "get" | "head" | "options");

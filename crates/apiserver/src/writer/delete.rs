@@ -46,14 +46,9 @@ impl Deletion {
             Some(dependants) => (dependants == Dependants::Orphan, dependants == Dependants::Foreground),
             None => (has(ORPHAN), has(FOREGROUND) && !has(ORPHAN)),
         };
-        let mut finalizers: Vec<String> = before
-            .iter()
-            .filter(|one| !matches!(**one, ORPHAN | FOREGROUND))
-            .map(|one| (*one).to_owned())
-            .collect();
-        finalizers.extend(orphan.then(|| ORPHAN.to_owned()));
-        finalizers.extend(foreground.then(|| FOREGROUND.to_owned()));
-        finalizers
+        let kept = before.iter().copied().filter(|one| ![ORPHAN, FOREGROUND].contains(one));
+        let added = orphan.then_some(ORPHAN).into_iter().chain(foreground.then_some(FOREGROUND));
+        kept.chain(added).map(str::to_owned).collect()
     }
 }
 
@@ -92,9 +87,7 @@ impl Writer {
         // Events have no dependants.
         if kind.builtin != Some(Builtin::Event) {
             let finalizers = wanted.finalizers(&object);
-            if finalizers.iter().map(String::as_str).ne(metadata::finalizers(&object)) {
-                set_finalizers(&mut object, finalizers);
-            }
+            set_finalizers(&mut object, finalizers);
         }
         let now = self.inner.now_text();
         let held = match kind.builtin {
