@@ -153,30 +153,26 @@ impl Inner {
             let name = object.key.name();
             let essence = json!([
                 metadata::text(document, "uid"),
-                metadata::is_deleting(document),
                 document.get("spec"),
                 document.get("status").map(|status| &status["acceptedNames"]),
             ]);
-            let kind = match made.remove(name) {
-                Some((before, kind)) if before == essence => kind,
-                old => {
+            let old = made.remove(name);
+            let same = old.as_ref().filter(|(before, _)| *before == essence).map(|(_, kind)| kind.clone());
+            let kind = match same {
+                Some(kind) if kind.terminating == metadata::is_deleting(document) => kind,
+                same => {
                     let compiled = compile(document);
-                    let old = old.map(|(before, old)| {
-                        // Watches go on when all that has changed is that it is being deleted.
-                        let is_same = [0, 2, 3].iter().all(|part| before[*part] == essence[*part]);
-                        if !is_same || compiled.is_err() {
-                            old.gone.cancel();
-                        }
-                        old.gone.clone()
-                    });
+                    // Watches go on when all that has changed is that it is being deleted.
+                    let gone = same.filter(|_| compiled.is_ok()).map(|same| same.gone.clone());
+                    if gone.is_none() {
+                        made.extend(old.map(|old| (name.to_owned(), old)));
+                    }
                     match compiled {
                         Ok(mut kind) => {
                             for version in &mut kind.versions {
                                 version.since = object.revision;
                             }
-                            if let Some(gone) = old.filter(|gone| !gone.is_cancelled()) {
-                                kind.gone = gone;
-                            }
+                            kind.gone = gone.unwrap_or_default();
                             Arc::new(kind)
                         }
                         Err(problem) => {
@@ -195,7 +191,7 @@ impl Inner {
         }
         // After the swap: a watch that ends is opened again on what is served now.
         for (name, (_, kind)) in made.drain() {
-            info!(definition = name, "a definition is no longer served");
+            info!(definition = name, "a definition is no longer served as it was");
             kind.gone.cancel();
         }
         *made = next;

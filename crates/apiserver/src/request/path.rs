@@ -154,18 +154,15 @@ impl Route {
             ["healthz" | "livez" | "readyz"] => Ok(Self::Health),
             ["version"] => Ok(Self::Version),
             ["api"] => Ok(Self::CoreVersions),
-            ["api", version] => {
-                Ok(Self::GroupVersion { group: String::new(), version: (*version).to_owned() })
-            }
             ["apis"] => Ok(Self::Groups),
             ["apis", group] => Ok(Self::Group((*group).to_owned())),
-            ["apis", group, version] => {
-                Ok(Self::GroupVersion { group: (*group).to_owned(), version: (*version).to_owned() })
-            }
             ["openapi", "v2"] => Ok(Self::OpenApiV2),
             ["openapi", "v3"] => Ok(Self::OpenApiIndex),
             ["openapi", "v3", path @ ..] => Ok(Self::OpenApi(path.join("/"))),
             segments => match ApiPath::of(segments) {
+                Some(ApiPath { group, version, rest: [], .. }) => {
+                    Ok(Self::GroupVersion { group: group.to_owned(), version: version.to_owned() })
+                }
                 Some(path) => Self::resource(&path, registry),
                 None => Err(Failure::unknown_path()),
             },

@@ -40,10 +40,8 @@ pub(super) async fn answer(context: Context, bytes: &[u8]) -> Result<Response> {
     let query = WriteQuery::parse(&context.query, "ApplyOptions")?;
     let applied = context.read_applied(bytes)?;
     let name = context.name()?.to_owned();
-    let warnings: Vec<String> = match query.field_validation {
-        FieldValidation::Warn => applied.problems.clone(),
-        FieldValidation::Strict | FieldValidation::Ignore => Vec::new(),
-    };
+    let is_warned = query.field_validation == FieldValidation::Warn;
+    let warnings: &[String] = if is_warned { &applied.problems } else { &[] };
     let writer = context.writer_of(&query);
     let mut tries = writer.tries(&name);
     while tries.next().await {
@@ -55,7 +53,7 @@ pub(super) async fn answer(context: Context, bytes: &[u8]) -> Result<Response> {
             let mut object = context.finish(object)?;
             metadata::of(&mut object).remove("resourceVersion");
             return match writer.create(object, Owners::Known(managers)).await {
-                Ok(written) => context.written(StatusCode::CREATED, &written, &warnings),
+                Ok(written) => context.written(StatusCode::CREATED, &written, warnings),
                 // Somebody else was quicker: apply to what there is now.
                 Err(failure) if failure.is_already_exists() => continue,
                 Err(failure) => Err(failure),
@@ -72,7 +70,7 @@ pub(super) async fn answer(context: Context, bytes: &[u8]) -> Result<Response> {
         secure::remove_missing(context.kind(), &old, &mut object);
         let owners = Owners::Known(managers);
         if let Some(written) = writer.replace(&current, &old, object, owners).await? {
-            return context.written(StatusCode::OK, &written, &warnings);
+            return context.written(StatusCode::OK, &written, warnings);
         }
         if !metadata::text(&applied.object, "resourceVersion").is_empty() {
             break;

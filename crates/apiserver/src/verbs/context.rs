@@ -87,21 +87,11 @@ impl Context {
         };
         let mut response = self.renderer()?.response(status, &plain, written.revision);
         failure::warn(&mut response, warnings);
-        if self.kind().builtin == Some(Builtin::Definition) && !self.target.is_status() {
-            failure::warn(&mut response, &self.definition_warnings(&written.plain));
+        if self.kind().builtin == Some(Builtin::Definition) && self.parts.method == Method::POST {
+            let object: Value = serde_json::from_slice(&written.plain)?;
+            failure::warn(&mut response, &definition::warnings(&object, true));
         }
         Ok(response)
-    }
-
-    /// What the writer of a definition is warned about.
-    fn definition_warnings(&self, plain: &[u8]) -> Vec<String> {
-        let method = &self.parts.method;
-        let Ok(object) = serde_json::from_slice::<Value>(plain) else { return Vec::new() };
-        let own = self.inner.catalog.is_own(object["metadata"]["name"].as_str().unwrap_or_default());
-        if own || method == Method::DELETE {
-            return Vec::new();
-        }
-        definition::warnings(&object, method == Method::POST)
     }
 }
 
