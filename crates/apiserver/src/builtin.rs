@@ -2,6 +2,8 @@
 
 mod events;
 
+pub(crate) use self::events::validate as validate_event;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -47,12 +49,7 @@ pub(crate) fn default(builtin: Builtin, object: &mut Object) {
                 labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
             }
         }
-        Builtin::ConfigMap
-        | Builtin::Event
-        | Builtin::Lease
-        | Builtin::Definition
-        | Builtin::Review(_)
-        | Builtin::Scale => {}
+        _ => {}
     }
     if matches!(builtin, Builtin::Secret | Builtin::ConfigMap) {
         // Empty maps are not written.
@@ -90,11 +87,16 @@ fn fill_in_namespace(old: Option<&Object>, object: &mut Object) {
         return;
     };
     for field in ["spec", "status"] {
-        match old.get(field) {
-            Some(value) => object.insert(field.to_owned(), value.clone()),
-            None => object.remove(field),
-        };
+        copy_field(old, object, field);
     }
+}
+
+/// Gives an object what another has in a field, and else nothing.
+pub(crate) fn copy_field(from: &Object, to: &mut Object, field: &str) {
+    match from.get(field) {
+        Some(value) => to.insert(field.to_owned(), value.clone()),
+        None => to.remove(field),
+    };
 }
 
 /// Sets the finalizers of a Namespace, as whoever has removed its content may.
@@ -233,14 +235,4 @@ pub(crate) fn validate(kind: &Kind, new: &Object, old: Option<&Object>) -> Vec<F
         }
     }
     errors
-}
-
-/// What is refused of an object of a core kind that is otherwise fine, as it is written through this group.
-pub(crate) fn validate_last(
-    builtin: Builtin,
-    group: &str,
-    old: Option<&Object>,
-    new: &Object,
-) -> Vec<FieldError> {
-    if builtin == Builtin::Event { events::validate(group, old, new) } else { Vec::new() }
 }

@@ -3,7 +3,7 @@
 //! A [`Snapshot`] never changes: a request takes the current one and keeps it. How the catalog follows the stored
 //! definitions is in [`crate::settle`].
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -50,7 +50,6 @@ pub(crate) struct Catalog {
     pub(crate) core: Vec<Arc<Kind>>,
     /// The definitions that the server was built with.
     pub(crate) own: Vec<CustomResourceDefinition>,
-    own_names: BTreeSet<String>,
     /// Held while names are settled and the kinds swapped. Kinds by the name of their definition, with what they were
     /// made of.
     pub(crate) settling: tokio::sync::Mutex<HashMap<String, (Value, Arc<Kind>)>>,
@@ -59,13 +58,15 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     pub(crate) fn new(own: Vec<CustomResourceDefinition>) -> Result<Self, KindError> {
-        let registry = Registry::new(&own)?;
-        let own_names = own.iter().filter_map(|crd| crd.metadata.name.clone()).collect();
+        let core = kinds::core_kinds()?;
+        let mut all = core.clone();
+        for definition in &own {
+            all.push(Arc::new(kinds::custom_kind(definition)?));
+        }
         Ok(Self {
-            current: RwLock::new(Arc::new(Snapshot::new(registry))),
-            core: kinds::core_kinds()?,
+            current: RwLock::new(Arc::new(Snapshot::new(Registry::of(all)?))),
+            core,
             own,
-            own_names,
             settling: tokio::sync::Mutex::default(),
             changed: tokio::sync::watch::Sender::new(()),
         })
@@ -78,7 +79,7 @@ impl Catalog {
 
     /// Whether the server was built with the definition of this name.
     pub(crate) fn is_own(&self, name: &str) -> bool {
-        self.own_names.contains(name)
+        self.own.iter().any(|definition| definition.metadata.name.as_deref() == Some(name))
     }
 
     /// Told whenever something else is served.

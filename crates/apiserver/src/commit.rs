@@ -1,18 +1,19 @@
 //! The one way to the store for whatever has consequences: what is known of namespaces and definitions follows from what
 //! was committed.
 
-use windlass_store::{Committed, Precondition, StoreError, Write};
+use tracing::error;
+use windlass_store::{Precondition, StoreError, Write};
 
 use crate::failure::Result;
 use crate::kinds::{Builtin, Kind};
 use crate::state::Inner;
 
 impl Inner {
-    /// Commits the write of an object of this kind, which stands first, with what belongs to it. `None`: something is not as
-    /// expected.
+    /// Commits the write of an object of this kind, which stands first, with what belongs to it. Returns its
+    /// revision; `None`: something is not as expected.
     ///
     /// Not to be dropped on the way: who may be cancelled has a task do it.
-    pub(crate) async fn commit(&self, kind: &Kind, writes: Vec<Write>) -> Result<Option<Committed>> {
+    pub(crate) async fn commit(&self, kind: &Kind, writes: Vec<Write>) -> Result<Option<u64>> {
         let Some(Write { key, expect, .. }) = writes.first() else { return Ok(None) };
         // What is known of namespaces changes with the commit, and no create comes in between.
         let mut known = None;
@@ -38,8 +39,11 @@ impl Inner {
         }
         drop(known);
         if kind.builtin == Some(Builtin::Definition) {
-            self.definitions_changed().await;
+            // Failing does not undo the write: the next write or start makes up for it.
+            if let Err(failure) = self.settle().await {
+                error!(?failure, "failed to serve the definitions as they are stored");
+            }
         }
-        Ok(Some(committed))
+        Ok(Some(committed.events.first().map_or(committed.revision, |event| event.revision)))
     }
 }

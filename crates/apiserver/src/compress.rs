@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use axum::body::{Body, BodyDataStream, HttpBody as _};
+use axum::body::{Body, HttpBody as _};
 use axum::response::Response;
 use bytes::Bytes;
 use flate2::Compression;
@@ -11,7 +11,7 @@ use futures::{StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 /// Answers of fewer bytes are sent as they are, as by a real server.
-const LONG: usize = 128 << 10;
+const LONG: u64 = 128 << 10;
 
 /// Whether a client reads gzip.
 pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
@@ -22,66 +22,26 @@ pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Compresses an answer, if it is a long one. Its beginning is waited for.
-pub(crate) async fn compress(response: Response) -> Response {
-    let is_short = response.body().size_hint().upper().is_some_and(|bytes| bytes < LONG as u64);
+/// Compresses an answer, if it is a long one; one whose length is not known is.
+pub(crate) fn compress(response: Response) -> Response {
+    let is_short = response.body().size_hint().upper().is_some_and(|bytes| bytes < LONG);
     if is_short || response.status() != StatusCode::OK {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let mut rest = body.into_data_stream();
-    let (mut begun, mut length) = (Vec::new(), 0);
-    while length < LONG {
-        match rest.next().await {
-            Some(Ok(piece)) => {
-                length += piece.len();
-                begun.push(Ok(piece));
-            }
-            Some(Err(error)) => {
-                begun.push(Err(error));
-                break;
-            }
-            None => break,
-        }
-    }
-    let begun = stream::iter(begun);
-    if length < LONG {
-        return Response::from_parts(parts, Body::from_stream(begun));
-    }
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     parts.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    let encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let pieces = Pieces { encoder: Some(encoder), rest: begun.chain(rest).boxed() };
-    Response::from_parts(parts, Body::from_stream(stream::unfold(pieces, Pieces::next)))
-}
-
-struct Pieces {
-    /// `None` after the end.
-    encoder: Option<GzEncoder<Vec<u8>>>,
-    rest: stream::BoxStream<'static, <BodyDataStream as futures::Stream>::Item>,
-}
-
-impl Pieces {
-    async fn next(mut self) -> Option<(Result<Bytes, axum::Error>, Self)> {
-        loop {
-            let mut encoder = self.encoder.take()?;
-            let written = match self.rest.next().await {
-                Some(Ok(piece)) => encoder.write_all(&piece),
-                Some(Err(error)) => return Some((Err(error), self)),
-                None => {
-                    let end = encoder.finish().map(Bytes::from).map_err(axum::Error::new);
-                    return Some((end, self));
-                }
-            };
-            if let Err(error) = written {
-                return Some((Err(axum::Error::new(error)), self));
-            }
-            let made = std::mem::take(encoder.get_mut());
-            self.encoder = Some(encoder);
-            if !made.is_empty() {
-                return Some((Ok(made.into()), self));
-            }
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    // `None` is the end.
+    let pieces = body.into_data_stream().map(Some).chain(stream::iter([None]));
+    let compressed = pieces.map(move |piece| {
+        match piece {
+            Some(piece) => encoder.write_all(&piece?),
+            None => encoder.try_finish(),
         }
-    }
+        .map_err(axum::Error::new)?;
+        Ok::<_, axum::Error>(Bytes::from(std::mem::take(encoder.get_mut())))
+    });
+    Response::from_parts(parts, Body::from_stream(compressed))
 }

@@ -7,8 +7,8 @@ mod openapi;
 mod openapi_v2;
 mod types;
 
-use axum::body::Body;
-use axum::response::Response;
+use axum::Json;
+use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub(crate) use openapi::OpenApi;
 use self::openapi::Document;
 use crate::catalog::Snapshot;
 use crate::failure::{Failure, Result};
-use crate::request::Route;
+use crate::request::{Accept, Route};
 
 /// The Kubernetes version whose API machinery this server follows. Clients compare it with their own.
 const KUBERNETES: (&str, &str) = ("1", "36");
@@ -31,55 +31,35 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 
 /// Answers a path that is no resource.
 pub(crate) fn answer(registry: &Snapshot, route: &Route, uri: &Uri, headers: &HeaderMap) -> Result<Response> {
-    match route {
-        Route::Root => Ok(json_response(&json!({ "paths": groups::paths(registry) }))),
-        Route::Health => Ok(plain_text("ok")),
-        Route::Version => Ok(json_response(&version())),
+    let found = match route {
+        Route::Root => Some(json!({ "paths": groups::paths(registry) })),
+        Route::Health => return Ok("ok".into_response()),
+        Route::Version => Some(version()),
         Route::CoreVersions | Route::Groups => {
             let core = matches!(route, Route::CoreVersions);
-            if wants_aggregated(headers)? {
+            if Accept::wants_aggregated(headers)? {
                 return Ok(tagged(AGGREGATED, &groups::aggregated(registry, core), headers));
             }
-            if core {
-                return Ok(json_response(&json!({
-                    "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })));
-            }
-            Ok(json_response(&groups::list(registry)))
+            Some(if core {
+                json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })
+            } else {
+                groups::list(registry)
+            })
         }
-        Route::Group(name) => {
-            groups::one(registry, name).map(|group| json_response(&group)).ok_or_else(Failure::unknown_path)
-        }
-        Route::GroupVersion { group, version } => groups::resources(registry, group, version)
-            .map(|resources| json_response(&resources))
-            .ok_or_else(Failure::unknown_path),
-        Route::OpenApiIndex => Ok(tagged(JSON, &registry.openapi().index(registry), headers)),
-        Route::OpenApi { group, version } => {
-            let document =
-                registry.openapi().document(registry, group, version).ok_or_else(Failure::unknown_path)?;
-            Ok(openapi_response(document, uri, headers))
+        Route::Group(name) => groups::one(registry, name),
+        Route::GroupVersion { group, version } => groups::resources(registry, group, version),
+        Route::OpenApiIndex => return Ok(tagged(JSON, &registry.openapi().index(), headers)),
+        Route::OpenApi(path) => {
+            let document = registry.openapi().document(path).ok_or_else(Failure::unknown_path)?;
+            return Ok(openapi_response(document, uri, headers));
         }
         Route::OpenApiV2 => {
-            let (kind, document) = registry.openapi().second(registry, headers);
-            Ok(tagged_response(kind, document, headers))
+            let (kind, document) = registry.openapi().second(headers);
+            return Ok(tagged_response(kind, document, headers));
         }
-        Route::Resource(_) => Err(Failure::unknown_path()),
-    }
-}
-
-fn json_response(value: &Value) -> Response {
-    let mut response = Response::new(Body::from(value.to_string()));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    response
-}
-
-fn plain_text(text: &'static str) -> Response {
-    let mut response = Response::new(Body::from(text));
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
+        Route::Resource(_) => None,
+    };
+    found.map(|found| Json(found).into_response()).ok_or_else(Failure::unknown_path)
 }
 
 fn tagged(kind: &'static str, value: &Value, headers: &HeaderMap) -> Response {
@@ -95,19 +75,17 @@ fn tagged_response(kind: &'static str, document: &Document, seen: &HeaderMap) ->
         .filter_map(|value| value.to_str().ok())
         .flat_map(|text| text.split(','))
         .any(|one| one.trim().trim_start_matches("W/") == tag);
-    let body = if known { Body::empty() } else { Body::from(document.json.clone()) };
-    let mut response = Response::new(body);
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "public"),
+        (header::VARY, "Accept"),
+        (header::ETAG, &tag),
+    ];
     if known {
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        (StatusCode::NOT_MODIFIED, headers).into_response()
+    } else {
+        (headers, document.json.clone()).into_response()
     }
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
-    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
-    if let Ok(tag) = HeaderValue::from_str(&tag) {
-        headers.insert(header::ETAG, tag);
-    }
-    response
 }
 
 /// A document whose hash is in its address never changes under it; who asks with an old hash is sent on.
@@ -115,12 +93,8 @@ fn openapi_response(document: &Document, uri: &Uri, headers: &HeaderMap) -> Resp
     let asked = uri.query().unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("hash="));
     match asked {
         Some(hash) if !hash.is_empty() && hash != document.hash => {
-            let mut response = Response::new(Body::empty());
-            *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
-            if let Ok(target) = HeaderValue::from_str(&format!("{}?hash={}", uri.path(), document.hash)) {
-                response.headers_mut().insert(header::LOCATION, target);
-            }
-            response
+            let target = format!("{}?hash={}", uri.path(), document.hash);
+            (StatusCode::MOVED_PERMANENTLY, [(header::LOCATION, target)]).into_response()
         }
         asked => {
             let mut response = tagged_response(JSON, document, headers);
@@ -154,29 +128,4 @@ fn version() -> Value {
         "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, architecture),
     })
-}
-
-/// Whether the first form in the Accept header that can be given is the aggregated one.
-fn wants_aggregated(headers: &HeaderMap) -> Result<bool> {
-    let mut any = false;
-    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    for clause in values.flat_map(|text| text.split(',')).filter(|clause| !clause.trim().is_empty()) {
-        any = true;
-        let mut parts = clause.split(';').map(str::trim);
-        if !matches!(parts.next(), Some("application/json" | "application/*" | "*/*")) {
-            continue;
-        }
-        let parts: Vec<&str> = parts.collect();
-        let asks = |name: &str| parts.iter().find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
-        match asks("as") {
-            None => return Ok(false),
-            Some("APIGroupDiscoveryList")
-                if asks("g") == Some("apidiscovery.k8s.io") && asks("v") == Some("v2") =>
-            {
-                return Ok(true);
-            }
-            Some(_) => {}
-        }
-    }
-    if any { Err(Failure::not_acceptable()) } else { Ok(false) }
 }

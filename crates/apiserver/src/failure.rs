@@ -2,15 +2,17 @@
 //! shows of everyday mistakes is worded as it words it.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use axum::body::Body;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse as _, Response};
 use http::{HeaderValue, StatusCode, header};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
-use windlass_api::status;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause};
+use serde_json::Value;
+use windlass_api::{status, yaml};
+use windlass_telemetry::ErrorChain;
 
 use crate::kinds::Kind;
+use crate::seal::SealError;
 use windlass_apimachinery::bounds::{MAX_BYTES, OutOfBounds};
 pub(crate) use windlass_apimachinery::field_error::FieldError;
 use windlass_apimachinery::yaml::ERRORS as YAML_ERRORS;
@@ -43,9 +45,58 @@ impl From<OutOfBounds> for Failure {
     }
 }
 
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Expired { requested, current } => {
+                Self::expired(format!("too old resource version: {requested} ({current})"))
+            }
+            StoreError::InvalidKey { .. } => Self::bad_request(error.to_string()),
+            StoreError::Closed => status::service_unavailable("the API server is shutting down", 1).into(),
+            other => Self::internal(&other),
+        }
+    }
+}
+
+impl From<SealError> for Failure {
+    fn from(error: SealError) -> Self {
+        Self::internal(&error)
+    }
+}
+
+/// Of what is stored: what is sent is read elsewhere.
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::internal(&error)
+    }
+}
+
 impl Failure {
-    fn with_details(mut self, details: StatusDetails) -> Self {
-        self.0.details = Some(details);
+    /// With details, which say nothing.
+    fn detailed(code: u16, reason: &str, message: impl Into<String>) -> Self {
+        let mut failure = Self::from(status::error(code, reason, message));
+        failure.0.details.get_or_insert_default();
+        failure
+    }
+
+    fn worded(mut self, message: String) -> Self {
+        self.0.message = Some(message);
+        self
+    }
+
+    fn caused(mut self, causes: impl IntoIterator<Item = FieldError>) -> Self {
+        let text = |text: String| (!text.is_empty()).then_some(text);
+        let causes = causes.into_iter().map(|FieldError { field, reason, body }| StatusCause {
+            reason: text(reason),
+            message: text(body),
+            field: text(field),
+        });
+        self.0.details.get_or_insert_default().causes = Some(causes.collect());
+        self
+    }
+
+    fn again_after_a_second(mut self) -> Self {
+        self.0.details.get_or_insert_default().retry_after_seconds = Some(1);
         self
     }
 
@@ -53,28 +104,9 @@ impl Failure {
         status::bad_request(message).into()
     }
 
-    /// A namespace in which something is to be created does not exist.
-    pub(crate) fn no_namespace(name: &str) -> Self {
-        let mut failure = Self::from(status::not_found("", "namespaces", name));
-        failure.0.message = Some(format!("namespaces {name:?} not found"));
-        failure
-    }
-
-    /// The answer of a probe while the store has a problem. Probes come from anybody: the log says what it is.
-    pub(crate) fn not_ready() -> Response {
-        let text = "[-]store failed: reason withheld\nreadyz check failed\n";
-        (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
-    }
-
-    /// The body did not arrive in time.
-    pub(crate) fn body_too_slow(within: Duration) -> Self {
-        let message = format!("the request's body did not arrive within {} seconds", within.as_secs());
-        status::error(408, "Timeout", message).into()
-    }
-
     /// The request took too long.
     pub(crate) fn deadline_passed() -> Self {
-        Self::from(status::timeout("Timeout: request did not complete within the allotted timeout"))
+        status::timeout("Timeout: request did not complete within the allotted timeout").into()
     }
 
     /// An error that a real server does not classify either.
@@ -85,26 +117,22 @@ impl Failure {
     }
 
     /// Fields of an applied object belong to others: the path of each and with whom it is in conflict.
-    pub(crate) fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
-        let causes = causes.into_iter().map(|(field, message)| StatusCause {
-            reason: Some("FieldManagerConflict".to_owned()),
-            message: Some(message),
-            field: Some(field),
-        });
-        Self::from(status::error(409, "Conflict", message))
-            .with_details(StatusDetails { causes: Some(causes.collect()), ..StatusDetails::default() })
+    pub(crate) fn apply_conflict(message: String, causes: impl Iterator<Item = (String, String)>) -> Self {
+        let reason = || "FieldManagerConflict".to_owned();
+        Self::from(status::error(409, "Conflict", message)).caused(causes.map(|(field, body)| FieldError {
+            field,
+            reason: reason(),
+            body,
+        }))
     }
 
     /// The path names nothing that is served.
     pub(crate) fn unknown_path() -> Self {
-        Self::from(status::error(404, "NotFound", "the server could not find the requested resource"))
-            .with_details(StatusDetails::default())
+        Self::detailed(404, "NotFound", "the server could not find the requested resource")
     }
 
     pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
-        let mut failure = Self::from(status::not_found(&kind.group, &kind.plural, name));
-        failure.0.message = Some(format!("{} {name:?} not found", kind.qualified()));
-        failure
+        status::not_found(&kind.group, &kind.plural, name).into()
     }
 
     pub(crate) fn already_exists(kind: &Kind, name: &str) -> Self {
@@ -113,54 +141,38 @@ impl Failure {
 
     /// As [`Self::already_exists`], when the object that is in the way is being deleted.
     pub(crate) fn being_deleted(self) -> Self {
-        let mut failure = self;
-        failure.0.message = Some(format!("object is being deleted: {}", failure.message()));
-        failure
+        let message = format!("object is being deleted: {}", self.message());
+        self.worded(message)
     }
 
     /// What a result of a patch could not be read for, if this is such an error.
     pub(crate) fn decoding_problem(&self) -> Option<&str> {
-        let is_bad = self.0.code == Some(400);
-        self.message()
-            .split_once(" cannot be handled as a ")
-            .filter(|_| is_bad)?
-            .1
-            .split_once(": ")
-            .map(|(_, why)| why)
+        let (_, problem) = self.message().split_once(" cannot be handled as a ")?;
+        Some(problem.split_once(": ").filter(|_| self.0.code == Some(400))?.1)
     }
 
     pub(crate) fn name_not_generated(kind: &Kind, name: &str) -> Self {
-        let mut failure = Self::already_exists(kind, name);
-        failure.0.message = Some(format!(
-            "{} {name:?} already exists, the server was not able to generate a unique name for the object",
-            kind.qualified()
-        ));
-        failure.0.details.get_or_insert_default().retry_after_seconds = Some(1);
-        failure
+        let failure = Self::already_exists(kind, name);
+        let why = "the server was not able to generate a unique name for the object";
+        let message = format!("{}, {why}", failure.message());
+        failure.worded(message).again_after_a_second()
     }
 
     pub(crate) fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
         status::conflict(&kind.group, &kind.plural, name, why).into()
     }
 
-    /// As [`Self::conflict`], naming the kind instead of the resource, as deletions do.
-    pub(crate) fn conflict_of_kind(kind: &Kind, name: &str, why: &str) -> Self {
-        status::conflict(&kind.group, &kind.kind, name, why).into()
-    }
-
     /// A write that carried a resourceVersion which is no longer the latest.
     pub(crate) fn modified(kind: &Kind, name: &str) -> Self {
-        Self::conflict(
-            kind,
-            name,
-            "the object has been modified; please apply your changes to the latest version and try again",
-        )
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(kind, name, why)
     }
 
     pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> Self {
-        let mut failure = Self::from(status::forbidden(&kind.group, &kind.plural, name, why));
+        let failure = Self::from(status::forbidden(&kind.group, &kind.plural, name, why));
         if name.is_empty() {
-            failure.0.message = Some(format!("{} is forbidden: {why}", kind.qualified()));
+            return failure.worded(format!("{} is forbidden: {why}", kind.qualified()));
         }
         failure
     }
@@ -169,20 +181,18 @@ impl Failure {
     pub(crate) fn namespace_terminating(kind: &Kind, name: &str, namespace: &str) -> Self {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let mut failure = Self::forbidden(kind, name, &why);
-        failure.0.details.get_or_insert_default().causes = Some(vec![StatusCause {
-            reason: Some("NamespaceTerminating".to_owned()),
-            message: Some(format!("namespace {namespace} is being terminated")),
-            field: Some("metadata.namespace".to_owned()),
-        }]);
-        failure
+        Self::forbidden(kind, name, &why).caused([FieldError {
+            field: "metadata.namespace".to_owned(),
+            reason: "NamespaceTerminating".to_owned(),
+            body: format!("namespace {namespace} is being terminated"),
+        }])
     }
 
     /// A path that is no object's, for those only who may do everything.
     pub(crate) fn forbidden_path(path: &str, caller: &str) -> Self {
         let message =
             format!("forbidden: User {caller:?} cannot get path {path:?}: it is for administrators");
-        Self::from(status::error(403, "Forbidden", message)).with_details(StatusDetails::default())
+        Self::detailed(403, "Forbidden", message)
     }
 
     pub(crate) fn unauthorized() -> Self {
@@ -191,7 +201,7 @@ impl Failure {
 
     pub(crate) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        Self::from(status::error(405, "MethodNotAllowed", message)).with_details(StatusDetails::default())
+        Self::detailed(405, "MethodNotAllowed", message)
     }
 
     /// No form that the answer can have is accepted.
@@ -231,20 +241,16 @@ impl Failure {
 
     pub(crate) fn version_too_large(requested: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
-        Self::from(status::timeout(message)).with_details(StatusDetails {
-            causes: Some(vec![StatusCause {
-                reason: Some("ResourceVersionTooLarge".to_owned()),
-                message: Some("Too large resource version".to_owned()),
-                field: None,
-            }]),
-            retry_after_seconds: Some(1),
-            ..StatusDetails::default()
-        })
+        let cause = FieldError {
+            field: String::new(),
+            reason: "ResourceVersionTooLarge".to_owned(),
+            body: "Too large resource version".to_owned(),
+        };
+        Self::from(status::timeout(message)).caused([cause]).again_after_a_second()
     }
 
     /// Fields of an object of this kind are wrong (422).
-    pub(crate) fn invalid(kind_name: &str, group: &str, name: &str, errors: Vec<FieldError>) -> Self {
-        let mut errors = errors;
+    pub(crate) fn invalid(kind_name: &str, group: &str, name: &str, mut errors: Vec<FieldError>) -> Self {
         errors.truncate(MAX_ERRORS);
         let mut seen = HashSet::new();
         let texts = errors.iter().map(ToString::to_string);
@@ -253,38 +259,25 @@ impl Failure {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        let mut failure = Self::from(status::invalid(group, kind_name, name, Vec::new()));
-        let qualified = if group.is_empty() { kind_name.to_owned() } else { format!("{kind_name}.{group}") };
-        failure.0.message = Some(format!("{qualified} {name:?} is invalid: {shown}"));
-        let text = |text: String| (!text.is_empty()).then_some(text);
-        failure.0.details.get_or_insert_default().causes = Some(
-            errors
-                .into_iter()
-                .map(|error| StatusCause {
-                    reason: text(error.reason),
-                    message: text(error.body),
-                    field: text(error.field),
-                })
-                .collect(),
-        );
-        failure
+        let dot = if group.is_empty() { "" } else { "." };
+        Self::from(status::invalid(group, kind_name, name, Vec::new()))
+            .worded(format!("{kind_name}{dot}{group} {name:?} is invalid: {shown}"))
+            .caused(errors)
+    }
+
+    /// [`Self::invalid`], if anything is wrong.
+    pub(crate) fn refuse(kind_name: &str, group: &str, name: &str, errors: Vec<FieldError>) -> Result<()> {
+        if errors.is_empty() { Ok(()) } else { Err(Self::invalid(kind_name, group, name, errors)) }
     }
 
     /// A JSON patch that could be read but not applied. kube-apiserver says no more than this.
     pub(crate) fn patch_not_applicable() -> Self {
-        let message = "the server rejected our request due to an error in our request";
-        Self::from(status::error(422, "Invalid", message)).with_details(StatusDetails::default())
+        Self::detailed(422, "Invalid", "the server rejected our request due to an error in our request")
     }
 
     /// An error of ours: logged with its causes, which the answer carries as well.
-    pub(crate) fn internal(error: &dyn std::error::Error) -> Self {
-        let mut chain = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            chain.push_str(": ");
-            chain.push_str(&cause.to_string());
-            source = cause.source();
-        }
+    pub(crate) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
+        let chain = ErrorChain(error).to_string();
         tracing::error!(error = %chain, "failed to answer a request");
         status::internal_error(chain).into()
     }
@@ -313,36 +306,27 @@ impl Failure {
         // Strings and numbers only: this does not fail.
         serde_json::to_vec(&self.0).unwrap_or_default()
     }
-}
 
-impl Failure {
-    /// The answer for a client that accepts YAML.
-    pub(crate) fn into_yaml(self) -> Response {
-        let text =
-            serde_json::to_value(&self.0).ok().and_then(|status| windlass_api::yaml::to_string(&status).ok());
-        let mut response = self.into_response();
-        let json = HeaderValue::from_static("application/json");
-        if let Some(text) = text.filter(|_| response.headers().get(header::CONTENT_TYPE) == Some(&json)) {
-            *response.body_mut() = Body::from(text);
-            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
-        }
-        response
-    }
-}
-
-impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
-        let mut response = Response::new(Body::from(self.to_json()));
-        *response.status_mut() =
-            StatusCode::from_u16(status::code(&self.0)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    /// The answer, as YAML for a client that accepts that.
+    pub(crate) fn respond(self, yaml: bool) -> Response {
+        let status = StatusCode::from_u16(status::code(&self.0)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = respond(status, yaml, self.to_json());
         if let Some(seconds) = self.0.details.as_ref().and_then(|details| details.retry_after_seconds) {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         warn(&mut response, &self.1);
         response
     }
+}
+
+/// An answer of JSON bytes, as YAML for a client that accepts that.
+pub(crate) fn respond(status: StatusCode, yaml: bool, json: Vec<u8>) -> Response {
+    let text = || yaml::to_string(&serde_json::from_slice::<Value>(&json).ok()?).ok();
+    let (kind, body) = match yaml.then(text).flatten() {
+        Some(text) => ("application/yaml", Body::from(text)),
+        None => ("application/json", Body::from(json)),
+    };
+    (status, [(header::CONTENT_TYPE, HeaderValue::from_static(kind))], body).into_response()
 }
 
 /// Adds a Warning header for each of these texts, within bounds: many are each cut short, and then left out.
@@ -359,34 +343,17 @@ pub(crate) fn warn(response: &mut Response, warnings: &[String]) {
     texts.retain(|text| seen.insert(*text));
     let length = |text: &str| text.chars().count();
     let is_much = texts.iter().map(|text| length(text)).sum::<usize>() > MAX_WARNINGS;
+    let longest = if is_much { MAX_WARNING } else { usize::MAX };
     let mut told = 0;
     for text in texts {
-        if !is_much {
-            warn_of(response, text);
-        } else if told < MAX_WARNINGS {
-            let short: String = text.chars().take(MAX_WARNING).collect();
-            told += length(&short);
-            warn_of(response, &short);
+        if told >= MAX_WARNINGS {
+            break;
         }
-    }
-}
-
-fn warn_of(response: &mut Response, warning: &str) {
-    let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
-    if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
-        response.headers_mut().append(header::WARNING, value);
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Expired { requested, current } => {
-                Self::expired(format!("too old resource version: {requested} ({current})"))
-            }
-            StoreError::InvalidKey { .. } => Self::bad_request(error.to_string()),
-            StoreError::Closed => status::service_unavailable("the API server is shutting down", 1).into(),
-            other => Self::internal(&other),
+        let short: String = text.chars().take(longest).collect();
+        told += length(&short);
+        let quoted = short.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(header::WARNING, value);
         }
     }
 }

@@ -8,6 +8,8 @@ mod kind;
 mod registry;
 mod scale;
 
+pub(crate) use self::core::kinds as core_kinds;
+pub(crate) use self::crd::kind as custom_kind;
 pub use self::kind::KindError;
 pub(crate) use self::kind::{Builtin, Kind, Review, ScalePaths, Served, ServedKind, count_error, find};
-pub(crate) use self::registry::{Registry, core_kinds, custom_kind};
+pub(crate) use self::registry::Registry;

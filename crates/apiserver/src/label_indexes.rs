@@ -92,31 +92,22 @@ async fn keep(
     name: (String, String),
     most_bytes: usize,
 ) {
+    let terms = |object: &windlass_store::Object| label_terms(&Document::new(&object.value).labels());
     let made = match Range::new(&name.0, &name.1, None) {
-        Ok(range) => {
-            let terms = |object: &windlass_store::Object| label_terms(&Document::new(&object.value).labels());
-            Index::build(store, range, Arc::new(terms), most_bytes).await
-        }
+        Ok(range) => Index::build(store, range, Arc::new(terms), most_bytes).await,
         Err(error) => Err(error),
     };
-    let index = match made {
-        Ok(Some(index)) => Arc::new(index),
-        Ok(None) => {
-            warn!(
-                group = name.0,
-                resource = name.1,
-                "too many labels for an index; lists by them look at all"
-            );
-            lock(kinds).insert(name, Slot::NotBefore(Instant::now() + AGAIN_AFTER));
-            return;
-        }
-        Err(error) => {
-            warn!(group = name.0, resource = name.1, %error, "failed to make an index of labels");
-            lock(kinds).insert(name, Slot::NotBefore(Instant::now() + AGAIN_AFTER));
-            return;
-        }
+    let (group, resource) = (&name.0, &name.1);
+    match &made {
+        Ok(Some(_)) => {}
+        Ok(None) => warn!(group, resource, "too many labels for an index; lists by them look at all"),
+        Err(error) => warn!(group, resource, %error, "failed to make an index of labels"),
+    }
+    let Ok(Some(index)) = made.map(|index| index.map(Arc::new)) else {
+        lock(kinds).insert(name, Slot::NotBefore(Instant::now() + AGAIN_AFTER));
+        return;
     };
-    debug!(group = name.0, resource = name.1, bytes = index.bytes(), "made an index of labels");
+    debug!(group, resource, bytes = index.bytes(), "made an index of labels");
     lock(kinds).insert(name.clone(), Slot::Made { index: index.clone(), asked: Instant::now() });
     loop {
         tokio::time::sleep(FOLLOWS_EVERY).await;

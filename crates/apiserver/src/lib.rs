@@ -21,7 +21,6 @@
 
 mod admission;
 mod attributes;
-mod backup;
 mod builtin;
 mod catalog;
 mod commit;

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
+use windlass_api::status;
 
 use crate::failure::{Failure, Result};
 use crate::kinds::Kind;
@@ -33,7 +34,7 @@ impl Namespaces {
     pub(crate) fn check(&self, kind: &Kind, name: &str, namespace: &str) -> Result<()> {
         match self.stored.get(namespace) {
             Some(true) => Err(Failure::namespace_terminating(kind, name, namespace)),
-            None if self.must_exist => Err(Failure::no_namespace(namespace)),
+            None if self.must_exist => Err(status::not_found("", "namespaces", namespace).into()),
             Some(false) | None => Ok(()),
         }
     }

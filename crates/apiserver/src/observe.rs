@@ -7,21 +7,17 @@ mod about;
 mod audit;
 mod metrics;
 
-use std::pin::Pin;
-use std::task::{self, Poll};
-
 use axum::Router;
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
-use bytes::Bytes;
 use http::StatusCode;
+use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 
 use self::about::About;
 pub use self::audit::{AuditError, AuditLog, AuditOptions};
-use self::metrics::LongRunning;
 pub use self::metrics::RequestMetrics;
 use crate::server::ApiServer;
 
@@ -48,7 +44,7 @@ impl Observer {
 async fn observe(State(observer): State<Observer>, request: Request, next: Next) -> Response {
     let received = Timestamp::now();
     let mut about = About::of(&request);
-    let entry = observer.audit.as_ref().filter(|_| !about.is_probe()).map(|_| audit::Entry::of(&request));
+    let entry = observer.audit.as_ref().filter(|_| !about.is_probe).map(|_| audit::Entry::of(&request));
     let started = tokio::time::Instant::now();
     let running = observer.metrics.as_ref().map(|metrics| metrics.begin(&about));
     let response = next.run(request).await;
@@ -68,23 +64,11 @@ async fn observe(State(observer): State<Observer>, request: Request, next: Next)
         return response;
     }
     let running = metrics.long_running(&about);
-    response.map(|body| Body::new(Watched { body, _running: running }))
-}
-
-/// The body of a watch, which is counted until it ends.
-struct Watched {
-    body: Body,
-    _running: LongRunning,
-}
-
-impl HttpBody for Watched {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut task::Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
+    // It is told of until the body goes.
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _ = &running;
+            frame
+        }))
+    })
 }

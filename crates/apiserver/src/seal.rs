@@ -8,14 +8,14 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
+use windlass_apimachinery::metadata::{self, LAST_APPLIED};
 
 /// Where the ciphertext stands in a stored Secret.
 const SEALED: &str = "sealed";
-/// What is sealed of the object.
-const FIELDS: [&str; 1] = ["data"];
+/// What is sealed of the object, with the annotation.
+const DATA: &str = "data";
 /// Says of a Secret that its content cannot be shown.
 const UNOPENED: &str = "windlass.dev/unopened";
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Seals and opens Secrets.
 #[derive(Debug)]
@@ -39,6 +39,13 @@ impl Sealer {
         RandomizedNonceKey::new(&AES_256_GCM, key).map(|key| Self { key }).map_err(|_| SealError::Key)
     }
 
+    /// With a key that nobody knows.
+    pub(crate) fn random() -> Result<Self, SealError> {
+        let mut key = [0; 32];
+        aws_lc_rs::rand::fill(&mut key).map_err(|_| SealError::Key)?;
+        Self::new(&key)
+    }
+
     /// Moves what is secret out of the object into its sealed form. What could not be opened stays as it is.
     pub(crate) fn seal(&self, object: &mut Map<String, Value>) -> Result<(), SealError> {
         if object.contains_key(SEALED) {
@@ -46,10 +53,8 @@ impl Sealer {
         }
         let aad = associated(object);
         let mut secret = Map::new();
-        for field in FIELDS {
-            if let Some(value) = object.remove(field) {
-                secret.insert(field.to_owned(), value);
-            }
+        if let Some(data) = object.remove(DATA) {
+            secret.insert(DATA.to_owned(), data);
         }
         if let Some(annotations) = annotations(object)
             && let Some(applied) = annotations.remove(LAST_APPLIED)
@@ -90,11 +95,9 @@ impl Sealer {
 
 /// Takes off what could not be opened, and says so in its place.
 pub(crate) fn show_unopened(object: &mut Map<String, Value>) {
-    if object.remove(SEALED).is_none() {
-        return;
-    }
-    if let Some(Value::Object(metadata)) = object.get_mut("metadata")
-        && let Value::Object(annotations) = metadata.entry("annotations").or_insert_with(|| json!({}))
+    if object.remove(SEALED).is_some()
+        && let Value::Object(annotations) =
+            metadata::of(object).entry("annotations").or_insert_with(|| json!({}))
     {
         annotations.insert(UNOPENED.to_owned(), json!("sealed with a key that this server does not have"));
     }
@@ -102,14 +105,7 @@ pub(crate) fn show_unopened(object: &mut Map<String, Value>) {
 
 /// What is authenticated beside the ciphertext: namespace, name and UID.
 fn associated(object: &Map<String, Value>) -> Vec<u8> {
-    let part = |field: &str| {
-        object
-            .get("metadata")
-            .and_then(|metadata| metadata.get(field))
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    [part("namespace"), part("name"), part("uid")].join("\0").into_bytes()
+    ["namespace", "name", "uid"].map(|field| metadata::text(object, field)).join("\0").into_bytes()
 }
 
 fn annotations(object: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {

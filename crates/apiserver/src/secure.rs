@@ -9,6 +9,7 @@ use windlass_api::ONE_SECRET;
 
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::Kind;
+use windlass_apimachinery::json::type_name;
 use windlass_apimachinery::metadata::{self, LAST_APPLIED};
 use windlass_apimachinery::schema;
 
@@ -48,17 +49,12 @@ fn wrong_types(path: &str, value: &Value) -> Vec<FieldError> {
         Value::Object(value) => value,
         other => return vec![schema::wrong_type(path, "object", other)],
     };
-    let given = ["create", "name", "remove"].into_iter().filter_map(|part| Some((part, value.get(part)?)));
-    given
-        .filter_map(|(part, found)| {
-            let (expected, fits) = match part {
-                "remove" => ("boolean", found.is_boolean()),
-                _ => ("string", found.is_string()),
-            };
-            let wrong = !fits && !found.is_null();
-            wrong.then(|| schema::wrong_type(&format!("{path}.{part}"), expected, found))
-        })
-        .collect()
+    let parts = [("create", "string"), ("name", "string"), ("remove", "boolean")];
+    let wrong = parts.into_iter().filter_map(|(part, expected)| {
+        let found = value.get(part).filter(|found| ![expected, "null"].contains(&type_name(found)))?;
+        Some(schema::wrong_type(&format!("{path}.{part}"), expected, found))
+    });
+    wrong.collect()
 }
 
 /// Takes the raw values out of an object and carries over what it leaves out of the old one.
@@ -85,18 +81,12 @@ pub(crate) fn take(kind: &Kind, new: &mut Object, old: Option<&Object>) -> Resul
         // A patch of `remove` or `create` alone still has the old name beside it.
         let renamed = name_in(value).is_some_and(|name| Some(name) != old_name);
         let mut twice = removed && renamed;
-        let raw = match value.remove("create") {
-            Some(Value::String(raw)) => raw,
-            _ => String::new(),
-        };
-        if !raw.is_empty() {
+        if let Some(raw) = take_raw(value) {
             twice |= renamed || removed;
-            if raw.chars().count() > LONGEST {
+            if raw.expose_secret().chars().count() > LONGEST {
                 errors.push(FieldError::too_long(format!("secure.{field}.create"), LONGEST as u64));
             }
-            // Who writes a raw value owns the name that takes its place.
-            value.insert("name".to_owned(), json!(RAW_VALUE));
-            secrets.taken.push((field.clone(), SecretString::from(raw)));
+            secrets.taken.push((field.clone(), raw));
         }
         if twice {
             errors.push(FieldError::forbidden(format!("secure.{field}"), ONE_SECRET));
@@ -131,16 +121,20 @@ pub(crate) fn withhold(kind: &Kind, applied: &mut Object) -> Withheld {
         return withheld;
     }
     for (field, value) in applied.get_mut("secure").and_then(Value::as_object_mut).into_iter().flatten() {
-        let Some(value) = value.as_object_mut() else { continue };
-        match value.remove("create") {
-            Some(Value::String(raw)) if !raw.is_empty() => {
-                value.insert("name".to_owned(), json!(RAW_VALUE));
-                withheld.values.push((field.clone(), SecretString::from(raw)));
-            }
-            _ => {}
-        }
+        let raw = value.as_object_mut().and_then(take_raw);
+        withheld.values.extend(raw.map(|raw| (field.clone(), raw)));
     }
     withheld
+}
+
+/// Takes a raw value out of a field. Who writes one owns the name that takes its place.
+fn take_raw(value: &mut Object) -> Option<SecretString> {
+    let Some(Value::String(raw)) = value.remove("create") else { return None };
+    if raw.is_empty() {
+        return None;
+    }
+    value.insert("name".to_owned(), json!(RAW_VALUE));
+    Some(raw.into())
 }
 
 impl Withheld {
@@ -184,10 +178,7 @@ fn holds_secrets(kind: &Kind) -> bool {
 }
 
 fn refuse(kind: &Kind, object: &Object, errors: Vec<FieldError>) -> Result<()> {
-    if errors.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::invalid(&kind.kind, &kind.group, metadata::text(object, "name"), errors))
+    Failure::refuse(&kind.kind, &kind.group, metadata::text(object, "name"), errors)
 }
 
 /// The name of a Secret in a field.

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Body;
-use axum::routing::get;
 use http::Request;
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -13,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use windlass_auth::Caller;
 
 use crate::admission::Admission;
-use crate::backup;
 use crate::catalog::Catalog;
 use crate::kinds::KindError;
 use crate::label_indexes::LabelIndexes;
@@ -57,9 +55,6 @@ pub enum BuildError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The server's own random source failed.
-    #[error("failed to make a sealing key")]
-    MakeKey,
 }
 
 /// Why a server could not be started: the stored definitions could not be read or written.
@@ -128,14 +123,8 @@ impl Builder {
     /// The server, if all of its kinds can be served.
     pub fn build(self) -> Result<ApiServer, BuildError> {
         let catalog = Catalog::new(self.crds).map_err(|source| BuildError::ReadKinds { source })?;
-        let sealer = if let Some(sealer) = self.sealer {
-            sealer
-        } else {
-            let mut key = [0; 32];
-            aws_lc_rs::rand::fill(&mut key).map_err(|_| BuildError::MakeKey)?;
-            Sealer::new(&key)
-        }
-        .map_err(|source| BuildError::PrepareSealing { source: Box::new(source) })?;
+        let sealer = self.sealer.unwrap_or_else(Sealer::random);
+        let sealer = sealer.map_err(|source| BuildError::PrepareSealing { source: Box::new(source) })?;
         Ok(ApiServer {
             inner: Arc::new(Inner {
                 store: self.store,
@@ -177,10 +166,7 @@ impl ApiServer {
     ///
     /// Every request must carry a [`Caller`] extension; one without is answered 401.
     pub fn router(&self) -> Router {
-        Router::new()
-            .route(backup::PATH, get(backup::serve))
-            .fallback(verbs::serve)
-            .with_state(self.inner.clone())
+        Router::new().fallback(verbs::serve).with_state(self.inner.clone())
     }
 
     /// A client of this server in this process, without a socket, that calls as `caller`.

@@ -28,26 +28,10 @@ const TRIES: usize = 20;
 type Document = Map<String, Value>;
 
 impl Inner {
-    /// Brings what is served up to date after definitions were written. Failing does not undo the write: the next
-    /// write or start makes up for it.
-    pub(crate) async fn definitions_changed(&self) {
-        if let Err(failure) = self.settle().await {
-            error!(?failure, "failed to serve the definitions as they are stored");
-        }
-    }
-
-    fn definition_kind(&self) -> Result<Arc<Kind>> {
-        self.catalog
-            .core
-            .iter()
-            .find(|kind| kind.builtin == Some(Builtin::Definition))
-            .cloned()
-            .ok_or_else(Failure::unknown_path)
-    }
-
     /// Stores the definitions that the server was built with, where they are not stored as they are.
     pub(crate) async fn store_own(&self) -> Result<()> {
-        let kind = self.definition_kind()?;
+        let registry = self.catalog.current();
+        let kind = registry.builtin(Builtin::Definition)?;
         let now = self.now_text();
         let mut writes = Vec::new();
         for crd in &self.catalog.own {
@@ -55,30 +39,36 @@ impl Inner {
             let name = metadata::text(&wanted, "name").to_owned();
             let key = Key::new(&kind.group, &kind.plural, "", &name)?;
             let stored = self.store.get(&key).await?;
-            let Some(mut object) = stored.as_ref().and_then(|stored| parse(stored).ok()) else {
+            let object = match stored.as_ref().and_then(|stored| parse(stored).ok()) {
                 // There is none, or none that can be read.
-                let mut object = wanted;
-                let uid = Uuid::new_v4().to_string();
-                metadata::fill_new(&kind.metadata(), None, &now, &uid, &mut object);
-                accept(&mut object, &Used::default(), &now);
-                let value = encode(&kind, &object);
-                writes.push(match stored {
-                    None => Write::create(key, value),
-                    Some(stored) => Write::update(key, stored.revision, value),
-                });
-                continue;
+                None => {
+                    let mut object = wanted;
+                    let uid = Uuid::new_v4().to_string();
+                    metadata::fill_new(&kind.metadata(), None, &now, &uid, &mut object);
+                    accept(&mut object, &Used::default(), &now);
+                    object
+                }
+                Some(object)
+                    if object.get("spec") == wanted.get("spec") && !metadata::is_deleting(&object) =>
+                {
+                    continue;
+                }
+                Some(mut object) => {
+                    object.insert("spec".to_owned(), wanted.get("spec").cloned().unwrap_or_default());
+                    definition::fill_in(Some(&wanted), &mut object);
+                    // It may have been a user's before, who deletes it.
+                    let fields = metadata::of(&mut object);
+                    fields.remove("deletionTimestamp");
+                    fields.remove("finalizers");
+                    metadata::bump_generation(&mut object);
+                    object
+                }
             };
-            let unchanged = object.get("spec") == wanted.get("spec") && !metadata::is_deleting(&object);
-            if let (false, Some(stored)) = (unchanged, stored) {
-                object.insert("spec".to_owned(), wanted.get("spec").cloned().unwrap_or_default());
-                definition::fill_in(Some(&wanted), &mut object);
-                // It may have been a user's before, who deletes it.
-                let fields = metadata::of(&mut object);
-                fields.remove("deletionTimestamp");
-                fields.remove("finalizers");
-                metadata::bump_generation(&mut object);
-                writes.push(Write::update(key, stored.revision, encode(&kind, &object)));
-            }
+            let value = encode(kind, &object);
+            writes.push(match stored {
+                None => Write::create(key, value),
+                Some(stored) => Write::update(key, stored.revision, value),
+            });
         }
         match self.store.commit(writes).await {
             // A full disk is no reason not to start: what was stored before is served.
@@ -90,11 +80,12 @@ impl Inner {
 
     /// Settles who has which names, stores that, and serves every definition that is established.
     pub(crate) async fn settle(&self) -> Result<()> {
-        let kind = self.definition_kind()?;
+        let registry = self.catalog.current();
+        let kind = registry.builtin(Builtin::Definition)?;
         let mut made = self.catalog.settling.lock().await;
         for _ in 0..TRIES {
-            let mut documents = self.definitions(&kind).await?;
-            match self.accept_names(&kind, &mut documents).await {
+            let mut documents = self.definitions(kind).await?;
+            match self.accept_names(kind, &mut documents).await {
                 Ok(()) => {
                     self.serve(&mut made, &documents);
                     return Ok(());
@@ -103,7 +94,7 @@ impl Inner {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Failure::modified(&kind, ""))
+        Err(Failure::modified(kind, ""))
     }
 
     /// All stored definitions that can be read, our own first. Of one that cannot, nothing is served.
@@ -162,30 +153,26 @@ impl Inner {
             let name = object.key.name();
             let essence = json!([
                 metadata::text(document, "uid"),
-                metadata::is_deleting(document),
                 document.get("spec"),
                 document.get("status").map(|status| &status["acceptedNames"]),
             ]);
-            let kind = match made.remove(name) {
-                Some((before, kind)) if before == essence => kind,
-                old => {
+            let old = made.remove(name);
+            let same = old.as_ref().filter(|(before, _)| *before == essence).map(|(_, kind)| kind.clone());
+            let kind = match same {
+                Some(kind) if kind.terminating == metadata::is_deleting(document) => kind,
+                same => {
                     let compiled = compile(document);
-                    let old = old.map(|(before, old)| {
-                        // Watches go on when all that has changed is that it is being deleted.
-                        let is_same = [0, 2, 3].iter().all(|part| before[*part] == essence[*part]);
-                        if !is_same || compiled.is_err() {
-                            old.gone.cancel();
-                        }
-                        old.gone.clone()
-                    });
+                    // Watches go on when all that has changed is that it is being deleted.
+                    let gone = same.filter(|_| compiled.is_ok()).map(|same| same.gone.clone());
+                    if gone.is_none() {
+                        made.extend(old.map(|old| (name.to_owned(), old)));
+                    }
                     match compiled {
                         Ok(mut kind) => {
                             for version in &mut kind.versions {
                                 version.since = object.revision;
                             }
-                            if let Some(gone) = old.filter(|gone| !gone.is_cancelled()) {
-                                kind.gone = gone;
-                            }
+                            kind.gone = gone.unwrap_or_default();
                             Arc::new(kind)
                         }
                         Err(problem) => {
@@ -204,7 +191,7 @@ impl Inner {
         }
         // After the swap: a watch that ends is opened again on what is served now.
         for (name, (_, kind)) in made.drain() {
-            info!(definition = name, "a definition is no longer served");
+            info!(definition = name, "a definition is no longer served as it was");
             kind.gone.cancel();
         }
         *made = next;

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use crate::attributes::Attributes;
 use crate::failure::{Failure, Result};
 use crate::garbage;
-use crate::request::Target;
 use crate::state::Inner;
 use crate::writer::Writer;
 use windlass_store::{Key, Page, Range};
@@ -53,8 +51,7 @@ impl Inner {
                 continue;
             }
             let Value::Object(object) = json!({ "metadata": { "name": name } }) else { continue };
-            let target = Target { name: None, ..Target::object(&served, &key) };
-            match Writer::new(self, Attributes::internal(target)).make(object).await {
+            match Writer::internal(self, &served, &key).make(object).await {
                 // A full disk is no reason not to start.
                 Err(failure) if !failure.is_already_exists() => {
                     warn!(namespace = name, ?failure, "failed to make a namespace that is always there");

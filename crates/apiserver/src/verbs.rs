@@ -1,6 +1,7 @@
 //! What is done for each request.
 
 mod apply;
+mod backup;
 mod conform;
 mod context;
 mod create;
@@ -19,10 +20,11 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, Method, Request, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use windlass_auth::{Caller, refuse_impersonation};
 
@@ -51,16 +53,13 @@ const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 pub(crate) async fn serve(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Response {
     let yaml = Accept::wants_yaml_errors(request.headers());
     let gzip = request.method() == Method::GET && compress::is_accepted(request.headers());
-    let mut response = match answer(&inner, request).await {
-        Ok(response) => response,
-        Err(failure) if yaml => failure.into_yaml(),
-        Err(failure) => failure.into_response(),
-    };
+    let answer = answer(&inner, request).await;
+    let mut response = answer.unwrap_or_else(|failure| failure.respond(yaml));
     let cache = HeaderValue::from_static("no-cache, private");
     response.headers_mut().entry(header::CACHE_CONTROL).or_insert(cache);
     // Of a watch every piece is waited for.
     if gzip && response.extensions().get::<Watched>().is_none() {
-        compress::compress(response).await
+        compress::compress(response)
     } else {
         response
     }
@@ -81,14 +80,20 @@ fn check_immutable(context: &Context, method: &Method) -> Result<()> {
 }
 
 /// Answers one request.
-async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result<Response> {
-    let caller = request.extensions().get::<Caller>().cloned().ok_or_else(Failure::unauthorized)?;
+async fn answer(inner: &Arc<Inner>, mut request: Request<Body>) -> Result<Response> {
+    let caller =
+        request.extensions_mut().remove::<Caller>().map(Arc::new).ok_or_else(Failure::unauthorized)?;
     refuse_impersonation(request.headers()).map_err(|status| Failure::from(*status))?;
     if request.uri().path() == "/readyz"
         && let Some(problem) = inner.store.problem()
     {
+        // Probes come from anybody: the log says what it is.
         tracing::warn!(problem, "not ready: the object store has a problem");
-        return Ok(Failure::not_ready());
+        let text = "[-]store failed: reason withheld\nreadyz check failed\n";
+        return Ok((StatusCode::INTERNAL_SERVER_ERROR, text).into_response());
+    }
+    if request.uri().path() == backup::PATH && request.method() == Method::GET {
+        return backup::answer(inner, &caller);
     }
     inner.start().await?;
     // A request sees one state of what is served, whatever happens to definitions meanwhile.
@@ -103,25 +108,14 @@ async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result<Response> 
     let query = Query::parse(request.uri())?;
     authorize(&caller, request.method(), &query, &target)?;
     let (parts, body) = request.into_parts();
-    if let Some(length) = parts.headers.get(http::header::CONTENT_LENGTH)
-        && length
-            .to_str()
-            .ok()
-            .and_then(|length| length.parse::<u64>().ok())
-            .is_some_and(|length| length > MAX_BYTES as u64)
-    {
+    if body.size_hint().lower() > MAX_BYTES as u64 {
         return Err(Failure::too_large(MAX_BYTES));
     }
-    let context = Context { inner: inner.clone(), caller, target, query, parts };
-    let method = context.parts.method.clone();
-    if let Some(Builtin::Review(review)) = context.target.served.kind.builtin {
-        Accept::check_media(&context.parts.headers)?;
-        return match (method.as_str(), &context.target.name) {
-            ("POST", None) => review::answer(context, &registry, review, body).await,
-            (_, None) => Err(Failure::method_not_allowed()),
-            (_, Some(_)) => Err(Failure::unknown_path()),
-        };
-    }
+    let method = parts.method.clone();
+    let reads = method == Method::GET || method == Method::HEAD;
+    let of_list = target.name.is_none() && (method == Method::DELETE || reads && !query.flag("watch"));
+    let accept = Accept::parse(&parts.headers, of_list, target.served.kind.builtin.is_some())?;
+    let context = Context { inner: inner.clone(), caller, target, query, parts, accept };
     if method != Method::GET {
         check_immutable(&context, &method)?;
     }
@@ -137,7 +131,7 @@ async fn answer(inner: &Arc<Inner>, request: Request<Body>) -> Result<Response> 
 /// others want to be answered.
 async fn work(context: Context, method: Method, body: Body) -> Result<Response> {
     if method == Method::GET || method == Method::HEAD {
-        return dispatch(context, &method, body).await;
+        return dispatch(context, &method, Bytes::new()).await;
     }
     let bytes = read_bytes(body).await?;
     let stored = match &context.target.name {
@@ -145,7 +139,7 @@ async fn work(context: Context, method: Method, body: Body) -> Result<Response> 
         _ => 0,
     };
     if bytes.len() < LARGE && stored < LARGE {
-        return dispatch(context, &method, bytes.into()).await;
+        return dispatch(context, &method, bytes).await;
     }
     let turn = context.inner.large.clone().acquire_owned().await;
     let runtime = tokio::runtime::Handle::current();
@@ -159,15 +153,15 @@ async fn work(context: Context, method: Method, body: Body) -> Result<Response> 
             tokio::select! {
                 biased;
                 () = stopped.cancelled() => Err(Failure::deadline_passed()),
-                answer = dispatch(context, &method, bytes.into()) => answer,
+                answer = dispatch(context, &method, bytes) => answer,
             }
         })
     });
     answer.await.map_err(|error| Failure::internal(&error))?
 }
 
-async fn dispatch(context: Context, method: &Method, body: Body) -> Result<Response> {
-    let Target { served, namespace, name, .. } = &context.target;
+async fn dispatch(context: Context, method: &Method, body: Bytes) -> Result<Response> {
+    let Target { served, namespace, name, part } = &context.target;
     let across = served.kind.namespaced && namespace.is_none() && name.is_none();
     if across && matches!(method.as_str(), "POST" | "DELETE") {
         // Only reading goes across namespaces.
@@ -177,30 +171,25 @@ async fn dispatch(context: Context, method: &Method, body: Body) -> Result<Respo
         });
     }
     let core = served.kind.builtin.is_some();
-    if core {
-        Accept::check_media(&context.parts.headers)?;
-    }
     // Custom kinds are read by HEAD as well.
     let method = if !core && method == Method::HEAD { &Method::GET } else { method };
-    match (method.as_str(), context.target.part) {
-        (_, Part::Scale) => return scale::answer(context, method, body).await,
-        ("PUT", Part::Finalize) => return update::answer(context, body).await,
-        (_, Part::Finalize) => return Err(Failure::method_not_allowed()),
-        (_, Part::Whole | Part::Status) => {}
-    }
-    match (method.as_str(), context.target.name.is_some(), context.target.is_status()) {
+    match (method.as_str(), name.is_some(), *part == Part::Whole) {
+        ("POST", false, _) if served.kind.is_review() => review::answer(&context, &body),
+        (_, true, _) if served.kind.is_review() => Err(Failure::unknown_path()),
+        _ if served.kind.is_review() => Err(Failure::method_not_allowed()),
+        ("PUT", true, _) => update::answer(context, &body).await,
+        _ if *part == Part::Finalize => Err(Failure::method_not_allowed()),
         ("GET", false, _) => list::answer(context).await,
         ("GET", true, _) => get::answer(context).await,
-        ("POST", false, _) => create::answer(context, body).await,
-        ("PUT", true, _) => update::answer(context, body).await,
-        ("PATCH", true, _) => patch::answer(context, body).await,
-        ("DELETE", true, false) => delete::answer(context, body).await,
-        ("DELETE", false, _) => delete::answer_collection(context, body).await,
+        ("POST", false, _) => create::answer(context, &body).await,
+        ("PATCH", true, _) => patch::answer(context, &body).await,
+        ("DELETE", true, true) => delete::answer(context, &body).await,
+        ("DELETE", false, _) => delete::answer_collection(context, &body).await,
         _ if core => Err(Failure::method_not_allowed()),
         // The name is that of the body; the one of the path is not looked at.
-        ("POST", true, false) => {
+        ("POST", true, true) => {
             let target = Target { name: None, ..context.target };
-            create::answer(Context { target, ..context }, body).await
+            create::answer(Context { target, ..context }, &body).await
         }
         ("PUT" | "PATCH", false, _) => Err(Failure::bad_request("name must be provided")),
         _ => Err(Failure::method_not_allowed()),
@@ -220,12 +209,7 @@ fn authorize(caller: &Caller, method: &Method, query: &Query, target: &Target) -
         Some(Builtin::Namespace) => target.name.as_deref(),
         _ => target.namespace.as_deref(),
     };
-    let verb = match verb_of(method, target) {
-        "get" | "" if target.name.is_some() => "get",
-        "get" | "" if query.flag("watch") => "watch",
-        "get" | "" => "list",
-        verb => verb,
-    };
+    let verb = verb_of(method, target.name.is_some(), query.flag("watch"));
     caller.may(verb, group, &kind.plural, namespace.unwrap_or_default()).map_err(|denied| {
         Failure::forbidden(kind, target.name.as_deref().unwrap_or_default(), &denied.to_string())
     })

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedMutexGuard, oneshot};
+use windlass_auth::Caller;
 
 pub(crate) use self::delete::{Deleted, Deletion, Dependants};
 pub(crate) use self::owners::{Owners, Sent, stored_owners};
@@ -22,15 +23,15 @@ use crate::admission::AdmissionError;
 use crate::attributes::Attributes;
 use crate::builtin;
 use crate::failure::{Failure, FieldError, Result};
-use crate::kinds::{Builtin, Kind};
-use crate::request::Part;
+use crate::kinds::{Builtin, Kind, ServedKind};
+use crate::request::{Part, Target};
 use crate::state::Inner;
 use crate::turns::Tries;
 use windlass_apimachinery::bounds;
 use windlass_apimachinery::document;
 use windlass_apimachinery::metadata;
 use windlass_apimachinery::schema::Schema;
-use windlass_store::{Committed, Key, Object, Op, Precondition, StoreError, Write};
+use windlass_store::{Key, Object, Op, Precondition, StoreError, Write};
 
 /// One write, or the tries of one.
 pub(crate) struct Writer {
@@ -47,6 +48,12 @@ pub(crate) struct Written {
 impl Writer {
     pub(crate) fn new(inner: &Arc<Inner>, attributes: Attributes) -> Self {
         Self { inner: inner.clone(), attributes }
+    }
+
+    /// Of the server's own doing, of the object that is stored under this key.
+    pub(crate) fn internal(inner: &Arc<Inner>, served: &ServedKind, key: &Key) -> Self {
+        let (caller, target) = (Caller::system("garbage-collector").into(), Target::object(served, key));
+        Self::new(inner, Attributes { caller, target, dry_run: false, field_manager: String::new() })
     }
 
     fn kind(&self) -> &Arc<Kind> {
@@ -71,9 +78,7 @@ impl Writer {
 
     /// The stored object of this name in the namespace that is written to.
     async fn find(&self, name: &str) -> Result<Option<Object>> {
-        // A name that cannot be stored names nothing.
-        let Ok(key) = self.attributes.target.key(name) else { return Ok(None) };
-        Ok(self.inner.store.get(&key).await?)
+        self.inner.find(&self.attributes.target, name).await
     }
 
     /// Tries a write to the object of this name.
@@ -107,7 +112,8 @@ impl Writer {
     async fn judge(&self, old: Option<&Map<String, Value>>, new: &Map<String, Value>) -> Result<()> {
         let target = &self.attributes.target;
         let errors = match target.served.kind.builtin {
-            Some(builtin) => builtin::validate_last(builtin, &target.served.served().group, old, new),
+            Some(Builtin::Event) => builtin::validate_event(&target.served.served().group, old, new),
+            Some(_) => Vec::new(),
             None => self.inner.admission.judge(&self.attributes, old, new, &*self.inner.store).await?,
         };
         self.fail_on(errors, metadata::text(new, "name"))
@@ -123,43 +129,32 @@ impl Writer {
 
     /// Refuses an object with these errors, if there are any.
     pub(crate) fn fail_on(&self, errors: Vec<FieldError>, name: &str) -> Result<()> {
-        if errors.is_empty() {
-            return Ok(());
-        }
-        let kind = self.kind();
-        Err(Failure::invalid(&kind.kind, &kind.group, name, errors))
+        Failure::refuse(&self.kind().kind, &self.kind().group, name, errors)
     }
 
-    /// As [`Self::encode`], within bounds: `before` is how large the object was, in the clear.
-    fn encode_bounded(
+    /// The bytes of an object in the clear, and what is stored for it, with its encoded `managedFields`. Refused is what is
+    /// out of bounds, of an object that had so many bytes `before`; nothing when not given.
+    fn encode(
         &self,
         object: Map<String, Value>,
         managed: &[u8],
-        before: usize,
+        before: Option<usize>,
     ) -> Result<(Bytes, Bytes)> {
-        let plain = document::encode(&self.kind().stored().head, &object, managed);
-        bounds::check_stored(&object, plain.len(), before)?;
-        self.seal(object, managed, plain)
-    }
-
-    /// The bytes of an object in the clear, and what is stored for it, with its encoded `managedFields`.
-    fn encode(&self, object: Map<String, Value>, managed: &[u8]) -> Result<(Bytes, Bytes)> {
-        let plain = document::encode(&self.kind().stored().head, &object, managed);
-        self.seal(object, managed, plain)
-    }
-
-    fn seal(&self, object: Map<String, Value>, managed: &[u8], plain: Vec<u8>) -> Result<(Bytes, Bytes)> {
-        let (kind, plain) = (self.kind(), Bytes::from(plain));
-        if !kind.sealed() {
-            return Ok((plain.clone(), plain));
+        let kind = self.kind();
+        let plain = Bytes::from(document::encode(&kind.stored().head, &object, managed));
+        if let Some(before) = before {
+            bounds::check_stored(&object, plain.len(), before)?;
         }
-        Ok((plain, Bytes::from(self.inner.seal(kind, object, managed)?)))
+        let stored =
+            if kind.sealed() { self.inner.seal(kind, object, managed)?.into() } else { plain.clone() };
+        Ok((plain, stored))
     }
 
-    /// Commits the write of one object with what belongs to it. `None`: the object is not as expected.
+    /// Commits the write of one object with what belongs to it, and returns its revision. `None`: the object is not as
+    /// expected.
     ///
-    /// It is a task of its own: a client that goes away, or a deadline, does not keep what the write means from
-    /// happening. `neighbours` is held until it has.
+    /// What follows from it is a task of its own: a client that goes away, or a deadline, does not keep what the write means
+    /// from happening. `neighbours` is held until it has.
     async fn commit(
         &self,
         key: Key,
@@ -167,12 +162,16 @@ impl Writer {
         op: Op,
         mut extra: Vec<Write>,
         neighbours: Option<OwnedMutexGuard<()>>,
-    ) -> Result<Option<Committed>> {
-        let mut writes = Vec::with_capacity(1 + extra.len());
+    ) -> Result<Option<u64>> {
         // The object stands first: its event is the first of the answer.
-        writes.push(Write { key, expect, op });
+        let mut writes = vec![Write { key, expect, op }];
         writes.append(&mut extra);
         let (inner, kind) = (self.inner.clone(), self.kind().clone());
+        let follows = matches!(kind.builtin, Some(Builtin::Namespace | Builtin::Definition));
+        if !follows && neighbours.is_none() {
+            // The store goes on with a commit that nobody waits for.
+            return inner.commit(&kind, writes).await;
+        }
         let (answer, answered) = oneshot::channel();
         self.inner.spawn(async move {
             let committed = inner.commit(&kind, writes).await;

@@ -36,7 +36,7 @@ fn text<'a>(object: &'a Object, field: &str) -> &'a str {
 }
 
 /// What is wrong with an Event that is written through this group.
-pub(super) fn validate(group: &str, old: Option<&Object>, new: &Object) -> Vec<FieldError> {
+pub(crate) fn validate(group: &str, old: Option<&Object>, new: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let place = metadata::text(new, "namespace");
     let involved = new.get("involvedObject").map_or(&Value::Null, |object| &object["namespace"]);

@@ -1,5 +1,5 @@
 //! `OpenAPI` v3 documents, one for each group and version: what `kubectl explain` prints, and what `kubectl` and other
-//! clients validate, diff and patch by. Each is made when it is first asked for.
+//! clients validate, diff and patch by. They are made when the first is asked for.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -17,7 +17,7 @@ use crate::kinds::{Registry, ServedKind};
 #[derive(Debug)]
 pub(crate) struct OpenApi {
     /// By path: `api/v1`, `apis/{group}/{version}`.
-    documents: BTreeMap<String, OnceLock<Document>>,
+    documents: BTreeMap<String, Document>,
     /// All of them in one of v2, as JSON and as protobuf.
     second: OnceLock<[Document; 2]>,
 }
@@ -36,47 +36,33 @@ impl Document {
     }
 }
 
-/// The path of a group and version below `/openapi/v3/`.
-fn path_of(group: &str, version: &str) -> String {
-    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
-}
-
-/// The group and version of a path of [`path_of`].
-fn group_version(path: &str) -> Option<(&str, &str)> {
-    Some(path.split_once('/')?.1.rsplit_once('/').unwrap_or(("", "v1")))
-}
-
 impl OpenApi {
     pub(crate) fn new(registry: &Registry) -> Self {
-        let versions = registry.groups().into_iter().flat_map(|(group, versions)| {
-            versions.into_iter().map(move |version| path_of(group, version)).collect::<Vec<_>>()
-        });
-        let paths = versions.chain(["api/v1".to_owned()]);
-        Self { documents: paths.map(|path| (path, OnceLock::new())).collect(), second: OnceLock::new() }
+        let mut documents = BTreeMap::new();
+        let groups = registry.groups().into_iter().chain([("", vec!["v1"])]);
+        for (group, version) in groups.flat_map(|(group, all)| all.into_iter().map(move |one| (group, one))) {
+            let Some(kinds) = registry.resources(group, version) else { continue };
+            let document = document_of(group, version, kinds.values()).to_string();
+            let path = base_path(group, version).trim_start_matches('/').to_owned();
+            documents.insert(path, Document::new(Bytes::from(document)));
+        }
+        Self { documents, second: OnceLock::new() }
     }
 
     /// `/openapi/v3`: where each document is. Its hash is part of its address, so that clients may keep it.
-    pub(super) fn index(&self, registry: &Registry) -> Value {
-        let paths: Map<String, Value> = self
-            .documents
-            .keys()
-            .filter_map(|path| {
-                let (group, version) = group_version(path)?;
-                let document = self.document(registry, group, version)?;
-                let url = format!("/openapi/v3/{path}?hash={}", document.hash);
-                Some((path.clone(), json!({ "serverRelativeURL": url })))
-            })
-            .collect();
-        json!({ "paths": paths })
+    pub(super) fn index(&self) -> Value {
+        let entry = |(path, document): (&String, &Document)| {
+            let url = format!("/openapi/v3/{path}?hash={}", document.hash);
+            (path.clone(), json!({ "serverRelativeURL": url }))
+        };
+        json!({ "paths": self.documents.iter().map(entry).collect::<Map<_, _>>() })
     }
 
     /// The document of v2 in the form that the client asks for, and what that form is called. Go's clients ask for protobuf.
-    pub(super) fn second(&self, registry: &Registry, headers: &HeaderMap) -> (&'static str, &Document) {
+    pub(super) fn second(&self, headers: &HeaderMap) -> (&'static str, &Document) {
         let [json, protobuf] = self.second.get_or_init(|| {
-            let parts = self.documents.keys().filter_map(|path| {
-                let (group, version) = group_version(path)?;
-                serde_json::from_slice(&self.document(registry, group, version)?.json).ok()
-            });
+            let parts = self.documents.values();
+            let parts = parts.filter_map(|document| serde_json::from_slice(&document.json).ok());
             let document = openapi_v2::document(parts);
             let protobuf = openapi_v2::encode(&document);
             [Document::new(Bytes::from(document.to_string())), Document::new(Bytes::from(protobuf))]
@@ -90,15 +76,15 @@ impl OpenApi {
         }
     }
 
-    /// The document of a group and version, if it is served.
-    pub(super) fn document(&self, registry: &Registry, group: &str, version: &str) -> Option<&Document> {
-        let document = self.documents.get(&path_of(group, version))?;
-        let resources = registry.resources(group, version)?;
-        Some(document.get_or_init(|| {
-            let document = document_of(group, version, resources.values());
-            Document::new(Bytes::from(document.to_string()))
-        }))
+    /// The document at a path, if its group and version are served.
+    pub(super) fn document(&self, path: &str) -> Option<&Document> {
+        self.documents.get(path)
     }
+}
+
+/// Where a group and version is served.
+fn base_path(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
 }
 
 fn document_of<'a>(group: &str, version: &str, kinds: impl Iterator<Item = &'a ServedKind>) -> Value {
@@ -200,43 +186,45 @@ const DOCUMENTS: [&str; 2] = ["application/json", "application/yaml"];
 impl Paths<'_> {
     fn insert(&self, paths: &mut Map<String, Value>) {
         let (kind, served) = (&self.entry.kind, self.entry.served());
-        let base = if served.group.is_empty() {
-            format!("/api/{}", served.version)
-        } else {
-            format!("/apis/{}/{}", served.group, served.version)
-        };
+        let base = base_path(&served.group, &served.version);
         let scope = if kind.namespaced { "/namespaces/{namespace}" } else { "" };
         let collection = format!("{base}{scope}/{}", kind.plural);
         if kind.namespaced {
-            let mut all = json!({ "get": self.operation("list", "ForAllNamespaces") });
-            all["parameters"] = json!([query("pretty")]);
-            paths.insert(format!("{base}/{}", kind.plural), all);
+            self.add(paths, format!("{base}/{}", kind.plural), "ForAllNamespaces", &[("get", "list")], &[]);
         }
-        let mut every = vec![query("pretty")];
         if kind.is_review() {
-            paths.insert(collection, json!({ "post": self.operation("post", ""), "parameters": every }));
+            self.add(paths, collection, "", &[("post", "post")], &[]);
             return;
         }
-        if kind.namespaced {
-            every.insert(0, in_path("namespace"));
-        }
-        let mut methods = json!({ "get": self.operation("list", ""), "post": self.operation("post", "") });
+        let mut all = vec![("get", "list"), ("post", "post")];
         if kind.verbs().contains(&"deletecollection") {
-            methods["delete"] = self.operation("deletecollection", "");
+            all.push(("delete", "deletecollection"));
         }
-        methods["parameters"] = json!(every);
-        paths.insert(collection.clone(), methods);
-        every.insert(0, in_path("name"));
-        let mut item = json!({ "get": self.operation("get", ""), "put": self.operation("put", ""),
-            "patch": self.operation("patch", ""), "delete": self.operation("delete", "") });
-        item["parameters"] = json!(every);
+        let namespace = if kind.namespaced { &["namespace"][..] } else { &[] };
+        self.add(paths, collection.clone(), "", &all, namespace);
+        let one = [("get", "get"), ("put", "put"), ("patch", "patch"), ("delete", "delete")];
+        let name = [&["name"], namespace].concat();
+        self.add(paths, format!("{collection}/{{name}}"), "", &one, &name);
         if served.status_subresource {
-            let mut status = json!({ "get": self.operation("get", "Status"),
-                "put": self.operation("put", "Status"), "patch": self.operation("patch", "Status") });
-            status["parameters"] = json!(every);
-            paths.insert(format!("{collection}/{{name}}/status"), status);
+            self.add(paths, format!("{collection}/{{name}}/status"), "Status", &one[..3], &name);
         }
-        paths.insert(format!("{collection}/{{name}}"), item);
+    }
+
+    /// Adds a path with its methods, each with its action, and its parameters.
+    fn add(
+        &self,
+        paths: &mut Map<String, Value>,
+        path: String,
+        suffix: &str,
+        methods: &[(&str, &str)],
+        parameters: &[&str],
+    ) {
+        let operation =
+            |(method, action): &(&str, &str)| ((*method).to_owned(), self.operation(action, suffix));
+        let mut item: Map<String, Value> = methods.iter().map(operation).collect();
+        let parameters = parameters.iter().map(|name| in_path(name)).chain([query("pretty")]);
+        item.insert("parameters".to_owned(), parameters.collect());
+        paths.insert(path, Value::Object(item));
     }
 
     /// One method of a path. `suffix` tells it from others of the same action.

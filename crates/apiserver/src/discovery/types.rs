@@ -63,7 +63,7 @@ impl Types {
         let mut schemas = self.0.take_definitions(true);
         for (name, field, extension) in merging() {
             if let Some(Value::Object(property)) =
-                schemas.get_mut(name).and_then(|schema| schema.pointer_mut(&format!("/properties/{field}")))
+                schemas.get_mut(&name).and_then(|schema| schema.pointer_mut(&format!("/properties/{field}")))
                 && let Value::Object(extension) = extension
             {
                 property.extend(extension);
@@ -73,20 +73,12 @@ impl Types {
             format!("{META}Patch"),
             json!({ "type": "object", "description": "The body of a PATCH request." }),
         );
-        for (name, groups) in [
-            ("Status", vec![json!({ "group": "", "version": "v1", "kind": "Status" })]),
-            (
-                "DeleteOptions",
-                vec![
-                    json!({ "group": "", "version": "v1", "kind": "DeleteOptions" }),
-                    json!({ "group": group, "version": version, "kind": "DeleteOptions" }),
-                ],
-            ),
-        ] {
+        let kinds = [("Status", vec![("", "v1")]), ("DeleteOptions", vec![("", "v1"), (group, version)])];
+        for (name, mut groups) in kinds {
+            groups.dedup();
+            let gvk = |(group, version)| json!({ "group": group, "version": version, "kind": name });
             if let Some(schema) = schemas.get_mut(&format!("{META}{name}")) {
-                let mut groups = groups;
-                groups.dedup();
-                schema["x-kubernetes-group-version-kind"] = json!(groups);
+                schema["x-kubernetes-group-version-kind"] = groups.into_iter().map(gvk).collect();
             }
         }
         schemas
@@ -94,32 +86,29 @@ impl Types {
 }
 
 /// How the lists and maps of these types merge: type, field, what its schema says.
-fn merging() -> Vec<(&'static str, &'static str, Value)> {
-    const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+fn merging() -> Vec<(String, &'static str, Value)> {
+    const CRD: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition";
+    const NAMESPACE: &str = "io.k8s.api.core.v1.Namespace";
+    let merge = "x-kubernetes-patch-strategy";
+    let map = |key: &str| json!({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key] });
     let keyed = |key: &str| {
-        json!({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key],
-            "x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": key })
+        let mut map = map(key);
+        map[merge] = json!("merge");
+        map["x-kubernetes-patch-merge-key"] = json!(key);
+        map
     };
     let atomic = || json!({ "x-kubernetes-list-type": "atomic" });
     vec![
-        (OBJECT_META, "ownerReferences", keyed("uid")),
+        (format!("{META}ObjectMeta"), "ownerReferences", keyed("uid")),
         (
-            OBJECT_META,
+            format!("{META}ObjectMeta"),
             "finalizers",
-            json!({ "x-kubernetes-list-type": "set", "x-kubernetes-patch-strategy": "merge" }),
+            json!({ "x-kubernetes-list-type": "set", merge: "merge" }),
         ),
-        (OBJECT_META, "managedFields", atomic()),
-        ("io.k8s.api.core.v1.NamespaceSpec", "finalizers", atomic()),
-        ("io.k8s.api.core.v1.NamespaceStatus", "conditions", keyed("type")),
-        (
-            "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionSpec",
-            "versions",
-            atomic(),
-        ),
-        (
-            "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus",
-            "conditions",
-            json!({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"] }),
-        ),
+        (format!("{META}ObjectMeta"), "managedFields", atomic()),
+        (format!("{NAMESPACE}Spec"), "finalizers", atomic()),
+        (format!("{NAMESPACE}Status"), "conditions", keyed("type")),
+        (format!("{CRD}Spec"), "versions", atomic()),
+        (format!("{CRD}Status"), "conditions", map("type")),
     ]
 }

@@ -1,7 +1,7 @@
 //! The task that follows every kind and has done what is to be done.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::future::{pending, select_all};
@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
-use super::cleaning::{self, PARALLEL};
+use super::cleaning::PARALLEL;
 use super::graph::Graph;
 use super::item::{self, Item, Outcome};
 use super::{definitions, namespaces};
@@ -20,10 +20,12 @@ use crate::kinds::{Builtin, Kind};
 use crate::meta::Meta;
 use crate::state::Inner;
 use windlass_apimachinery::document::Document;
-use windlass_store::{Event, EventKind, Object, Page, Range, StoreError, WatchStream};
+use windlass_store::{Event, EventKind, Key, Object, Page, Range, StoreError, WatchStream};
 
 /// How long after a failure an object is looked at again, the first time and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_mins(1));
+/// How long after a failure what goes before an object is removed again, the first time and at most.
+const REMOVE_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 /// How many objects are read at a time when a kind is looked through.
 const PAGE: usize = 500;
 /// How often all kinds are read before what was seen counts as complete.
@@ -116,30 +118,18 @@ impl Collector {
             self.drain().await;
             self.dispatch();
             let next_retry = self.queue.later.keys().next().copied().into_iter().chain(self.retry).min();
-            let Self { stop, changes, kinds, running, .. } = &mut self;
-            let retry = async move {
-                match next_retry {
-                    Some(at) => sleep_until(at).await,
-                    None => pending().await,
-                }
-            };
-            let ended = async {
-                match running.join_next().await {
-                    Some(ended) => ended,
-                    None => pending().await,
-                }
-            };
             tokio::select! {
-                () = stop.cancelled() => break,
-                changed = changes.changed() => {
-                    if changed.is_err() {
-                        break;
+                () = self.stop.cancelled() => break,
+                Ok(()) = self.changes.changed() => {
+                    for uid in std::mem::take(&mut self.unresolved) {
+                        self.queue.push(uid);
                     }
-                    self.look_at_unresolved();
                 }
-                (kind, event) = next_event(kinds) => self.saw(kind, event),
-                () = retry => self.queue.wake(),
-                ended = ended => {
+                (kind, event) = next_event(&mut self.kinds) => self.saw(kind, event),
+                () = sleep_until(next_retry.unwrap_or_else(Instant::now)), if next_retry.is_some() => {
+                    self.queue.wake();
+                }
+                Some(ended) = self.running.join_next() => {
                     if let Ok((uid, result)) = ended {
                         self.done(uid, result);
                     }
@@ -206,14 +196,17 @@ impl Collector {
             self.queue.push(uid);
         }
         let key = &object.key;
-        match (key.group(), key.resource()) {
-            ("", "namespaces") if meta.deletion_timestamp.is_some() => {
-                cleaning::start(&self.inner, key, &meta.uid, namespaces::remove);
-            }
-            ("apiextensions.k8s.io", "customresourcedefinitions") if definitions::is_due(meta) => {
-                cleaning::start(&self.inner, key, &meta.uid, definitions::remove);
-            }
-            _ => {}
+        let is_due = match (key.group(), key.resource()) {
+            ("", "namespaces") => meta.deletion_timestamp.is_some(),
+            ("apiextensions.k8s.io", "customresourcedefinitions") => definitions::is_due(meta),
+            _ => false,
+        };
+        // Once at a time.
+        if is_due
+            && let Some(inner) = self.inner.upgrade()
+            && inner.cleaning.lock().unwrap_or_else(PoisonError::into_inner).insert(meta.uid.clone())
+        {
+            inner.spawn(clean(self.inner.clone(), key.clone(), meta.uid.clone()));
         }
     }
 
@@ -257,27 +250,20 @@ impl Collector {
                 self.retry = Some(Instant::now() + RETRY.0 * 20);
             }
             let mut seen = Vec::new();
-            let mut lost = Vec::new();
             for (kind, stream) in &mut self.kinds {
-                loop {
-                    match stream.try_next() {
-                        Ok(Some(event)) => seen.push(event),
-                        Ok(None) => break,
-                        Err(_) => {
-                            lost.push(kind.clone());
-                            break;
-                        }
+                while let Some(event) = stream.try_next().transpose() {
+                    let is_lost = event.is_err();
+                    seen.push((kind.clone(), event));
+                    if is_lost {
+                        break;
                     }
                 }
             }
-            if seen.is_empty() && lost.is_empty() {
+            if seen.is_empty() {
                 return;
             }
-            for event in seen {
-                self.apply(&event);
-            }
-            for kind in lost {
-                self.kinds.remove(&kind);
+            for (kind, event) in seen {
+                self.saw(kind, event);
             }
         }
     }
@@ -323,11 +309,30 @@ impl Collector {
             }
         }
     }
+}
 
-    fn look_at_unresolved(&mut self) {
-        for uid in std::mem::take(&mut self.unresolved) {
-            self.queue.push(uid);
+/// Removes what goes before an object that is being deleted, tried again and again until it succeeds.
+async fn clean(inner: Weak<Inner>, key: Key, uid: String) {
+    let (resource, name) = (key.resource(), key.name());
+    let mut wait = REMOVE_AGAIN.0;
+    loop {
+        let removed = match resource {
+            "namespaces" => namespaces::remove(&inner, &key, &uid).await,
+            _ => definitions::remove(&inner, &key, &uid).await,
+        };
+        let Some(strong) = inner.upgrade() else { return };
+        let Err(failure) = removed else {
+            strong.cleaning.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);
+            info!(resource, name, "removed what goes before an object that is being deleted");
+            return;
+        };
+        warn!(resource, name, ?failure, "failed to remove what goes before an object; trying again");
+        let stop = strong.stop.clone();
+        drop(strong);
+        if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+            return;
         }
+        wait = (wait * 2).min(REMOVE_AGAIN.1);
     }
 }
 

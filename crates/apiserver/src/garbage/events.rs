@@ -30,10 +30,7 @@ type Seen = HashMap<Key, (u64, Instant)>;
 pub(super) fn spawn(inner: &Arc<Inner>) {
     let (weak, stop) = (Arc::downgrade(inner), inner.stop.clone());
     inner.spawn(async move {
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = run(weak) => {}
-        }
+        stop.run_until_cancelled(run(weak)).await;
     });
 }
 

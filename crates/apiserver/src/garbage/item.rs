@@ -9,19 +9,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::cleaning::{find, update};
 use super::graph::{Dependant, Node};
-use crate::attributes::Attributes;
 use crate::failure::Result;
-use crate::kinds::ServedKind;
 use crate::meta::{FOREGROUND, Meta, ORPHAN};
-use crate::request::Target;
 use crate::state::Inner;
 use crate::writer::{Deletion, Dependants, Writer};
 use windlass_apimachinery::metadata;
 use windlass_store::{Key, Object};
-
-/// How often a write that meets another one is tried again.
-const TRIES: usize = 10;
 
 /// An object to look at, with what the graph knows of it.
 pub(super) struct Item {
@@ -51,9 +46,9 @@ pub(super) async fn look_at(inner: &Arc<Inner>, item: Item) -> Result<Outcome> {
     let meta = Meta::of(&object);
     if meta.deletion_timestamp.is_some() {
         return if item.node.orphaning {
-            orphan(inner, &served, &item).await
+            orphan(inner, &item).await
         } else if meta.is_foreground() {
-            wait_for_dependants(inner, &served, &item).await
+            wait_for_dependants(inner, &item).await
         } else {
             // It goes when its finalizers are gone, and then its dependants are looked at.
             Ok(Outcome::Done)
@@ -63,15 +58,14 @@ pub(super) async fn look_at(inner: &Arc<Inner>, item: Item) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let Some(owners) = classify(inner, &object, &meta).await? else { return Ok(Outcome::Unresolved) };
+    let writer = Writer::internal(inner, &served, &object.key);
     if owners.solid {
         if owners.absent.is_empty() && owners.waiting.is_empty() {
             return Ok(Outcome::Done);
         }
         let useless = [owners.absent, owners.waiting].concat();
-        let writer = writer(inner, &served, &object.key);
         return change(&writer, &object, |document| drop_owners(document, &useless)).await;
     }
-    let writer = writer(inner, &served, &object.key);
     let dependants = if owners.waiting.is_empty() || item.dependants.is_empty() {
         let has = |finalizer: &str| meta.finalizers.iter().any(|one| one == finalizer);
         match () {
@@ -100,13 +94,6 @@ pub(super) async fn look_at(inner: &Arc<Inner>, item: Item) -> Result<Outcome> {
         Err(failure) if failure.is_not_found() => Ok(Outcome::Done),
         Err(failure) => Err(failure),
     }
-}
-
-/// The object that is stored under this key, if it is still the one with this UID and its kind is served.
-async fn find(inner: &Arc<Inner>, key: &Key, uid: &str) -> Result<Option<(ServedKind, Object)>> {
-    let Some(served) = inner.catalog.current().stored(key.group(), key.resource()) else { return Ok(None) };
-    let found = inner.store.get(key).await?;
-    Ok(found.filter(|object| Meta::of(object).uid == uid).map(|object| (served, object)))
 }
 
 /// The owners of an object, by what is known of them.
@@ -145,41 +132,28 @@ async fn classify(inner: &Arc<Inner>, object: &Object, meta: &Meta) -> Result<Op
 }
 
 /// An owner that is deleted in the foreground goes when no dependant holds it any more.
-async fn wait_for_dependants(inner: &Arc<Inner>, served: &ServedKind, item: &Item) -> Result<Outcome> {
+async fn wait_for_dependants(inner: &Arc<Inner>, item: &Item) -> Result<Outcome> {
     let blocking = item.dependants.iter().filter(|dependant| dependant.blocks);
     let (waiting, idle): (Vec<_>, Vec<_>) = blocking.partition(|dependant| dependant.foreground);
     if waiting.is_empty() && idle.is_empty() {
-        return drop_finalizer(inner, served, item, FOREGROUND).await;
+        return drop_finalizer(inner, item, FOREGROUND).await;
     }
     Ok(Outcome::LookAt(idle.into_iter().map(|dependant| dependant.uid.clone()).collect()))
 }
 
 /// Takes the references to an owner off its dependants, then lets it go.
-async fn orphan(inner: &Arc<Inner>, served: &ServedKind, item: &Item) -> Result<Outcome> {
-    for dependant in &item.dependants {
-        for attempt in 1.. {
-            let Some((kind, object)) = find(inner, &dependant.key, &dependant.uid).await? else { break };
-            let writer = writer(inner, &kind, &object.key);
-            let uids = [item.uid.clone()];
-            match change(&writer, &object, |document| drop_owners(document, &uids)).await? {
-                Outcome::Again if attempt < TRIES => {}
-                Outcome::Again => return Ok(Outcome::Again),
-                _ => break,
-            }
-        }
+async fn orphan(inner: &Arc<Inner>, item: &Item) -> Result<Outcome> {
+    let owner = [item.uid.clone()];
+    for Dependant { key, uid, .. } in &item.dependants {
+        update(inner, key, uid, |document, _| drop_owners(document, &owner)).await?;
     }
-    drop_finalizer(inner, served, item, ORPHAN).await
+    drop_finalizer(inner, item, ORPHAN).await
 }
 
-async fn drop_finalizer(
-    inner: &Arc<Inner>,
-    served: &ServedKind,
-    item: &Item,
-    finalizer: &str,
-) -> Result<Outcome> {
-    let Some((_, object)) = find(inner, &item.node.key, &item.uid).await? else { return Ok(Outcome::Done) };
-    let writer = writer(inner, served, &object.key);
-    change(&writer, &object, |document| metadata::remove_finalizer(document, finalizer)).await
+async fn drop_finalizer(inner: &Arc<Inner>, item: &Item, finalizer: &str) -> Result<Outcome> {
+    let take_off = |document: &mut Document, _: &str| metadata::remove_finalizer(document, finalizer);
+    update(inner, &item.node.key, &item.uid, take_off).await?;
+    Ok(Outcome::Done)
 }
 
 fn drop_owners(document: &mut Document, uids: &[String]) {
@@ -203,10 +177,6 @@ fn unblock(document: &mut Document) {
 
 /// Stores a change of the metadata of this state of an object.
 async fn change(writer: &Writer, object: &Object, change: impl FnOnce(&mut Document)) -> Result<Outcome> {
-    let stored = Box::pin(writer.change_metadata(object, change)).await?;
+    let stored = Box::pin(writer.change(object, change)).await?;
     Ok(if stored { Outcome::Done } else { Outcome::Again })
-}
-
-fn writer(inner: &Arc<Inner>, served: &ServedKind, key: &Key) -> Writer {
-    Writer::new(inner, Attributes::internal(Target::object(served, key)))
 }

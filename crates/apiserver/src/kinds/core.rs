@@ -1,5 +1,7 @@
 //! The core kinds, as a table. Their schemas are in `core.yaml`.
 
+use std::sync::Arc;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +21,8 @@ const RENAMED: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
-pub(super) fn kinds() -> Result<Vec<Kind>, KindError> {
+/// The kinds that are built in.
+pub(crate) fn kinds() -> Result<Vec<Arc<Kind>>, KindError> {
     let schemas = schemas()?;
     let plain = |builtin, group, name, short_names, namespaced, columns| -> Result<Kind, KindError> {
         let mut v1 = served(group, name, &schemas[name])?;
@@ -51,7 +54,7 @@ pub(super) fn kinds() -> Result<Vec<Kind>, KindError> {
     ] {
         all.push(plain(Builtin::Review(review), group, name, &[], false, Vec::new())?);
     }
-    Ok(all)
+    Ok(all.into_iter().map(Arc::new).collect())
 }
 
 fn event(schemas: &Value) -> Result<Kind, KindError> {

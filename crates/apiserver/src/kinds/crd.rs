@@ -1,16 +1,19 @@
 //! A kind from a `CustomResourceDefinition` document.
 
+use std::cmp::Reverse;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionVersion,
 };
-
+use kube::core::Version;
 use tokio_util::sync::CancellationToken;
 
 use super::kind::{Kind, KindError, ScalePaths, Served};
 use windlass_apimachinery::schema::Schema;
 use windlass_apimachinery::table::Column;
 
-pub(super) fn kind(document: &CustomResourceDefinition) -> Result<Kind, KindError> {
+/// The kind that a definition defines.
+pub(crate) fn kind(document: &CustomResourceDefinition) -> Result<Kind, KindError> {
     let problem = |problem: String| KindError::ReadDefinition {
         crd: document.metadata.name.clone().unwrap_or_default(),
         problem,
@@ -31,7 +34,7 @@ pub(super) fn kind(document: &CustomResourceDefinition) -> Result<Kind, KindErro
         one.deprecation = deprecation(document, version);
         versions.push(one);
     }
-    versions.sort_by(|a, b| version_priority(&b.version).cmp(&version_priority(&a.version)));
+    versions.sort_by_key(|version| Reverse(version_priority(&version.version)));
     let storage = versions.iter().position(|version| version.version == stored.name).unwrap_or_default();
     let shared = versions.get(storage).map(|version| version.openapi.clone()).unwrap_or_default();
     for version in &mut versions {
@@ -73,7 +76,7 @@ fn deprecation(
         .filter(|other| other.served && other.deprecated != Some(true))
         .map(|other| other.name.as_str())
         .filter(|other| version_priority(other) > version_priority(&version.name))
-        .max_by(|a, b| version_priority(a).cmp(&version_priority(b)));
+        .max_by_key(|other| version_priority(other));
     Some(match better {
         Some(better) => format!("{warning}; use {}/{better} {}", spec.group, spec.names.kind),
         None => warning,
@@ -134,25 +137,8 @@ fn columns(definitions: &[CustomResourceColumnDefinition]) -> Result<Vec<Column>
 }
 
 /// Kubernetes' order of versions, the greatest first: v2, v1, v1beta2, v1beta1, v1alpha1, then any other name.
-pub(super) fn version_priority(version: &str) -> (u8, u32, u32, std::cmp::Reverse<&str>) {
-    let other = (0, 0, 0, std::cmp::Reverse(version));
-    let Some(rest) = version.strip_prefix('v') else { return other };
-    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let Ok(major) = rest[..digits].parse::<u32>() else { return other };
-    let rest = &rest[digits..];
-    let (stability, minor) = if rest.is_empty() {
-        (3, Ok(0))
-    } else if let Some(minor) = rest.strip_prefix("beta") {
-        (2, minor.parse::<u32>())
-    } else if let Some(minor) = rest.strip_prefix("alpha") {
-        (1, minor.parse::<u32>())
-    } else {
-        return other;
-    };
-    match minor {
-        Ok(minor) => (stability, major, minor, std::cmp::Reverse("")),
-        Err(_) => other,
-    }
+pub(super) fn version_priority(version: &str) -> impl Ord + use<> {
+    Version::parse(version).priority()
 }
 
 #[cfg(test)]
@@ -162,7 +148,7 @@ mod tests {
     #[test]
     fn versions_are_ordered_by_stability_then_number() {
         let mut versions = vec!["v1alpha1", "v0alpha1", "v1beta1", "foo", "v2", "v1", "v1beta2"];
-        versions.sort_by(|a, b| version_priority(b).cmp(&version_priority(a)));
+        versions.sort_by_key(|version| Reverse(version_priority(version)));
         assert_eq!(versions, ["v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "v0alpha1", "foo"]);
     }
 }

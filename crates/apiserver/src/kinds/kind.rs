@@ -208,7 +208,7 @@ impl Kind {
             Some(Builtin::Lease | Builtin::Review(Review::Access)) => &[&["spec"]],
             Some(Builtin::Event) => &[&["source"]],
             Some(Builtin::Definition) => &[&["spec", "names"], &["status", "acceptedNames"]],
-            Some(Builtin::Secret | Builtin::ConfigMap | Builtin::Review(_) | Builtin::Scale) | None => &[],
+            _ => &[],
         }
     }
 
@@ -288,11 +288,6 @@ impl Served {
         if self.prunes {
             self.schema.prune(object, &mut Vec::new());
         }
-        self.rename(object);
-    }
-
-    /// Gives fields the names that they have in this version.
-    fn rename(&self, object: &mut Map<String, Value>) {
         for (stored, served) in self.renames {
             if let Some(value) = object.remove(*stored) {
                 object.insert((*served).to_owned(), value);

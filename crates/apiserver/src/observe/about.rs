@@ -4,6 +4,8 @@ use axum::extract::Request;
 use http::Method;
 use windlass_auth::path_segments;
 
+use crate::request::{ApiPath, verb_of};
+
 /// What a request is about. All but `verb` are empty for what is no resource.
 #[derive(Debug, Default)]
 pub(super) struct About {
@@ -16,8 +18,9 @@ pub(super) struct About {
     pub(super) namespace: String,
     pub(super) name: String,
     is_apply: bool,
-    is_dry_run: bool,
-    is_probe: bool,
+    pub(super) is_probe: bool,
+    /// `All`, or nothing.
+    pub(super) dry_run: &'static str,
 }
 
 impl About {
@@ -33,7 +36,7 @@ impl About {
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let mut about = Self {
             is_probe: matches!(path, "/readyz" | "/livez" | "/healthz" | "/version"),
-            is_dry_run: has("dryRun", &["All"]),
+            dry_run: if has("dryRun", &["All"]) { "All" } else { "" },
             is_apply: request.method() == Method::PATCH
                 && request
                     .headers()
@@ -41,62 +44,35 @@ impl About {
                     .is_some_and(|kind| kind.as_bytes().starts_with(b"application/apply-patch")),
             ..Self::default()
         };
-        let (group, version, rest) = match segments.as_slice() {
-            ["api", version, rest @ ..] => ("", *version, rest),
-            ["apis", group, version, rest @ ..] => (*group, *version, rest),
-            _ => ("", "", [].as_slice()),
-        };
-        let (namespace, rest) = match rest {
-            // A Namespace is in itself, as a real server tells of it.
-            ["namespaces", namespace] | ["namespaces", namespace, "status" | "finalize"] => {
-                (*namespace, rest)
-            }
-            ["namespaces", namespace, rest @ ..] => (*namespace, rest),
-            _ => ("", rest),
-        };
-        if let [resource, rest @ ..] = rest
+        if let Some(ApiPath { group, version, namespace, rest: [resource, rest @ ..] }) =
+            ApiPath::of(&segments)
             && !resource.is_empty()
         {
             let part = |index: usize| (*rest.get(index).unwrap_or(&"")).to_owned();
+            // A Namespace is in itself, as a real server tells of it.
+            let namespace = namespace.map_or_else(
+                || if *resource == "namespaces" { part(0) } else { String::new() },
+                str::to_owned,
+            );
             about = Self {
                 group: group.to_owned(),
                 version: version.to_owned(),
-                namespace: namespace.to_owned(),
+                namespace,
                 resource: (*resource).to_owned(),
                 name: part(0),
                 subresource: part(1),
                 ..about
             };
         }
-        let is_one = !about.name.is_empty();
-        about.verb = match request.method().as_str() {
-            _ if about.resource.is_empty() => "",
-            "GET" | "HEAD" if !is_one && has("watch", &["true", "1"]) => "watch",
-            "GET" | "HEAD" if !is_one => "list",
-            "GET" | "HEAD" => "get",
-            "POST" => "create",
-            "PUT" => "update",
-            "PATCH" => "patch",
-            "DELETE" if !is_one => "deletecollection",
-            "DELETE" => "delete",
-            _ => "",
+        let method = request.method();
+        let methods = ["get", "head", "post", "put", "patch", "delete"];
+        about.verb = match methods.into_iter().find(|known| known.eq_ignore_ascii_case(method.as_str())) {
+            Some(_) if !about.resource.is_empty() => {
+                verb_of(method, !about.name.is_empty(), has("watch", &["true", "1"]))
+            }
+            method => method.unwrap_or("other"),
         };
-        if about.verb.is_empty() {
-            about.verb = match request.method().as_str() {
-                "GET" => "get",
-                "HEAD" => "head",
-                "POST" => "post",
-                "PUT" => "put",
-                "PATCH" => "patch",
-                "DELETE" => "delete",
-                _ => "other",
-            };
-        }
         about
-    }
-
-    pub(super) fn is_probe(&self) -> bool {
-        self.is_probe
     }
 
     pub(super) fn is_watch(&self) -> bool {
@@ -137,20 +113,12 @@ impl About {
         }
     }
 
-    pub(super) fn dry_run(&self) -> &'static str {
-        if self.is_dry_run { "All" } else { "" }
-    }
-
     /// Forgets what only the request says: a resource that is not served, and the sub-resource of a request that was refused.
     pub(super) fn forget_unknown(&mut self, is_served: bool, is_refused: bool) {
         if !is_served {
-            self.group.clear();
-            self.version.clear();
-            self.resource.clear();
-            self.name.clear();
-            self.namespace.clear();
-        }
-        if !is_served || is_refused {
+            let Self { verb, is_apply, dry_run, .. } = *self;
+            *self = Self { verb, is_apply, dry_run, ..Self::default() };
+        } else if is_refused {
             self.subresource.clear();
         }
     }

@@ -62,7 +62,7 @@ impl RequestMetrics {
     /// A request was answered.
     pub(super) fn ended(&self, about: &About, status: StatusCode, took: Option<Duration>) {
         let mut labels = labels(about);
-        labels.push(KeyValue::new("dry_run", about.dry_run()));
+        labels.push(KeyValue::new("dry_run", about.dry_run));
         if let Some(took) = took {
             self.duration.record(took.as_secs_f64(), &labels);
         }

@@ -25,46 +25,42 @@ pub(crate) struct Accept {
 
 impl Accept {
     /// For one object or a watch (`list` false), or for a list.
-    pub(crate) fn parse(headers: &HeaderMap, list: bool) -> Result<Self> {
+    pub(crate) fn parse(headers: &HeaderMap, list: bool, core: bool) -> Result<Self> {
         let clauses = clauses(headers);
         if clauses.is_empty() {
             return Ok(Self { shape: Shape::Whole, yaml: false });
         }
-        let (accept, is_list) =
-            clauses.iter().find_map(|clause| clause_form(clause)).ok_or_else(Failure::not_acceptable)?;
-        match (is_list, list) {
-            (Some(of_list), list) if of_list != list => Err(Failure::not_acceptable()),
-            _ => Ok(accept),
+        // A real server takes this for none of the forms of a core kind.
+        let mut named = clauses.into_iter().filter(|clause| !(core && clause.starts_with("application/*")));
+        match named.find_map(form) {
+            Some((accept, of_list)) if of_list.is_none_or(|of_list| of_list == list) => Ok(accept),
+            _ => Err(Failure::not_acceptable()),
         }
-    }
-
-    /// For a watch, whose events are one JSON document a line.
-    pub(crate) fn parse_for_watch(headers: &HeaderMap) -> Result<Self> {
-        let accept = Self::parse(headers, false)?;
-        if accept.yaml { Err(Failure::not_acceptable()) } else { Ok(accept) }
     }
 
     /// Whether errors go out as YAML: what cannot be given for an object may be for them, so the rest counts as JSON.
     pub(crate) fn wants_yaml_errors(headers: &HeaderMap) -> bool {
-        let plain =
-            |clause: &&str| matches!(clause_form(clause), Some((accept, _)) if accept.shape == Shape::Whole);
-        clauses(headers)
-            .iter()
-            .find(|clause| plain(clause))
-            .and_then(|clause| clause_form(clause))
-            .is_some_and(|(accept, _)| accept.yaml)
+        let mut forms = clauses(headers).into_iter().filter_map(form);
+        forms.find(|(accept, _)| accept.shape == Shape::Whole).is_some_and(|(accept, _)| accept.yaml)
     }
 
-    /// Refuses what no form of a core kind's answer can be, before anything else is looked at.
-    pub(crate) fn check_media(headers: &HeaderMap) -> Result<()> {
-        const SERVED: [&str; 4] =
-            ["*/*", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+    /// Whether the first form that can be given of what is served is the aggregated one.
+    pub(crate) fn wants_aggregated(headers: &HeaderMap) -> Result<bool> {
         let clauses = clauses(headers);
-        let media = |clause: &str| clause.split(';').next().unwrap_or_default().trim().to_owned();
-        if clauses.is_empty() || clauses.iter().any(|clause| SERVED.contains(&media(clause).as_str())) {
-            return Ok(());
+        let aggregated = |clause: &str| match parameters(clause) {
+            ("application/json" | "application/*" | "*/*", "", ..) => Some(false),
+            (
+                "application/json" | "application/*" | "*/*",
+                "APIGroupDiscoveryList",
+                "apidiscovery.k8s.io",
+                "v2",
+            ) => Some(true),
+            _ => None,
+        };
+        match clauses.iter().find_map(|clause| aggregated(clause)) {
+            None if !clauses.is_empty() => Err(Failure::not_acceptable()),
+            wanted => Ok(wanted == Some(true)),
         }
-        Err(Failure::not_acceptable())
     }
 }
 
@@ -83,41 +79,42 @@ fn clauses(headers: &HeaderMap) -> Vec<&str> {
     clauses
 }
 
-/// What a clause asks for, and of metadata whether it is that of a list; `None` when it is not served.
-fn clause_form(clause: &str) -> Option<(Accept, Option<bool>)> {
+/// The media type of a clause, and what it says as `as`, `g` and `v`.
+fn parameters(clause: &str) -> (&str, &str, &str, &str) {
     let mut parts = clause.split(';').map(str::trim);
-    let yaml = match parts.next()? {
+    let mut found = (parts.next().unwrap_or_default(), "", "", "");
+    for part in parts {
+        match part.split_once('=') {
+            Some(("as", value)) => found.1 = value,
+            Some(("g", value)) => found.2 = value,
+            Some(("v", value)) => found.3 = value,
+            _ => {}
+        }
+    }
+    found
+}
+
+/// What a clause asks for, and of metadata whether it is that of a list; `None` when it is not served.
+fn form(clause: &str) -> Option<(Accept, Option<bool>)> {
+    let (media, form, group, version) = parameters(clause);
+    let yaml = match media {
         "*/*" | "application/*" | "application/json" => false,
         "application/yaml" => true,
         _ => return None,
     };
-    let (mut form, mut group, mut version) = ("", "", "");
-    for part in parts {
-        match part.split_once('=') {
-            Some(("as", value)) => form = value,
-            Some(("g", value)) => group = value,
-            Some(("v", value)) => version = value,
-            _ => {}
-        }
-    }
-    if form.is_empty() {
-        return Some((Accept { shape: Shape::Whole, yaml }, None));
-    }
-    if group != "meta.k8s.io" {
-        return None;
-    }
-    let version = match version {
-        "v1" => "v1",
-        "v1beta1" => "v1beta1",
+    let version = match (group, version) {
+        _ if form.is_empty() => return Some((Accept { shape: Shape::Whole, yaml }, None)),
+        ("meta.k8s.io", "v1") => "v1",
+        ("meta.k8s.io", "v1beta1") => "v1beta1",
         _ => return None,
     };
-    let (shape, is_list) = match form {
+    let (shape, of_list) = match form {
         "Table" => (Shape::Table { version }, None),
         "PartialObjectMetadata" => (Shape::Metadata, Some(false)),
         "PartialObjectMetadataList" => (Shape::Metadata, Some(true)),
         _ => return None,
     };
-    Some((Accept { shape, yaml }, is_list))
+    Some((Accept { shape, yaml }, of_list))
 }
 
 #[cfg(test)]
@@ -127,7 +124,7 @@ mod tests {
     fn accept(text: &str, list: bool) -> Option<(Shape, bool)> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, text.parse().unwrap());
-        Accept::parse(&headers, list).ok().map(|accept| (accept.shape, accept.yaml))
+        Accept::parse(&headers, list, true).ok().map(|accept| (accept.shape, accept.yaml))
     }
 
     #[test]
@@ -153,6 +150,6 @@ mod tests {
         ] {
             assert_eq!(accept(text, list), expected, "{text}");
         }
-        assert_eq!(Accept::parse(&HeaderMap::new(), true).unwrap().shape, Shape::Whole);
+        assert_eq!(Accept::parse(&HeaderMap::new(), true, true).unwrap().shape, Shape::Whole);
     }
 }

@@ -6,8 +6,8 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-
 use serde_json::{Map, Value};
+use windlass_api::status;
 
 use crate::failure::{Failure, FieldError, Result};
 use crate::kinds::ServedKind;
@@ -24,18 +24,18 @@ pub(crate) async fn read_bytes(body: Body) -> Result<Bytes> {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::too_large(MAX_BYTES)),
         Ok(Err(error)) => Err(Failure::bad_request(format!("failed to read the request body: {error}"))),
-        Err(_) => Err(Failure::body_too_slow(ARRIVES_WITHIN)),
+        Err(_) => {
+            let within = ARRIVES_WITHIN.as_secs();
+            let message = format!("the request's body did not arrive within {within} seconds");
+            Err(status::error(408, "Timeout", message).into())
+        }
     }
 }
 
 /// A document from JSON or YAML (or a core kind from protobuf), as the content type says; JSON when it says
 /// nothing.
 pub(crate) fn read_document(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed> {
-    read(headers, bytes).map_err(|unreadable| match unreadable {
-        Unreadable::Media => Failure::unsupported_media_type(MEDIA_TYPES),
-        Unreadable::Text(problem) => Failure::bad_request(problem),
-        Unreadable::Refused(failure) => failure,
-    })
+    read(headers, bytes)?.map_err(Failure::bad_request)
 }
 
 /// As [`read_document`], for an object of this kind: what names another kind or version is refused.
@@ -46,11 +46,7 @@ pub(crate) fn read_object(served: &ServedKind, headers: &HeaderMap, bytes: &[u8]
             served.kind.kind
         ))
     };
-    let mut parsed = read(headers, bytes).map_err(|unreadable| match unreadable {
-        Unreadable::Media => Failure::unsupported_media_type(MEDIA_TYPES),
-        Unreadable::Text(problem) => unrecognized(&problem),
-        Unreadable::Refused(failure) => failure,
-    })?;
+    let mut parsed = read(headers, bytes)?.map_err(|problem| unrecognized(&problem))?;
     if parsed.value.is_null() && served.kind.builtin.is_some() {
         parsed.value = Value::Object(Map::new());
     }
@@ -73,42 +69,29 @@ pub(crate) fn read_object(served: &ServedKind, headers: &HeaderMap, bytes: &[u8]
 
 const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-enum Unreadable {
-    /// It is read, and refused.
-    Refused(Failure),
-    /// The content type is none that is read.
-    Media,
-    /// The bytes are not of their content type.
-    Text(String),
-}
-
-fn read(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed, Unreadable> {
-    let parsed = parse(headers, bytes)?;
-    bounds::check_depth(&parsed.value).map_err(|error| Unreadable::Refused(error.into()))?;
-    Ok(parsed)
-}
-
-fn parse(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed, Unreadable> {
+/// The document, or why the bytes are not of their content type.
+fn read(headers: &HeaderMap, bytes: &[u8]) -> Result<Result<Parsed, String>> {
     let kind = headers.get(header::CONTENT_TYPE).map_or(Ok(""), |value| value.to_str()).unwrap_or("?");
-    match kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
-        "" | "application/json" => json::parse(bytes).map_err(|error| {
-            let problem = error.to_string();
-            Unreadable::Text(format!("couldn't get version/kind; json parse error: {problem}"))
-        }),
-        "application/yaml" | "text/yaml" | "application/x-yaml" => {
-            let text =
-                std::str::from_utf8(bytes).map_err(|_| Unreadable::Text("yaml: invalid UTF-8".to_owned()))?;
-            let (value, twice) =
-                yaml::parse(text).map_err(|error| Unreadable::Text(format!("yaml: {error}")))?;
-            let problem = (!twice.is_empty()).then(|| format!("{}{}", yaml::ERRORS, twice.join("\n  ")));
-            Ok(Parsed { value, problems: problem.into_iter().collect() })
-        }
+    let unread = || Failure::unsupported_media_type(MEDIA_TYPES);
+    let parsed = match kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+        "" | "application/json" => json::parse(bytes)
+            .map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
+        "application/yaml" | "text/yaml" | "application/x-yaml" => std::str::from_utf8(bytes)
+            .map_err(|_| "yaml: invalid UTF-8".to_owned())
+            .and_then(|text| yaml::parse(text).map_err(|error| format!("yaml: {error}")))
+            .map(|(value, twice)| {
+                let problem = (!twice.is_empty()).then(|| format!("{}{}", yaml::ERRORS, twice.join("\n  ")));
+                Parsed { value, problems: problem.into_iter().collect() }
+            }),
         "application/vnd.kubernetes.protobuf" => {
-            let value = protobuf::decode(bytes).ok_or(Unreadable::Media)?;
-            Ok(Parsed { value, problems: Vec::new() })
+            Ok(Parsed { value: protobuf::decode(bytes).ok_or_else(unread)?, problems: Vec::new() })
         }
-        _ => Err(Unreadable::Media),
+        _ => return Err(unread()),
+    };
+    if let Ok(parsed) = &parsed {
+        bounds::check_depth(&parsed.value)?;
     }
+    Ok(parsed)
 }
 
 /// Whether the document is of this kind and version.

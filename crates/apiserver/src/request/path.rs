@@ -1,10 +1,12 @@
 //! Reading a request's path.
 
 use http::Method;
+use serde_json::{Map, Value};
 use windlass_auth::path_segments;
 
 use crate::failure::{Failure, Result};
 use crate::kinds::{Builtin, Registry, ServedKind};
+use windlass_apimachinery::metadata;
 use windlass_store::{Key, Range};
 
 /// What a path addresses.
@@ -31,11 +33,8 @@ pub(crate) enum Route {
     OpenApiIndex,
     /// `/openapi/v2`
     OpenApiV2,
-    /// `/openapi/v3/…`
-    OpenApi {
-        group: String,
-        version: String,
-    },
+    /// `/openapi/v3/{path}`
+    OpenApi(String),
     Resource(Target),
 }
 
@@ -94,10 +93,51 @@ impl Target {
         Ok(Range::new(&kind.group, &kind.plural, self.namespace.as_deref())?)
     }
 
+    /// Refuses an object of another namespace than the path's. Where there are none, it gets none.
+    pub(crate) fn check_namespace(&self, object: &mut Map<String, Value>) -> Result<()> {
+        if !self.served.kind.namespaced {
+            metadata::of(object).remove("namespace");
+        }
+        let given = metadata::text(object, "namespace");
+        if !given.is_empty() && Some(given) != self.namespace.as_deref() {
+            return Err(Failure::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        Ok(())
+    }
+
     /// Where an object of the collection is stored.
     pub(crate) fn key(&self, name: &str) -> Result<Key> {
         let kind = &self.served.kind;
         Ok(Key::new(&kind.group, &kind.plural, self.namespace.as_deref().unwrap_or_default(), name)?)
+    }
+}
+
+/// The parts of a path to resources, served or not.
+pub(crate) struct ApiPath<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) namespace: Option<&'a str>,
+    /// The plural, the name and what follows.
+    pub(crate) rest: &'a [&'a str],
+}
+
+impl<'a> ApiPath<'a> {
+    /// Of these segments; `None` of a path to something else.
+    pub(crate) fn of(segments: &'a [&'a str]) -> Option<Self> {
+        let (group, version, rest) = match segments {
+            ["api", version, rest @ ..] => ("", version, rest),
+            ["apis", group, version, rest @ ..] => (*group, version, rest),
+            _ => return None,
+        };
+        let (namespace, rest) = match rest {
+            // `/api/v1/namespaces/{name}[/status]` is the Namespace itself.
+            ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => (None, rest),
+            ["namespaces", namespace, rest @ ..] => (Some(*namespace), rest),
+            _ => (None, rest),
+        };
+        Some(Self { group, version, namespace, rest })
     }
 }
 
@@ -114,35 +154,23 @@ impl Route {
             ["healthz" | "livez" | "readyz"] => Ok(Self::Health),
             ["version"] => Ok(Self::Version),
             ["api"] => Ok(Self::CoreVersions),
-            ["api", version] => {
-                Ok(Self::GroupVersion { group: String::new(), version: (*version).to_owned() })
-            }
-            ["api", version, rest @ ..] => Self::resource("", version, rest, registry),
             ["apis"] => Ok(Self::Groups),
             ["apis", group] => Ok(Self::Group((*group).to_owned())),
-            ["apis", group, version] => {
-                Ok(Self::GroupVersion { group: (*group).to_owned(), version: (*version).to_owned() })
-            }
-            ["apis", group, version, rest @ ..] => Self::resource(group, version, rest, registry),
             ["openapi", "v2"] => Ok(Self::OpenApiV2),
             ["openapi", "v3"] => Ok(Self::OpenApiIndex),
-            ["openapi", "v3", "api", version] => {
-                Ok(Self::OpenApi { group: String::new(), version: (*version).to_owned() })
-            }
-            ["openapi", "v3", "apis", group, version] => {
-                Ok(Self::OpenApi { group: (*group).to_owned(), version: (*version).to_owned() })
-            }
-            _ => Err(Failure::unknown_path()),
+            ["openapi", "v3", path @ ..] => Ok(Self::OpenApi(path.join("/"))),
+            segments => match ApiPath::of(segments) {
+                Some(ApiPath { group, version, rest: [], .. }) => {
+                    Ok(Self::GroupVersion { group: group.to_owned(), version: version.to_owned() })
+                }
+                Some(path) => Self::resource(&path, registry),
+                None => Err(Failure::unknown_path()),
+            },
         }
     }
 
-    fn resource(group: &str, version: &str, rest: &[&str], registry: &Registry) -> Result<Self> {
-        let (namespace, rest) = match rest {
-            // `/api/v1/namespaces/{name}[/status]` is the Namespace itself.
-            ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => (None, rest),
-            ["namespaces", namespace, rest @ ..] => (Some((*namespace).to_owned()), rest),
-            _ => (None, rest),
-        };
+    fn resource(path: &ApiPath<'_>, registry: &Registry) -> Result<Self> {
+        let &ApiPath { group, version, namespace, rest } = path;
         let (plural, name, sub) = match rest {
             [plural] => (plural, None, None),
             [plural, name] => (plural, Some(*name), None),
@@ -162,7 +190,7 @@ impl Route {
         if namespace.is_some() != namespaced && (!namespaced || name.is_some()) {
             return Err(Failure::unknown_path());
         }
-        if name == Some("") || namespace.as_deref() == Some("") {
+        if name == Some("") || namespace == Some("") {
             return Err(Failure::unknown_path());
         }
         let part = match sub {
@@ -173,30 +201,33 @@ impl Route {
             Some(_) if is_core => return Err(Failure::unknown_path()),
             Some(_) => return Err(Failure::not_found(&served.kind, name.unwrap_or_default())),
         };
-        Ok(Self::Resource(Target { served, namespace, name: name.map(str::to_owned), part }))
+        let (namespace, name) = (namespace.map(str::to_owned), name.map(str::to_owned));
+        Ok(Self::Resource(Target { served, namespace, name, part }))
     }
 }
 
-/// What a method asks for, in Kubernetes' words.
-pub(crate) fn verb_of(method: &Method, target: &Target) -> &'static str {
+/// What a method asks for of one object or of a collection, in Kubernetes' words.
+pub(crate) fn verb_of(method: &Method, is_one: bool, is_watch: bool) -> &'static str {
     match method.as_str() {
         "POST" => "create",
         "PUT" => "update",
         "PATCH" => "patch",
-        "DELETE" if target.name.is_none() => "deletecollection",
-        "DELETE" => "delete",
-        "GET" => "get",
-        _ => "",
+        "DELETE" if is_one => "delete",
+        "DELETE" => "deletecollection",
+        _ if is_one => "get",
+        _ if is_watch => "watch",
+        _ => "list",
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::core_kinds;
 
     #[test]
     fn paths_address_collections_objects_and_status() {
-        let registry = Registry::new(&[]).unwrap();
+        let registry = Registry::of(core_kinds().unwrap()).unwrap();
         let target = |path: &str| match Route::parse(path, &registry) {
             Ok(Route::Resource(target)) => {
                 Some((target.served.kind.plural.clone(), target.namespace, target.name))

@@ -104,9 +104,7 @@ impl ListQuery {
             timeout_seconds: number("timeoutSeconds")?.map(i64::unsigned_abs),
         };
         let errors = parsed.check(version_match, query.get("resourceVersion"));
-        if !errors.is_empty() {
-            return Err(Failure::invalid("ListOptions", "meta.k8s.io", "", errors));
-        }
+        Failure::refuse("ListOptions", "meta.k8s.io", "", errors)?;
         let version = query.version(!parsed.watch)?;
         if !parsed.watch && parsed.continue_token.is_some() && version.is_some_and(|version| version > 0) {
             return Err(Failure::bad_request(
@@ -119,58 +117,46 @@ impl ListQuery {
     /// The combinations that are refused, as a real server refuses them.
     fn check(&self, version_match: Option<&str>, version: Option<&str>) -> Vec<FieldError> {
         const MATCH: &str = "resourceVersionMatch";
-        let mut errors = Vec::new();
-        let mut refuse = |holds: bool, field: &str, detail: &str| {
-            errors.extend(holds.then(|| FieldError::forbidden(field, detail)));
+        let wanted = version_match.unwrap_or_default();
+        let (is_matched, is_continued) = (version_match.is_some(), self.continue_token.is_some());
+        let (is_initial, not_older) = (self.send_initial_events.is_some(), wanted == "NotOlderThan");
+        let with_continue = "resourceVersionMatch is forbidden when continue is provided";
+        let forbidden = |holds: bool, detail: &str| holds.then(|| FieldError::forbidden(MATCH, detail));
+        let supported = |holds: bool, allowed: &[&str]| {
+            let allowed: Vec<String> = allowed.iter().map(|one| (*one).to_owned()).collect();
+            (is_matched && !holds).then(|| FieldError::not_supported(MATCH, &wanted.into(), &allowed))
         };
-        let with_continue = self.continue_token.is_some();
-        let initial = self.send_initial_events.is_some();
-        let not_older = version_match == Some("NotOlderThan");
-        if self.watch {
-            refuse(
-                initial && !not_older,
-                MATCH,
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            );
-            if let Some(wanted) = version_match {
-                refuse(
-                    !initial,
-                    MATCH,
+        let detail = "sendInitialEvents is forbidden for list";
+        let errors = if self.watch {
+            [
+                forbidden(
+                    is_initial && !not_older,
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                ),
+                forbidden(
+                    is_matched && !is_initial,
                     "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                );
-                if !not_older {
-                    errors.push(FieldError::not_supported(
-                        MATCH,
-                        &wanted.into(),
-                        &["NotOlderThan".to_owned()],
-                    ));
-                }
-                let detail = "resourceVersionMatch is forbidden when continue is provided";
-                errors.extend(with_continue.then(|| FieldError::forbidden(MATCH, detail)));
-            }
-            return errors;
-        }
-        if let Some(wanted) = version_match {
-            refuse(
-                version.is_none(),
-                MATCH,
-                "resourceVersionMatch is forbidden unless resourceVersion is provided",
-            );
-            refuse(with_continue, MATCH, "resourceVersionMatch is forbidden when continue is provided");
-            if self.version_match.is_none() {
-                let allowed = ["Exact", "NotOlderThan", ""].map(str::to_owned);
-                errors.push(FieldError::not_supported(MATCH, &wanted.into(), &allowed));
-            }
-            if wanted == "Exact" && version == Some("0") {
-                let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-                errors.push(FieldError::forbidden(MATCH, detail));
-            }
-        }
-        if initial {
-            errors
-                .push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
-        }
-        errors
+                ),
+                supported(not_older, &["NotOlderThan"]),
+                forbidden(is_matched && is_continued, with_continue),
+                None,
+            ]
+        } else {
+            [
+                forbidden(
+                    is_matched && version.is_none(),
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ),
+                forbidden(is_matched && is_continued, with_continue),
+                supported(self.version_match.is_some(), &["Exact", "NotOlderThan", ""]),
+                forbidden(
+                    wanted == "Exact" && version == Some("0"),
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                ),
+                is_initial.then(|| FieldError::forbidden("sendInitialEvents", detail)),
+            ]
+        };
+        errors.into_iter().flatten().collect()
     }
 }
 
@@ -232,12 +218,9 @@ impl WriteQuery {
                 FieldValidation::Warn
             }
         };
-        if errors.is_empty() {
-            Ok(Self { dry_run, field_validation, field_manager, force })
-        } else {
-            let options = if options == "ApplyOptions" { "PatchOptions" } else { options };
-            Err(Failure::invalid(options, "meta.k8s.io", "", errors))
-        }
+        let options = if options == "ApplyOptions" { "PatchOptions" } else { options };
+        Failure::refuse(options, "meta.k8s.io", "", errors)?;
+        Ok(Self { dry_run, field_validation, field_manager, force })
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -11,7 +10,7 @@ use super::conform::conform;
 use super::context::Context;
 use super::update::{check_place, check_version};
 use crate::failure::{Failure, Result};
-use crate::request::{FieldValidation, WriteQuery, read_bytes};
+use crate::request::{FieldValidation, WriteQuery};
 use crate::secure;
 use crate::writer::{Owners, Writer, stored_owners};
 use windlass_apimachinery::fields::{
@@ -37,16 +36,12 @@ struct Applied {
     problems: Vec<String>,
 }
 
-pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
-    context.accept()?;
+pub(super) async fn answer(context: Context, bytes: &[u8]) -> Result<Response> {
     let query = WriteQuery::parse(&context.query, "ApplyOptions")?;
-    let bytes = read_bytes(body).await?;
-    let applied = context.read_applied(&bytes)?;
+    let applied = context.read_applied(bytes)?;
     let name = context.name()?.to_owned();
-    let warnings: Vec<String> = match query.field_validation {
-        FieldValidation::Warn => applied.problems.clone(),
-        FieldValidation::Strict | FieldValidation::Ignore => Vec::new(),
-    };
+    let is_warned = query.field_validation == FieldValidation::Warn;
+    let warnings: &[String] = if is_warned { &applied.problems } else { &[] };
     let writer = context.writer_of(&query);
     let mut tries = writer.tries(&name);
     while tries.next().await {
@@ -58,7 +53,7 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
             let mut object = context.finish(object)?;
             metadata::of(&mut object).remove("resourceVersion");
             return match writer.create(object, Owners::Known(managers)).await {
-                Ok(written) => context.written(StatusCode::CREATED, &written, &warnings),
+                Ok(written) => context.written(StatusCode::CREATED, &written, warnings),
                 // Somebody else was quicker: apply to what there is now.
                 Err(failure) if failure.is_already_exists() => continue,
                 Err(failure) => Err(failure),
@@ -71,11 +66,11 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
             context.apply(&writer, Some(live), &applied, stored_owners(&current.value), &query)?;
         let mut object = context.finish(object)?;
         check_place(&context, &mut object, &name)?;
-        check_version(context.kind(), &name, &object, current.revision)?;
+        check_version(&context, &name, &object, current.revision)?;
         secure::remove_missing(context.kind(), &old, &mut object);
         let owners = Owners::Known(managers);
         if let Some(written) = writer.replace(&current, &old, object, owners).await? {
-            return context.written(StatusCode::OK, &written, &warnings);
+            return context.written(StatusCode::OK, &written, warnings);
         }
         if !metadata::text(&applied.object, "resourceVersion").is_empty() {
             break;
@@ -90,7 +85,7 @@ impl Context {
         bounds::check_depth(&value)?;
         let Value::Object(mut object) = value else {
             return Err(match value {
-                Value::Null => Failure::bad_request("invalid object type: /, Kind="),
+                Value::Null => Failure::bad_request(format!("invalid object type: {}", shown_type("", ""))),
                 other => Failure::bad_request(format!(
                     "error decoding YAML: it must be an object, not {}",
                     json::type_name(&other)
@@ -155,15 +150,8 @@ impl Context {
         let served = self.target.served.served();
         let field = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
         if field("apiVersion") != served.api_version || field("kind") != self.kind().kind {
-            let shown = match field("apiVersion") {
-                "" => "/".to_owned(),
-                version if version.contains('/') => version.to_owned(),
-                version => format!("/{version}"),
-            };
-            return Err(Failure::bad_request(format!(
-                "invalid object type: {shown}, Kind={}",
-                field("kind")
-            )));
+            let problem = format!("invalid object type: {}", shown_type(field("apiVersion"), field("kind")));
+            return Err(Failure::bad_request(problem));
         }
         let metadata = object.get("metadata").and_then(Value::as_object);
         if metadata.and_then(|metadata| metadata.get("managedFields")).is_some_and(|sent| !sent.is_null()) {
@@ -174,14 +162,10 @@ impl Context {
 
     /// An object that does not fit its schema.
     fn mismatch(&self, object: &Object, error: &Mismatch) -> Failure {
-        let served = self.target.served.served();
-        let version = &served.api_version;
-        let shown = if version.contains('/') { version.clone() } else { format!("/{version}") };
-        let namespace = metadata::text(object, "namespace");
-        let name = metadata::text(object, "name");
+        let (namespace, name) = (metadata::text(object, "namespace"), metadata::text(object, "name"));
+        let shown = shown_type(&self.target.served.served().api_version, &self.kind().kind);
         Failure::unclassified(format!(
-            "failed to create typed patch object ({namespace}/{name}; {shown}, Kind={}): {error}",
-            self.kind().kind
+            "failed to create typed patch object ({namespace}/{name}; {shown}): {error}"
         ))
     }
 
@@ -209,6 +193,11 @@ impl Context {
         }
         check_place(self, object, name)
     }
+}
+
+fn shown_type(api_version: &str, kind: &str) -> String {
+    let slash = if api_version.contains('/') { "" } else { "/" };
+    format!("{slash}{api_version}, Kind={kind}")
 }
 
 /// Conflicts about fields that client-side apply set, and that are still as it set them, are none.
@@ -296,9 +285,7 @@ fn conflict(conflicts: &[Conflict]) -> Failure {
             format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
         }
     };
-    let causes = conflicts
-        .iter()
-        .map(|conflict| (path(conflict), format!("conflict with {}", shown(conflict))))
-        .collect();
+    let causes =
+        conflicts.iter().map(|conflict| (path(conflict), format!("conflict with {}", shown(conflict))));
     Failure::apply_conflict(message, causes)
 }

@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value};
 
+use super::context::Context;
 use crate::failure::{Failure, Result};
 use crate::kinds::{Builtin, ServedKind};
-use crate::request::FieldValidation;
+use crate::request::{FieldValidation, read_object};
 use crate::writer::Sent;
 use crate::{builtin, secure};
 use windlass_apimachinery::bounds::MAX_BYTES;
@@ -18,6 +19,18 @@ pub(super) struct Conformed {
     pub(super) problems: Vec<String>,
     /// What it says of its managers.
     pub(super) sent: Sent,
+}
+
+/// Reads the object that a request sends.
+pub(super) fn read(context: &Context, body: &[u8], validation: FieldValidation) -> Result<Conformed> {
+    let parsed = read_object(context.spoken(), &context.parts.headers, body)?;
+    let conformed = conform(context.spoken(), parsed, validation)?;
+    // Strict validation refuses what the others warn about.
+    if validation == FieldValidation::Strict && !conformed.problems.is_empty() {
+        let problem = format!("strict decoding error: {}", conformed.problems.join(", "));
+        return Err(undecodable(context.spoken(), &problem));
+    }
+    Ok(conformed)
 }
 
 /// Reads an object of this kind: known fields only, defaults filled in, metadata in its stored form.
@@ -82,12 +95,4 @@ fn undecodable(served: &ServedKind, problem: &str) -> Failure {
         "{kind} in version {:?} cannot be handled as a {kind}: {problem}",
         served.served().version
     ))
-}
-
-/// Strict validation refuses what the others warn about.
-pub(super) fn strict(served: &ServedKind, problems: &[String], validation: FieldValidation) -> Result<()> {
-    if validation != FieldValidation::Strict || problems.is_empty() {
-        return Ok(());
-    }
-    Err(undecodable(served, &format!("strict decoding error: {}", problems.join(", "))))
 }

@@ -1,5 +1,6 @@
 //! A request for a resource, with all but its body read.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::response::Response;
@@ -9,10 +10,11 @@ use serde_json::Value;
 use windlass_auth::Caller;
 
 use super::render::Renderer;
+use super::scale;
 use crate::attributes::Attributes;
 use crate::failure::{self, Failure, Result};
-use crate::kinds::{Builtin, Kind};
-use crate::request::{Accept, FIELD_MANAGER_MAX, Query, Target, WriteQuery, is_printable};
+use crate::kinds::{Builtin, Kind, ScalePaths, ServedKind};
+use crate::request::{Accept, FIELD_MANAGER_MAX, Part, Query, Target, WriteQuery, is_printable};
 use crate::state::Inner;
 use crate::writer::{Writer, Written};
 use windlass_apimachinery::definition;
@@ -21,18 +23,15 @@ use windlass_store::Object;
 /// A request.
 pub(super) struct Context {
     pub(super) inner: Arc<Inner>,
-    pub(super) caller: Caller,
+    pub(super) caller: Arc<Caller>,
     pub(super) target: Target,
     pub(super) query: Query,
     pub(super) parts: Parts,
+    /// The form of the answer.
+    pub(super) accept: Accept,
 }
 
 impl Context {
-    /// The form of an answer that is one object.
-    pub(super) fn accept(&self) -> Result<Accept> {
-        Accept::parse(&self.parts.headers, false)
-    }
-
     /// The name that the path gives.
     pub(super) fn name(&self) -> Result<&str> {
         self.target.name.as_deref().ok_or_else(Failure::unknown_path)
@@ -42,11 +41,24 @@ impl Context {
         &self.target.served.kind
     }
 
+    /// Where the object has what its scale says, if that is what is asked for.
+    pub(super) fn scale(&self) -> Option<&ScalePaths> {
+        self.target.served.served().scale.as_ref().filter(|_| self.target.part == Part::Scale)
+    }
+
+    /// The kind that bodies and answers are of.
+    pub(super) fn spoken(&self) -> &ServedKind {
+        self.scale().map_or(&self.target.served, |paths| &paths.scale)
+    }
+
+    /// What writes answers in their form.
+    pub(super) fn renderer(&self) -> Result<Renderer<'_>> {
+        Renderer::new(&self.inner, self.spoken(), self.accept, &self.query)
+    }
+
     /// The stored object of this name in the path's namespace.
     pub(super) async fn find(&self, name: &str) -> Result<Option<Object>> {
-        // A name that cannot be stored names nothing.
-        let Ok(key) = self.target.key(name) else { return Ok(None) };
-        Ok(self.inner.store.get(&key).await?)
+        self.inner.find(&self.target, name).await
     }
 
     /// What writes for this request. A field manager that is not named is the program of the User-Agent.
@@ -69,24 +81,17 @@ impl Context {
         written: &Written,
         warnings: &[String],
     ) -> Result<Response> {
-        let renderer = Renderer::new(&self.inner, &self.target.served, self.accept()?, &self.query)?;
-        let mut response = renderer.response(status, &written.plain, written.revision);
+        let plain = match self.scale() {
+            Some(paths) => Cow::Owned(scale::encode(paths, &serde_json::from_slice(&written.plain)?)),
+            None => Cow::Borrowed(&*written.plain),
+        };
+        let mut response = self.renderer()?.response(status, &plain, written.revision);
         failure::warn(&mut response, warnings);
-        if self.kind().builtin == Some(Builtin::Definition) && !self.target.is_status() {
-            failure::warn(&mut response, &self.definition_warnings(&written.plain));
+        if self.kind().builtin == Some(Builtin::Definition) && self.parts.method == Method::POST {
+            let object: Value = serde_json::from_slice(&written.plain)?;
+            failure::warn(&mut response, &definition::warnings(&object, true));
         }
         Ok(response)
-    }
-
-    /// What the writer of a definition is warned about.
-    fn definition_warnings(&self, plain: &[u8]) -> Vec<String> {
-        let method = &self.parts.method;
-        let Ok(object) = serde_json::from_slice::<Value>(plain) else { return Vec::new() };
-        let own = self.inner.catalog.is_own(object["metadata"]["name"].as_str().unwrap_or_default());
-        if own || method == Method::DELETE {
-            return Vec::new();
-        }
-        definition::warnings(&object, method == Method::POST)
     }
 }
 
@@ -94,12 +99,8 @@ impl Context {
 fn user_agent(headers: &HeaderMap) -> String {
     let value = headers.get(header::USER_AGENT);
     let text = value.map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
-    let mut name = String::new();
-    for c in text.split('/').next().unwrap_or_default().chars().filter(|c| is_printable(*c)) {
-        if name.len() + c.len_utf8() > FIELD_MANAGER_MAX {
-            break;
-        }
-        name.push(c);
-    }
+    let program = text.split('/').next().unwrap_or_default();
+    let mut name: String = program.chars().filter(|c| is_printable(*c)).collect();
+    name.truncate(name.floor_char_boundary(FIELD_MANAGER_MAX));
     name
 }

@@ -1,23 +1,18 @@
 //! POST: a new object.
 
-use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::conform::{conform, strict};
+use super::conform::read;
 use super::context::Context;
 use crate::failure::Result;
-use crate::request::{WriteQuery, read_bytes, read_object};
+use crate::request::WriteQuery;
 use crate::writer::Owners;
 use windlass_apimachinery::metadata;
 
-pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
-    context.accept()?;
+pub(super) async fn answer(context: Context, body: &[u8]) -> Result<Response> {
     let query = WriteQuery::parse(&context.query, "CreateOptions")?;
-    let bytes = read_bytes(body).await?;
-    let parsed = read_object(&context.target.served, &context.parts.headers, &bytes)?;
-    let mut conformed = conform(&context.target.served, parsed, query.field_validation)?;
-    strict(&context.target.served, &conformed.problems, query.field_validation)?;
+    let mut conformed = read(&context, body, query.field_validation)?;
     let warnings = &mut conformed.problems;
     warnings.extend(metadata::dedup_owners(&mut conformed.object, false));
     // Finalizers are warned of only when the object is written.

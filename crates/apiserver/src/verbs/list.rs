@@ -8,16 +8,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tracing::error;
 
 use super::context::Context;
 use super::past;
-use super::pieces::{Gone, Pieces};
-use super::render::{Renderer, respond};
-use crate::failure::{Failure, Result};
+use super::pieces::{Ended, Pieces};
+use super::render::Renderer;
+use crate::failure::{Failure, Result, respond};
 use crate::kinds::Kind;
-use crate::request::{Accept, ListQuery, Shape, Target, VersionMatch};
+use crate::request::{ListQuery, Shape, Target, VersionMatch};
 use crate::state::Inner;
 use windlass_apimachinery::document::Document;
 use windlass_store::{Filter, Key, ListPage, Object, Page, Range, StoreError};
@@ -32,60 +32,28 @@ pub(super) async fn answer(context: Context) -> Result<Response> {
     if list.watch {
         return super::watch::answer(context, list);
     }
-    let accept = Accept::parse(&context.parts.headers, true)?;
-    let renderer = Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
+    let renderer = context.renderer()?;
     // YAML is made of the whole.
-    let most = if accept.yaml { 0 } else { AT_ONCE };
+    let most = if context.accept.yaml { 0 } else { AT_ONCE };
     let selected = select(&context.inner, &context.target, &list, most).await?;
     if selected.rest.is_none() {
         return respond_with(&renderer, &selected);
     }
     let inner = context.inner.clone();
     let body = Pieces::body(&inner, |mut pieces| async move {
-        match tell(&context, accept, selected, &mut pieces).await {
-            Ok(()) | Err(Broken::Gone) => {}
-            Err(Broken::Failed(failure)) => {
-                error!(?failure, "failed to read the rest of a list");
-                pieces.break_off().await;
-            }
+        match tell(&context, selected, &mut pieces).await {
+            Ok(()) => drop(pieces.end().await),
+            Err(Ended::Gone) => {}
+            Err(Ended::Failed(failure)) => error!(?failure, "failed to read the rest of a list"),
         }
     });
-    let mut response = respond(StatusCode::OK, accept, Vec::new());
-    *response.body_mut() = body;
-    Ok(response)
-}
-
-/// Why a list is not told to its end.
-enum Broken {
-    Gone,
-    Failed(Failure),
-}
-
-impl From<Gone> for Broken {
-    fn from(_: Gone) -> Self {
-        Self::Gone
-    }
-}
-
-impl From<Failure> for Broken {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
+    Ok(respond(StatusCode::OK, false, Vec::new()).map(|_| body))
 }
 
 /// Tells a list piece by piece.
-async fn tell(
-    context: &Context,
-    accept: Accept,
-    mut selected: Selected,
-    pieces: &mut Pieces,
-) -> Result<(), Broken> {
-    let renderer = Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
-    head(
-        &renderer,
-        &selected.metadata(renderer.served.kind.builtin.is_none(), accept.shape),
-        &mut pieces.out,
-    );
+async fn tell(context: &Context, mut selected: Selected, pieces: &mut Pieces) -> Result<(), Ended> {
+    let renderer = context.renderer()?;
+    head(&renderer, &selected, &mut pieces.out);
     let mut is_first = true;
     loop {
         for object in std::mem::take(&mut selected.objects) {
@@ -101,14 +69,13 @@ async fn tell(
         }
     }
     pieces.out.extend_from_slice(b"]}");
-    Ok(pieces.tell().await?)
+    pieces.tell().await
 }
 
 /// The answer that carries a list.
 pub(super) fn respond_with(renderer: &Renderer<'_>, selected: &Selected) -> Result<Response> {
-    let metadata = selected.metadata(renderer.served.kind.builtin.is_none(), renderer.accept.shape);
     let mut out = Vec::with_capacity(selected.objects.iter().map(|object| object.value.len() + 128).sum());
-    head(renderer, &metadata, &mut out);
+    head(renderer, selected, &mut out);
     for (index, object) in selected.objects.iter().enumerate() {
         if index > 0 {
             out.push(b',');
@@ -116,12 +83,14 @@ pub(super) fn respond_with(renderer: &Renderer<'_>, selected: &Selected) -> Resu
         renderer.item(object, &mut out)?;
     }
     out.extend_from_slice(b"]}");
-    Ok(respond(StatusCode::OK, renderer.accept, out))
+    Ok(respond(StatusCode::OK, renderer.accept.yaml, out))
 }
 
-fn head(renderer: &Renderer<'_>, metadata: &Value, out: &mut Vec<u8>) {
-    let (kind, api_version) = match renderer.accept.shape {
-        Shape::Table { .. } => return renderer.table_head(metadata, true, out),
+fn head(renderer: &Renderer<'_>, selected: &Selected, out: &mut Vec<u8>) {
+    let shape = renderer.accept.shape;
+    let metadata = selected.metadata(renderer.served.kind.builtin.is_none() && shape == Shape::Whole);
+    let (kind, api_version) = match shape {
+        Shape::Table { .. } => return renderer.table_head(&metadata, true, out),
         Shape::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1"),
         Shape::Whole => {
             (renderer.served.kind.list_kind.clone(), renderer.served.served().api_version.as_str())
@@ -153,23 +122,16 @@ impl Selected {
         Ok(true)
     }
 
-    fn metadata(&self, custom: bool, shape: Shape) -> Value {
-        let mut metadata = Map::new();
-        metadata.insert("resourceVersion".to_owned(), json!(self.revision.to_string()));
-        match &self.continue_token {
-            Some(token) => {
-                metadata.insert("continue".to_owned(), json!(token));
-            }
-            // A list of custom resources always has the field; that is how the real server writes it.
-            None if custom && shape == Shape::Whole => {
-                metadata.insert("continue".to_owned(), json!(""));
-            }
-            None => {}
+    /// `custom`: a list of custom resources always says whether it goes on; that is how the real server writes it.
+    fn metadata(&self, custom: bool) -> Value {
+        let mut metadata = json!({ "resourceVersion": self.revision.to_string() });
+        if custom || self.continue_token.is_some() {
+            metadata["continue"] = json!(self.continue_token.as_deref().unwrap_or_default());
         }
         if let Some(remaining) = self.remaining {
-            metadata.insert("remainingItemCount".to_owned(), json!(remaining));
+            metadata["remainingItemCount"] = json!(remaining);
         }
-        Value::Object(metadata)
+        metadata
     }
 }
 
@@ -313,24 +275,15 @@ fn filter(
 /// The list of a selector that one name at most can match: a look-up instead of a scan.
 async fn one(inner: &Inner, target: &Target, list: &ListQuery, name: &str, current: u64) -> Result<Selected> {
     let kind = &*target.served.kind;
-    let mut selected = Selected {
-        objects: Vec::new(),
-        revision: current,
-        continue_token: None,
-        remaining: None,
-        rest: None,
-    };
-    if name.is_empty() {
-        return Ok(selected);
-    }
-    let key = target.key(name)?;
-    if let Some(object) = inner.store.get(&key).await?
-        && inner.matches(kind, list, &object)?
+    let found = if name.is_empty() { None } else { inner.store.get(&target.key(name)?).await? };
+    let mut objects: Vec<Object> = found.into_iter().collect();
+    if let Some(object) = objects.first()
+        && !inner.matches(kind, list, object)?
     {
-        selected.revision = current.max(object.revision);
-        selected.objects.push(object);
+        objects.clear();
     }
-    Ok(selected)
+    let revision = objects.first().map_or(current, |object| current.max(object.revision));
+    Ok(Selected { objects, revision, continue_token: None, remaining: None, rest: None })
 }
 
 fn signed(revision: u64) -> i64 {
@@ -365,15 +318,9 @@ impl Inner {
     /// Whether the selectors of a list or watch select this object.
     pub(super) fn matches(&self, kind: &Kind, list: &ListQuery, object: &Object) -> Result<bool> {
         let key = &object.key;
-        if !list.fields.is_empty() {
-            let value = if list.fields.needs_object() {
-                Value::Object(self.load_unopened(kind, object)?)
-            } else {
-                Value::Null
-            };
-            if !list.fields.matches(key.name(), key.namespace(), &value) {
-                return Ok(false);
-            }
+        let needed = list.fields.needs_object().then(|| self.load_unopened(kind, object)).transpose()?;
+        if !list.fields.matches(key.name(), key.namespace(), &needed.into()) {
+            return Ok(false);
         }
         Ok(list.labels.is_empty() || list.labels.matches(&Document::new(&object.value).labels()))
     }

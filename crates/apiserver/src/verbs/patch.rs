@@ -2,29 +2,32 @@
 //!
 //! Server-side apply, which is a PATCH as well, is in [`super::apply`].
 
-use axum::body::Body;
+use std::borrow::Cow;
+
 use axum::response::Response;
 use http::{StatusCode, header};
 use json_patch::PatchOperation;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::conform::{Conformed, conform};
 use super::context::Context;
 use super::render::write_whole;
+use super::scale;
 use super::update::{check_place, check_version};
 use crate::failure::{Failure, FieldError, Result};
-use crate::request::{FieldValidation, WriteQuery, check_type, read_bytes};
+use crate::request::{FieldValidation, WriteQuery, check_type};
 use crate::secure;
 use crate::writer::Owners;
 use windlass_apimachinery::bounds::{self, Allowance};
 use windlass_apimachinery::json::{self, Parsed};
 use windlass_apimachinery::metadata;
 use windlass_apimachinery::strategic;
+use windlass_store::Object;
 
 /// At most this many operations in one JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
 
-pub(super) enum PatchKind {
+enum PatchKind {
     Json(json_patch::Patch),
     Merge(Value),
     Strategic(Value),
@@ -36,14 +39,12 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
-    if media_type(&context) == APPLY {
-        return super::apply::answer(context, body).await;
+pub(super) async fn answer(context: Context, bytes: &[u8]) -> Result<Response> {
+    if media_type(&context) == APPLY && context.scale().is_none() {
+        return super::apply::answer(context, bytes).await;
     }
-    context.accept()?;
     let query = WriteQuery::parse(&context.query, "PatchOptions")?;
-    let bytes = read_bytes(body).await?;
-    let Read { patch, twice, unknown } = read(&context, &bytes)?;
+    let Read { patch, twice, unknown } = read(&context, bytes)?;
     let name = context.name()?.to_owned();
     let writer = context.writer_of(&query);
     let mut tries = writer.tries(&name);
@@ -52,24 +53,24 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
             return Err(Failure::not_found(context.kind(), &name));
         };
         let old = context.inner.load(context.kind(), &current)?;
-        let mut document = served_document(&context, &current.value, current.revision)?;
+        let mut document = served_document(&context, &current, &old)?;
         patch.apply(&mut document)?;
         check_kind(&context, &document, &name).map_err(|failure| {
             let problems = problems_elsewhere(&context, &document, query.field_validation);
             if query.field_validation == FieldValidation::Strict && !problems.is_empty() {
-                return strict_failure(&bytes, &context, &problems);
+                return strict_failure(bytes, &context, &problems);
             }
-            unreadable_result(failure.warned(&problems), &bytes, &context)
+            unreadable_result(failure.warned(&problems), bytes, &context)
         })?;
         let parsed = Parsed { value: document, problems: twice.clone() };
         let Conformed { mut object, mut problems, sent } =
-            conform(&context.target.served, parsed, query.field_validation)
-                .map_err(|failure| unreadable_result(failure, &bytes, &context))?;
+            conform(context.spoken(), parsed, query.field_validation)
+                .map_err(|failure| unreadable_result(failure, bytes, &context))?;
         if query.field_validation != FieldValidation::Ignore {
             problems.splice(0..0, unknown.iter().cloned());
         }
         if query.field_validation == FieldValidation::Strict && !problems.is_empty() {
-            return Err(strict_failure(&bytes, &context, &problems));
+            return Err(strict_failure(bytes, &context, &problems));
         }
         check_place(&context, &mut object, &name).map_err(|failure| failure.warned(&problems))?;
         problems.extend(metadata::dedup_owners(&mut object, true));
@@ -77,9 +78,11 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
         let refused = problems.clone();
         problems.extend(metadata::finalizer_warnings(&context.kind().metadata(), Some(&old), &object));
         let warned = |failure: Failure| failure.warned(&refused);
-        let version = check_version(context.kind(), &name, &object, current.revision).map_err(warned)?;
+        let version = check_version(&context, &name, &object, current.revision).map_err(warned)?;
         secure::remove_missing(context.kind(), &old, &mut object);
-        let replaced = writer.replace(&current, &old, object, Owners::Sent(sent)).await;
+        let owners = Owners::Sent(sent);
+        let (new, owners) = scale::written(&context, &writer, &current, &old, object, owners)?;
+        let replaced = writer.replace(&current, &old, new, owners).await;
         if let Some(written) = replaced.map_err(warned)? {
             return context.written(StatusCode::OK, &written, &problems);
         }
@@ -94,9 +97,9 @@ pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
 /// A patch does not turn an object into one of another kind or version.
 fn check_kind(context: &Context, document: &Value, name: &str) -> Result<()> {
     let Value::Object(object) = document else { return Ok(()) };
-    let (kind, version) = (context.kind(), context.target.served.served());
+    let (kind, version) = (&context.spoken().kind, context.spoken().served());
     if kind.builtin.is_some() {
-        return check_type(&context.target.served, object, Failure::unknown_path);
+        return check_type(context.spoken(), object, Failure::unknown_path);
     }
     let mut errors = Vec::new();
     for (field, expected) in [("kind", &kind.kind), ("apiVersion", &version.api_version)] {
@@ -105,11 +108,7 @@ fn check_kind(context: &Context, document: &Value, name: &str) -> Result<()> {
             errors.push(FieldError::invalid(field, &found.into(), &format!("must be {expected}")));
         }
     }
-    if errors.is_empty() {
-        return Ok(());
-    }
-    let found = document["kind"].as_str().unwrap_or_default();
-    Err(Failure::invalid(found, &kind.group, name, errors))
+    Failure::refuse(document["kind"].as_str().unwrap_or_default(), &kind.group, name, errors)
 }
 
 /// The media type of the body, without parameters.
@@ -120,11 +119,14 @@ fn media_type(context: &Context) -> &str {
 }
 
 /// The object as a client would read it: the document that patches are about.
-fn served_document(context: &Context, value: &bytes::Bytes, revision: u64) -> Result<Value> {
-    let plain = context.inner.plain(context.kind(), value)?;
+fn served_document(context: &Context, current: &Object, old: &Map<String, Value>) -> Result<Value> {
+    let plain = match context.scale() {
+        Some(paths) => Cow::Owned(scale::encode(paths, old)),
+        None => context.inner.plain(context.kind(), &current.value)?,
+    };
     let mut bytes = Vec::with_capacity(plain.len() + 64);
-    write_whole(&context.target.served, &plain, revision, &mut bytes);
-    serde_json::from_slice(&bytes).map_err(|error| Failure::internal(&error))
+    write_whole(context.spoken(), &plain, current.revision, &mut bytes);
+    Ok(serde_json::from_slice(&bytes)?)
 }
 
 /// A patch, and what is to be said of its text.
@@ -134,11 +136,6 @@ struct Read {
     twice: Vec<String>,
     /// What is wrong with the operations of a JSON patch but does not keep them from being applied.
     unknown: Vec<String>,
-}
-
-/// The patch in a body.
-pub(super) fn read_patch(context: &Context, bytes: &[u8]) -> Result<PatchKind> {
-    Ok(read(context, bytes)?.patch)
 }
 
 fn read(context: &Context, bytes: &[u8]) -> Result<Read> {
@@ -160,13 +157,10 @@ fn read(context: &Context, bytes: &[u8]) -> Result<Read> {
             }
             Ok(Read { patch: PatchKind::Json(patch), twice: Vec::new(), unknown })
         }
-        MERGE => {
-            let Parsed { value, problems } = document(bytes)?;
-            Ok(Read { patch: PatchKind::Merge(value), twice: problems, unknown: Vec::new() })
-        }
-        STRATEGIC if core => {
-            let Parsed { value, problems } = document(bytes)?;
-            Ok(Read { patch: PatchKind::Strategic(value), twice: problems, unknown: Vec::new() })
+        kind if kind == MERGE || kind == STRATEGIC && core => {
+            let Parsed { value, problems: twice } = document(bytes)?;
+            let patch = if kind == MERGE { PatchKind::Merge(value) } else { PatchKind::Strategic(value) };
+            Ok(Read { patch, twice, unknown: Vec::new() })
         }
         _ if core => Err(Failure::unsupported_media_type(&[JSON, MERGE, STRATEGIC, APPLY])),
         _ => Err(Failure::unsupported_media_type(&[JSON, MERGE, APPLY])),
@@ -192,7 +186,7 @@ fn operations(bytes: &[u8]) -> Result<(json_patch::Patch, Vec<String>)> {
     };
     let mut unknown = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        let names = item.as_object().into_iter().flat_map(serde_json::Map::keys);
+        let names = item.as_object().into_iter().flat_map(Map::keys);
         let strange = names.filter(|name| !FIELDS.contains(&name.as_str()));
         unknown.extend(strange.map(|name| format!("json patch unknown field \"[{index}].{name}\"")));
     }
@@ -206,7 +200,7 @@ fn operations(bytes: &[u8]) -> Result<(json_patch::Patch, Vec<String>)> {
 }
 
 impl PatchKind {
-    pub(super) fn apply(&self, document: &mut Value) -> Result<()> {
+    fn apply(&self, document: &mut Value) -> Result<()> {
         match self {
             Self::Json(patch) => apply_operations(document, patch)?,
             Self::Merge(patch) => json_patch::merge(document, patch),
@@ -216,7 +210,7 @@ impl PatchKind {
     }
 
     /// Whether the patch says which version it is for.
-    pub(super) fn names_version(&self) -> bool {
+    fn names_version(&self) -> bool {
         match self {
             Self::Json(patch) => patch.0.iter().any(|operation| {
                 let target = operation.path().as_str();
@@ -281,7 +275,7 @@ fn strict_failure(patch: &[u8], context: &Context, problems: &[String]) -> Failu
 }
 
 /// A result of a patch that is no object of its kind is the patch's fault.
-pub(super) fn unreadable_result(failure: Failure, patch: &[u8], context: &Context) -> Failure {
+fn unreadable_result(failure: Failure, patch: &[u8], context: &Context) -> Failure {
     let Some(problem) = failure.decoding_problem() else { return failure };
     bad_result(patch, context, problem)
 }

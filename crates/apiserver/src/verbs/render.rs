@@ -1,11 +1,10 @@
 //! Stored objects as answers.
 
-use axum::body::Body;
 use axum::response::Response;
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, respond};
 use crate::kinds::{Served, ServedKind};
 use crate::request::{Accept, Query, Shape};
 use crate::state::Inner;
@@ -45,25 +44,18 @@ impl<'a> Renderer<'a> {
         Ok(Self { inner, served, accept, include })
     }
 
-    /// Appends an object as it stands alone, in a watch event, or in a list.
-    pub(super) fn object(&self, object: &Object, out: &mut Vec<u8>) -> Result<()> {
-        let plain = self.inner.shown(&self.served.kind, &object.value)?;
-        self.plain(&plain, object.revision, out);
-        Ok(())
-    }
-
     /// Appends an object as it stands in a list: there, core kinds are not repeated for each.
     pub(super) fn item(&self, object: &Object, out: &mut Vec<u8>) -> Result<()> {
-        if self.accept.shape != Shape::Whole || self.served.kind.builtin.is_none() {
-            return self.object(object, out);
-        }
         let plain = self.inner.shown(&self.served.kind, &object.value)?;
-        let version = self.served.served();
-        write_under(version, ITEM_HEAD, &plain, object.revision, out);
+        if self.accept.shape == Shape::Whole && self.served.kind.builtin.is_some() {
+            write_under(self.served.served(), ITEM_HEAD, &plain, object.revision, out);
+        } else {
+            self.plain(&plain, object.revision, out);
+        }
         Ok(())
     }
 
-    /// As [`Self::object`], of bytes in the clear.
+    /// Appends an object, whose bytes these are in the clear, as it stands alone or in a watch event.
     pub(super) fn plain(&self, plain: &[u8], revision: u64, out: &mut Vec<u8>) {
         match self.accept.shape {
             Shape::Whole => write_whole(self.served, plain, revision, out),
@@ -105,7 +97,7 @@ impl<'a> Renderer<'a> {
         } else {
             self.plain(plain, revision, &mut out);
         }
-        respond(status, self.accept, out)
+        respond(status, self.accept.yaml, out)
     }
 }
 
@@ -124,22 +116,4 @@ fn write_under(version: &Served, head: &str, plain: &[u8], revision: u64, out: &
     let mut object: Map<String, Value> = serde_json::from_slice(&plain).unwrap_or_default();
     version.read(&mut object, revision);
     Document::new(&document::encode(&version.head, &object, managed)).write(head, revision, out);
-}
-
-/// An answer of JSON bytes, as YAML if that is what the client accepts.
-pub(crate) fn respond(status: StatusCode, accept: Accept, json: Vec<u8>) -> Response {
-    let (kind, body) = if accept.yaml {
-        let value: Value = serde_json::from_slice(&json).unwrap_or_default();
-        match windlass_api::yaml::to_string(&value) {
-            Ok(text) => ("application/yaml", Body::from(text)),
-            Err(_) => ("application/json", Body::from(json)),
-        }
-    } else {
-        ("application/json", Body::from(json))
-    };
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
 }

@@ -1,37 +1,29 @@
 //! POST of a question about the caller: who it is, and what it may do.
 
-use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 use windlass_auth::{Audiences, Caller, Namespaces, RequestScope};
 
-use super::conform::{conform, strict};
+use super::conform::read;
 use super::context::Context;
 use crate::failure::{Failure, FieldError, Result};
-use crate::kinds::{Registry, Review};
-use crate::request::{WriteQuery, read_bytes, read_object};
+use crate::kinds::{Builtin, Registry, Review};
+use crate::request::WriteQuery;
 use crate::writer::{Owners, Written};
 use windlass_apimachinery::document;
+use windlass_apimachinery::fields::Managers;
 
 /// The group of everybody who was recognised.
 const AUTHENTICATED: &str = "system:authenticated";
 
-pub(super) async fn answer(
-    context: Context,
-    registry: &Registry,
-    review: Review,
-    body: Body,
-) -> Result<Response> {
-    context.accept()?;
+pub(super) fn answer(context: &Context, body: &[u8]) -> Result<Response> {
     let query = WriteQuery::parse(&context.query, "CreateOptions")?;
-    let bytes = read_bytes(body).await?;
-    let parsed = read_object(&context.target.served, &context.parts.headers, &bytes)?;
-    let conformed = conform(&context.target.served, parsed, query.field_validation)?;
-    strict(&context.target.served, &conformed.problems, query.field_validation)?;
+    let conformed = read(context, body, query.field_validation)?;
     let mut object = conformed.object;
     let mut managed = Vec::new();
+    let Some(Builtin::Review(review)) = context.kind().builtin else { return Err(Failure::unknown_path()) };
     match review {
         Review::Subject => {
             let now = context.inner.now_text();
@@ -39,11 +31,11 @@ pub(super) async fn answer(
             object.insert("status".to_owned(), json!({ "userInfo": user_info(&context.caller) }));
         }
         Review::Access => {
-            let status = access(&context.caller, registry, &object)?;
+            let status = access(&context.caller, &context.inner.catalog.current(), &object)?;
             // What it was sent with is nobody's.
             object.remove("status");
-            managed =
-                context.writer_of(&query).owners_of_new(&object, &Owners::Sent(conformed.sent)).encode();
+            let (writer, sent) = (context.writer_of(&query), Owners::Sent(conformed.sent));
+            managed = writer.owners(None, &object, &Managers::default(), sent).encode();
             object.insert("status".to_owned(), status);
         }
         Review::Rules => {
@@ -89,9 +81,7 @@ fn access(caller: &Caller, registry: &Registry, object: &Map<String, Value>) -> 
     if let Some(metadata) = object.get("metadata").filter(|metadata| metadata != &&json!({})) {
         errors.push(FieldError::invalid("metadata", metadata, "must be empty"));
     }
-    if !errors.is_empty() {
-        return Err(Failure::invalid("", "authorization.k8s.io", "", errors));
-    }
+    Failure::refuse("", "authorization.k8s.io", "", errors)?;
     if other.is_object() {
         // Whoever is recognised may look around.
         let looks = matches!(text(other, "verb"), "get" | "head" | "options");

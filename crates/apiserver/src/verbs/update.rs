@@ -1,25 +1,20 @@
 //! PUT: an object replaced by another of the same name.
 
-use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::conform::{Conformed, conform, strict};
+use super::conform::{Conformed, read};
 use super::context::Context;
+use super::scale;
 use crate::failure::{Failure, FieldError, Result};
-use crate::kinds::Kind;
-use crate::request::{WriteQuery, read_bytes, read_object};
+use crate::request::WriteQuery;
 use crate::writer::Owners;
 use windlass_apimachinery::metadata;
 
-pub(super) async fn answer(context: Context, body: Body) -> Result<Response> {
-    context.accept()?;
+pub(super) async fn answer(context: Context, body: &[u8]) -> Result<Response> {
     let query = WriteQuery::parse(&context.query, "UpdateOptions")?;
-    let bytes = read_bytes(body).await?;
-    let parsed = read_object(&context.target.served, &context.parts.headers, &bytes)?;
-    let conformed = conform(&context.target.served, parsed, query.field_validation)?;
-    strict(&context.target.served, &conformed.problems, query.field_validation)?;
+    let conformed = read(&context, body, query.field_validation)?;
     let problems = conformed.problems.clone();
     put(context, conformed, query).await.map_err(|failure| failure.warned(&problems))
 }
@@ -42,9 +37,10 @@ async fn put(context: Context, mut conformed: Conformed, query: WriteQuery) -> R
         };
         let old = context.inner.load(context.kind(), &current)?;
         check_uid(&context, &name, &old, &object)?;
-        let version = check_version(context.kind(), &name, &object, current.revision)?;
+        let version = check_version(&context, &name, &object, current.revision)?;
         let owners = Owners::Sent(conformed.sent.clone());
-        if let Some(written) = writer.replace(&current, &old, object.clone(), owners).await? {
+        let (new, owners) = scale::written(&context, &writer, &current, &old, object.clone(), owners)?;
+        if let Some(written) = writer.replace(&current, &old, new, owners).await? {
             conformed.problems.extend(metadata::finalizer_warnings(
                 &context.kind().metadata(),
                 Some(&old),
@@ -72,15 +68,7 @@ pub(super) fn check_place(context: &Context, object: &mut Map<String, Value>, na
             "the name of the object ({given}) does not match the name on the URL ({name})"
         )));
     }
-    if !context.kind().namespaced {
-        metadata::of(object).remove("namespace");
-    }
-    let namespace = metadata::text(object, "namespace");
-    if !namespace.is_empty() && Some(namespace) != context.target.namespace.as_deref() {
-        return Err(Failure::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
+    context.target.check_namespace(object)?;
     metadata::of(object).insert("name".to_owned(), name.into());
     if let Some(namespace) = &context.target.namespace {
         metadata::of(object).insert("namespace".to_owned(), namespace.as_str().into());
@@ -89,7 +77,7 @@ pub(super) fn check_place(context: &Context, object: &mut Map<String, Value>, na
 }
 
 /// A body with a UID is about that incarnation of the object only.
-pub(super) fn check_uid(
+fn check_uid(
     context: &Context,
     name: &str,
     old: &Map<String, Value>,
@@ -106,11 +94,12 @@ pub(super) fn check_uid(
 
 /// The version that the body carries, which must be the latest one.
 pub(super) fn check_version(
-    kind: &Kind,
+    context: &Context,
     name: &str,
     new: &Map<String, Value>,
     current: u64,
 ) -> Result<Option<u64>> {
+    let kind = context.kind();
     let given = metadata::text(new, "resourceVersion");
     let version = match given {
         "" | "0" => None,
@@ -121,7 +110,7 @@ pub(super) fn check_version(
         })?),
     };
     match version {
-        None if !kind.unconditional_update() => {
+        None if context.scale().is_none() && !kind.unconditional_update() => {
             let detail = "must be specified for an update";
             let error = FieldError::invalid("metadata.resourceVersion", &0.into(), detail);
             // The real server names the resource here, not the kind.

@@ -10,10 +10,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::context::Context;
 use super::list::{self, AT_ONCE};
-use super::pieces::{Gone, PIECE, Pieces};
-use super::render::{Renderer, write_whole};
+use super::pieces::{Ended, PIECE, Pieces};
+use super::render::write_whole;
 use crate::failure::{Failure, Result};
-use crate::request::{Accept, ListQuery, Shape};
+use crate::request::{ListQuery, Shape};
 use windlass_store::{Event, EventKind, Object, Range, StoreError, WatchStream};
 
 /// How often a watch that asked for bookmarks gets one, while nothing else happens.
@@ -27,9 +27,12 @@ const LONGEST: u64 = 30 * 24 * 3600;
 
 /// A watch of a collection.
 pub(super) fn answer(context: Context, list: ListQuery) -> Result<Response> {
-    let accept = Accept::parse_for_watch(&context.parts.headers)?;
+    if context.accept.yaml {
+        // Its events are one JSON document a line.
+        return Err(Failure::not_acceptable());
+    }
     // Judged here, so that a bad parameter is an HTTP error and not an event.
-    Renderer::new(&context.inner, &context.target.served, accept, &context.query)?;
+    context.renderer()?;
     let range = context.target.range()?;
     let seconds = list.timeout_seconds.filter(|seconds| *seconds > 0);
     let seconds = seconds.unwrap_or_else(|| rand::rng().random_range(LASTS..2 * LASTS)).min(LONGEST);
@@ -40,7 +43,6 @@ pub(super) fn answer(context: Context, list: ListQuery) -> Result<Response> {
         ends: now + Duration::from_secs(seconds),
         context,
         list,
-        accept,
         range,
         columns_sent: false,
     };
@@ -58,7 +60,6 @@ pub(crate) struct Watched;
 struct Watch {
     context: Context,
     list: ListQuery,
-    accept: Accept,
     range: Range,
     next_bookmark: Instant,
     ends: Instant,
@@ -66,33 +67,19 @@ struct Watch {
     columns_sent: bool,
 }
 
-/// Why a watch ends.
-enum Ended {
-    /// There is nobody to tell.
-    Gone,
-    /// It is told.
-    Failed(Failure),
-}
-
-impl From<Gone> for Ended {
-    fn from(_: Gone) -> Self {
-        Self::Gone
-    }
-}
-
-impl<E: Into<Failure>> From<E> for Ended {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
 impl Watch {
     async fn run(mut self, mut pieces: Pieces) {
-        if let Err(Ended::Failed(failure)) = self.tell(&mut pieces).await {
-            pieces.out.extend_from_slice(br#"{"type":"ERROR","object":"#);
-            pieces.out.extend_from_slice(&failure.to_json());
-            pieces.out.extend_from_slice(b"}\n");
-            let _ = pieces.tell().await;
+        let told = match self.tell(&mut pieces).await {
+            Err(Ended::Failed(failure)) => {
+                pieces.out.extend_from_slice(br#"{"type":"ERROR","object":"#);
+                pieces.out.extend_from_slice(&failure.to_json());
+                pieces.out.extend_from_slice(b"}\n");
+                pieces.tell().await
+            }
+            told => told,
+        };
+        if told.is_ok() {
+            let _ = pieces.end().await;
         }
     }
 
@@ -209,7 +196,7 @@ impl Watch {
             }
         };
         let served = &self.context.target.served;
-        let is_plain = self.accept.shape == Shape::Whole
+        let is_plain = self.context.accept.shape == Shape::Whole
             && !kind.sealed()
             && std::ptr::eq(served.served(), kind.stored());
         if seen != event.kind || !is_plain {
@@ -222,15 +209,14 @@ impl Watch {
             line.extend_from_slice(b"}\n");
             line.into()
         });
-        Ok(pieces.tell_shared(line).await?)
+        pieces.tell_shared(line).await
     }
 
     fn event(&mut self, kind: &str, object: &Object, revision: u64, out: &mut Vec<u8>) -> Result<()> {
-        let inner = self.context.inner.clone();
-        let renderer = Renderer::new(&inner, &self.context.target.served, self.accept, &self.context.query)?;
-        let plain = inner.shown(&self.context.target.served.kind, &object.value)?;
+        let renderer = self.context.renderer()?;
+        let plain = self.context.inner.shown(&self.context.target.served.kind, &object.value)?;
         out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
-        if let Shape::Table { .. } = self.accept.shape {
+        if let Shape::Table { .. } = self.context.accept.shape {
             let metadata = json!({ "resourceVersion": revision.to_string() });
             renderer.table_head(&metadata, !std::mem::replace(&mut self.columns_sent, true), out);
             renderer.plain(&plain, revision, out);
@@ -257,7 +243,7 @@ impl Watch {
         if initial_events_end {
             metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
         }
-        let object = match self.accept.shape {
+        let object = match self.context.accept.shape {
             Shape::Whole => json!({ "kind": self.context.target.served.kind.kind,
                 "apiVersion": served.api_version, "metadata": metadata }),
             Shape::Metadata => json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::{Owners, Sent, Writer, Written};
 use crate::failure::{Failure, Result};
 use crate::{builtin, secure};
+use windlass_apimachinery::fields::Managers;
 use windlass_apimachinery::metadata;
 use windlass_apimachinery::names;
 use windlass_store::{Object, Op, Precondition};
@@ -33,15 +34,7 @@ impl Writer {
             return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
         }
         let namespace = target.namespace.as_deref();
-        if namespace.is_none() && !kind.namespaced {
-            metadata::of(&mut object).remove("namespace");
-        }
-        let given = metadata::text(&object, "namespace");
-        if !given.is_empty() && Some(given) != namespace {
-            return Err(Failure::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
-        }
+        target.check_namespace(&mut object)?;
         if namespace.is_none() && kind.namespaced {
             return Err(Failure::unknown_path());
         }
@@ -60,7 +53,7 @@ impl Writer {
         let base = metadata::text(&object, "generateName").to_owned();
         let generate = metadata::text(&object, "name").is_empty() && !base.is_empty();
         let secrets = secure::take(kind, &mut object, None)?;
-        let managed = self.owners_of_new(&object, &owners).encode();
+        let managed = self.owners(None, &object, &Managers::default(), owners).encode();
         for attempt in 1.. {
             let neighbours = self.neighbours().await;
             let mut object = if generate { object.clone() } else { std::mem::take(&mut object) };
@@ -80,7 +73,7 @@ impl Writer {
             self.fail_on(errors, &name)?;
             self.judge(None, &object).await?;
             let extra = self.secret_writes(&secrets, &mut object, None).await?;
-            let (plain, stored) = self.encode_bounded(object, &managed, 0)?;
+            let (plain, stored) = self.encode(object, &managed, Some(0))?;
             let key = target.key(&name)?;
             if self.attributes.dry_run {
                 return match self.inner.store.get(&key).await? {
@@ -89,11 +82,7 @@ impl Writer {
                 };
             }
             match self.commit(key, Precondition::Absent, Op::Put(stored), extra, neighbours).await? {
-                Some(committed) => {
-                    let revision =
-                        committed.events.first().map_or(committed.revision, |event| event.revision);
-                    return Ok(Written { plain, revision });
-                }
+                Some(revision) => return Ok(Written { plain, revision }),
                 None if !generate || attempt == NAME_TRIES => {
                     let present = self.find(&name).await?;
                     return Err(self.taken(present.as_ref(), &name, &base));

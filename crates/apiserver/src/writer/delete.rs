@@ -4,6 +4,7 @@
 //! them, which the garbage collector ([`crate::garbage`]) takes off; without either, it sees the object go.
 
 use serde_json::{Map, Value, json};
+use windlass_api::status;
 
 use super::{Writer, Written};
 use crate::failure::{Failure, Result};
@@ -45,14 +46,9 @@ impl Deletion {
             Some(dependants) => (dependants == Dependants::Orphan, dependants == Dependants::Foreground),
             None => (has(ORPHAN), has(FOREGROUND) && !has(ORPHAN)),
         };
-        let mut finalizers: Vec<String> = before
-            .iter()
-            .filter(|one| !matches!(**one, ORPHAN | FOREGROUND))
-            .map(|one| (*one).to_owned())
-            .collect();
-        finalizers.extend(orphan.then(|| ORPHAN.to_owned()));
-        finalizers.extend(foreground.then(|| FOREGROUND.to_owned()));
-        finalizers
+        let kept = before.iter().copied().filter(|one| ![ORPHAN, FOREGROUND].contains(one));
+        let added = orphan.then_some(ORPHAN).into_iter().chain(foreground.then_some(FOREGROUND));
+        kept.chain(added).map(str::to_owned).collect()
     }
 }
 
@@ -91,9 +87,7 @@ impl Writer {
         // Events have no dependants.
         if kind.builtin != Some(Builtin::Event) {
             let finalizers = wanted.finalizers(&object);
-            if finalizers.iter().map(String::as_str).ne(metadata::finalizers(&object)) {
-                set_finalizers(&mut object, finalizers);
-            }
+            set_finalizers(&mut object, finalizers);
         }
         let now = self.inner.now_text();
         let held = match kind.builtin {
@@ -132,15 +126,12 @@ impl Writer {
             metadata::of(&mut object).insert("deletionGracePeriodSeconds".to_owned(), json!(0));
         }
         let unchanged = object == before;
-        let (plain, stored) = self.encode(object, document::split(&current.value).1)?;
+        let (plain, stored) = self.encode(object, document::split(&current.value).1, None)?;
         if unchanged || self.attributes.dry_run {
             return Ok(Some(Deleted::Marked(Written { plain, revision: current.revision })));
         }
         let committed = self.commit(current.key.clone(), expect, Op::Put(stored), Vec::new(), None).await?;
-        Ok(committed.map(|committed| {
-            let revision = committed.events.first().map_or(committed.revision, |event| event.revision);
-            Deleted::Marked(Written { plain, revision })
-        }))
+        Ok(committed.map(|revision| Deleted::Marked(Written { plain, revision })))
     }
 
     fn check_preconditions(&self, current: &Object, uid: &str, wanted: &Deletion) -> Result<()> {
@@ -155,17 +146,18 @@ impl Writer {
                 "the {what} in the precondition ({expected}) does not match the {what} in record ({found})"
             );
             // Two kinds have a way of deleting of their own, which names the resource.
-            if matches!(kind.builtin, Some(Builtin::Definition | Builtin::Namespace)) {
-                return Err(Failure::conflict(kind, name, &why));
-            }
-            return Err(Failure::conflict_of_kind(kind, name, &why));
+            let named = match kind.builtin {
+                Some(Builtin::Definition | Builtin::Namespace) => &kind.plural,
+                _ => &kind.kind,
+            };
+            return Err(status::conflict(&kind.group, named, name, &why).into());
         }
         Ok(())
     }
 
-    /// Stores a change of the metadata of this state of an object, or removes it when that was the last thing that held it.
+    /// Stores a change of this state of an object that nobody judges, or removes it when that was the last thing that held it.
     /// False: it was changed meanwhile.
-    pub(crate) async fn change_metadata(
+    pub(crate) async fn change(
         &self,
         current: &Object,
         change: impl FnOnce(&mut Map<String, Value>),
@@ -173,14 +165,14 @@ impl Writer {
         let old = self.inner.load_unopened(self.kind(), current)?;
         let mut new = old.clone();
         change(&mut new);
-        if old == new {
+        let removed = self.is_over(&new);
+        if old == new && !removed {
             return Ok(true);
         }
-        let removed = self.is_over(&new);
         let (op, extra) = if removed {
             (Op::Delete, self.removals(&old).await?)
         } else {
-            (Op::Put(self.encode(new, document::split(&current.value).1)?.1), Vec::new())
+            (Op::Put(self.encode(new, document::split(&current.value).1, None)?.1), Vec::new())
         };
         let expect = Precondition::Revision(current.revision);
         Ok(self.commit(current.key.clone(), expect, op, extra, None).await?.is_some())

@@ -87,25 +87,10 @@ impl Writer {
         ])
     }
 
-    /// The managers of a new object.
-    pub(crate) fn owners_of_new(&self, new: &Map<String, Value>, owners: &Owners) -> Managers {
-        let sent = match owners {
-            Owners::Known(managers) => return managers.clone(),
-            Owners::Sent(sent) => sent,
-        };
-        let named = sent.managers.as_ref().filter(|sent| !is_reset(sent));
-        let base = named.and_then(|named| Managers::decode(named).ok()).unwrap_or_default();
-        let new = sent.with_the_rest(new);
-        self.update_of(Operation::Update).update(&self.nothing(), &new, base).unwrap_or_else(|error| {
-            tracing::debug!(%error, "the owners of an object's fields are not known");
-            Managers::default()
-        })
-    }
-
-    /// The managers of a changed object, which had these.
-    pub(crate) fn owners_of_changed(
+    /// The managers of an object after a write: of a changed one, which was `old` and had these, or of a new one.
+    pub(crate) fn owners(
         &self,
-        old: &Map<String, Value>,
+        old: Option<&Map<String, Value>>,
         new: &Map<String, Value>,
         before: &Managers,
         owners: Owners,
@@ -130,10 +115,11 @@ impl Writer {
             None => before.clone(),
         };
         // Of an object whose managers were forgotten, none are recorded until it is applied.
-        if base.is_empty() {
+        if old.is_some() && base.is_empty() {
             return base;
         }
-        self.update_of(Operation::Update).update(old, &whole, base).unwrap_or_else(|error| {
+        let old = old.map_or_else(|| Cow::Owned(self.nothing()), Cow::Borrowed);
+        self.update_of(Operation::Update).update(&old, &whole, base).unwrap_or_else(|error| {
             tracing::debug!(%error, "the owners of an object's fields are not known");
             Managers::default()
         })

@@ -3,9 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::{Owners, Writer, Written, stored_owners};
+use crate::builtin::{self, copy_field};
 use crate::failure::Result;
 use crate::kinds::{Builtin, Kind};
-use crate::{builtin, secure};
+use crate::secure;
 use windlass_apimachinery::document;
 use windlass_apimachinery::metadata;
 use windlass_store::{Object, Op, Precondition};
@@ -19,24 +20,23 @@ impl Writer {
         current: &Object,
         old: &Map<String, Value>,
         mut new: Map<String, Value>,
-        owners: Owners,
+        mut owners: Owners,
     ) -> Result<Option<Written>> {
         let kind = self.kind();
         let separate_status = self.attributes.target.served.served().status_subresource;
         let before = self.inner.plain(kind, &current.value)?;
         let owners_before = stored_owners(&before);
-        let mut owners = owners;
         // What is not stored is a change that a real server counts.
         let lost = !self.is_status() && matches!(&owners, Owners::Sent(sent) if sent.whole.is_some());
         if self.is_status() {
-            owners = Owners::Known(self.owners_of_changed(old, &new, &owners_before, owners));
+            owners = Owners::Known(self.owners(Some(old), &new, &owners_before, owners));
             new = status_of(kind, old, &new);
         } else if separate_status {
             copy_field(old, &mut new, "status");
         }
         metadata::carry_over(old, &mut new);
         let secrets = secure::take(kind, &mut new, Some(old))?;
-        let owners = self.owners_of_changed(old, &new, &owners_before, owners);
+        let owners = self.owners(Some(old), &new, &owners_before, owners);
         let neighbours = self.neighbours().await;
         if !self.is_status() {
             self.fill_in(Some(old), &mut new)?;
@@ -75,7 +75,7 @@ impl Writer {
         } else {
             owners.encode()
         };
-        let (plain, stored) = self.encode_bounded(new, &managed, before.len())?;
+        let (plain, stored) = self.encode(new, &managed, Some(before.len()))?;
         let unchanged = *plain == *before;
         drop(before);
         if self.attributes.dry_run || (unchanged && !removed) {
@@ -89,13 +89,9 @@ impl Writer {
         };
         let expect = Precondition::Revision(current.revision);
         let committed = self.commit(current.key.clone(), expect, op, extra, neighbours).await?;
-        let Some(committed) = committed else { return Ok(None) };
         // A removal answers with the object as it was asked for, under its last version.
-        let revision = match committed.events.first() {
-            Some(event) if !removed => event.revision,
-            _ => current.revision,
-        };
-        Ok(Some(Written { plain, revision }))
+        let revision = committed.map(|revision| if removed { current.revision } else { revision });
+        Ok(revision.map(|revision| Written { plain, revision }))
     }
 }
 
@@ -107,11 +103,4 @@ fn status_of(kind: &Kind, old: &Map<String, Value>, new: &Map<String, Value>) ->
         copy_field(new, &mut object, "metadata");
     }
     object
-}
-
-fn copy_field(from: &Map<String, Value>, to: &mut Map<String, Value>, field: &str) {
-    match from.get(field) {
-        Some(value) => to.insert(field.to_owned(), value.clone()),
-        None => to.remove(field),
-    };
 }

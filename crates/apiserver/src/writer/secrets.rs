@@ -60,8 +60,7 @@ impl Writer {
         for name in names {
             let key = secret_key(metadata::text(object, "namespace"), name)?;
             let Some(secret) = self.inner.store.get(&key).await? else { continue };
-            let document: Value =
-                serde_json::from_slice(&secret.value).map_err(|error| Failure::internal(&error))?;
+            let document: Value = serde_json::from_slice(&secret.value)?;
             let owners = document["metadata"]["ownerReferences"].as_array();
             let owned =
                 owners.into_iter().flatten().any(|owner| owner["uid"] == metadata::text(object, "uid"));
@@ -94,7 +93,7 @@ impl Writer {
             "data": { field: STANDARD.encode(value.expose_secret()) },
         });
         let registry = inner.catalog.current();
-        let secret_kind = registry.builtin(Builtin::Secret).ok_or_else(Failure::unknown_path)?;
+        let secret_kind = registry.builtin(Builtin::Secret)?;
         let Value::Object(secret) = secret else { return Err(Failure::unknown_path()) };
         let stored = inner.seal(secret_kind, secret, b"")?;
         Ok((name.clone(), Write::create(secret_key(namespace, &name)?, Bytes::from(stored))))

@@ -1,28 +1,23 @@
 //! `GET /store/backup`: a copy of the whole store, for whoever may do everything.
 
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use futures::stream;
-use http::{HeaderValue, Request, header};
+use http::header;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
-use windlass_auth::{Caller, refuse_impersonation};
+use windlass_auth::Caller;
 use windlass_telemetry::ErrorChain;
 
+use super::pieces::Pieces;
 use crate::failure::{Failure, Result};
 use crate::state::Inner;
 
 /// Where it is served.
-pub(crate) const PATH: &str = "/store/backup";
+pub(super) const PATH: &str = "/store/backup";
 /// How many bytes are sent at a time.
 const PIECE: usize = 256 << 10;
 /// How long a reader may take before its pace counts.
@@ -31,19 +26,21 @@ const GRACE: Duration = Duration::from_secs(30);
 const SLOWEST: u64 = 256 << 10;
 
 /// Streams a copy. One that ends without its end was broken off.
-pub(crate) async fn serve(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Response {
-    match allow(&request) {
-        Ok(()) => {}
-        Err(failure) => return failure.into_response(),
+pub(super) fn answer(inner: &Inner, caller: &Caller) -> Result<Response> {
+    if !caller.is_master() {
+        return Err(Failure::forbidden_path(PATH, &caller.name));
     }
     let store = inner.store.clone();
-    let (sender, pieces) = channel(GRACE);
+    let (pieces, body) = Pieces::channel();
+    let sender = Sender::new(pieces, GRACE);
     tokio::task::spawn_blocking(move || {
         let mut out = io::BufWriter::with_capacity(PIECE, sender);
         match store.backup(&mut out) {
             Ok(copied) => {
                 info!(objects = copied.objects, revision = copied.revision, "copied the store");
-                out.get_ref().end();
+                if let Ok(sender) = out.into_inner() {
+                    sender.end();
+                }
             }
             Err(error) => {
                 warn!(error = %ErrorChain(&error), "failed to copy the store");
@@ -52,54 +49,14 @@ pub(crate) async fn serve(State(inner): State<Arc<Inner>>, request: Request<Body
             }
         }
     });
-    let mut response = Response::new(Body::from_stream(pieces));
-    let octets = HeaderValue::from_static("application/octet-stream");
-    response.headers_mut().insert(header::CONTENT_TYPE, octets);
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
-
-fn allow(request: &Request<Body>) -> Result<()> {
-    let caller = request.extensions().get::<Caller>().ok_or_else(Failure::unauthorized)?;
-    refuse_impersonation(request.headers()).map_err(|status| Failure::from(*status))?;
-    if !caller.is_master() {
-        return Err(Failure::forbidden_path(PATH, &caller.name));
-    }
-    Ok(())
-}
-
-/// What is written on one side is read on the other, which ends with an error unless it was said to be whole. A reader has
-/// `grace`, and then [`SLOWEST`].
-fn channel(grace: Duration) -> (Sender, impl futures::Stream<Item = io::Result<Bytes>> + Send) {
-    let (sender, receiver) = mpsc::channel(1);
-    let is_whole = Arc::new(AtomicBool::new(false));
-    let sender = Sender {
-        reader: sender,
-        is_whole: is_whole.clone(),
-        runtime: Handle::current(),
-        begun: Instant::now(),
-        grace,
-        sent: 0,
-    };
-    let pieces = stream::unfold(Some(receiver), move |receiver| {
-        let is_whole = is_whole.clone();
-        async move {
-            let mut receiver = receiver?;
-            match receiver.recv().await {
-                Some(piece) => Some((Ok(piece), Some(receiver))),
-                None if is_whole.load(Ordering::Acquire) => None,
-                None => Some((Err(io::Error::other("the copy was broken off")), None)),
-            }
-        }
-    });
-    (sender, pieces)
+    let headers = [(header::CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-store")];
+    Ok((headers, body).into_response())
 }
 
 /// Sends what is written, to a reader that is not waited for without end: as long as it reads, the store keeps what is
-/// overwritten meanwhile.
+/// overwritten meanwhile. A reader has `grace`, and then [`SLOWEST`].
 struct Sender {
-    reader: mpsc::Sender<Bytes>,
-    is_whole: Arc<AtomicBool>,
+    pieces: Pieces,
     runtime: Handle,
     begun: Instant,
     grace: Duration,
@@ -107,19 +64,22 @@ struct Sender {
 }
 
 impl Sender {
+    fn new(pieces: Pieces, grace: Duration) -> Self {
+        Self { pieces, runtime: Handle::current(), begun: Instant::now(), grace, sent: 0 }
+    }
+
     /// Everything was sent.
-    fn end(&self) {
-        self.is_whole.store(true, Ordering::Release);
+    fn end(self) {
+        let _ = self.runtime.block_on(self.pieces.end());
     }
 }
 
 impl Write for Sender {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let until = self.begun + self.grace + Duration::from_secs(self.sent / SLOWEST);
-        let sending = self.reader.send(Bytes::copy_from_slice(bytes));
+        let sending = self.pieces.send(Bytes::copy_from_slice(bytes));
         // The timer belongs to the runtime, and is made there.
-        let sent = self.runtime.block_on(async { timeout_at(until, sending).await });
-        match sent {
+        match self.runtime.block_on(async { timeout_at(until, sending).await }) {
             Ok(Ok(())) => {
                 self.sent += bytes.len() as u64;
                 Ok(bytes.len())
@@ -136,7 +96,7 @@ impl Write for Sender {
 
 #[cfg(test)]
 mod tests {
-    use futures::StreamExt as _;
+    use axum::body::to_bytes;
 
     use super::*;
 
@@ -144,7 +104,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_reader_of_a_copy_that_does_not_read_is_ended() {
-        let (mut sender, pieces) = channel(SHORT);
+        let (pieces, body) = Pieces::channel();
+        let mut sender = Sender::new(pieces, SHORT);
         let writing = tokio::task::spawn_blocking(move || {
             let mut written = 0;
             loop {
@@ -156,24 +117,20 @@ mod tests {
         });
         let ended = tokio::time::timeout(Duration::from_secs(30), writing).await.expect("it ends").unwrap();
         assert_eq!(ended, (1000, io::ErrorKind::TimedOut), "one piece waits to be read");
-        let read: Vec<io::Result<Bytes>> = pieces.collect().await;
-        assert!(
-            matches!(read.as_slice(), [Ok(_), Err(_)]),
-            "what was broken off does not look whole: {read:?}"
-        );
+        assert!(to_bytes(body, usize::MAX).await.is_err(), "what was broken off does not look whole");
     }
 
     #[tokio::test]
     async fn a_reader_of_a_copy_that_reads_gets_all_of_it() {
-        let (mut sender, pieces) = channel(Duration::from_secs(30));
+        let (pieces, body) = Pieces::channel();
+        let mut sender = Sender::new(pieces, Duration::from_secs(30));
         let writing = tokio::task::spawn_blocking(move || {
             for piece in 0..100_u8 {
                 sender.write_all(&[piece; 1000]).unwrap();
             }
             sender.end();
         });
-        let read: Vec<Bytes> = pieces.map(Result::unwrap).collect().await;
+        assert_eq!(to_bytes(body, usize::MAX).await.unwrap().len(), 100_000);
         writing.await.unwrap();
-        assert_eq!(read.iter().map(Bytes::len).sum::<usize>(), 100_000);
     }
 }
