@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::Writer;
@@ -59,7 +60,7 @@ impl Writer {
             versions: &**self.kind(),
             writer,
             ignored: self.ignored(),
-            now: (self.inner.now)().as_second(),
+            now: Timestamp::from_second((self.inner.now)().as_second()).unwrap_or_default(),
         }
     }
 
@@ -94,7 +95,7 @@ impl Writer {
             Owners::Sent(sent) => sent,
         };
         let named = sent.managers.as_ref().filter(|sent| !is_reset(sent));
-        let base = named.and_then(|named| Managers::decode(named).ok()).unwrap_or_default();
+        let base = named.and_then(Managers::decode).unwrap_or_default();
         let new = sent.with_the_rest(new);
         self.update_of(Operation::Update).update(&self.nothing(), &new, base).unwrap_or_else(|error| {
             tracing::debug!(%error, "the owners of an object's fields are not known");
@@ -124,7 +125,7 @@ impl Writer {
         let base = match sent.managers {
             Some(sent) if is_reset(&sent) => Managers::default(),
             Some(sent) => match Managers::decode(&sent) {
-                Ok(managers) if !managers.is_empty() => managers,
+                Some(managers) if !managers.is_empty() => managers,
                 _ => before.clone(),
             },
             None => before.clone(),
