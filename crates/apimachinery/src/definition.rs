@@ -63,7 +63,7 @@ fn typed<T: DeserializeOwned + Serialize>(
 }
 
 /// Numbers without a fraction are written without one, as a real server does.
-fn make_whole(value: &mut Value) {
+pub(crate) fn make_whole(value: &mut Value) {
     /// Larger ones are not exact.
     const MAX: f64 = 9e15;
     match value {

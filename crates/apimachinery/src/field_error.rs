@@ -1,5 +1,7 @@
 //! What is wrong with one field, as kube-apiserver tells it.
 
+use std::fmt;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use serde_json::Value;
 
@@ -74,7 +76,7 @@ impl FieldError {
     }
 
     /// The value is none of those that may stand there.
-    pub fn not_supported(field: impl Into<String>, value: &Value, allowed: &[String]) -> Self {
+    pub fn not_supported(field: impl Into<String>, value: &Value, allowed: &[impl fmt::Debug]) -> Self {
         let allowed: Vec<String> = allowed.iter().map(|value| format!("{value:?}")).collect();
         let mut body = format!("Unsupported value: {}", show(value));
         if !allowed.is_empty() {
@@ -111,8 +113,49 @@ impl FieldError {
     }
 }
 
-impl std::fmt::Display for FieldError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// A place in a document, and what was found to be wrong there and elsewhere. Steps from it are as `.name` and `[0]`.
+pub(crate) struct Found<'a> {
+    path: String,
+    pub(crate) errors: &'a mut Vec<FieldError>,
+}
+
+impl<'a> Found<'a> {
+    pub(crate) fn at(path: impl Into<String>, errors: &'a mut Vec<FieldError>) -> Self {
+        Self { path: path.into(), errors }
+    }
+
+    pub(crate) fn below(&mut self, step: &str) -> Found<'_> {
+        Found { path: self.path(step), errors: self.errors }
+    }
+
+    pub(crate) fn path(&self, step: &str) -> String {
+        format!("{}{step}", self.path)
+    }
+
+    pub(crate) fn required(&mut self, step: &str, detail: &str) {
+        self.errors.push(FieldError::required(self.path(step), detail));
+    }
+
+    pub(crate) fn forbidden(&mut self, step: &str, detail: &str) {
+        self.errors.push(FieldError::forbidden(self.path(step), detail));
+    }
+
+    pub(crate) fn invalid(&mut self, step: &str, value: impl Into<Value>, detail: &str) {
+        self.errors.push(FieldError::invalid(self.path(step), &value.into(), detail));
+    }
+
+    pub(crate) fn not_supported(&mut self, step: &str, value: impl Into<Value>, allowed: &[&str]) {
+        self.errors.push(FieldError::not_supported(self.path(step), &value.into(), allowed));
+    }
+
+    /// Takes in errors of a value that stands here.
+    pub(crate) fn all(&mut self, errors: impl IntoIterator<Item = FieldError>) {
+        self.errors.extend(errors.into_iter().map(|error| error.under(&self.path)));
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.field.is_empty() {
             f.write_str(&self.body)
         } else {

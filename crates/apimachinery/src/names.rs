@@ -26,6 +26,11 @@ const DATA_KEY_TEXT: &str = "a valid config key must consist of alphanumeric cha
 /// At most this many bytes of annotations.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
+/// Whether a word is among those of a text.
+pub(crate) fn is_among(word: &str, words: &str) -> bool {
+    words.split(' ').any(|one| one == word)
+}
+
 fn lower(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }

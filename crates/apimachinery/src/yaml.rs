@@ -8,6 +8,7 @@ use serde_saphyr::Spanned;
 use serde_saphyr::options::DuplicateKeyPolicy;
 use windlass_api::yaml::Error;
 
+use crate::definition::make_whole;
 use crate::json::{Key, Path, Seed};
 
 /// How a list of keys begins that stand twice; each of them is a line of its own.
@@ -15,7 +16,11 @@ pub const ERRORS: &str = "yaml: unmarshal errors:\n  ";
 
 /// A document, and what is to be said of each key that stands twice.
 pub fn parse(text: &str) -> Result<(Value, Vec<String>), Error> {
-    windlass_api::yaml::parse(text).map(|value| (value, Vec::new())).or_else(|error| {
+    let parsed = windlass_api::yaml::parse(text).map(|mut value| {
+        make_whole(&mut value);
+        (value, Vec::new())
+    });
+    parsed.or_else(|error| {
         // Whatever else is wrong with the text was not said yet if the first thing was a key.
         if !error.to_string().contains("duplicate mapping key") {
             return Err(error);

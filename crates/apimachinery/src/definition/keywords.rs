@@ -1,76 +1,32 @@
 //! Which keywords a schema may use, how they go together, and whether its defaults are values of it.
 //!
-//! The rules and their words are those of apiextensions-apiserver's `validation` package.
+//! The rules are those of apiextensions-apiserver's `validation` package.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::structural::{self, Node, flag, inner, list, properties, text};
-use crate::field_error::FieldError;
+use super::structural::{self, Level, Node, flag, inner, list, properties, text, type_error};
+use crate::field_error::{FieldError, Found};
+use crate::names::is_among;
 use crate::schema::Schema;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
 /// What may stand at the root of a schema whose status is a sub-resource.
-const AT_ROOT: [&str; 22] = [
-    "description",
-    "type",
-    "format",
-    "title",
-    "maximum",
-    "exclusiveMaximum",
-    "minimum",
-    "exclusiveMinimum",
-    "maxLength",
-    "minLength",
-    "pattern",
-    "maxItems",
-    "minItems",
-    "uniqueItems",
-    "multipleOf",
-    "required",
-    "items",
-    "properties",
-    "externalDocs",
-    "example",
-    "x-kubernetes-preserve-unknown-fields",
-    "x-kubernetes-validations",
-];
+const AT_ROOT: &str = "description type format title maximum exclusiveMaximum minimum exclusiveMinimum maxLength \
+    minLength pattern maxItems minItems uniqueItems multipleOf required items properties externalDocs example \
+    x-kubernetes-preserve-unknown-fields x-kubernetes-validations";
 
 /// The formats of texts that a real server knows, without dashes; others are documentation.
-const FORMATS: [&str; 24] = [
-    "bsonobjectid",
-    "uri",
-    "email",
-    "hostname",
-    "ipv4",
-    "ipv6",
-    "cidr",
-    "mac",
-    "uuid",
-    "uuid3",
-    "uuid4",
-    "uuid5",
-    "isbn",
-    "isbn10",
-    "isbn13",
-    "creditcard",
-    "ssn",
-    "hexcolor",
-    "rgbcolor",
-    "byte",
-    "password",
-    "date",
-    "duration",
-    "datetime",
-];
+const FORMATS: &str = "bsonobjectid uri email hostname ipv4 ipv6 cidr mac uuid uuid3 uuid4 uuid5 isbn isbn10 isbn13 \
+    creditcard ssn hexcolor rgbcolor byte password date duration datetime";
 
 /// Whether a real server knows this format for values of this type.
 pub fn known_format(kind: &str, format: &str) -> bool {
     match kind {
         "" | "string" => {
-            FORMATS.contains(&format.replace('-', "").as_str())
+            is_among(&format.replace('-', ""), FORMATS)
                 || matches!(format, "k8s-short-name" | "k8s-long-name")
         }
         "integer" => matches!(format, "int32" | "int64"),
@@ -83,30 +39,26 @@ pub fn known_format(kind: &str, format: &str) -> bool {
 pub(super) fn problems(schema: &Value, path: &str, with_status: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let Some(root) = schema.as_object() else { return errors };
-    if with_status {
-        if root.get("type") != Some(&json!("object")) {
-            let found = root.get("type").cloned().unwrap_or_else(|| json!(""));
-            let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
-            errors.push(FieldError::invalid(format!("{path}.type"), &found, detail));
-        } else if root.keys().any(|name| !AT_ROOT.contains(&name.as_str())) {
-            let detail = format!(
-                "only {AT_ROOT:?} fields are allowed at the root of the schema if the status subresource is enabled"
-            );
-            errors.push(FieldError::invalid(path, schema, &detail));
-        }
+    let mut at = Found::at(path, &mut errors);
+    if with_status && text(root, "type") != "object" {
+        let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        at.invalid(".type", text(root, "type"), detail);
+    } else if with_status && root.keys().any(|name| !is_among(name, AT_ROOT)) {
+        let detail = format!(
+            "only [{AT_ROOT}] fields are allowed at the root of the schema if the status subresource is enabled"
+        );
+        at.invalid("", schema.clone(), &detail);
     }
     if flag(root, "nullable") {
-        errors.push(FieldError::forbidden(format!("{path}.nullable"), "nullable cannot be true at the root"));
+        at.forbidden(".nullable", "nullable cannot be true at the root");
     }
-    let structural = structural::problems(schema, path);
-    if structural.is_empty() {
-        defaults(root, path, true, &mut errors);
-    } else {
-        errors.extend(structural);
+    node(root, &Place::default(), &mut at);
+    structural::complete(root, Some(root), path, path, &mut errors);
+    if errors.is_empty() {
+        defaults(root, true, &mut Found::at(path, &mut errors));
     }
-    node(root, path, &Place { root: true, ..Place::default() }, &mut errors);
     if errors.is_empty()
-        && let Err(problem) = compile(schema)
+        && let Err(problem) = compile(root, Schema::root)
     {
         let at = path.trim_end_matches(".openAPIV3Schema");
         errors.push(FieldError::invalid(at, &json!(""), &format!("error building validator: {problem}")));
@@ -114,295 +66,265 @@ pub(super) fn problems(schema: &Value, path: &str, with_status: bool) -> Vec<Fie
     errors
 }
 
-fn compile(schema: &Value) -> Result<Schema, String> {
-    let document = JSONSchemaProps::deserialize(schema).map_err(|error| error.to_string())?;
-    Schema::root(&document)
+fn compile(
+    schema: &Node,
+    compile: impl FnOnce(&JSONSchemaProps) -> Result<Schema, String>,
+) -> Result<Schema, String> {
+    compile(&JSONSchemaProps::deserialize(schema).map_err(|error| error.to_string())?)
 }
 
 /// What is known of a schema from those that it stands in.
 #[derive(Clone, Default)]
 struct Place {
-    root: bool,
+    level: Level,
+    /// The first of an `allOf`, which may say once more what an int-or-string may be.
+    first_of_all: bool,
     /// Inside apiVersion, kind or metadata of a whole object.
     in_meta: bool,
     /// Why defaults are not allowed here.
     no_defaults: Option<String>,
 }
 
-fn node(schema: &Node, path: &str, place: &Place, errors: &mut Vec<FieldError>) {
-    let at = |name: &str| format!("{path}.{name}");
-    plain(schema, path, place, errors);
-    let below = Place { root: false, ..place.clone() };
-    if let Some(additional) = schema.get("additionalProperties") {
-        let has_properties = inner(schema, "properties").is_some_and(|some| !some.is_empty());
-        if has_properties && *additional != json!(true) {
-            let detail = "additionalProperties and properties are mutual exclusive";
-            errors.push(FieldError::forbidden(at("additionalProperties"), detail));
-        }
-        if let Some(additional) = additional.as_object() {
-            let mut below = below.clone();
-            if below.in_meta {
-                below.no_defaults =
-                    Some("inside additionalProperties applying to object metadata".to_owned());
-            }
-            node(additional, &at("additionalProperties"), &below, errors);
-        }
+/// Everything that is wrong with a schema, and with those in it.
+fn node(schema: &Node, place: &Place, at: &mut Found<'_>) {
+    plain(schema, place, at);
+    structural::check(schema, place.level, at);
+    lists(schema, at);
+    rules(schema, at);
+    let is_nested = place.level == Level::Nested;
+    let below = |level| Place {
+        level: if is_nested { Level::Nested } else { level },
+        first_of_all: false,
+        ..place.clone()
+    };
+    let additional = schema.get("additionalProperties").filter(|additional| **additional != json!(true));
+    if additional.is_some() && inner(schema, "properties").is_some_and(|some| !some.is_empty()) {
+        at.forbidden(".additionalProperties", "additionalProperties and properties are mutual exclusive");
     }
-    let embedded = flag(schema, "x-kubernetes-embedded-resource");
+    if let Some(additional) = additional.and_then(Value::as_object) {
+        let mut below = below(Level::Field);
+        if below.in_meta {
+            below.no_defaults = Some("inside additionalProperties applying to object metadata".to_owned());
+        }
+        node(additional, &below, &mut at.below(".additionalProperties"));
+    }
+    let is_root = place.level == Level::Root;
     for (name, property) in properties(schema) {
-        let mut below = below.clone();
-        if (place.root || embedded) && matches!(name.as_str(), "metadata" | "kind" | "apiVersion") {
+        let mut below = below(Level::Field);
+        if (is_root || flag(schema, "x-kubernetes-embedded-resource")) && is_meta(name) {
             below.in_meta = true;
-            if place.root {
+            if is_root {
                 below.no_defaults = Some(format!("in top-level {name}"));
             }
         }
-        node(property, &format!("{path}.properties[{name}]"), &below, errors);
+        node(property, &below, &mut at.below(&format!(".properties[{name}]")));
     }
-    for name in ["not", "items"] {
-        if let Some(schema) = inner(schema, name) {
-            node(schema, &at(name), &below, errors);
-        }
+    if let Some(items) = inner(schema, "items") {
+        node(items, &below(Level::Item), &mut at.below(".items"));
+    }
+    if let Some(not) = inner(schema, "not") {
+        node(not, &below(Level::Nested), &mut at.below(".not"));
     }
     for name in ["allOf", "oneOf", "anyOf"] {
+        let either = || json!([{ "type": "integer" }, { "type": "string" }]);
+        if name == "anyOf"
+            && (!is_nested || place.first_of_all)
+            && schema.get(name).is_some_and(|any| *any == either())
+        {
+            continue;
+        }
         for (index, schema) in list(schema, name) {
-            node(schema, &format!("{path}.{name}[{index}]"), &below, errors);
+            let first_of_all = name == "allOf" && index == 0 && !is_nested;
+            let below = Place { first_of_all, ..below(Level::Nested) };
+            node(schema, &below, &mut at.below(&format!(".{name}[{index}]")));
         }
     }
-    lists(schema, path, errors);
-    rules(schema, path, errors);
+}
+
+fn is_meta(name: &str) -> bool {
+    matches!(name, "metadata" | "kind" | "apiVersion")
 }
 
 /// The keywords that are not supported at all, and types.
-fn plain(schema: &Node, path: &str, place: &Place, errors: &mut Vec<FieldError>) {
-    let at = |name: &str| format!("{path}.{name}");
+fn plain(schema: &Node, place: &Place, at: &mut Found<'_>) {
     let kind = text(schema, "type");
     if !kind.is_empty() && !TYPES.contains(&kind) {
-        errors.push(FieldError::not_supported(at("type"), &json!(kind), &TYPES.map(str::to_owned)));
+        at.not_supported(".type", kind, &TYPES);
     }
     if schema.contains_key("default")
         && let Some(reason) = &place.no_defaults
     {
-        errors.push(FieldError::forbidden(at("default"), &format!("must not be set {reason}")));
+        at.forbidden(".default", &format!("must not be set {reason}"));
     }
     for name in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
         if schema.contains_key(name) {
-            errors.push(FieldError::forbidden(at(name), &format!("{name} is not supported")));
+            at.forbidden(&format!(".{name}"), &format!("{name} is not supported"));
         }
     }
     if kind == "null" {
-        let detail = "type cannot be set to null, use nullable as an alternative";
-        errors.push(FieldError::forbidden(at("type"), detail));
+        at.forbidden(".type", "type cannot be set to null, use nullable as an alternative");
     }
     if schema.get("items").is_some_and(Value::is_array) {
-        errors.push(FieldError::forbidden(at("items"), "items must be a schema object and not an array"));
+        at.forbidden(".items", "items must be a schema object and not an array");
     }
     if place.in_meta && flag(schema, "x-kubernetes-embedded-resource") {
-        let detail = "must not be used inside of resource meta";
-        errors.push(FieldError::forbidden(at("x-kubernetes-embedded-resource"), detail));
+        at.forbidden(".x-kubernetes-embedded-resource", "must not be used inside of resource meta");
     }
     if flag(schema, "uniqueItems") {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
-        errors.push(FieldError::forbidden(at("uniqueItems"), detail));
+        at.forbidden(".uniqueItems", detail);
     }
     if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&json!(false)) {
-        let at = at("x-kubernetes-preserve-unknown-fields");
-        errors.push(FieldError::invalid(at, &json!(false), "must be true or undefined"));
+        at.invalid(".x-kubernetes-preserve-unknown-fields", false, "must be true or undefined");
     }
     for (keyword, of, allowed) in [
         ("x-kubernetes-map-type", "object", &["atomic", "granular"][..]),
         ("x-kubernetes-list-type", "array", &["atomic", "set", "map"][..]),
     ] {
         let Some(value) = schema.get(keyword) else { continue };
-        let detail = format!("must be {of} if {keyword} is specified");
-        if kind.is_empty() {
-            errors.push(FieldError::required(at("type"), &detail));
-        } else if kind != of {
-            errors.push(FieldError::invalid(at("type"), &json!(kind), &detail));
+        if kind != of {
+            type_error(kind, &format!("must be {of} if {keyword} is specified"), at);
         }
         if !allowed.iter().any(|one| value == one) {
-            let allowed: Vec<String> = allowed.iter().map(|&one| one.to_owned()).collect();
-            errors.push(FieldError::not_supported(at(keyword), value, &allowed));
+            at.not_supported(&format!(".{keyword}"), value.clone(), allowed);
         }
     }
 }
 
 /// What kind of list an array is, and what its items must be for that.
-fn lists(schema: &Node, path: &str, errors: &mut Vec<FieldError>) {
-    let at = |name: &str| format!("{path}.{name}");
+fn lists(schema: &Node, at: &mut Found<'_>) {
     let list_type = text(schema, "x-kubernetes-list-type");
     let items = inner(schema, "items");
-    if list_type == "set"
-        && let Some(items) = items
-    {
-        let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
-        let (keyword, wrong) = match text(items, "type") {
-            "array" => {
-                ("x-kubernetes-list-type", !matches!(text(items, "x-kubernetes-list-type"), "" | "atomic"))
-            }
-            "object" => ("x-kubernetes-map-type", text(items, "x-kubernetes-map-type") != "atomic"),
-            _ => ("", false),
+    if let (Some(items), "set") = (items, list_type) {
+        let (step, is_atomic) = match text(items, "type") {
+            "array" => (".items.x-kubernetes-list-type", text(items, "x-kubernetes-list-type")),
+            "object" => (".items.x-kubernetes-map-type", text(items, "x-kubernetes-map-type")),
+            _ => ("", "atomic"),
         };
-        if wrong {
-            let found = items.get("x-kubernetes-list-type").cloned().unwrap_or_default();
-            errors.push(FieldError::invalid(at(&format!("items.{keyword}")), &found, detail));
+        // A list is atomic unless it says otherwise, a map is not.
+        if is_atomic != "atomic" && !(is_atomic.is_empty() && text(items, "type") == "array") {
+            at.invalid(step, is_atomic, "must be atomic as item of a list with x-kubernetes-list-type=set");
         }
     }
-    let no_keys = Vec::new();
-    let keys_value = schema.get("x-kubernetes-list-map-keys").cloned().unwrap_or_else(|| json!([]));
-    let keys = keys_value.as_array().unwrap_or(&no_keys);
-    if !keys.is_empty() && list_type != "map" {
-        let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
-        errors.push(if schema.contains_key("x-kubernetes-list-type") {
-            FieldError::invalid(at("x-kubernetes-list-type"), &json!(list_type), detail)
-        } else {
-            FieldError::required(at("x-kubernetes-list-type"), detail)
-        });
-    }
+    let keys =
+        schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     if list_type == "map" {
         if keys.is_empty() {
             let detail = "must not be empty if x-kubernetes-list-type is map";
-            errors.push(FieldError::required(at("x-kubernetes-list-map-keys"), detail));
+            at.required(".x-kubernetes-list-map-keys", detail);
         }
         match items {
-            None => {
-                let detail = "must have a schema if x-kubernetes-list-type is map";
-                errors.push(FieldError::required(at("items"), detail));
-            }
+            None => at.required(".items", "must have a schema if x-kubernetes-list-type is map"),
             Some(items) if text(items, "type") != "object" => {
                 let detail = "must be object if parent array's x-kubernetes-list-type is map";
-                let found = json!(text(items, "type"));
-                errors.push(FieldError::invalid(at("items.type"), &found, detail));
+                at.invalid(".items.type", text(items, "type"), detail);
             }
-            Some(items) => map_keys(items, keys, path, errors),
+            Some(items) => map_keys(items, keys, at),
+        }
+    } else if !keys.is_empty() {
+        let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
+        if list_type.is_empty() {
+            at.required(".x-kubernetes-list-type", detail);
+        } else {
+            at.invalid(".x-kubernetes-list-type", list_type, detail);
         }
     }
-    if let (Some(items), "set" | "map") = (items, list_type) {
-        if flag(items, "nullable") {
-            let detail = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
-            errors.push(FieldError::forbidden(at("items.nullable"), &detail));
-        }
-        if list_type == "map" {
-            map_keys_present(items, keys, path, errors);
-        }
+    if matches!(list_type, "set" | "map") && items.is_some_and(|items| flag(items, "nullable")) {
+        let detail = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
+        at.forbidden(".items.nullable", &detail);
     }
 }
 
-fn map_keys(items: &Node, keys: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+/// What is wrong with the properties that items of a list are known by.
+fn map_keys(items: &Node, keys: &[Value], at: &mut Found<'_>) {
     for (index, key) in keys.iter().enumerate() {
         let name = key.as_str().unwrap_or_default();
-        let at = format!("{path}.x-kubernetes-list-map-keys");
-        match items.get("properties").and_then(|properties| properties.get(name)) {
-            None => {
-                let detail = "entries must all be names of item properties";
-                errors.push(FieldError::invalid(at.clone(), &json!(keys), detail));
-            }
-            Some(property) if matches!(property["type"].as_str(), Some("array" | "object")) => {
-                let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
-                let at = format!("{path}.items.properties[{name}].type");
-                errors.push(FieldError::invalid(at, &json!(text(items, "type")), detail));
-            }
-            Some(_) => {}
-        }
         if keys[..index].contains(key) {
-            errors.push(FieldError::invalid(at, &json!(keys), "must not contain duplicate entries"));
+            at.invalid(".x-kubernetes-list-map-keys", keys, "must not contain duplicate entries");
         }
-    }
-}
-
-fn map_keys_present(items: &Node, keys: &[Value], path: &str, errors: &mut Vec<FieldError>) {
-    for key in keys {
-        let name = key.as_str().unwrap_or_default();
-        let Some(property) = items.get("properties").and_then(|properties| properties.get(name)) else {
+        let Some(property) = inner(items, "properties").and_then(|properties| inner(properties, name)) else {
+            at.invalid(".x-kubernetes-list-map-keys", keys, "entries must all be names of item properties");
             continue;
         };
+        let mut at = at.below(&format!(".items.properties[{name}]"));
+        if matches!(text(property, "type"), "array" | "object") {
+            let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
+            at.invalid(".type", text(property, "type"), detail);
+        }
         let required =
             items.get("required").and_then(Value::as_array).is_some_and(|names| names.contains(key));
-        let at = format!("{path}.items.properties[{name}]");
-        if !required && property.get("default").is_none() {
+        if !required && !property.contains_key("default") {
             let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required \
                           property";
-            errors.push(FieldError::required(format!("{at}.default"), detail));
+            at.required(".default", detail);
         }
-        if property.get("nullable") == Some(&json!(true)) {
+        if flag(property, "nullable") {
             let detail = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
-            errors.push(FieldError::forbidden(format!("{at}.nullable"), detail));
+            at.forbidden(".nullable", detail);
         }
     }
 }
 
 /// What can be said of `x-kubernetes-validations` without evaluating them.
-fn rules(schema: &Node, path: &str, errors: &mut Vec<FieldError>) {
-    let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array);
-    for (index, rule) in rules.into_iter().flatten().enumerate() {
-        let at = |name: &str| format!("{path}.x-kubernetes-validations[{index}].{name}");
-        let field = |name: &str| rule[name].as_str().unwrap_or_default();
-        let (expression, message) = (field("rule").trim(), field("message"));
+fn rules(schema: &Node, at: &mut Found<'_>) {
+    const REASONS: [&str; 4] =
+        ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+    for (index, rule) in list(schema, "x-kubernetes-validations") {
+        let mut at = at.below(&format!(".x-kubernetes-validations[{index}]"));
+        let (expression, message) = (text(rule, "rule").trim(), text(rule, "message"));
         let broken = |text: &str| text.contains(['\n', '\r']);
         if expression.is_empty() {
-            errors.push(FieldError::required(at("rule"), "rule is not specified"));
+            at.required(".rule", "rule is not specified");
         } else if !message.is_empty() && message.trim().is_empty() {
-            let detail = "must be non-empty if specified";
-            errors.push(FieldError::invalid(at("message"), &json!(message), detail));
+            at.invalid(".message", message, "must be non-empty if specified");
         } else if broken(message.trim()) {
-            let detail = "must not contain line breaks";
-            errors.push(FieldError::invalid(at("message"), &json!(message), detail));
+            at.invalid(".message", message, "must not contain line breaks");
         } else if broken(expression) && message.is_empty() {
-            let detail = "message must be specified if rule contains line breaks";
-            errors.push(FieldError::required(at("message"), detail));
+            at.required(".message", "message must be specified if rule contains line breaks");
         }
-        let reasons =
-            ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
-        if !field("reason").is_empty() && !reasons.contains(&field("reason")) {
-            let reasons = reasons.map(str::to_owned);
-            errors.push(FieldError::not_supported(at("reason"), &json!(field("reason")), &reasons));
+        let reason = text(rule, "reason");
+        if !reason.is_empty() && !REASONS.contains(&reason) {
+            at.not_supported(".reason", reason, &REASONS);
         }
     }
 }
 
 /// Defaults must be values of their schema, and hold nothing that would be pruned.
-fn defaults(schema: &Node, path: &str, whole: bool, errors: &mut Vec<FieldError>) {
+fn defaults(schema: &Node, whole: bool, at: &mut Found<'_>) {
     if let Some(default) = schema.get("default") {
-        let at = format!("{path}.default");
-        match compile_node(schema) {
-            Err(problem) => errors.push(FieldError::invalid(at, default, &problem)),
+        match compile(schema, Schema::node) {
+            Err(problem) => at.invalid(".default", default.clone(), &problem),
             Ok(schema) if schema.drops_of(default) => {
-                errors.push(FieldError::invalid(at, default, "must not have unknown fields"));
+                at.invalid(".default", default.clone(), "must not have unknown fields");
             }
-            Ok(schema) => {
-                errors.extend(schema.judge(default).into_iter().map(|error| error.under(&at)));
-            }
+            Ok(schema) => at.below(".default").all(schema.judge(default)),
         }
     }
     let whole = whole || flag(schema, "x-kubernetes-embedded-resource");
     if let Some(items) = inner(schema, "items") {
-        defaults(items, &format!("{path}.items"), false, errors);
+        defaults(items, false, &mut at.below(".items"));
     }
-    for (name, property) in properties(schema) {
-        // What the server itself fills in has defaults of no use.
-        if !(whole && matches!(name.as_str(), "metadata" | "apiVersion" | "kind")) {
-            defaults(property, &format!("{path}.properties[{name}]"), false, errors);
-        }
+    // What the server itself fills in has defaults of no use.
+    for (name, property) in properties(schema).filter(|(name, _)| !(whole && is_meta(name))) {
+        defaults(property, false, &mut at.below(&format!(".properties[{name}]")));
     }
-}
-
-fn compile_node(schema: &Node) -> Result<Schema, String> {
-    let document = JSONSchemaProps::deserialize(schema).map_err(|error| error.to_string())?;
-    Schema::node(&document)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(property: &Value) -> Vec<String> {
-        let schema = json!({ "type": "object", "properties": { "p": property } });
-        problems(&schema, "s.openAPIV3Schema", false).iter().map(ToString::to_string).collect()
+    fn found(schema: &Value) -> Vec<String> {
+        problems(schema, "s", false).iter().map(ToString::to_string).collect()
+    }
+
+    fn with(property: &Value) -> Value {
+        json!({ "type": "object", "properties": { "p": property } })
     }
 
     #[test]
-    fn each_rule_has_its_words() {
-        const P: &str = "s.openAPIV3Schema.properties[p]";
+    fn what_keywords_may_not_say_has_its_words() {
+        const P: &str = "s.properties[p]";
         let map = |items: Value, keys: Value| json!({ "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys, "items": items });
         for (property, expected) in [
             (json!({ "type": "integer", "default": 3 }), String::new()),
@@ -447,13 +369,63 @@ mod tests {
             (
                 json!({ "type": "array", "x-kubernetes-list-type": "set", "items": { "type": "object" } }),
                 format!(
-                    "{P}.items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of a list with \
+                    "{P}.items.x-kubernetes-map-type: Invalid value: \"\": must be atomic as item of a list with \
                      x-kubernetes-list-type=set"
                 ),
             ),
         ] {
             let expected: Vec<String> = Some(expected).filter(|text| !text.is_empty()).into_iter().collect();
-            assert_eq!(found(&property), expected, "{property}");
+            assert_eq!(found(&with(&property)), expected, "{property}");
+        }
+    }
+
+    #[test]
+    fn a_structural_schema_has_no_problems() {
+        let schema = json!({ "type": "object", "properties": {
+            "metadata": { "type": "object", "properties": { "name": { "type": "string" } } },
+            "port": { "x-kubernetes-int-or-string": true, "anyOf": [{ "type": "integer" }, { "type": "string" }] },
+            "spec": { "type": "object", "properties": { "a": { "type": "string" }, "b": { "type": "string" } },
+                "oneOf": [{ "required": ["a"] }, { "properties": { "b": { "pattern": "^x" } } }] } } });
+        assert_eq!(found(&schema), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_not_structural_has_its_words() {
+        for (schema, expected) in [
+            (
+                with(&json!({})),
+                "s.properties[p].type: Required value: must not be empty for specified object fields",
+            ),
+            (with(&json!({ "type": "array" })), "s.properties[p].items: Required value: must be specified"),
+            (
+                with(&json!({ "type": "array", "items": {} })),
+                "s.properties[p].items.type: Required value: must not be empty for specified array items",
+            ),
+            (json!({ "type": "string" }), "s.type: Invalid value: \"string\": must be object at the root"),
+            (
+                json!({ "type": "object", "additionalProperties": true }),
+                "s.additionalProperties: Forbidden: must not be used at the root",
+            ),
+            (
+                with(&json!({ "type": "string", "anyOf": [{ "description": "x" }] })),
+                "s.properties[p].anyOf[0].description: Forbidden: must be undefined to be structural",
+            ),
+            (
+                json!({ "type": "object", "anyOf": [{ "properties": { "q": { "pattern": "x" } } }] }),
+                "s.properties[q]: Required value: because it is defined in s.anyOf[0].properties[q]",
+            ),
+            (
+                json!({ "type": "object", "properties": { "metadata": { "type": "object", "description": "x" } } }),
+                "s.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but \
+                 metadata is implicitly specified",
+            ),
+            (
+                with(&json!({ "type": "object", "x-kubernetes-embedded-resource": true })),
+                "s.properties[p].properties: Required value: must not be empty if x-kubernetes-embedded-resource is \
+                 true without x-kubernetes-preserve-unknown-fields",
+            ),
+        ] {
+            assert_eq!(found(&schema), [expected], "{schema}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that is wrong with a definition beside its metadata, in kube-apiserver's words and order.
+//! Everything that is wrong with a definition beside its metadata.
 //!
 //! kube-apiserver judges the form that it keeps in memory, where what all versions say alike stands once, under
 //! `spec.validation`, `spec.subresources` and so on; its errors name those places, and so do these.
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::structural::text;
 use super::{Object, keywords};
 use crate::cel::Rules;
-use crate::field_error::FieldError;
+use crate::field_error::{FieldError, Found};
 use crate::metadata;
 use crate::names;
 
@@ -71,7 +71,7 @@ impl<'a> Parts<'a> {
 
     /// The part of one version that the others do not have alike.
     fn own(&self, version: &'a Object, part: &str) -> Option<&'a Value> {
-        if self.common(part).is_some() { None } else { version.get(part).filter(|value| !value.is_null()) }
+        version.get(part).filter(|value| !value.is_null() && self.common(part).is_none())
     }
 }
 
@@ -124,21 +124,8 @@ fn check_spec(spec: &Object, names: &Object, errors: &mut Vec<FieldError>) {
         }
     }
     check_names(names, "spec.names", errors);
-    if let Some(schema) = parts.common("schema") {
-        let with_status = parts.versions.iter().any(|version| has_status(version));
-        check_schema(schema, "spec.validation", with_status, errors);
-    }
-    check_subresources(parts.common("subresources"), "spec.subresources", errors);
-    check_columns(parts.common("additionalPrinterColumns"), "spec.additionalPrinterColumns", errors);
-    if let Some(fields) = parts.common("selectableFields") {
-        match parts.common("schema") {
-            Some(schema) => check_selectable(fields, schema, "spec.selectableFields", errors),
-            None => {
-                let detail = "may only be set when validations.schema is included";
-                errors.push(FieldError::invalid("spec.selectableFields", &json!(""), detail));
-            }
-        }
-    }
+    let with_status = parts.versions.iter().any(|version| has_status(version));
+    check_parts(|part| parts.common(part), with_status, "spec.validation", &mut Found::at("spec", errors));
     check_conversion(spec, errors);
 }
 
@@ -189,166 +176,159 @@ fn check_version(parts: &Parts<'_>, version: &Object, at: &str, errors: &mut Vec
             ));
         }
     }
-    if let Some(schema) = parts.own(version, "schema") {
-        check_schema(schema, &format!("{at}.schema"), has_status(version), errors);
+    let schema_at = format!("{at}.schema");
+    let part = |part: &str| parts.own(version, part);
+    check_parts(part, has_status(version), &schema_at, &mut Found::at(at, errors));
+}
+
+fn check_parts<'a>(
+    part: impl Fn(&str) -> Option<&'a Value>,
+    with_status: bool,
+    schema_at: &str,
+    at: &mut Found<'_>,
+) {
+    let schema = part("schema");
+    if let Some(schema) = schema {
+        check_schema(schema, schema_at, with_status, at);
     }
-    check_subresources(parts.own(version, "subresources"), &format!("{at}.subresources"), errors);
-    let columns = parts.own(version, "additionalPrinterColumns");
-    check_columns(columns, &format!("{at}.additionalPrinterColumns"), errors);
-    if let Some(fields) = parts.own(version, "selectableFields") {
-        let at = format!("{at}.selectableFields");
-        match parts.own(version, "schema") {
-            Some(schema) => check_selectable(fields, schema, &at, errors),
-            None => {
-                let detail = "may only be set when `version.schema.openAPIV3Schema` is not included";
-                errors.push(FieldError::invalid(at, &json!(""), detail));
-            }
-        }
+    check_subresources(part("subresources"), at);
+    check_columns(part("additionalPrinterColumns"), at);
+    match (part("selectableFields"), schema) {
+        (Some(fields), Some(schema)) => check_selectable(fields, schema, &mut at.below(".selectableFields")),
+        (Some(_), None) => at.invalid(".selectableFields", "", "may only be set with a schema beside it"),
+        (None, _) => {}
     }
 }
 
-fn check_schema(schema: &Value, at: &str, with_status: bool, errors: &mut Vec<FieldError>) {
+fn check_schema(schema: &Value, schema_at: &str, with_status: bool, at: &mut Found<'_>) {
     let schema = &schema["openAPIV3Schema"];
-    let at = format!("{at}.openAPIV3Schema");
-    let problems = keywords::problems(schema, &at, with_status);
+    let schema_at = format!("{schema_at}.openAPIV3Schema");
+    let mut problems = keywords::problems(schema, &schema_at, with_status);
     // Rules are compiled for what is a schema.
     if problems.is_empty()
         && let Ok(schema) = serde_json::from_value(schema.clone())
-        && let Err(problems) = Rules::compile(&schema, &at)
     {
-        errors.extend(problems);
+        problems.extend(Rules::compile(&schema, &schema_at).err().into_iter().flatten());
     }
-    errors.extend(problems);
+    at.errors.extend(problems);
 }
 
-fn check_names(names: &Object, at: &str, errors: &mut Vec<FieldError>) {
-    const MIXED: &str = "may have mixed case, but should otherwise match: ";
-    label(&format!("{at}.plural"), text(names, "plural"), "", errors);
-    label(&format!("{at}.singular"), text(names, "singular"), "", errors);
-    label(&format!("{at}.kind"), text(names, "kind"), MIXED, errors);
-    label(&format!("{at}.listKind"), text(names, "listKind"), MIXED, errors);
-    let mut each = |field: &str| {
+fn check_names(names: &Object, path: &str, errors: &mut Vec<FieldError>) {
+    for field in ["plural", "singular"] {
+        label(&format!("{path}.{field}"), text(names, field), "", errors);
+    }
+    for field in ["kind", "listKind"] {
+        let mixed = "may have mixed case, but should otherwise match: ";
+        label(&format!("{path}.{field}"), text(names, field), mixed, errors);
+    }
+    let mut at = Found::at(path, errors);
+    for field in ["shortNames", "categories"] {
         for (index, name) in names.get(field).and_then(Value::as_array).into_iter().flatten().enumerate() {
             let problems = names::dns1035_problems(name.as_str().unwrap_or_default());
             if !problems.is_empty() {
-                errors.push(FieldError::invalid(format!("{at}.{field}[{index}]"), name, &problems.join(",")));
+                at.invalid(&format!(".{field}[{index}]"), name.clone(), &problems.join(","));
             }
         }
-        if field == "shortNames"
-            && !text(names, "kind").is_empty()
-            && names.get("kind") == names.get("listKind")
-        {
-            let detail = "kind and listKind may not be the same";
-            let found = json!(text(names, "listKind"));
-            errors.push(FieldError::invalid(format!("{at}.listKind"), &found, detail));
-        }
-    };
-    each("shortNames");
-    each("categories");
-}
-
-fn check_simple_path(path: &str, at: &str, errors: &mut Vec<FieldError>) -> bool {
-    if path.starts_with('.') {
-        return true;
     }
-    errors.push(FieldError::invalid(at, &json!(path), "must be a simple json path starting with ."));
-    false
+    if !text(names, "kind").is_empty() && names.get("kind") == names.get("listKind") {
+        at.invalid(".listKind", text(names, "listKind"), "kind and listKind may not be the same");
+    }
 }
 
-fn check_subresources(subresources: Option<&Value>, at: &str, errors: &mut Vec<FieldError>) {
+fn check_simple_path(path: &str, step: &str, at: &mut Found<'_>) -> bool {
+    let is_simple = path.starts_with('.');
+    if !is_simple {
+        at.invalid(step, path, "must be a simple json path starting with .");
+    }
+    is_simple
+}
+
+fn check_subresources(subresources: Option<&Value>, at: &mut Found<'_>) {
     let Some(scale) = subresources.and_then(|subresources| subresources["scale"].as_object()) else { return };
-    for (field, prefixes, required) in [
-        ("specReplicasPath", &[".spec."][..], true),
-        ("statusReplicasPath", &[".status."][..], true),
-        ("labelSelectorPath", &[".spec.", ".status."][..], false),
+    for (field, prefixes, place) in [
+        ("specReplicasPath", &[".spec."][..], ".spec"),
+        ("statusReplicasPath", &[".status."][..], ".status"),
+        ("labelSelectorPath", &[".spec.", ".status."][..], "either .spec or .status"),
     ] {
-        let (path, at) = (text(scale, field), format!("{at}.scale.{field}"));
+        let (path, step) = (text(scale, field), format!(".subresources.scale.{field}"));
         if path.is_empty() {
-            if required {
-                errors.push(FieldError::required(at, ""));
+            if field != "labelSelectorPath" {
+                at.required(&step, "");
             }
-            continue;
-        }
-        if check_simple_path(path, &at, errors) && !prefixes.iter().any(|prefix| path.starts_with(prefix)) {
-            let where_ = match prefixes {
-                [one] => format!("under {}", one.trim_end_matches('.')),
-                _ => "under either .spec or .status".to_owned(),
-            };
-            let detail = format!("should be a json path {where_}");
-            errors.push(FieldError::invalid(at, &json!(path), &detail));
+        } else if check_simple_path(path, &step, at)
+            && !prefixes.iter().any(|prefix| path.starts_with(prefix))
+        {
+            at.invalid(&step, path, &format!("should be a json path under {place}"));
         }
     }
 }
 
-fn check_columns(columns: Option<&Value>, at: &str, errors: &mut Vec<FieldError>) {
-    const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-    const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+fn check_columns(columns: Option<&Value>, at: &mut Found<'_>) {
+    const TYPES: &str = "boolean,date,integer,number,string";
+    const FORMATS: &str = "byte,date,date-time,double,float,int32,int64,password";
+    let is_among = |one: &str, all: &str| all.split(',').any(|known| known == one);
     for (index, column) in columns.and_then(Value::as_array).into_iter().flatten().enumerate() {
-        let at = |field: &str| format!("{at}[{index}].{field}");
+        let mut at = at.below(&format!(".additionalPrinterColumns[{index}]"));
         let field = |name: &str| column[name].as_str().unwrap_or_default();
         if field("name").is_empty() {
-            errors.push(FieldError::required(at("name"), ""));
+            at.required(".name", "");
         }
-        let detail = format!("must be one of {}", TYPES.join(","));
         if field("type").is_empty() {
-            errors.push(FieldError::required(at("type"), &detail));
-        } else if !TYPES.contains(&field("type")) {
-            errors.push(FieldError::invalid(at("type"), &column["type"], &detail));
+            at.required(".type", &format!("must be one of {TYPES}"));
+        } else if !is_among(field("type"), TYPES) {
+            at.invalid(".type", field("type"), &format!("must be one of {TYPES}"));
         }
-        if !field("format").is_empty() && !FORMATS.contains(&field("format")) {
-            let detail = format!("must be one of {}", FORMATS.join(","));
-            errors.push(FieldError::invalid(at("format"), &column["format"], &detail));
+        if !field("format").is_empty() && !is_among(field("format"), FORMATS) {
+            at.invalid(".format", field("format"), &format!("must be one of {FORMATS}"));
         }
         if field("jsonPath").is_empty() {
-            errors.push(FieldError::required(at("JSONPath"), ""));
+            at.required(".JSONPath", "");
         } else {
-            check_simple_path(field("jsonPath"), &at("JSONPath"), errors);
+            check_simple_path(field("jsonPath"), ".JSONPath", &mut at);
         }
     }
 }
 
-fn check_selectable(fields: &Value, schema: &Value, at: &str, errors: &mut Vec<FieldError>) {
+fn check_selectable(fields: &Value, schema: &Value, at: &mut Found<'_>) {
     let mut seen = Vec::new();
     for (index, field) in fields.as_array().into_iter().flatten().enumerate() {
-        let at = format!("{at}[{index}].jsonPath");
+        let step = format!("[{index}].jsonPath");
         let path = field["jsonPath"].as_str().unwrap_or_default();
-        if path.is_empty() {
-            errors.push(FieldError::required(at, ""));
-            continue;
-        }
         let mut node = Some(&schema["openAPIV3Schema"]);
         for part in path.trim_start_matches('.').split('.') {
             node = node.and_then(|node| node["properties"].get(part));
         }
-        let refuse = |detail: &str| FieldError::invalid(at.clone(), &json!(path), detail);
         match node {
+            _ if path.is_empty() => {
+                at.required(&step, "");
+                continue;
+            }
             _ if !path.starts_with('.') => {
-                errors.push(refuse("is an invalid path: expected [ or . but got: end of input"));
+                at.invalid(&step, path, "is an invalid path: expected [ or . but got: end of input");
                 continue;
             }
             None => {
-                errors.push(refuse("is an invalid path: does not refer to a valid field"));
+                at.invalid(&step, path, "is an invalid path: does not refer to a valid field");
                 continue;
             }
             Some(_) if path.split('.').nth(1) == Some("metadata") => {
-                errors.push(refuse("must not point to fields in metadata"));
+                at.invalid(&step, path, "must not point to fields in metadata");
             }
             Some(node) if !matches!(node["type"].as_str(), Some("string" | "boolean" | "integer")) => {
-                errors.push(refuse(
-                    "must point to a field of type string, boolean or integer. Enum string fields and strings with \
-                     formats are allowed.",
-                ));
+                let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings \
+                              with formats are allowed.";
+                at.invalid(&step, path, detail);
             }
             Some(_) => {}
         }
         if seen.contains(&path) {
-            errors.push(FieldError::duplicate(at, &json!(path)));
+            at.errors.push(FieldError::duplicate(at.path(&step), &json!(path)));
         } else {
             seen.push(path);
         }
     }
     if seen.len() > MOST_SELECTABLE {
-        errors.push(FieldError::too_many(at, seen.len(), MOST_SELECTABLE as u64));
+        at.errors.push(FieldError::too_many(at.path(""), seen.len(), MOST_SELECTABLE as u64));
     }
 }
 

@@ -39,7 +39,7 @@ pub fn fits(shape: &Shape, object: &Map<String, Value>) -> bool {
 
 fn problems_of(shape: &Shape, object: &Map<String, Value>) -> Problems {
     let mut problems = Vec::new();
-    if let Atom::Map(atom) = shape.atom(Some(&Value::Object(Map::new()))) {
+    if let Some(atom) = shape.map() {
         fields(atom, object, &mut String::new(), &mut problems);
     }
     problems

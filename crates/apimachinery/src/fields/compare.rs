@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::element::{Element, same};
+use super::element::Element;
 use super::set::Set;
 use super::shape::{Atom, ListKind, MapAtom, Scalar, Shape};
 
-/// The fields that the right one of two objects has changed. No field is in two of them.
+/// The fields that the right one of two objects has changed. No field is in both.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     pub(super) removed: Set,
-    pub(super) modified: Set,
-    pub(super) added: Set,
+    /// Those that are new or have another value.
+    pub(super) touched: Set,
 }
 
 /// Objects that cannot be compared: an item without a key, or values that fit the schema on neither side.
@@ -26,8 +26,18 @@ pub struct Mismatch(pub(super) String);
 enum Mark {
     Same,
     Removed,
-    Modified,
-    Added,
+    Touched,
+}
+
+impl Mark {
+    /// Of a field that is compared as a whole.
+    fn of(old: Option<&Value>, new: Option<&Value>) -> Self {
+        match (old, new) {
+            (Some(_), None) => Self::Removed,
+            (old, new) if old == new => Self::Same,
+            _ => Self::Touched,
+        }
+    }
 }
 
 impl Comparison {
@@ -37,7 +47,7 @@ impl Comparison {
         new: &Map<String, Value>,
     ) -> Result<Self, Mismatch> {
         let mut comparison = Self::default();
-        if let Atom::Map(atom) = shape.atom(Some(&Value::Object(Map::new()))) {
+        if let Some(atom) = shape.map() {
             fields(atom, Some(old), Some(new), &mut comparison)?;
         }
         Ok(comparison)
@@ -45,30 +55,23 @@ impl Comparison {
 
     /// Without these fields and what is below them.
     pub(super) fn without(self, ignored: &Set) -> Self {
-        if ignored.is_empty() {
-            return self;
-        }
         Self {
             removed: self.removed.difference_with_children(ignored),
-            modified: self.modified.difference_with_children(ignored),
-            added: self.added.difference_with_children(ignored),
+            touched: self.touched.difference_with_children(ignored),
         }
     }
 
     fn record(&mut self, element: impl FnOnce() -> Element, mark: Mark, below: Self) {
-        let parts = [
-            (&mut self.removed, below.removed, Mark::Removed),
-            (&mut self.modified, below.modified, Mark::Modified),
-            (&mut self.added, below.added, Mark::Added),
-        ];
-        let mut touched: Vec<_> =
-            parts.into_iter().filter(|(_, below, own)| mark == *own || !below.is_empty()).collect();
-        let Some((last, below, own)) = touched.pop() else { return };
-        let element = element();
-        for (set, below, own) in touched {
-            set.push(element.clone(), mark == own, below);
+        let is_removed = mark == Mark::Removed || !below.removed.is_empty();
+        let is_touched = mark == Mark::Touched || !below.touched.is_empty();
+        if !is_removed && !is_touched {
+            return;
         }
-        last.push(element, mark == own, below);
+        let element = element();
+        if is_removed {
+            self.removed.push(element.clone(), mark == Mark::Removed, below.removed);
+        }
+        self.touched.push(element, mark == Mark::Touched, below.touched);
     }
 }
 
@@ -88,11 +91,7 @@ fn walk(
             handle(right, old, new, out)?.or(before)
         }
     };
-    Ok(leaf.unwrap_or(match (old, new) {
-        (None, _) => Mark::Added,
-        (_, None) => Mark::Removed,
-        _ => Mark::Same,
-    }))
+    Ok(leaf.unwrap_or_else(|| if old.is_some() && new.is_some() { Mark::Same } else { Mark::of(old, new) }))
 }
 
 /// Compares two values as one type. `None`: they are compared by their parts.
@@ -102,52 +101,48 @@ fn handle(
     new: Option<&Value>,
     out: &mut Comparison,
 ) -> Result<Option<Mark>, Mismatch> {
-    match atom {
-        Atom::Scalar(scalar) => {
-            if let (Some(old), Some(new)) = (old, new)
+    match Parts::of(atom, old, new) {
+        Parts::Whole => {
+            if let (Atom::Scalar(scalar), Some(old), Some(new)) = (atom, old, new)
                 && !scalar.fits(old)
                 && !scalar.fits(new)
             {
                 return Err(Mismatch(format!("expected {scalar:?}")));
             }
-            Ok(Some(leaf(old, new)))
+            return Ok(Some(Mark::of(old, new)));
         }
-        Atom::List { kind, items } => {
-            let (before, after) = (list_of(old), list_of(new));
-            let empty = before.is_none_or(<[Value]>::is_empty) && after.is_none_or(<[Value]>::is_empty);
-            if *kind == ListKind::Atomic || empty {
-                return Ok(Some(leaf(old, new)));
+        Parts::List(kind, shape, old, new) => list_items(kind, shape, old, new, out)?,
+        Parts::Map(atom, old, new) => fields(atom, old, new, out)?,
+    }
+    Ok(None)
+}
+
+/// How two values of one type are put side by side.
+pub(super) enum Parts<'a> {
+    /// As a whole.
+    Whole,
+    List(&'a ListKind, &'a Shape, &'a [Value], &'a [Value]),
+    Map(MapAtom<'a>, Option<&'a Map<String, Value>>, Option<&'a Map<String, Value>>),
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn of(atom: Atom<'a>, old: Option<&'a Value>, new: Option<&'a Value>) -> Self {
+        match atom {
+            Atom::List { kind, items } if *kind != ListKind::Atomic => {
+                let list = |value: Option<&'a Value>| value?.as_array().map(Vec::as_slice);
+                match (list(old).unwrap_or_default(), list(new).unwrap_or_default()) {
+                    ([], []) => Self::Whole,
+                    (old, new) => Self::List(kind, items, old, new),
+                }
             }
-            list_items(kind, items, before.unwrap_or_default(), after.unwrap_or_default(), out)?;
-            Ok(None)
-        }
-        Atom::Map(map) => {
-            let (before, after) = (map_of(old), map_of(new));
-            let empty = before.is_none_or(Map::is_empty) && after.is_none_or(Map::is_empty);
-            if map.atomic || empty {
-                return Ok(Some(leaf(old, new)));
+            Atom::Map(atom) if !atom.atomic => {
+                let (old, new) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
+                let is_empty = old.is_none_or(Map::is_empty) && new.is_none_or(Map::is_empty);
+                if is_empty { Self::Whole } else { Self::Map(atom, old, new) }
             }
-            fields(map, before, after, out)?;
-            Ok(None)
+            _ => Self::Whole,
         }
     }
-}
-
-fn leaf(old: Option<&Value>, new: Option<&Value>) -> Mark {
-    match (old, new) {
-        (None, _) => Mark::Added,
-        (_, None) => Mark::Removed,
-        (Some(old), Some(new)) if same(old, new) => Mark::Same,
-        _ => Mark::Modified,
-    }
-}
-
-pub(super) fn list_of(value: Option<&Value>) -> Option<&[Value]> {
-    value?.as_array().map(Vec::as_slice)
-}
-
-pub(super) fn map_of(value: Option<&Value>) -> Option<&Map<String, Value>> {
-    value?.as_object()
 }
 
 fn fields(
@@ -157,11 +152,8 @@ fn fields(
     out: &mut Comparison,
 ) -> Result<(), Mismatch> {
     for (name, before, after) in zip(old, new) {
-        let Some(shape) = atom.field(name) else {
-            return Err(Mismatch(format!(".{name}: field not declared in schema")));
-        };
         let mut below = Comparison::default();
-        let mark = walk(shape, before, after, &mut below)?;
+        let mark = walk(atom.known_field(name)?, before, after, &mut below)?;
         out.record(|| Element::field(name), mark, below);
     }
     Ok(())
@@ -208,22 +200,23 @@ fn list_items(
             ([] | [_], [] | [_]) => walk(shape, before.first().copied(), after.first().copied(), &mut below)?,
             // Items that stand several times are compared as a whole.
             ([_, _, ..], [_, _, ..]) => {
-                let equal = before.len() == after.len() && before.iter().zip(&after).all(|(a, b)| same(a, b));
-                if equal { Mark::Same } else { Mark::Modified }
+                if before == after {
+                    Mark::Same
+                } else {
+                    Mark::Touched
+                }
             }
-            ([_, _, ..], _) => {
-                if let Some(item) = after.first() {
-                    let mark = walk(shape, None, Some(item), &mut below)?;
+            // One that stands once on one side and several times on the other is compared with none.
+            (before, after) => {
+                let (old, new, mark) = match before {
+                    [_, _, ..] => (None, after.first().copied(), Mark::Removed),
+                    _ => (before.first().copied(), None, Mark::Touched),
+                };
+                if old.or(new).is_some() {
+                    let mark = walk(shape, old, new, &mut below)?;
                     out.record(|| element.clone(), mark, std::mem::take(&mut below));
                 }
-                Mark::Removed
-            }
-            (_, _) => {
-                if let Some(item) = before.first() {
-                    let mark = walk(shape, Some(item), None, &mut below)?;
-                    out.record(|| element.clone(), mark, std::mem::take(&mut below));
-                }
-                Mark::Added
+                mark
             }
         };
         out.record(|| element, mark, below);
@@ -234,36 +227,25 @@ fn list_items(
 /// What selects an item of its list.
 pub(super) fn element_of(kind: &ListKind, shape: &Shape, item: &Value) -> Result<Element, Mismatch> {
     let refuse = |why: &str| Err(Mismatch(why.to_owned()));
-    let keys = match kind {
-        ListKind::Keyed(keys) if !keys.is_empty() => keys,
-        _ => {
-            return match item {
-                Value::Object(_) => refuse("associative list without keys has an element that's a map type"),
-                Value::Array(_) => refuse("not supported: associative list with lists as elements"),
-                Value::Null => refuse("associative list without keys has an element that's an explicit null"),
-                scalar => Ok(Element::Value(scalar.clone())),
-            };
+    let (keys, item) = match (kind, item) {
+        (ListKind::Keyed(keys), Value::Object(item)) if !keys.is_empty() => (keys, item),
+        (ListKind::Keyed(keys), _) if !keys.is_empty() => {
+            return refuse("associative list with keys may not have non-map elements");
         }
+        (_, Value::Object(_) | Value::Array(_) | Value::Null) => {
+            return refuse("associative list without keys has an element that's a map type");
+        }
+        (_, scalar) => return Ok(Element::Value(scalar.to_string())),
     };
-    let item = match item {
-        Value::Object(item) => item,
-        Value::Null => return refuse("associative list with keys may not have a null element"),
-        _ => return refuse("associative list with keys may not have non-map elements"),
-    };
-    let mut found: Vec<(String, Value)> = keys
-        .iter()
-        .filter_map(|key| Some((key.clone(), item.get(key).or_else(|| shape.default_of(key))?.clone())))
-        .collect();
+    let value = |key: &String| Some((key.clone(), item.get(key).or_else(|| shape.default_of(key))?.clone()));
+    let found: Map<String, Value> = keys.iter().filter_map(value).collect();
     if found.is_empty() {
-        let keys: Vec<String> = keys.iter().map(|key| format!("{key:?}")).collect();
         return Err(Mismatch(format!(
-            "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
-             values for any key fields)",
-            keys.join(" ")
+            "associative list with keys has an element that omits all key fields {keys:?} (and doesn't have default \
+             values for any key fields)"
         )));
     }
-    found.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(Element::Key(found))
+    Ok(Element::Key(Value::Object(found).to_string()))
 }
 
 impl Scalar {
@@ -281,7 +263,7 @@ impl Scalar {
 /// The fields that an applied object sets.
 pub(super) fn field_set(shape: &Shape, object: &Map<String, Value>) -> Result<Set, Mismatch> {
     let mut set = Set::default();
-    if let Atom::Map(atom) = shape.atom(Some(&Value::Object(Map::new()))) {
+    if let Some(atom) = shape.map() {
         set_of_fields(atom, object, &mut set)?;
     }
     Ok(set)
@@ -289,12 +271,8 @@ pub(super) fn field_set(shape: &Shape, object: &Map<String, Value>) -> Result<Se
 
 /// Collects what is below a value; whether the value itself is a field that is set.
 fn collect(shape: &Shape, value: &Value, set: &mut Set) -> Result<bool, Mismatch> {
-    match shape.atom(Some(value)) {
-        Atom::Scalar(_) => Ok(true),
-        Atom::List { kind, items } => {
-            if *kind == ListKind::Atomic {
-                return Ok(true);
-            }
+    match (shape.atom(Some(value)), value) {
+        (Atom::List { kind, items }, value) if *kind != ListKind::Atomic => {
             let mut found: BTreeMap<Element, Vec<&Value>> = BTreeMap::new();
             for item in value.as_array().into_iter().flatten() {
                 found.entry(element_of(kind, items, item)?).or_default().push(item);
@@ -308,25 +286,20 @@ fn collect(shape: &Shape, value: &Value, set: &mut Set) -> Result<bool, Mismatch
             }
             Ok(false)
         }
-        Atom::Map(atom) => {
-            if atom.atomic {
-                return Ok(true);
-            }
+        (Atom::Map(atom), value) if !atom.atomic => {
             if let Value::Object(map) = value {
                 set_of_fields(atom, map, set)?;
             }
             Ok(false)
         }
+        _ => Ok(true),
     }
 }
 
 fn set_of_fields(atom: MapAtom<'_>, map: &Map<String, Value>, set: &mut Set) -> Result<(), Mismatch> {
     for (name, value) in map {
-        let Some(shape) = atom.field(name) else {
-            return Err(Mismatch(format!(".{name}: field not declared in schema")));
-        };
         let mut below = Set::default();
-        let leaf = collect(shape, value, &mut below)?;
+        let leaf = collect(atom.known_field(name)?, value, &mut below)?;
         let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
         set.push(Element::field(name), leaf || empty || !atom.declares(name), below);
     }

@@ -1,12 +1,15 @@
 //! `metadata.managedFields`: who owns which fields of an object.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::set::Set;
 
 /// How a manager came to own its fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Operation {
     /// A server-side apply.
     Apply,
@@ -14,25 +17,19 @@ pub enum Operation {
     Update,
 }
 
-impl Operation {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Apply => "Apply",
-            Self::Update => "Update",
-        }
-    }
-}
-
 /// Who writes, through which version and sub-resource.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Writer {
     /// Its name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub manager: String,
     /// How it writes.
     pub operation: Operation,
     /// The version that it writes.
     pub api_version: String,
     /// Empty for the object itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub subresource: String,
 }
 
@@ -47,12 +44,21 @@ impl Writer {
 }
 
 /// The fields of one manager.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Entry {
+    #[serde(flatten)]
     pub writer: Writer,
-    /// Seconds since the epoch.
-    pub(super) time: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) time: Option<Timestamp>,
+    fields_type: FieldsType,
+    #[serde(rename = "fieldsV1", default)]
     pub(super) set: Set,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+enum FieldsType {
+    FieldsV1,
 }
 
 /// All managers of an object.
@@ -83,59 +89,37 @@ impl Managers {
         self.entries.is_empty()
     }
 
-    /// Reads the form on the wire.
-    pub fn decode(entries: &Value) -> Result<Self, String> {
-        if entries.as_array().is_some_and(|entries| entries.len() > MAX_SENT) {
-            return Err(format!("there are more than {MAX_SENT} managers"));
+    /// Reads the form on the wire; `None` when it is none.
+    pub fn decode(entries: &Value) -> Option<Self> {
+        let entries = Vec::<Entry>::deserialize(entries).ok()?;
+        if entries.len() > MAX_SENT || entries.iter().any(|entry| entry.writer.api_version.is_empty()) {
+            return None;
         }
         let mut managers = Self::default();
-        for (index, entry) in entries.as_array().into_iter().flatten().enumerate() {
-            let entry = Entry::decode(entry, index)?;
+        for entry in entries {
             // Of two of the same name the last one counts.
-            managers.entries.retain(|other| !other.writer.is(&entry.writer));
+            managers.take(&entry.writer);
             managers.entries.push(entry);
         }
-        Ok(managers)
+        Some(managers)
     }
 
     /// As [`Self::decode`], from stored bytes; without any, or with damaged ones, nobody owns anything.
     pub fn read(stored: &[u8]) -> Self {
-        if stored.is_empty() {
-            return Self::default();
-        }
         // No two of them are the same.
-        let entries: Vec<Value> = serde_json::from_slice(stored).unwrap_or_default();
-        let entries = entries.iter().enumerate().map(|(index, entry)| Entry::decode(entry, index));
-        entries.collect::<Result<_, _>>().map_or_else(|_| Self::default(), |entries| Self { entries })
+        Self { entries: serde_json::from_slice(stored).unwrap_or_default() }
     }
 
     /// The form on the wire and in the store; empty when there are none.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
         if self.entries.is_empty() {
-            return out;
+            return Vec::new();
         }
         let mut sorted: Vec<&Entry> = self.entries.iter().collect();
-        sorted.sort_by(|a, b| {
-            let key = |entry: &Entry| (entry.writer.operation, entry.time.unwrap_or_default());
-            let name = |entry: &'_ Entry| {
-                (
-                    entry.writer.manager.clone(),
-                    entry.writer.api_version.clone(),
-                    entry.writer.subresource.clone(),
-                )
-            };
-            key(a).cmp(&key(b)).then_with(|| name(a).cmp(&name(b)))
-        });
-        out.reserve(512);
-        out.push(b'[');
-        for (at, entry) in sorted.into_iter().enumerate() {
-            if at > 0 {
-                out.push(b',');
-            }
-            entry.encode(&mut out);
-        }
-        out.push(b']');
+        sorted.sort_by_key(|&entry| (entry.writer.operation, entry.time.unwrap_or_default(), &entry.writer));
+        let mut out = Vec::with_capacity(512);
+        // Writing to a vector does not fail.
+        let _ = serde_json::to_writer(&mut out, &sorted);
         out
     }
 
@@ -152,10 +136,10 @@ impl Managers {
     }
 
     /// Sets the fields of a manager; a set without fields removes it.
-    pub(super) fn set(&mut self, writer: &Writer, set: Set, time: Option<i64>) {
-        self.entries.retain(|entry| !entry.writer.is(writer));
+    pub(super) fn set(&mut self, writer: &Writer, set: Set, time: Option<Timestamp>) {
+        self.take(writer);
         if !set.is_empty() {
-            self.entries.push(Entry { writer: writer.clone(), time, set });
+            self.entries.push(Entry { writer: writer.clone(), time, fields_type: FieldsType::FieldsV1, set });
         }
     }
 
@@ -168,31 +152,21 @@ impl Managers {
 
     /// Puts the oldest updates of each version together, until there are few enough.
     pub(super) fn cap(&mut self) {
-        let updaters =
-            self.entries.iter().filter(|entry| entry.writer.operation == Operation::Update).count();
-        if updaters <= MAX_UPDATERS {
+        let is_update = |entry: &&Entry| entry.writer.operation == Operation::Update;
+        let mut left = self.entries.iter().filter(is_update).count();
+        if left <= MAX_UPDATERS {
             return;
         }
-        let mut oldest: Vec<Writer> = Vec::with_capacity(updaters);
-        self.entries.sort_by(|a, b| {
-            a.time.unwrap_or_default().cmp(&b.time.unwrap_or_default()).then_with(|| a.writer.cmp(&b.writer))
-        });
-        oldest.extend(
-            self.entries
-                .iter()
-                .filter(|entry| entry.writer.operation == Operation::Update)
-                .map(|entry| entry.writer.clone()),
-        );
-        let mut first_of_version: Vec<Writer> = Vec::new();
-        let mut left = updaters;
+        self.entries.sort_by(|a, b| (a.time, &a.writer).cmp(&(b.time, &b.writer)));
+        let oldest: Vec<Writer> =
+            self.entries.iter().filter(is_update).map(|entry| entry.writer.clone()).collect();
+        let mut first_of_version: BTreeMap<String, Writer> = BTreeMap::new();
         for writer in oldest {
             if left <= MAX_UPDATERS {
                 return;
             }
-            let Some(first) =
-                first_of_version.iter().find(|first| first.api_version == writer.api_version).cloned()
-            else {
-                first_of_version.push(writer);
+            let Some(first) = first_of_version.get(&writer.api_version) else {
+                first_of_version.insert(writer.api_version.clone(), writer);
                 continue;
             };
             let bucket = Writer {
@@ -202,9 +176,8 @@ impl Managers {
                 subresource: String::new(),
             };
             let Some(merged) = self.take(&writer) else { continue };
-            let before = self.take(&bucket).or_else(|| self.take(&first));
-            let set = before.map_or_else(|| merged.set.clone(), |before| merged.set.union(&before.set));
-            self.set(&bucket, set, merged.time);
+            let before = self.take(&bucket).or_else(|| self.take(first)).map(|before| before.set);
+            self.set(&bucket, merged.set.union(before.unwrap_or_default()), merged.time);
             left -= 1;
         }
     }
@@ -213,64 +186,6 @@ impl Managers {
         let at = self.entries.iter().position(|entry| entry.writer.is(writer))?;
         Some(self.entries.remove(at))
     }
-}
-
-impl Entry {
-    fn decode(entry: &Value, index: usize) -> Result<Self, String> {
-        let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let operation = match text("operation").as_str() {
-            "Apply" => Operation::Apply,
-            "Update" => Operation::Update,
-            _ => return Err("operation must be `Apply` or `Update`".to_owned()),
-        };
-        let api_version = text("apiVersion");
-        if api_version.is_empty() {
-            return Err("apiVersion must not be empty".to_owned());
-        }
-        match text("fieldsType").as_str() {
-            "FieldsV1" => {}
-            "" => return Err(format!("missing fieldsType in managed fields entry {index}")),
-            other => return Err(format!("invalid fieldsType {other:?} in managed fields entry {index}")),
-        }
-        let time = match entry.get("time") {
-            None | Some(Value::Null) => None,
-            Some(time) => {
-                let time: Result<Timestamp, _> = time.as_str().unwrap_or_default().parse();
-                Some(time.map_err(|error| error.to_string())?.as_second())
-            }
-        };
-        let set = entry.get("fieldsV1").map_or_else(|| Ok(Set::default()), Set::parse)?;
-        let writer =
-            Writer { manager: text("manager"), operation, api_version, subresource: text("subresource") };
-        Ok(Self { writer, time, set })
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        let mut first = true;
-        let mut field = |name: &str, value: &str, out: &mut Vec<u8>| {
-            if value.is_empty() {
-                return;
-            }
-            out.push(if std::mem::take(&mut first) { b'{' } else { b',' });
-            out.extend_from_slice(format!("\"{name}\":{}", Value::from(value)).as_bytes());
-        };
-        let writer = &self.writer;
-        field("manager", &writer.manager, out);
-        field("operation", writer.operation.name(), out);
-        field("apiVersion", &writer.api_version, out);
-        field("time", &self.time.map(shown_time).unwrap_or_default(), out);
-        field("fieldsType", "FieldsV1", out);
-        out.extend_from_slice(b",\"fieldsV1\":");
-        self.set.write(out);
-        field("subresource", &writer.subresource, out);
-        out.push(b'}');
-    }
-}
-
-fn shown_time(seconds: i64) -> String {
-    Timestamp::from_second(seconds)
-        .map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
-        .unwrap_or_default()
 }
 
 /// Takes the managers that a client sent out of an object.
@@ -294,6 +209,10 @@ mod tests {
         }
     }
 
+    fn at(second: i64) -> Option<Timestamp> {
+        Timestamp::from_second(second).ok()
+    }
+
     fn set(name: &str) -> Set {
         Set::of(&[&[Element::field(name)]])
     }
@@ -301,10 +220,10 @@ mod tests {
     #[test]
     fn managers_survive_their_json_in_the_order_of_the_real_server() {
         let mut managers = Managers::default();
-        managers.set(&writer("b", Operation::Update), set("x"), Some(2));
-        managers.set(&writer("z", Operation::Update), set("x"), Some(1));
-        managers.set(&writer("a", Operation::Update), set("x"), Some(2));
-        managers.set(&writer("c", Operation::Apply), set("y"), Some(3));
+        managers.set(&writer("b", Operation::Update), set("x"), at(2));
+        managers.set(&writer("z", Operation::Update), set("x"), at(1));
+        managers.set(&writer("a", Operation::Update), set("x"), at(2));
+        managers.set(&writer("c", Operation::Apply), set("y"), at(3));
         let encoded = managers.encode();
         let value: Value = serde_json::from_slice(&encoded).unwrap();
         let names: Vec<&str> =
@@ -325,29 +244,28 @@ mod tests {
             managers.set(
                 &writer(&format!("m{number:02}"), Operation::Update),
                 set(&format!("f{number}")),
-                Some(number),
+                at(number),
             );
         }
-        managers.set(&writer("applies", Operation::Apply), set("y"), Some(0));
+        managers.set(&writer("applies", Operation::Apply), set("y"), at(0));
         managers.cap();
         let names: Vec<&str> = managers.entries.iter().map(|entry| entry.writer.manager.as_str()).collect();
         assert_eq!(managers.entries.len(), 11, "{names:?}");
         let old = managers.find(&writer(OLD_UPDATES, Operation::Update)).unwrap();
-        assert_eq!(old.set, set("f0").union(&set("f1")).union(&set("f2")));
-        assert_eq!(old.time, Some(2));
+        assert_eq!(old.set, set("f0").union(set("f1")).union(set("f2")));
+        assert_eq!(old.time, at(2));
     }
 
     #[test]
-    fn what_is_no_list_of_managers_is_told() {
-        for (entry, why) in [
-            (json!({}), "operation must be `Apply` or `Update`"),
-            (json!({ "operation": "Update" }), "apiVersion must not be empty"),
-            (
-                json!({ "operation": "Update", "apiVersion": "v1" }),
-                "missing fieldsType in managed fields entry 0",
-            ),
-        ] {
-            assert_eq!(Managers::decode(&json!([entry])).unwrap_err(), why);
+    fn what_is_no_list_of_managers_is_none() {
+        let entry =
+            json!({ "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {} });
+        assert!(Managers::decode(&json!([entry])).is_some());
+        for (field, value) in [("operation", "Other"), ("apiVersion", ""), ("fieldsType", ""), ("time", "x")]
+        {
+            let mut entry = entry.clone();
+            entry[field] = json!(value);
+            assert!(Managers::decode(&json!([entry])).is_none(), "{field}");
         }
         assert!(
             is_reset(&json!([]))

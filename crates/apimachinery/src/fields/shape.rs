@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::compare::Mismatch;
 use crate::metadata;
 
 /// The type of a value, for merging.
@@ -78,6 +79,11 @@ impl<'a> MapAtom<'a> {
         self.declared(name).or(self.rest)
     }
 
+    /// As [`Self::field`], of one that is there.
+    pub(super) fn known_field(&self, name: &str) -> Result<&'a Shape, Mismatch> {
+        self.field(name).ok_or_else(|| Mismatch(format!(".{name}: field not declared in schema")))
+    }
+
     fn declared(&self, name: &str) -> Option<&'a Shape> {
         Some(&self.fields?.get(name)?.0)
     }
@@ -90,14 +96,7 @@ impl<'a> MapAtom<'a> {
 impl Shape {
     /// The shape of whole objects of a published schema: its own metadata is that of every object.
     pub fn root(document: &Value) -> Self {
-        let mut document = document.clone();
-        if let Some(properties) = document.get_mut("properties").and_then(Value::as_object_mut) {
-            for field in ["apiVersion", "kind"] {
-                properties.insert(field.to_owned(), json!({ "type": "string" }));
-            }
-            properties.insert("metadata".to_owned(), metadata::document());
-        }
-        Self::compile(&document, false)
+        Self::compile(&whole(document), false)
     }
 
     fn compile(document: &Value, mut preserve: bool) -> Self {
@@ -128,7 +127,7 @@ impl Shape {
         }
     }
 
-    fn map(&self) -> Option<MapAtom<'_>> {
+    pub(super) fn map(&self) -> Option<MapAtom<'_>> {
         match self {
             Self::Untyped => Some(MapAtom { fields: None, rest: Some(UNTYPED), atomic: true }),
             Self::Deduced => Some(MapAtom { fields: None, rest: Some(DEDUCED), atomic: false }),
@@ -192,7 +191,7 @@ impl MapShape {
         for (name, field) in document.get("properties").and_then(Value::as_object).into_iter().flatten() {
             let mut shape = Shape::compile(field, preserve);
             if field.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) {
-                shape = Shape::compile(&embedded(field), preserve);
+                shape = Shape::compile(&whole(field), preserve);
             }
             fields.insert(name.clone(), (shape, field.get("default").cloned()));
         }
@@ -220,8 +219,8 @@ fn list(document: &Value, preserve: bool) -> (ListKind, Shape) {
     (kind, items)
 }
 
-/// The schema of a whole object within another.
-fn embedded(document: &Value) -> Value {
+/// The schema of a whole object.
+fn whole(document: &Value) -> Value {
     let mut document = document.clone();
     if let Value::Object(document) = &mut document
         && let Value::Object(properties) = document.entry("properties").or_insert_with(|| json!({}))

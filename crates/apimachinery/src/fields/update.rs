@@ -1,7 +1,10 @@
 //! What a write does to the managers of an object: an update takes what it changes, an apply owns what it names.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::compare::{Comparison, Mismatch, field_set};
@@ -50,27 +53,18 @@ impl Ignored {
 }
 
 /// Fields of an object that nobody owns, because the server sets them or a write could not be without them.
-fn unowned() -> Set {
-    const METADATA: [&str; 9] = [
-        "clusterName",
-        "creationTimestamp",
-        "generation",
-        "managedFields",
-        "name",
-        "namespace",
-        "resourceVersion",
-        "selfLink",
-        "uid",
-    ];
+static UNOWNED: LazyLock<Set> = LazyLock::new(|| {
     let mut set = Set::default();
     for field in ["apiVersion", "kind", "metadata"] {
         set.insert(&[Element::field(field)]);
     }
-    for field in METADATA {
+    let metadata =
+        "clusterName creationTimestamp generation managedFields name namespace resourceVersion selfLink uid";
+    for field in metadata.split(' ') {
         set.insert(&[Element::field("metadata"), Element::field(field)]);
     }
     set
-}
+});
 
 /// A field that another manager owns, and that an apply would change.
 #[derive(Debug, Clone)]
@@ -104,8 +98,8 @@ pub struct Update<'a> {
     pub writer: Writer,
     /// What nobody comes to own by this write.
     pub ignored: Ignored,
-    /// Seconds since the epoch.
-    pub now: i64,
+    /// The time, without a fraction of a second.
+    pub now: Timestamp,
 }
 
 impl Update<'_> {
@@ -130,74 +124,49 @@ impl Update<'_> {
         Ok(Some(Comparison::of(shape, &old, &new)?.without(&ignored)))
     }
 
-    /// Takes from the others what changed between two states. Without force, changing what is theirs is a conflict.
+    /// Takes from the others what changed between two states, which it returns with what of it was theirs: without force, a
+    /// conflict.
     fn take_from_others(
         &self,
         old: &Object,
         new: &Object,
         managers: &mut Managers,
         force: bool,
-    ) -> Result<Comparison, Refused> {
+    ) -> Result<(Comparison, Vec<Conflict>), Mismatch> {
         self.shape()?;
-        let own = self.compare(old, new, &self.writer.api_version)?.unwrap_or_default();
-        let own_touched = own.modified.union(&own.added);
-        let mut others: Vec<(String, Option<(Comparison, Set)>)> = Vec::new();
+        let own = &self.writer.api_version;
+        // By version; managers in a version that is gone are forgotten.
+        let mut compared = BTreeMap::from([(own.clone(), self.compare(old, new, own)?)]);
         let mut conflicts = Vec::new();
-        let mut kept = Vec::with_capacity(managers.entries.len() + 1);
         for mut entry in std::mem::take(&mut managers.entries) {
             if self.writer.operation == Operation::Apply && entry.writer.is(&self.writer) {
-                kept.push(entry);
+                managers.entries.push(entry);
                 continue;
             }
             let version = &entry.writer.api_version;
-            let (comparison, touched) = if *version == self.writer.api_version {
-                (&own, &own_touched)
-            } else {
-                if !others.iter().any(|(known, _)| known == version) {
-                    let comparison = self.compare(old, new, version)?.map(|comparison| {
-                        let touched = comparison.modified.union(&comparison.added);
-                        (comparison, touched)
-                    });
-                    others.push((version.clone(), comparison));
-                }
-                match others.iter().find(|(known, _)| known == version) {
-                    Some((_, Some((comparison, touched)))) => (comparison, touched),
-                    // Managers in a version that is gone are forgotten.
-                    _ => continue,
-                }
-            };
-            let taken = entry.set.intersection(touched);
+            if !compared.contains_key(version) {
+                compared.insert(version.clone(), self.compare(old, new, version)?);
+            }
+            let Some(Some(comparison)) = compared.get(version) else { continue };
             if !force {
-                conflicts.extend(
-                    taken.paths().into_iter().map(|path| Conflict { writer: entry.writer.clone(), path }),
-                );
+                let taken = entry.set.clone().intersection(&comparison.touched).paths().into_iter();
+                conflicts.extend(taken.map(|path| Conflict { writer: entry.writer.clone(), path }));
             }
-            entry.set = entry.set.difference(&taken).difference(&comparison.removed);
+            entry.set = entry.set.difference(&comparison.touched).difference(&comparison.removed);
             if !entry.set.is_empty() {
-                kept.push(entry);
+                managers.entries.push(entry);
             }
         }
-        if !conflicts.is_empty() {
-            return Err(Refused::Conflicts(conflicts));
-        }
-        managers.entries = kept;
-        Ok(own)
+        Ok((compared.remove(own).flatten().unwrap_or_default(), conflicts))
     }
 
     /// The managers after a create, an update or a patch. `old` is empty for a create.
     pub fn update(&self, old: &Object, new: &Object, mut managers: Managers) -> Result<Managers, Mismatch> {
-        let own = match self.take_from_others(old, new, &mut managers, true) {
-            Ok(own) => own,
-            Err(Refused::Mismatch(error)) => return Err(error),
-            Err(Refused::Conflicts(_)) => return Err(Mismatch("an update has no conflicts".to_owned())),
-        };
-        let set = own.modified.union(&own.added).difference(&unowned());
+        let (own, _) = self.take_from_others(old, new, &mut managers, true)?;
+        let set = own.touched.difference(&UNOWNED);
         if !set.is_empty() {
-            let set = match managers.find(&self.writer) {
-                Some(before) => set.union(&before.set),
-                None => set,
-            };
-            managers.set(&self.writer, set, Some(self.now));
+            let before = managers.find(&self.writer).map(|before| before.set.clone());
+            managers.set(&self.writer, set.union(before.unwrap_or_default()), Some(self.now));
         }
         managers.cap();
         Ok(managers)
@@ -229,10 +198,13 @@ impl Update<'_> {
             }
             _ => self.versions.to_stored(merged, version),
         };
-        self.take_from_others(live, &merged, &mut managers, force)?;
-        let changed = !same_objects(live, &merged);
+        let (_, conflicts) = self.take_from_others(live, &merged, &mut managers, force)?;
+        if !conflicts.is_empty() {
+            return Err(Refused::Conflicts(conflicts));
+        }
+        let changed = *live != merged;
         let time = if changed { Some(self.now) } else { last.and_then(|last| last.time) };
-        managers.set(&self.writer, set.difference(&unowned()), time);
+        managers.set(&self.writer, set.difference(&UNOWNED), time);
         Ok((changed.then_some(merged), managers))
     }
 
@@ -246,7 +218,7 @@ impl Update<'_> {
         let live = self.versions.to_version(live, version);
         let differ = Comparison::of(shape, document, &live)?;
         let set = field_set(shape, document)?;
-        Ok(set.difference(&differ.modified).difference(&differ.added).difference(&differ.removed))
+        Ok(set.difference(&differ.touched).difference(&differ.removed))
     }
 
     /// Takes out what this manager applied before and does not now, and nobody else owns.
@@ -270,10 +242,8 @@ impl Update<'_> {
         }
         for version in &versions {
             let Some(shape) = self.versions.shape(version) else { continue };
-            let mut owned = Set::default();
-            for entry in managers.entries.iter().filter(|entry| entry.writer.api_version == *version) {
-                owned = owned.union(&entry.set);
-            }
+            let of_version = managers.entries.iter().filter(|entry| entry.writer.api_version == *version);
+            let owned = of_version.fold(Set::default(), |owned, entry| owned.union(entry.set.clone()));
             if owned.is_empty() {
                 continue;
             }
@@ -282,7 +252,7 @@ impl Update<'_> {
                 field_set(shape, &self.versions.to_version(&pruned, version))?.with_named_fields(shape);
             let gone = field_set(shape, &all)?
                 .with_named_fields(shape)
-                .difference(&kept.union(&owned.with_named_fields(shape)));
+                .difference(&kept.union(owned.with_named_fields(shape)));
             pruned = self.versions.to_stored(without(shape, &all, &gone), version);
         }
         // What this manager never owned stays, owned or not.
@@ -291,11 +261,4 @@ impl Update<'_> {
             field_set(shape, &merged_then)?.with_named_fields(shape).difference(&kept).intersection(&last);
         Ok(self.versions.to_stored(without(shape, &merged_then, &gone), version))
     }
-}
-
-fn same_objects(a: &Object, b: &Object) -> bool {
-    a.len() == b.len()
-        && a.iter().zip(b).all(|((a_name, a_value), (b_name, b_value))| {
-            a_name == b_name && super::element::same(a_value, b_value)
-        })
 }

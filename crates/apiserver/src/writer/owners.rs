@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::Writer;
@@ -59,7 +60,7 @@ impl Writer {
             versions: &**self.kind(),
             writer,
             ignored: self.ignored(),
-            now: (self.inner.now)().as_second(),
+            now: Timestamp::from_second((self.inner.now)().as_second()).unwrap_or_default(),
         }
     }
 
@@ -109,7 +110,7 @@ impl Writer {
         let base = match sent.managers {
             Some(sent) if is_reset(&sent) => Managers::default(),
             Some(sent) => match Managers::decode(&sent) {
-                Ok(managers) if !managers.is_empty() => managers,
+                Some(managers) if !managers.is_empty() => managers,
                 _ => before.clone(),
             },
             None => before.clone(),
