@@ -4,7 +4,7 @@ mod exporter_info;
 mod git;
 mod github;
 #[cfg(test)]
-mod given;
+pub(crate) mod given;
 mod metadata;
 mod oci;
 mod resolver;

@@ -107,13 +107,12 @@ fn is_elsewhere(problem: Problem) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use secrecy::SecretString;
     use windlass_github_stand_in::{Fault, StandIn};
 
     use super::*;
-    use crate::{SourceKey, SourceKind};
+    use crate::SourceKind;
+    use crate::changes::given;
 
     /// Answers that the history was rewritten, so that its answers are known.
     struct ByGit;
@@ -131,22 +130,9 @@ mod tests {
         let token = SecretString::from("a_t0ken");
         stand_in.allow_token(&token);
         let repository = stand_in.repository("apps/manifests");
-        let question = ChangesQuery {
-            source: SourceKey {
-                kind: SourceKind::GitRepository,
-                namespace: "flux-system".to_owned(),
-                name: "manifests".to_owned(),
-            },
-            url: stand_in.url_of(&repository),
-            insecure: false,
-            secret: None,
-            cert_secret: None,
-            known: Vec::new(),
-            to: format!("main@sha1:{}", "a".repeat(40)).parse().unwrap(),
-            origin: None,
-            metadata: BTreeMap::new(),
-            generation: 1,
-        };
+        let to = format!("main@sha1:{}", "a".repeat(40));
+        let url = stand_in.url_of(&repository);
+        let question = given::question(SourceKind::GitRepository, &url, &to, &[""; 0]);
         for (status, elsewhere) in [(404, true), (403, true), (401, false)] {
             stand_in.fail("commits", 9, Fault::Status(status));
             for required in [false, true] {

@@ -187,13 +187,6 @@ mod tests {
     }
 
     #[test]
-    fn a_zero_for_an_address_means_off_as_it_did() {
-        let settings = settings(&["--metrics-addr=0", "--health-addr=0"]);
-        let tracker = settings.commit_tracker();
-        assert_eq!((&*tracker.metrics_address, &*tracker.health_address), ("", ""));
-    }
-
-    #[test]
     fn the_hidden_flags_of_the_first_generation_are_settings() {
         let token = settings(&["--github-token=t"]);
         assert!(matches!(token.commit_tracker().github(), Some(GithubCredentials::Token(_))));
@@ -204,24 +197,27 @@ mod tests {
 
     #[test]
     fn outside_a_cluster_nothing_is_written_unless_asked_for() {
-        let observes =
-            |arguments: &[&str], in_cluster| settings(arguments).commit_tracker().observes(in_cluster);
-        assert_eq!((observes(&[], false), observes(&[], true)), (true, false));
-        assert!(observes(&["--observe-only"], true) && !observes(&["--observe-only=false"], false));
+        for (flags, in_cluster, observes) in [
+            (&[][..], false, true),
+            (&[], true, false),
+            (&["--observe-only"], true, true),
+            (&["--observe-only=false"], false, false),
+        ] {
+            assert_eq!(settings(flags).commit_tracker().observes(in_cluster), observes, "{flags:?}");
+        }
     }
 
     #[test]
-    fn the_start_line_of_the_original_readme_is_enough() {
-        let settings = settings(&["--log-level=debug"]);
-        assert_eq!(settings.operator().telemetry_mode, "stdout-logs");
-        assert_eq!(settings.commit_tracker().metrics_address, "[::]:8888");
-    }
-
-    #[test]
-    fn every_kustomization_of_a_namespace_can_be_asked_for() {
-        let settings = settings(&["--all", "--namespace=apps", "--allow-registry=a:1", "--allow-registry=b"]);
-        assert_eq!(settings.commit_tracker().selection(Some("apps")), Selection::All);
-        assert_eq!(settings.operator().namespace.as_deref(), Some("apps"));
-        assert_eq!(settings.commit_tracker().allowed_registries, ["a:1", "b"]);
+    fn what_is_not_said_is_as_it_was_and_what_is_said_wins() {
+        let first = settings(&["--log-level=debug"]);
+        assert_eq!(first.operator().telemetry_mode, "stdout-logs");
+        assert_eq!(first.commit_tracker().metrics_address, "[::]:8888");
+        let off = settings(&["--metrics-addr=0", "--health-addr=0"]);
+        assert_eq!(off.commit_tracker().metrics_address, "");
+        assert_eq!(off.commit_tracker().health_address, "");
+        let all = settings(&["--all", "--namespace=apps", "--allow-registry=a:1", "--allow-registry=b"]);
+        assert_eq!(all.commit_tracker().selection(Some("apps")), Selection::All);
+        assert_eq!(all.operator().namespace.as_deref(), Some("apps"));
+        assert_eq!(all.commit_tracker().allowed_registries, ["a:1", "b"]);
     }
 }

@@ -58,18 +58,19 @@ impl World {
             .unwrap();
         server.start().await.unwrap();
         let router = server.router();
-        let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        let settings = vec![
-            set("commit_tracker.all", "true"),
-            set("commit_tracker.observe_only", "false"),
-            set("commit_tracker.metrics_address", ""),
-            set("commit_tracker.health_address", ""),
-            set("operator.allowed_git_origins", &git.origin()),
-            set("operator.leader_election_lease_duration", "6s"),
-            set("operator.leader_election_renew_deadline", "5s"),
-            set("operator.leader_election_retry_period", "200ms"),
-        ];
-        let world = Self { folder, client: server.client_for_tests(), router, settings, git };
+        let settings = [
+            ("commit_tracker.all", "true"),
+            ("commit_tracker.observe_only", "false"),
+            ("commit_tracker.metrics_address", ""),
+            ("commit_tracker.health_address", ""),
+            ("operator.allowed_git_origins", &git.origin()),
+            ("operator.leader_election_lease_duration", "6s"),
+            ("operator.leader_election_renew_deadline", "5s"),
+            ("operator.leader_election_retry_period", "200ms"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let client = server.client_for_tests();
+        let world = Self { folder, client, router, settings: settings.into(), git };
         for (group, kind, plural) in KINDS {
             world.define(group, kind, plural).await;
         }
@@ -84,23 +85,17 @@ impl World {
     }
 
     async fn define(&self, group: &str, kind: &str, plural: &str) {
-        let definition: CustomResourceDefinition = serde_json::from_value(json!({
+        let schema =
+            json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        let names = json!({"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")});
+        let version = json!({"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": schema});
+        let definition = json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": format!("{plural}.{group}")},
-            "spec": {
-                "group": group, "scope": "Namespaced",
-                "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
-                "versions": [{
-                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": {
-                        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                    }},
-                }],
-            },
-        }))
-        .unwrap();
+            "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
+        });
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        api.create(&PostParams::default(), &definition).await.unwrap();
+        api.create(&PostParams::default(), &serde_json::from_value(definition).unwrap()).await.unwrap();
     }
 
     /// Objects of one of Flux's kinds.
@@ -176,6 +171,11 @@ impl World {
     pub(crate) async fn kustomization(&self, name: &str, source: &str) -> String {
         let source = json!({"kind": "GitRepository", "name": source});
         self.create("Kustomization", name, json!({"sourceRef": source, "interval": "10m"})).await
+    }
+
+    /// The Kustomization `shop` says that it applied this revision long ago, and that one now.
+    pub(crate) async fn moves(&self, from: &str, to: &str) {
+        self.applied("shop", &[(from, long_ago()), (to, Timestamp::now())]).await;
     }
 
     /// The Kustomization says that it applied these revisions, each at a time; the last of them now.
@@ -272,13 +272,8 @@ impl World {
     }
 
     /// Waits until what is remembered of a Kustomization is so.
-    pub(crate) async fn remembered(
-        &self,
-        what: &str,
-        uid: &str,
-        is_so: impl Fn(&Entry) -> bool,
-    ) -> Arc<Entry> {
-        eventually(what, || async {
+    pub(crate) async fn remembered(&self, uid: &str, is_so: impl Fn(&Entry) -> bool) -> Arc<Entry> {
+        eventually("what is remembered", || async {
             match self.entry(uid).await {
                 Some(entry) if is_so(&entry) => Ok(entry),
                 other => Err(other),
@@ -289,11 +284,29 @@ impl World {
 
     /// Waits until a revision is accounted for.
     pub(crate) async fn accounted(&self, uid: &str, revision: &str) -> Arc<Entry> {
-        self.remembered(revision, uid, |entry| {
-            entry.newest().is_some_and(|newest| newest.as_str() == revision)
-        })
-        .await
+        let is_newest = |entry: &Entry| entry.newest().is_some_and(|newest| newest.as_str() == revision);
+        self.remembered(uid, is_newest).await
     }
+
+    /// How many commits are counted once a revision is accounted for.
+    pub(crate) async fn counted(&self, uid: &str, revision: &str) -> u64 {
+        self.accounted(uid, revision).await.commits.counted
+    }
+}
+
+/// The lines of a process's metrics that begin like this.
+pub(crate) fn lines(process: &Process, start: &str) -> Vec<String> {
+    let text = process.context.metrics.render().unwrap();
+    text.lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
+}
+
+/// Waits until the lines that begin like this are so.
+pub(crate) async fn shows(process: &Process, start: &str, are_so: impl Fn(&[String]) -> bool) {
+    eventually(start, || async {
+        let shown = lines(process, start);
+        if are_so(&shown) { Ok(()) } else { Err(shown) }
+    })
+    .await;
 }
 
 /// Runs that built the same manifests.

@@ -2,13 +2,9 @@
 
 use std::path::Path;
 
-use futures::future::join_all;
-use kube::Api;
-use kube::api::ListParams;
 use windlass_cluster::Cluster;
-use windlass_commit_tracker::ledger::{CommitCounts, Ledger, Outcome, Record};
 
-use super::{World, step, steps};
+use super::*;
 
 const KUSTOMIZATIONS: usize = 10_000;
 const MEASURED: usize = 1000;
@@ -26,19 +22,10 @@ async fn a_real_cluster_keeps_ten_thousand_kustomizations_and_a_burst_of_a_thous
     let ledger = open().await.unwrap();
     let other = open().await.unwrap();
     assert_eq!(ledger.identity(), other.identity());
-    let first = |number: usize| Record {
-        outcome: Some(Outcome::Baseline),
-        observations: Vec::new(),
-        commits: CommitCounts::default(),
-        ..step(&format!("uid-{number}"), 1)
-    };
-    for answer in join_all((0..KUSTOMIZATIONS).map(|number| ledger.record(first(number)))).await {
-        answer.unwrap();
-    }
-    let next = |number: usize| Record { outcome: None, ..step(&format!("uid-{number}"), 2) };
-    for answer in join_all((0..MEASURED).map(|number| ledger.record(next(number)))).await {
-        answer.unwrap();
-    }
+    let uid = |number: usize| format!("uid-{number}");
+    record_all(&ledger, (0..KUSTOMIZATIONS).map(|number| first(&uid(number)))).await;
+    let next = |number: usize| Record { outcome: None, ..step(&uid(number), 2) };
+    record_all(&ledger, (0..MEASURED).map(next)).await;
     ledger.forget("uid-9999");
     ledger.taken(&["uid-9999".into()]);
     ledger.record(step("another", 1)).await.unwrap();
@@ -48,12 +35,11 @@ async fn a_real_cluster_keeps_ten_thousand_kustomizations_and_a_burst_of_a_thous
     let again = open().await.unwrap();
     assert_eq!(steps(&again, "another"), 1);
     for number in 0..KUSTOMIZATIONS - 1 {
-        let uid = format!("uid-{number}");
-        assert_eq!(again.entry(&uid), ledger.entry(&uid));
-        assert_eq!(again.entry(&uid).unwrap().commits.counted, u64::from(number < MEASURED));
+        let entry = again.entry(&uid(number));
+        assert_eq!(entry, ledger.entry(&uid(number)));
+        assert_eq!(entry.unwrap().commits.counted, u64::from(number < MEASURED));
     }
-    let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
-        Api::namespaced(cluster.admin().await.unwrap(), namespace.name());
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.admin().await.unwrap(), namespace.name());
     let labelled = ListParams::default().labels("windlass.dev/ledger");
     assert_eq!(maps.list_metadata(&labelled).await.unwrap().items.len(), 129);
 }
