@@ -10,7 +10,7 @@ use windlass_settings::{CommitTrackerSettings, ExporterInfoSource, GithubCredent
 
 use crate::changes::{
     Changes, ChangesError, ChangesQuery, FindChanges, Finders, GitChanges, GithubChanges, GithubConfig,
-    MetadataChanges, OciChanges, OciConfig, PayloadWanted, Problem, Secrets,
+    MetadataChanges, OciChanges, OciConfig, Problem, Secrets,
 };
 
 /// Those who answer for this process.
@@ -29,11 +29,7 @@ pub(crate) fn finders(process: &Context) -> Result<Finders, BoxError> {
             insecure: settings.allowed_registries.clone(),
             ..windlass_oci::ClientConfig::default()
         },
-        payload: match settings.exporter_info {
-            ExporterInfoSource::Auto => PayloadWanted::IfThere,
-            ExporterInfoSource::Oci => PayloadWanted::Required,
-            ExporterInfoSource::None | ExporterInfoSource::Github => PayloadWanted::Never,
-        },
+        payload: settings.exporter_info,
         media_type: settings.exporter_info_media_type.clone(),
         max_payload_bytes: settings.max_payload_bytes,
         max_commits: settings.max_commits,

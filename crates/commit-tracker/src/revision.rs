@@ -25,7 +25,6 @@ struct Parts<'a> {
 
 named! {
     /// What a digest was made with.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Algorithm {
         /// SHA-1, Git's first.
         Sha1 = "sha1",
@@ -222,15 +221,5 @@ mod tests {
             assert_ne!(revision, "main@sha1:0".parse().unwrap());
         }
         assert_eq!("".parse::<Revision>(), Err(ParseRevisionError(())));
-    }
-
-    #[test]
-    fn other_commits_and_other_names_are_other_revisions() {
-        let (sha1, sha256) = (format!("sha1:{SHA1}"), format!("@sha256:{SHA256}"));
-        let others =
-            [format!("main@{sha1}"), format!("next@{sha1}"), sha1, format!("main{sha256}"), "main".into()];
-        let revisions: std::collections::HashSet<Revision> =
-            others.iter().map(|text| text.parse().unwrap()).collect();
-        assert_eq!(revisions.len(), others.len());
     }
 }

@@ -261,7 +261,9 @@ mod tests {
     fn what_was_counted_is_told_in_either_form_of_buckets() {
         let counted = || {
             let mut times = Histogram::default();
-            [0.0, 20.0, 45.0, 7200.0].into_iter().for_each(|seconds| times.add(seconds).unwrap());
+            for seconds in [0.0, 20.0, 45.0, 7200.0] {
+                times.add(seconds).unwrap();
+            }
             let entry = Entry {
                 histograms: vec![(Instrument::StageApply, times)],
                 commits: CommitCounts { counted: 4, baseline: 2, skewed: 1 },

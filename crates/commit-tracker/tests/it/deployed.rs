@@ -11,23 +11,18 @@ use windlass_commit_tracker::metrics::{
 
 const PREFIX: &str = "flux_commit_tracker_";
 
-/// Every dashboard, rule and manifest with its text. Quotes inside JSON strings are quotes here.
-fn files() -> Vec<(PathBuf, String)> {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")];
-    let mut files = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let kind = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-            if path.is_dir() {
-                folders.push(path);
-            } else if ["yaml", "json"].contains(&kind) {
-                let text = std::fs::read_to_string(&path).unwrap().replace("\\\"", "\"");
-                files.push((path, text));
-            }
+/// Every dashboard, rule and manifest of a folder with its text. Quotes inside JSON strings are quotes here.
+fn files(folder: &Path) -> Vec<(PathBuf, String)> {
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let read = |path: PathBuf| match path.extension().and_then(|extension| extension.to_str()) {
+        _ if path.is_dir() => files(&path),
+        Some("yaml" | "json") => {
+            let text = std::fs::read_to_string(&path).unwrap().replace("\\\"", "\"");
+            vec![(path, text)]
         }
-    }
-    files
+        _ => Vec::new(),
+    };
+    paths.flat_map(read).collect()
 }
 
 /// What is between each `start` and the first of `end` after it.
@@ -51,7 +46,10 @@ fn dashboards_and_alerts_name_metrics_labels_and_outcomes_that_there_are() {
         names.extend(parts.iter().map(|part| format!("{}{part}", metric.prometheus_name())));
     }
     let mut seen = BTreeSet::new();
-    for (path, text) in files().into_iter().filter(|(_, text)| text.contains(PREFIX)) {
+    for (path, text) in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy"))
+        .into_iter()
+        .filter(|(_, text)| text.contains(PREFIX))
+    {
         let is_in = |what: &str, known: bool| assert!(known, "{}: there is no {what}", path.display());
         for (start, _) in text.match_indices(PREFIX) {
             let is_over = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
@@ -59,20 +57,17 @@ fn dashboards_and_alerts_name_metrics_labels_and_outcomes_that_there_are() {
             is_in(name, names.contains(name));
             seen.insert(name.to_owned());
             let matchers = after.strip_prefix('{').map_or("", |rest| rest.split('}').next().unwrap());
-            for label in
-                matchers.split('"').step_by(2).map(|part| part.trim_matches([',', ' ', '=', '~', '!']))
-            {
+            for label in matchers.split('"').step_by(2) {
+                let label = label.trim_matches([',', ' ', '=', '~', '!']);
                 is_in(label, label.is_empty() || labels.contains(label));
             }
         }
         for label in between(&text, "by (", &[')']).flat_map(|group| group.split(',')) {
             is_in(label, labels.contains(label.trim()));
         }
-        for outcome in ["outcome=\"", "outcome=~\"", "outcome!=\"", "outcome!~\""]
-            .iter()
-            .flat_map(|start| between(&text, start, &['"']))
-            .flat_map(|value| value.split('|'))
-        {
+        let matchers = ["outcome=\"", "outcome=~\"", "outcome!=\"", "outcome!~\""];
+        let values = matchers.iter().flat_map(|start| between(&text, start, &['"']));
+        for outcome in values.flat_map(|value| value.split('|')) {
             is_in(outcome, outcomes.contains(outcome));
         }
     }

@@ -25,9 +25,8 @@ async fn settled(settings: &[(&str, &str)]) -> (World, String, String) {
         world = world.set(key, value);
     }
     let first = world.commit("first");
-    world.repository("apps").await;
-    world.publish("apps", &first).await;
-    let uid = world.kustomization("shop", "apps").await;
+    world.publish(&first).await;
+    let uid = world.kustomization("shop").await;
     world.applied("shop", &[(&first, long_ago())]).await;
     (world, uid, first)
 }
@@ -46,7 +45,7 @@ async fn commits_are_counted_once_over_restarts() {
     let (world, tracker, uid, first) = tracked(&[]).await;
     world.commit("second");
     let third = world.commit("third");
-    world.publish("apps", &third).await;
+    world.publish(&third).await;
     world.moves(&first, &third).await;
     assert_eq!(world.counted(&uid, &third).await, 2, "the revision that was skipped came with the next");
     tracker.stop().await;
@@ -95,9 +94,9 @@ async fn of_several_revisions_that_cannot_be_found_each_is_counted_once_over_res
     // Whoever comes next asks about both again.
     let before = world.git_requests();
     let tracker = world.tracker();
-    eventually("both are asked about", || async {
+    eventually("both are asked about", async || {
         let asked = world.git_requests() - before;
-        if asked >= 2 { Ok(()) } else { Err(asked) }
+        (asked >= 2).then_some(()).ok_or(asked)
     })
     .await;
     tracker.stop().await;
@@ -129,11 +128,10 @@ async fn what_an_old_kustomization_applied_before_it_was_selected_is_not_counted
     let world = World::new().await.set("commit_tracker.all", "false").set("commit_tracker.selector", "team");
     let tracker = world.tracker();
     world.begun().await;
-    world.repository("apps").await;
     world.commit("before");
     let first = world.commit("first");
-    world.publish("apps", &first).await;
-    let uid = world.kustomization("shop", "apps").await;
+    world.publish(&first).await;
+    let uid = world.kustomization("shop").await;
     // As after a month, of which its history remembers the revision that was run last, and no other with its manifests.
     let day = |number: u64| Timestamp::now() + Duration::from_hours(24 * number);
     world.applied_often("shop", &first, day(2), day(30)).await;
@@ -158,12 +156,12 @@ async fn a_deleted_kustomization_is_forgotten_and_one_that_is_not_selected_any_m
     let (world, tracker, uid, first) =
         tracked(&[("commit_tracker.all", "false"), selector, ("commit_tracker.show_deleted_for", "1s")])
             .await;
-    let other = world.kustomization("other", "apps").await;
+    let other = world.kustomization("other").await;
     world.applied("other", &[(&first, long_ago())]).await;
     world.accounted(&other, &first).await;
     // What waits ages until it is not selected any more.
     let age = "flux_commit_tracker_oldest_unapplied_commit_age_seconds{k8s_resource_name=\"shop\"";
-    world.publish("apps", &world.commit("second")).await;
+    world.publish(&world.commit("second")).await;
     shows(&tracker, age, |shown| !shown.is_empty() && !shown[0].ends_with(" 0")).await;
     world.change("Kustomization", "shop", json!({"metadata": {"labels": {"app": null}}})).await;
     shows(&tracker, age, <[_]>::is_empty).await;
@@ -171,9 +169,9 @@ async fn a_deleted_kustomization_is_forgotten_and_one_that_is_not_selected_any_m
     // What is forgotten and not shown any more leaves the cluster with the next write.
     let others = "flux_commit_tracker_commits_total{k8s_resource_name=\"other\"";
     shows(&tracker, others, <[_]>::is_empty).await;
-    let third = world.kustomization("third", "apps").await;
+    let third = world.kustomization("third").await;
     world.applied("third", &[(&first, long_ago())]).await;
-    eventually("it is forgotten", || async { world.entry(&other).await.map_or(Ok(()), Err) }).await;
+    eventually("it is forgotten", async || world.entry(&other).await.map_or(Ok(()), Err)).await;
     world.accounted(&third, &first).await;
     assert!(world.entry(&uid).await.is_some());
 }
@@ -213,9 +211,8 @@ async fn of_two_replicas_one_counts_and_the_other_takes_over() {
     let second = world.commit("second");
     world.moves(&first, &second).await;
     world.accounted(&uid, &second).await;
-    eventually("the other is ready", || async {
-        let not_ready = other.context.health.not_ready();
-        if not_ready.is_empty() { Ok(()) } else { Err(not_ready) }
+    eventually("the other is ready", async || {
+        Some(other.context.health.not_ready()).filter(|not_ready| !not_ready.is_empty()).map_or(Ok(()), Err)
     })
     .await;
     one.kill().await;
@@ -223,15 +220,4 @@ async fn of_two_replicas_one_counts_and_the_other_takes_over() {
     world.applied("shop", &[(&second, Timestamp::now()), (&third, Timestamp::now())]).await;
     assert_eq!(world.counted(&uid, &third).await, 2);
     other.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_kind_that_is_not_served_holds_up_no_other() {
-    let (world, uid, first) = settled(&[]).await;
-    world.kustomization("odd", "apps").await;
-    world.switch("odd", "ExternalArtifact", "x").await;
-    world.applied("odd", &[("sha256:1", Timestamp::now())]).await;
-    let tracker = world.tracker();
-    world.accounted(&uid, &first).await;
-    assert_eq!(tracker.context.health.not_ready(), []);
 }

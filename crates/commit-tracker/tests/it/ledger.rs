@@ -1,6 +1,5 @@
 //! The ledger against an API server in process: what it remembers, what it refuses, and that nothing is counted twice.
 
-mod cluster;
 mod faults;
 mod line;
 mod opening;
@@ -20,7 +19,6 @@ use serde_json::{Value, json};
 use windlass_apiserver::store::{StoreOptions, in_memory};
 use windlass_apiserver::{ApiServer, client_of};
 use windlass_auth::Caller;
-use windlass_commit_tracker::changes::Problem;
 use windlass_commit_tracker::ledger::{
     Accounted, CommitCounts, Ledger, LedgerConfig, LedgerError, Outcome, Pending, Record, Refusal, mark_of,
 };

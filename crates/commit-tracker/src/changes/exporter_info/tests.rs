@@ -1,10 +1,10 @@
 use std::fmt::Write as _;
 
-use super::ExporterInfo;
+use super::parse as read;
 use crate::changes::{Changes, ChangesError, Commit, Problem};
 
 fn parse(payload: &str) -> Result<Changes, ChangesError> {
-    Ok(ExporterInfo::parse(payload.as_bytes(), "a test", 10_000)?.into_changes(None))
+    read(payload.as_bytes(), "a test", 10_000)
 }
 
 /// The payload with these commits, as JSON.
@@ -85,7 +85,7 @@ fn the_newest_are_kept_of_too_many() {
     }
     let payload = with(list.trim_end_matches(','));
     for (max, kept) in [(10_000, 10_000), (20_000, 20_000), (30_000, 25_000)] {
-        let info = ExporterInfo::parse(payload.as_bytes(), "a test", max).unwrap();
+        let info = read(payload.as_bytes(), "a test", max).unwrap();
         assert_eq!((info.commits.len(), info.truncated), (kept, max < 25_000));
         assert_eq!(info.commits[0].id, format!("c{}", 25_000 - kept));
         assert_eq!(info.commits[kept - 1].id, "c24999");

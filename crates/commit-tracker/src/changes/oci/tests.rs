@@ -23,7 +23,7 @@ fn config() -> OciConfig {
     };
     OciConfig {
         client,
-        payload: PayloadWanted::IfThere,
+        payload: ExporterInfoSource::Auto,
         media_type: EXPORTER_INFO_MEDIA_TYPE.to_owned(),
         max_payload_bytes: 4 << 20,
         max_commits: 10_000,
@@ -115,14 +115,14 @@ async fn a_payload_costs_two_requests_however_many_ask() {
         build_link: Some("https://ci.example.org/runs/77".into()),
         ..Changes::default()
     };
-    assert_eq!((changes, finder.request_count()), (expected, 2));
+    assert_eq!((changes, finder.client.request_count()), (expected, 2));
     // Others know other things, and Flux writes a revision in several ways.
     let bare = first.split('@').nth(1).unwrap();
     for (to, known) in [(first.as_str(), &[][..]), (bare, &[]), (&second, &[first.as_str()]), (&second, &[])]
     {
         ask(&finder, &registry, to, known).await;
     }
-    assert_eq!(finder.request_count(), 4);
+    assert_eq!(finder.client.request_count(), 4);
 }
 
 #[tokio::test]
@@ -136,9 +136,9 @@ async fn what_was_asked_about_and_never_applied_is_counted_without_a_request() {
         ask(&finder, &registry, &revision, &known).await;
         revisions.push(revision);
     }
-    assert_eq!(finder.request_count(), 8);
+    assert_eq!(finder.client.request_count(), 8);
     let changes = ask(&finder, &registry, &revisions[3], &[&revisions[0]]).await;
-    assert_eq!((ids(&changes), finder.request_count()), (vec!["c2", "c3", "c4"], 8));
+    assert_eq!((ids(&changes), finder.client.request_count()), (vec!["c2", "c3", "c4"], 8));
     // Each has the time of its own export.
     let exported: Vec<_> = changes.commits.iter().map(|commit| commit.exported).collect();
     let at = |text: &str| Some(text.parse().unwrap());
@@ -206,7 +206,7 @@ async fn what_is_wrong_with_an_artifact_is_told_apart() {
     };
     let exported = async |content: &str| with(EXPORTER_INFO_MEDIA_TYPE, content).await;
     let big = format!("{{\"commit\": \"a\"}}{}", " ".repeat(5 << 20));
-    let (auto, required) = (PayloadWanted::IfThere, PayloadWanted::Required);
+    let (auto, required) = (ExporterInfoSource::Auto, ExporterInfoSource::Oci);
     for (revision, payload, problem, says) in [
         (exported("{").await, auto, Problem::Malformed, "line 1 column 1"),
         (exported("{\"commit\":1}").await, auto, Problem::Malformed, "column 11"),
@@ -248,7 +248,7 @@ async fn of_an_index_the_image_that_flux_takes_is_read() {
     let both = index("both", &[("arm64", &other), ("amd64", &image)]).await;
     let finder = finder(config());
     assert_eq!(ids(&ask(&finder, &registry, &both, &[]).await), ["c1"]);
-    assert_eq!(finder.request_count(), 3);
+    assert_eq!(finder.client.request_count(), 3);
     let odd = index("odd", &[("arm64", &other)]).await;
     let error = finder.find(&question(&registry, &odd, &[])).await.unwrap_err();
     assert!(error.problem == Problem::Malformed && error.to_string().contains("linux/amd64"), "{error}");
@@ -327,14 +327,17 @@ async fn without_a_payload_the_repository_that_annotations_name_is_walked() {
     asked.known[0].origin = Some(origin.annotations(1)[REVISION].as_str().into());
     let auto = finder(config()).with_git(origin.git());
     let changes = auto.find(&asked).await.unwrap();
-    assert_eq!((ids(&changes), auto.request_count()), (vec![&*origin.commits[2], &origin.commits[3]], 1));
+    assert_eq!(
+        (ids(&changes), auto.client.request_count()),
+        (vec![&*origin.commits[2], &origin.commits[3]], 1)
+    );
     assert_eq!(changes.exported, Some("2026-03-04T10:00:00Z".parse().unwrap()));
     assert_eq!(changes.exported_as.as_ref(), Some(&origin.commits[3]));
 
     // Flux told the annotations, and no payload is wanted: the registry is not asked.
     asked.metadata = origin.annotations(3);
-    let never = finder(OciConfig { payload: PayloadWanted::Never, ..config() }).with_git(origin.git());
-    assert_eq!((never.find(&asked).await.unwrap(), never.request_count()), (changes, 0));
+    let never = finder(OciConfig { payload: ExporterInfoSource::None, ..config() }).with_git(origin.git());
+    assert_eq!((never.find(&asked).await.unwrap(), never.client.request_count()), (changes, 0));
 
     // Where no repository can be walked, the annotations are one commit.
     let elsewhere = [Some(format!("{}/gone.git", origin.url())), Some("https://127.0.0.1:1/a".into()), None];

@@ -54,7 +54,9 @@ fn format_2_stays_as_it_is() {
     assert_eq!(entry.commits, CommitCounts { counted: 3, ..CommitCounts::default() });
     assert_eq!(entry.revisions, [(Outcome::Measured, 1), (Outcome::Baseline, 1)]);
     let mut times = Histogram::default();
-    [41.0, 43.5, 300.0].into_iter().for_each(|seconds| times.add(seconds).unwrap());
+    for seconds in [41.0, 43.5, 300.0] {
+        times.add(seconds).unwrap();
+    }
     assert_eq!(entry.histograms, [(Instrument::EndToEnd, times)]);
 }
 
@@ -67,8 +69,8 @@ fn numbers_that_do_not_belong_together_are_damage() {
         ("[1,0,0,1", "[0,0,0,2", "the last are not empty"),
         ("[1,0,0,1", "[-1,0,0,1", "invalid value"),
         ("\"scale\":5", "\"scale\":21", "21 is no scale"),
-        ("e2e.export-time", "e2e.import-time", "is no metric"),
-        ("\"measured\"", "\"weighed\"", "is no outcome"),
+        ("e2e.export-time", "e2e.import-time", "unknown variant"),
+        ("\"measured\"", "\"weighed\"", "did not match any variant"),
         ("GitRepository", "SvnRepository", "unknown variant"),
         ("\"name\"", "\"nickname\"", "unknown field"),
     ] {

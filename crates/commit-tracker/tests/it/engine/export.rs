@@ -21,7 +21,7 @@ async fn the_leader_alone_shows_what_was_counted_and_the_next_one_goes_on_with_i
     let counted = format!("{TIMES}_count");
     shows(&leader, &counted, |shown| shown == count(0)).await;
     let second = world.commit("second");
-    world.publish("apps", &second).await;
+    world.publish(&second).await;
     world.moves(&first, &second).await;
     world.accounted(&uid, &second).await;
     shows(&leader, &counted, |shown| shown == count(1)).await;
@@ -49,7 +49,7 @@ async fn whoever_only_observes_counts_and_writes_nothing_to_the_cluster() {
     let observer = world.tracker_that_dies(Death::Before(1));
     shows(&observer, &format!("{TIMES}_count"), |shown| shown == count(0)).await;
     let second = world.commit("second");
-    world.publish("apps", &second).await;
+    world.publish(&second).await;
     world.moves(&first, &second).await;
     shows(&observer, &format!("{TIMES}_count"), |shown| shown == count(1)).await;
     let leases: Api<Lease> = Api::all(world.client.clone());

@@ -11,13 +11,13 @@ use windlass_commit_tracker::ledger::Outcome;
 
 /// Waits until the age of what waits, and whether it is unknown, are these.
 async fn told(process: &Process, age: Option<f64>, unknown: f64) {
-    eventually("the age and whether it is known", || async {
+    eventually("the age and whether it is known", async || {
         let gauge = |name: &str| {
             let lines = lines(process, &format!("flux_commit_tracker_oldest_unapplied_commit_{name}{{"));
             lines.first().and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
         };
         let shown = (gauge("age_seconds"), gauge("unknown"));
-        if shown == (age, Some(unknown)) { Ok(()) } else { Err(shown) }
+        (shown == (age, Some(unknown))).then_some(()).ok_or(shown)
     })
     .await;
 }
@@ -48,7 +48,7 @@ async fn what_was_not_looked_up_is_unknown_and_not_zero() {
     told(&tracker, Some(0.0), 0.0).await;
     let second = world.commit("second");
     world.hide();
-    world.publish("apps", &second).await;
+    world.publish(&second).await;
     told(&tracker, None, 1.0).await;
     tracker.stop().await;
     // Whoever leads next knows no more.
@@ -65,8 +65,7 @@ async fn what_was_not_looked_up_is_unknown_and_not_zero() {
 async fn going_back_further_than_what_is_remembered_in_full_counts_nothing_again() {
     let world = World::new().await.set("commit_tracker.exporter_info", "none");
     world.source("Bucket", "store").await;
-    world.repository("apps").await;
-    let uid = world.kustomization("shop", "apps").await;
+    let uid = world.kustomization("shop").await;
     world.switch("shop", "Bucket", "store").await;
     let tracker = world.tracker();
     world.begun().await;

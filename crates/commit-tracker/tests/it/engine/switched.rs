@@ -29,8 +29,7 @@ async fn switch(world: &World, kind: &str, artifact: &str, built: serde_json::Va
 async fn settled_on_artifacts() -> (World, String, String) {
     let world = World::new().await.set("commit_tracker.exporter_info", "none");
     let first = world.commit("first");
-    world.repository("apps").await;
-    let uid = world.kustomization("shop", "apps").await;
+    let uid = world.kustomization("shop").await;
     switch(&world, "OCIRepository", &artifact(1), world.built(&first, long_ago())).await;
     world.applied_from("shop", &[(&artifact(1), Some(&first), long_ago())]).await;
     (world, uid, first)
@@ -83,7 +82,7 @@ async fn from_artifacts_to_git_what_no_artifact_had_is_counted() {
     world.applied_from("shop", &steps).await;
     assert_eq!(world.counted(&uid, &new).await, 1);
 
-    world.publish("apps", &third).await;
+    world.publish(&third).await;
     world.switch("shop", "GitRepository", "apps").await;
     steps.push((&third, None, soon() + Duration::from_secs(3)));
     world.applied_from("shop", &steps).await;
