@@ -270,11 +270,11 @@ impl OciChanges {
         question: &ChangesQuery,
     ) -> Result<Changes, ChangesError> {
         let built = annotations.get(CREATED).and_then(|created| created.trim().parse().ok());
-        if let Some((git, question)) = self.git.as_ref().zip(git_question(annotations, question)) {
-            if let Some(changes) = ChangesError::unless_it_lasts(git.find(&question).await)? {
-                let exported_as = question.to.digest().map(str::to_owned);
-                return Ok(Changes { exported: built, exported_as, ..changes });
-            }
+        if let Some((git, question)) = self.git.as_ref().zip(git_question(annotations, question))
+            && let Some(changes) = ChangesError::unless_it_lasts(git.find(&question).await)?
+        {
+            let exported_as = question.to.digest().map(str::to_owned);
+            return Ok(Changes { exported: built, exported_as, ..changes });
         }
         annotated(annotations, question)
     }
