@@ -4,18 +4,17 @@ mod exporter_info;
 mod git;
 mod github;
 #[cfg(test)]
-mod given;
+pub(crate) mod given;
 mod metadata;
 mod oci;
 mod resolver;
 mod secrets;
 
-pub use exporter_info::ExporterInfo;
 pub use git::GitChanges;
 pub use github::{GithubChanges, GithubConfig};
 pub(crate) use metadata::REVISION as ORIGIN_REVISION;
 pub use metadata::{MetadataChanges, annotated};
-pub use oci::{EXPORTER_INFO_MEDIA_TYPE, OciChanges, OciConfig, PayloadWanted};
+pub use oci::{EXPORTER_INFO_MEDIA_TYPE, OciChanges, OciConfig};
 pub use resolver::{ChangesResolver, Finders, NoAnswer, ResolverObserver};
 pub use secrets::{SecretValues, Secrets};
 
@@ -58,14 +57,17 @@ impl ChangesQuery {
     /// What was known as commits of Git, oldest first: of what was built from a commit, that one. The source was of another
     /// kind, or another one, when some of them were applied; whether they are of the same repository is not known.
     pub fn known_commits(&self) -> impl Iterator<Item = Revision> {
-        let is_commit = |revision: &Revision| revision.algorithm() == Some(Algorithm::Sha1);
-        self.known.iter().filter_map(move |Accounted { revision, origin }| {
-            if is_commit(revision) {
-                return Some(revision.clone());
-            }
-            origin.as_deref()?.trim().parse().ok().filter(is_commit)
-        })
+        self.known.iter().filter_map(|known| commit_of(&known.revision, known.origin.as_deref()))
     }
+}
+
+/// The commit of Git that a revision is, or was built from.
+fn commit_of(revision: &Revision, origin: Option<&str>) -> Option<Revision> {
+    let is_commit = |revision: &Revision| revision.algorithm() == Some(Algorithm::Sha1);
+    if is_commit(revision) {
+        return Some(revision.clone());
+    }
+    origin?.trim().parse().ok().filter(is_commit)
 }
 
 /// A revision that is accounted for: what it holds was counted, or is baseline.
@@ -139,8 +141,6 @@ pub struct Changes {
 
 named! {
     /// Why it could not be found out, as counters and log lines name it.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
     pub enum Problem {
         /// The server could not be reached, did not answer in time, or failed (5xx).
         Unavailable = "unavailable",
@@ -191,6 +191,18 @@ impl ChangesError {
     /// A failure of this kind.
     pub fn new(problem: Problem, message: impl Into<String>) -> Self {
         Self { problem, message: message.into(), retry_after: None, source: None }
+    }
+
+    /// Nothing in place of what failed for as long as nobody mends it; what may mend itself fails.
+    fn unless_it_lasts<T>(found: Result<T, Self>) -> Result<Option<T>, Self> {
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.problem.is_permanent() => {
+                tracing::debug!(%error, "going on without it");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The same, with what was behind it.

@@ -10,7 +10,7 @@ use windlass_settings::{CommitTrackerSettings, ExporterInfoSource, GithubCredent
 
 use crate::changes::{
     Changes, ChangesError, ChangesQuery, FindChanges, Finders, GitChanges, GithubChanges, GithubConfig,
-    MetadataChanges, OciChanges, OciConfig, PayloadWanted, Problem, Secrets,
+    MetadataChanges, OciChanges, OciConfig, Problem, Secrets,
 };
 
 /// Those who answer for this process.
@@ -29,11 +29,7 @@ pub(crate) fn finders(process: &Context) -> Result<Finders, BoxError> {
             insecure: settings.allowed_registries.clone(),
             ..windlass_oci::ClientConfig::default()
         },
-        payload: match settings.exporter_info {
-            ExporterInfoSource::Auto => PayloadWanted::IfThere,
-            ExporterInfoSource::Oci => PayloadWanted::Required,
-            ExporterInfoSource::None | ExporterInfoSource::Github => PayloadWanted::Never,
-        },
+        payload: settings.exporter_info,
         media_type: settings.exporter_info_media_type.clone(),
         max_payload_bytes: settings.max_payload_bytes,
         max_commits: settings.max_commits,
@@ -107,13 +103,12 @@ fn is_elsewhere(problem: Problem) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use secrecy::SecretString;
     use windlass_github_stand_in::{Fault, StandIn};
 
     use super::*;
-    use crate::{SourceKey, SourceKind};
+    use crate::SourceKind;
+    use crate::changes::given;
 
     /// Answers that the history was rewritten, so that its answers are known.
     struct ByGit;
@@ -131,22 +126,9 @@ mod tests {
         let token = SecretString::from("a_t0ken");
         stand_in.allow_token(&token);
         let repository = stand_in.repository("apps/manifests");
-        let question = ChangesQuery {
-            source: SourceKey {
-                kind: SourceKind::GitRepository,
-                namespace: "flux-system".to_owned(),
-                name: "manifests".to_owned(),
-            },
-            url: stand_in.url_of(&repository),
-            insecure: false,
-            secret: None,
-            cert_secret: None,
-            known: Vec::new(),
-            to: format!("main@sha1:{}", "a".repeat(40)).parse().unwrap(),
-            origin: None,
-            metadata: BTreeMap::new(),
-            generation: 1,
-        };
+        let to = format!("main@sha1:{}", "a".repeat(40));
+        let url = stand_in.url_of(&repository);
+        let question = given::question(SourceKind::GitRepository, &url, &to, &[""; 0]);
         for (status, elsewhere) in [(404, true), (403, true), (401, false)] {
             stand_in.fail("commits", 9, Fault::Status(status));
             for required in [false, true] {

@@ -6,7 +6,6 @@ mod table;
 
 pub use process::*;
 pub use reference::reference_markdown;
-use serde::{Deserialize, Serialize};
 
 use crate::names::named;
 
@@ -20,8 +19,6 @@ pub const CLASSIC_BOUNDS: [f64; 11] =
 named! {
     /// One thing that is measured for a Kustomization: a histogram of durations in seconds. Its name is that of its metric
     /// without the prefix, as the ledger keeps it too.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-    #[serde(into = "&'static str", try_from = "String")]
     pub enum Instrument {
         /// From a commit's merge to its apply, for each commit.
         EndToEnd = "e2e.export-time",
@@ -39,20 +36,6 @@ named! {
         StageApply = "stage.apply-time",
         /// Stage: applied to healthy, once a revision.
         StageHealth = "stage.health-time",
-    }
-}
-
-impl From<Instrument> for &'static str {
-    fn from(instrument: Instrument) -> Self {
-        instrument.name()
-    }
-}
-
-impl TryFrom<String> for Instrument {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<Self, Self::Error> {
-        Self::of(&name).ok_or_else(|| format!("{name:?} is no metric"))
     }
 }
 
@@ -75,7 +58,6 @@ pub struct Metric {
 
 named! {
     /// What kind of number a metric is.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Kind {
         /// Durations: a base-2 exponential histogram, or classic buckets.
         Histogram = "histogram",
@@ -88,7 +70,6 @@ named! {
 
 named! {
     /// What one observation, or the value, is of.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Per {
         /// Each commit.
         Commit = "commit",
@@ -183,30 +164,13 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_original_in_either_spelling_and_one_in_prometheus() {
-        let metric = METRICS[Instrument::Export as usize];
-        assert_eq!(
-            metric.otlp_name(Spelling::Dashes),
-            "flux-commit-tracker.kube-manifests-exporter.export-time"
-        );
-        assert_eq!(
-            metric.otlp_name(Spelling::Underscores),
-            "flux_commit_tracker.kube-manifests-exporter.export-time"
-        );
-        assert_eq!(
-            metric.prometheus_name(),
-            "flux_commit_tracker_kube_manifests_exporter_export_time_seconds"
-        );
+        let export = METRICS[Instrument::Export as usize];
+        let name = "kube-manifests-exporter.export-time";
+        assert_eq!(export.otlp_name(Spelling::Dashes), format!("flux-commit-tracker.{name}"));
+        assert_eq!(export.otlp_name(Spelling::Underscores), format!("flux_commit_tracker.{name}"));
+        let name = "flux_commit_tracker_kube_manifests_exporter_export_time_seconds";
+        assert_eq!(export.prometheus_name(), name);
         assert_eq!(table::COMMITS.prometheus_name(), "flux_commit_tracker_commits_total");
         assert_eq!(prometheus_label(SOURCE_KIND), "k8s_source_kind");
-    }
-
-    #[test]
-    fn each_row_says_what_the_metric_means_and_what_it_does_not() {
-        for metric in METRICS {
-            for text in [metric.meaning, metric.not] {
-                assert!(text.ends_with('.') && text.len() > 20, "{}: {text:?}", metric.name);
-                assert!(!text.contains(['|', '\n']), "{}: {text:?}", metric.name);
-            }
-        }
     }
 }

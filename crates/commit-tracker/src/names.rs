@@ -1,11 +1,12 @@
 //! Enums whose variants have names.
 
-/// Makes an enum whose variants have names: in metrics, in log lines, and as they are written.
+/// Makes an enum whose variants have names: in metrics, in log lines, and as they are written (serde).
 macro_rules! named {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
         pub enum $name {
-            $($(#[$doc])* $variant,)+
+            $($(#[$doc])* #[serde(rename = $text)] $variant,)+
         }
 
         impl $name {

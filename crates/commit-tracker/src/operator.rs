@@ -75,11 +75,7 @@ impl Operator<Context> for CommitTracker {
         let pushes = process.settings.operator().telemetry_mode.contains("otlp");
         let ledger = LedgerConfig {
             name: format!("{}-ledger", settings.state_name),
-            show_deleted_for: if pushes {
-                settings.show_deleted_for.max(UNTAKEN)
-            } else {
-                settings.show_deleted_for
-            },
+            show_deleted_for: settings.show_deleted_for.max(if pushes { UNTAKEN } else { Duration::ZERO }),
             ..LedgerConfig::new(Arc::clone(&process.clock))
         };
         let leading = Leading::default();

@@ -170,15 +170,12 @@ mod tests {
 
     #[test]
     fn every_flag_of_the_original_is_a_setting() {
-        let settings = settings(&[
-            "--kube-context=kind",
-            "--metrics-addr=:1",
-            "--health-addr=:2",
-            "--telemetry-mode=stdout-all+otlp",
-            "--telemetry-endpoint=collector:4317",
-            "--telemetry-insecure=false",
-            "--log-level=trace",
-        ]);
+        let settings = settings(
+            &"--kube-context=kind --metrics-addr=:1 --health-addr=:2 --telemetry-mode=stdout-all+otlp \
+              --telemetry-endpoint=collector:4317 --telemetry-insecure=false --log-level=trace"
+                .split(' ')
+                .collect::<Vec<_>>(),
+        );
         let (operator, tracker) = (settings.operator(), settings.commit_tracker());
         assert_eq!(operator.kubeconfig_context.as_deref(), Some("kind"));
         assert_eq!((&*tracker.metrics_address, &*tracker.health_address), ("[::]:1", "[::]:2"));
@@ -187,41 +184,36 @@ mod tests {
     }
 
     #[test]
-    fn a_zero_for_an_address_means_off_as_it_did() {
-        let settings = settings(&["--metrics-addr=0", "--health-addr=0"]);
-        let tracker = settings.commit_tracker();
-        assert_eq!((&*tracker.metrics_address, &*tracker.health_address), ("", ""));
-    }
-
-    #[test]
     fn the_hidden_flags_of_the_first_generation_are_settings() {
-        let token = settings(&["--github-token=t"]);
-        assert!(matches!(token.commit_tracker().github(), Some(GithubCredentials::Token(_))));
-        let app =
-            settings(&["--github-app-id=1", "--github-app-private-key=k", "--github-app-installation-id=2"]);
-        assert!(matches!(app.commit_tracker().github(), Some(GithubCredentials::App { .. })));
+        let github = |flags: &[&str]| settings(flags).commit_tracker().github();
+        assert!(matches!(github(&["--github-token=t"]), Some(GithubCredentials::Token(_))));
+        let app = ["--github-app-id=1", "--github-app-private-key=k", "--github-app-installation-id=2"];
+        assert!(matches!(github(&app), Some(GithubCredentials::App { .. })));
     }
 
     #[test]
     fn outside_a_cluster_nothing_is_written_unless_asked_for() {
         let observes =
-            |arguments: &[&str], in_cluster| settings(arguments).commit_tracker().observes(in_cluster);
-        assert_eq!((observes(&[], false), observes(&[], true)), (true, false));
-        assert!(observes(&["--observe-only"], true) && !observes(&["--observe-only=false"], false));
+            |flags: &[&str]| [false, true].map(|inside| settings(flags).commit_tracker().observes(inside));
+        assert_eq!(observes(&[]), [true, false]);
+        assert_eq!(
+            (observes(&["--observe-only"]), observes(&["--observe-only=false"])),
+            ([true; 2], [false; 2])
+        );
     }
 
     #[test]
-    fn the_start_line_of_the_original_readme_is_enough() {
-        let settings = settings(&["--log-level=debug"]);
-        assert_eq!(settings.operator().telemetry_mode, "stdout-logs");
-        assert_eq!(settings.commit_tracker().metrics_address, "[::]:8888");
-    }
-
-    #[test]
-    fn every_kustomization_of_a_namespace_can_be_asked_for() {
-        let settings = settings(&["--all", "--namespace=apps", "--allow-registry=a:1", "--allow-registry=b"]);
-        assert_eq!(settings.commit_tracker().selection(Some("apps")), Selection::All);
-        assert_eq!(settings.operator().namespace.as_deref(), Some("apps"));
-        assert_eq!(settings.commit_tracker().allowed_registries, ["a:1", "b"]);
+    fn what_is_not_said_is_as_it_was_and_what_is_said_wins() {
+        let first = settings(&["--log-level=debug"]);
+        assert_eq!(first.operator().telemetry_mode, "stdout-logs");
+        assert_eq!(first.commit_tracker().metrics_address, "[::]:8888");
+        let flags =
+            ["--all", "--namespace=apps", "--allow-registry=a:1", "--metrics-addr=0", "--health-addr=0"];
+        let all = settings(&flags);
+        let tracker = all.commit_tracker();
+        assert_eq!((&*tracker.metrics_address, &*tracker.health_address), ("", ""));
+        assert_eq!(tracker.selection(Some("apps")), Selection::All);
+        assert_eq!(all.operator().namespace.as_deref(), Some("apps"));
+        assert_eq!(tracker.allowed_registries, ["a:1"]);
     }
 }

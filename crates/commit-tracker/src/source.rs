@@ -2,18 +2,14 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use crate::names::named;
 
 named! {
     /// The kinds of Flux sources that a Kustomization can name.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     pub enum SourceKind {
         /// A Git repository.
         GitRepository = "GitRepository",
         /// An artifact in a registry.
-        #[serde(rename = "OCIRepository")]
         OciRepository = "OCIRepository",
         /// A bucket of an object store.
         Bucket = "Bucket",

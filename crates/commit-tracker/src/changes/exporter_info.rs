@@ -15,65 +15,37 @@ const MAX_HASH: usize = 128;
 /// Characters that are kept of a subject line, a name or a link.
 const MAX_TEXT: usize = 512;
 
-/// What one export says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ExporterInfo {
-    /// The commit that the exporter made of it (`commit`).
-    pub commit: Option<String>,
-    /// What was exported (`commits_since_last_export`), oldest first, each hash once.
-    pub commits: Vec<Commit>,
-    /// The exporter's build (`export_build_link`).
-    pub build_link: Option<String>,
-    /// The W3C trace context of the build (`traceparent`).
-    pub traceparent: Option<String>,
-    /// There were more commits.
-    pub truncated: bool,
-}
-
-impl ExporterInfo {
-    /// Reads a payload, of more than `max` commits the newest. `place` says where it is from, for messages.
-    ///
-    /// # Errors
-    /// [`Problem::Malformed`], with line and column: not JSON, no object with any of the payload's keys, a commit without
-    /// `hash` or `time`, or a time that is not RFC 3339.
-    pub fn parse(payload: &[u8], place: &str, max: usize) -> Result<Self, ChangesError> {
-        let malformed = |detail: &str| {
-            let detail = printable(detail, MAX_TEXT);
-            let text = format!("failed to read the exporter's payload of {place}: {detail}");
-            ChangesError::new(Problem::Malformed, text)
-        };
-        let wire: Wire = serde_json::from_slice(payload).map_err(|error| malformed(&error.to_string()))?;
-        if wire.commit.is_none() && wire.commits_since_last_export.is_none() {
-            return Err(malformed("it has neither commit nor commits_since_last_export"));
-        }
-        let mut info = Self {
-            commit: wire.commit.map(|commit| commit.0),
-            commits: wire.commits_since_last_export.into_iter().flatten().map(Commit::from).collect(),
-            build_link: text(wire.export_build_link),
-            traceparent: text(wire.traceparent),
-            truncated: false,
-        };
-        let mut seen = HashSet::with_capacity(info.commits.len());
-        info.commits.retain(|commit| seen.insert(commit.id.clone()));
-        info.commits.sort_by_key(|commit| commit.merged);
-        let surplus = info.commits.len().saturating_sub(max);
-        info.truncated = surplus > 0;
-        info.commits.drain(..surplus);
-        Ok(info)
+/// Reads a payload, of more than `max` commits the newest. `place` says where it is from, for messages. When it was exported
+/// it does not say.
+///
+/// # Errors
+/// [`Problem::Malformed`], with line and column: not JSON, no object with any of the payload's keys, a commit without
+/// `hash` or `time`, or a time that is not RFC 3339.
+pub(super) fn parse(payload: &[u8], place: &str, max: usize) -> Result<Changes, ChangesError> {
+    let malformed = |detail: &str| {
+        let detail = printable(detail, MAX_TEXT);
+        let text = format!("failed to read the exporter's payload of {place}: {detail}");
+        ChangesError::new(Problem::Malformed, text)
+    };
+    let wire: Wire = serde_json::from_slice(payload).map_err(|error| malformed(&error.to_string()))?;
+    if wire.commit.is_none() && wire.commits_since_last_export.is_none() {
+        return Err(malformed("it has neither commit nor commits_since_last_export"));
     }
-
-    /// The same as an answer. `exported` is when the exporter made its commit, where that is known.
-    pub fn into_changes(self, exported: Option<Timestamp>) -> Changes {
-        Changes {
-            commits: self.commits,
-            exported_as: self.commit,
-            exported,
-            build_link: self.build_link,
-            traceparent: self.traceparent,
-            truncated: self.truncated,
-            ..Changes::default()
-        }
-    }
+    let mut commits: Vec<_> =
+        wire.commits_since_last_export.into_iter().flatten().map(Commit::from).collect();
+    let mut seen = HashSet::with_capacity(commits.len());
+    commits.retain(|commit| seen.insert(commit.id.clone()));
+    commits.sort_by_key(|commit| commit.merged);
+    let surplus = commits.len().saturating_sub(max);
+    commits.drain(..surplus);
+    Ok(Changes {
+        commits,
+        exported_as: wire.commit.map(|commit| commit.0),
+        build_link: text(wire.export_build_link),
+        traceparent: text(wire.traceparent),
+        truncated: surplus > 0,
+        ..Changes::default()
+    })
 }
 
 /// The payload as it is written.

@@ -3,7 +3,7 @@
 mod access;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::sync::Arc;
 

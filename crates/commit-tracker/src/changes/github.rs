@@ -19,8 +19,8 @@ use windlass_github::{
 };
 use windlass_telemetry::traced;
 
-use super::{Accounted, Changes, ChangesError, ChangesQuery, Commit, ExporterInfo, FindChanges, Problem};
-use crate::{Algorithm, Revision, SourceKind};
+use super::{Changes, ChangesError, ChangesQuery, Commit, FindChanges, Problem, commit_of, exporter_info};
+use crate::{Revision, SourceKind};
 
 /// Exports that are listed with one request.
 const PER_PAGE: u8 = 10;
@@ -113,21 +113,13 @@ impl FindChanges for GithubChanges {
             );
             ChangesError::new(Problem::Unsupported, text)
         })?;
-        let to = manifests_commit(question.source.kind, &question.to, question.origin.as_deref())
-            .ok_or_else(|| {
-                let text = format!("{} of {} names no commit of {repository}", question.to, question.source);
-                ChangesError::new(Problem::Malformed, text)
-            })?;
-        let known = question.known.iter().filter_map(|Accounted { revision, origin }| {
-            // The source may have been of another kind then.
-            let kind = match (revision.algorithm(), origin) {
-                (Some(Algorithm::Sha1), _) => SourceKind::GitRepository,
-                (_, Some(_)) => SourceKind::OciRepository,
-                (_, None) => question.source.kind,
-            };
-            manifests_commit(kind, revision, origin.as_deref())
-        });
-        let known: Vec<String> = known.collect();
+        let sha = |commit: Revision| commit.digest().map(str::to_owned);
+        // What was built of the manifests is asked about by its origin.
+        let to = commit_of(&question.to, question.origin.as_deref()).and_then(sha).ok_or_else(|| {
+            let text = format!("{} of {} names no commit of {repository}", question.to, question.source);
+            ChangesError::new(Problem::Malformed, text)
+        })?;
+        let known: Vec<String> = question.known_commits().filter_map(sha).collect();
         if known.contains(&to) {
             return Ok(Changes::default());
         }
@@ -178,16 +170,13 @@ impl Exports<'_> {
                 _ => false,
             };
         Ok(match list.iter().position(is_held) {
-            Some(end) => {
-                let before = list.split_off(end);
-                New {
-                    held: before,
-                    rewritten: end > 0 && (held.gone || head_is_lost),
-                    exports: list,
-                    newest,
-                    ..New::default()
-                }
-            }
+            Some(end) => New {
+                held: list.split_off(end),
+                rewritten: end > 0 && (held.gone || head_is_lost),
+                exports: list,
+                newest,
+                ..New::default()
+            },
             None if held.bare || beyond => New { exports: list, newest, truncated: more, ..New::default() },
             None => {
                 // Nothing in common: what was told before may stand here under other hashes.
@@ -221,13 +210,13 @@ impl Exports<'_> {
     }
 
     /// What the exporter wrote at `export`; nothing if that removed the file.
-    async fn payload(&self, export: &ManifestsCommit) -> Result<Option<ExporterInfo>, ChangesError> {
+    async fn payload(&self, export: &ManifestsCommit) -> Result<Option<Changes>, ChangesError> {
         let (repository, file) = (&self.repository, &self.config.file);
         match self.github.file(&self.repository, file, &export.sha).await {
             Ok(bytes) => {
                 let place = format!("{file} of {repository} at {}", export.sha);
                 let span = tracing::info_span!("kube_manifests.exporter.info.unmarshal");
-                traced(span, async { ExporterInfo::parse(&bytes, &place, self.config.max_commits) })
+                traced(span, async { exporter_info::parse(&bytes, &place, self.config.max_commits) })
                     .await
                     .map(Some)
             }
@@ -300,7 +289,7 @@ impl Exports<'_> {
     /// for where there are none.
     async fn held_commits(
         &self,
-        payloads: &[(&ManifestsCommit, ExporterInfo)],
+        payloads: &[(&ManifestsCommit, Changes)],
         exports: &[ManifestsCommit],
     ) -> Result<HashSet<String>, ChangesError> {
         let mut held = HashSet::new();
@@ -312,15 +301,10 @@ impl Exports<'_> {
             if !old.iter().any(|commit| commit.merged <= export.committed) {
                 break;
             }
-            match self.payload(export).await {
-                Ok(payload) => {
-                    let commits = payload.into_iter().flat_map(|payload| payload.commits);
-                    held.extend(commits.map(|commit| commit.id));
-                }
-                // What nobody can read was not counted.
-                Err(error) if error.problem.is_permanent() => {}
-                Err(error) => return Err(error),
-            }
+            // What nobody can read was not counted.
+            let payload = ChangesError::unless_it_lasts(self.payload(export).await)?.flatten();
+            let commits = payload.into_iter().flat_map(|payload| payload.commits);
+            held.extend(commits.map(|commit| commit.id));
             old.retain(|commit| !held.contains(&commit.id));
         }
         Ok(held)
@@ -328,7 +312,7 @@ impl Exports<'_> {
 
     /// One answer of the payloads, newest first: each commit that is not in `seen` once, as its first export has it, oldest
     /// export first.
-    fn joined(&self, payloads: Vec<(&ManifestsCommit, ExporterInfo)>, mut seen: HashSet<String>) -> Changes {
+    fn joined(&self, payloads: Vec<(&ManifestsCommit, Changes)>, mut seen: HashSet<String>) -> Changes {
         let mut changes = Changes::default();
         let newest = payloads.first().map(|(export, _)| export.sha.clone());
         for (export, payload) in payloads.into_iter().rev() {
@@ -356,18 +340,6 @@ impl Exports<'_> {
 
 fn listed(commits: &[ManifestsCommit], sha: &str) -> bool {
     commits.iter().any(|commit| commit.sha == sha)
-}
-
-/// The commit of the manifests that a revision is: its own for Git, that of its origin for what was built of Git.
-fn manifests_commit(kind: SourceKind, revision: &Revision, origin: Option<&str>) -> Option<String> {
-    let origin = origin.and_then(|origin| origin.parse::<Revision>().ok());
-    let revision = match kind {
-        SourceKind::GitRepository => revision,
-        _ => origin.as_ref()?,
-    };
-    // A commit's hash is SHA-1 or, in few repositories, SHA-256.
-    let digest = revision.digest()?;
-    matches!(digest.len(), 40 | 64).then(|| digest.to_owned())
 }
 
 /// What a failure of GitHub is to the tracker.

@@ -105,67 +105,48 @@ mod tests {
 
     const SHA: &str = "5394cb7f48332b2de7c17dd8b8384bbc84b7e738";
 
-    fn question(origin: Option<&str>, known_origins: &[Option<&str>]) -> ChangesQuery {
-        ChangesQuery {
+    /// The commit, or that there is none, or why it is not known.
+    fn find(
+        annotations: &[(&str, &str)],
+        origin: Option<&str>,
+        known: Option<&str>,
+    ) -> Result<Changes, Problem> {
+        let question = ChangesQuery {
             origin: origin.map(str::to_owned),
-            known: known_origins.iter().map(|origin| given::accounted("v1", *origin)).collect(),
+            known: known.map(|known| given::accounted("v1", Some(known))).into_iter().collect(),
             ..given::question(SourceKind::ExternalArtifact, "", "v2", &[""; 0])
+        };
+        let annotations = annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        annotated(&annotations.collect(), &question).map_err(|error| error.problem)
+    }
+
+    #[test]
+    fn the_revision_and_its_time_are_one_commit_and_what_is_missing_or_wrong_is_told() {
+        let created = (CREATED, "2026-03-04T09:15:00Z");
+        let (branch, upper) = (format!("main@sha1:{SHA}"), format!("main@sha1:{}", SHA.to_uppercase()));
+        let (merged, long) = (created.1.parse().unwrap(), "a".repeat(200));
+        for (annotations, origin, known, expected) in [
+            (&[(REVISION, &*branch), created][..], None, None, Ok(Some(SHA))),
+            // What the Kustomization says of the origin will do.
+            (&[created], Some(SHA), None, Ok(Some(SHA))),
+            (&[created], Some("build-7"), None, Ok(Some("build-7"))),
+            // A build of a commit that is known brings nothing new.
+            (&[(REVISION, SHA)], None, Some(&*upper), Ok(None)),
+            (&[created], None, None, Err(Problem::Unsupported)),
+            (&[(REVISION, " "), created], None, None, Err(Problem::Unsupported)),
+            (&[(REVISION, SHA)], None, None, Err(Problem::Unsupported)),
+            (&[(REVISION, SHA), (CREATED, "yesterday")], None, None, Err(Problem::Malformed)),
+            (&[(REVISION, "a b"), created], None, None, Err(Problem::Malformed)),
+            (&[(REVISION, &*long), created], None, None, Err(Problem::Malformed)),
+        ] {
+            let found = find(annotations, origin, known).map(|changes| changes.commits);
+            let expected = expected.map(|id| Vec::from_iter(id.map(|id| Commit::new(id, merged))));
+            assert_eq!(found, expected, "{annotations:?}");
         }
-    }
-
-    fn find(annotations: &[(&str, &str)], question: &ChangesQuery) -> Result<Changes, Problem> {
-        let annotations =
-            annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        annotated(&annotations, question).map_err(|error| error.problem)
-    }
-
-    const CREATED_AT: (&str, &str) = (CREATED, "2026-03-04T09:15:00Z");
-
-    #[test]
-    fn the_revision_and_its_time_are_one_commit() {
-        let revision = format!("main@sha1:{SHA}");
-        let changes = find(&[(REVISION, &revision), CREATED_AT], &question(None, &[])).unwrap();
-        let [commit] = &*changes.commits else { panic!("{changes:?}") };
-        assert_eq!((&*commit.id, commit.merged), (SHA, "2026-03-04T09:15:00Z".parse().unwrap()));
-    }
-
-    #[test]
-    fn what_the_kustomization_says_of_the_origin_will_do() {
-        let changes = find(&[CREATED_AT], &question(Some(SHA), &[])).unwrap();
-        assert_eq!(changes.commits[0].id, SHA);
-        let changes = find(&[CREATED_AT], &question(Some("build-7"), &[])).unwrap();
-        assert_eq!(changes.commits[0].id, "build-7");
-    }
-
-    #[test]
-    fn a_build_of_a_commit_that_is_known_brings_nothing_new() {
-        let other_form = format!("main@sha1:{}", SHA.to_uppercase());
-        let changes = find(&[(REVISION, SHA)], &question(None, &[None, Some(&other_form)])).unwrap();
-        assert_eq!(changes.commits, []);
-    }
-
-    #[test]
-    fn the_build_is_linked() {
-        let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        let annotations = [
-            (REVISION, SHA),
-            CREATED_AT,
-            (TRACEPARENT, traceparent),
-            (BUILD_LINK, "https://ci.example.org/7"),
-        ];
-        let changes = find(&annotations, &question(None, &[])).unwrap();
-        assert_eq!(changes.traceparent.as_deref(), Some(traceparent));
-        assert_eq!(changes.build_link.as_deref(), Some("https://ci.example.org/7"));
-    }
-
-    #[test]
-    fn what_is_missing_is_unsupported_and_what_is_wrong_malformed() {
-        let ask = question(None, &[]);
-        assert_eq!(find(&[CREATED_AT], &ask), Err(Problem::Unsupported));
-        assert_eq!(find(&[(REVISION, " "), CREATED_AT], &ask), Err(Problem::Unsupported));
-        assert_eq!(find(&[(REVISION, SHA)], &ask), Err(Problem::Unsupported));
-        assert_eq!(find(&[(REVISION, SHA), (CREATED, "yesterday")], &ask), Err(Problem::Malformed));
-        assert_eq!(find(&[(REVISION, "a b"), CREATED_AT], &ask), Err(Problem::Malformed));
-        assert_eq!(find(&[(REVISION, &"a".repeat(200)), CREATED_AT], &ask), Err(Problem::Malformed));
+        let traceparent = (TRACEPARENT, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+        let link = (BUILD_LINK, "https://ci.example.org/7");
+        let changes = find(&[(REVISION, SHA), created, traceparent, link], None, None).unwrap();
+        assert_eq!(changes.traceparent.as_deref(), Some(traceparent.1));
+        assert_eq!(changes.build_link.as_deref(), Some(link.1));
     }
 }

@@ -21,15 +21,16 @@ use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 use tracing::field;
 use windlass_oci::{Client, ClientConfig, Digest, OciError, Repository};
+use windlass_settings::ExporterInfoSource;
 use windlass_telemetry::traced;
 
 use self::artifact::Artifact;
 use self::registry::Place;
 use super::{
-    Accounted, Changes, ChangesError, ChangesQuery, Commit, ExporterInfo, FindChanges, Problem, Secrets,
+    Accounted, Changes, ChangesError, ChangesQuery, Commit, FindChanges, Problem, Secrets, commit_of,
     metadata::{CREATED, REVISION, SOURCE, annotated},
 };
-use crate::{Algorithm, Revision};
+use crate::Revision;
 
 /// The original's media type of the payload.
 pub const EXPORTER_INFO_MEDIA_TYPE: &str = "application/vnd.grafana.exporter-info.v1+json";
@@ -41,31 +42,26 @@ const REMEMBERED: u64 = 40_000;
 /// Characters of a commit's id that name it, where it is written short.
 const SHORT: usize = 7;
 
-/// Whether artifacts have an exporter's payload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PayloadWanted {
-    /// It is read where there is one; else the annotations are.
-    #[default]
-    IfThere,
-    /// One without it is [`Problem::PayloadMissing`].
-    Required,
-    /// It is not looked for: annotations alone say what came.
-    Never,
-}
-
 /// What an [`OciChanges`] works under.
 #[derive(Clone, Debug)]
 pub struct OciConfig {
     /// How registries are reached.
     pub client: ClientConfig,
-    /// Whether there is a payload.
-    pub payload: PayloadWanted,
+    /// Where the payload is: where it is nowhere, or at GitHub, annotations alone say what came; and where it has to be in
+    /// the artifact, one without it is [`Problem::PayloadMissing`].
+    pub payload: ExporterInfoSource,
     /// The media type of the layer that has it; the first such layer counts.
     pub media_type: String,
     /// Bytes of a payload.
     pub max_payload_bytes: u64,
     /// Commits of an answer; the newest are kept.
     pub max_commits: usize,
+}
+
+impl OciConfig {
+    fn wants_payload(&self) -> bool {
+        matches!(self.payload, ExporterInfoSource::Auto | ExporterInfoSource::Oci)
+    }
 }
 
 /// Reads artifacts in registries.
@@ -98,11 +94,6 @@ impl OciChanges {
         self.git = Some(git);
         self
     }
-
-    /// HTTP requests sent to registries so far.
-    pub fn request_count(&self) -> u64 {
-        self.client.request_count()
-    }
 }
 
 #[async_trait]
@@ -110,7 +101,7 @@ impl FindChanges for OciChanges {
     async fn find(&self, question: &ChangesQuery) -> Result<Changes, ChangesError> {
         let to = digest_of(&question.to)?;
         let told = |key: &str| question.metadata.contains_key(key);
-        if self.config.payload == PayloadWanted::Never && (told(REVISION) || told(CREATED)) {
+        if !self.config.wants_payload() && (told(REVISION) || told(CREATED)) {
             return self.annotated(&question.metadata, question).await;
         }
         let place = self.place(question).await?;
@@ -130,7 +121,7 @@ impl FindChanges for OciChanges {
         drop(span);
         match (&artifact.info, self.config.payload) {
             (Some(info), _) => self.exported(&place, &artifact, info).await,
-            (None, PayloadWanted::Required) => {
+            (None, ExporterInfoSource::Oci) => {
                 let (to, source, wanted) = (&question.to, &question.source, &self.config.media_type);
                 let text = format!("the artifact {to} of {source} has no layer of media type {wanted}");
                 Err(ChangesError::new(Problem::PayloadMissing, text))
@@ -150,19 +141,19 @@ impl OciChanges {
         &self,
         place: &Place<'_>,
         artifact: &Artifact,
-        info: &ExporterInfo,
+        info: &Changes,
     ) -> Result<Changes, ChangesError> {
         let question = place.question;
         let known: Vec<Digest> =
             question.known.iter().filter_map(|known| digest_of(&known.revision).ok()).collect();
-        let mut changes = info.clone().into_changes(artifact.created);
+        let mut changes = Changes { exported: artifact.created, ..info.clone() };
         if known.contains(&artifact.digest) {
             changes.commits.clear();
             return Ok(changes);
         }
         // Its commits are no news, and another process may have read them.
         let from = match known.last() {
-            Some(newest) => self.known(place, newest).await?,
+            Some(newest) => ChangesError::unless_it_lasts(self.artifact(place, newest).await)?,
             None => None,
         };
         let remembered: Vec<_> = known.iter().filter_map(|known| self.remembered(place, known)).collect();
@@ -256,23 +247,8 @@ impl OciChanges {
         annotations.extend(question.metadata.clone());
         let asked = git_question(&annotations, &question);
         let Some(asked) = asked else { return Ok(None) };
-        match git.find(&asked).await {
-            Ok(changes) => Ok(Some(changes).filter(|changes| !changes.unrelated && !changes.truncated)),
-            Err(error) if !error.problem.is_permanent() => Err(error),
-            Err(error) => {
-                tracing::debug!(source = %question.source, %error, "Git does not tell what was skipped");
-                Ok(None)
-            }
-        }
-    }
-
-    /// The known artifact; none where it is gone.
-    async fn known(&self, place: &Place<'_>, newest: &Digest) -> Result<Option<Arc<Artifact>>, ChangesError> {
-        match self.artifact(place, newest).await {
-            Ok(from) => Ok(Some(from)),
-            Err(error) if !error.problem.is_permanent() => Err(error),
-            Err(_) => Ok(None),
-        }
+        let walked = ChangesError::unless_it_lasts(git.find(&asked).await)?;
+        Ok(walked.filter(|changes| !changes.unrelated && !changes.truncated))
     }
 
     /// Whether the repository has any of these: else they were another one's.
@@ -294,17 +270,11 @@ impl OciChanges {
         question: &ChangesQuery,
     ) -> Result<Changes, ChangesError> {
         let built = annotations.get(CREATED).and_then(|created| created.trim().parse().ok());
-        if let Some((git, question)) = self.git.as_ref().zip(git_question(annotations, question)) {
-            match git.find(&question).await {
-                Ok(changes) => {
-                    let exported_as = question.to.digest().map(str::to_owned);
-                    return Ok(Changes { exported: built, exported_as, ..changes });
-                }
-                Err(error) if !error.problem.is_permanent() => return Err(error),
-                Err(error) => {
-                    tracing::debug!(source = %question.source, %error, "taking the artifact's annotations instead");
-                }
-            }
+        if let Some((git, question)) = self.git.as_ref().zip(git_question(annotations, question))
+            && let Some(changes) = ChangesError::unless_it_lasts(git.find(&question).await)?
+        {
+            let exported_as = question.to.digest().map(str::to_owned);
+            return Ok(Changes { exported: built, exported_as, ..changes });
         }
         annotated(annotations, question)
     }
@@ -327,7 +297,7 @@ impl Ids {
 
 /// Whether the payload goes on from commits of Git that were known when the source was another one; what they hold of it
 /// is taken out.
-fn continues(changes: &mut Changes, info: &ExporterInfo, question: &ChangesQuery) -> bool {
+fn continues(changes: &mut Changes, info: &Changes, question: &ChangesQuery) -> bool {
     let known: Vec<Revision> = question.known_commits().collect();
     // One of the two may be written short.
     let is_known = |id: &str| {
@@ -336,7 +306,7 @@ fn continues(changes: &mut Changes, info: &ExporterInfo, question: &ChangesQuery
             .filter_map(Revision::digest)
             .any(|known| known == id || id.len() >= SHORT && known.starts_with(id))
     };
-    if info.commit.as_deref().is_some_and(is_known) {
+    if info.exported_as.as_deref().is_some_and(is_known) {
         changes.commits.clear();
         return true;
     }
@@ -348,9 +318,8 @@ fn continues(changes: &mut Changes, info: &ExporterInfo, question: &ChangesQuery
 /// The question to ask of the repository that an artifact was built from.
 fn git_question(annotations: &BTreeMap<String, String>, question: &ChangesQuery) -> Option<ChangesQuery> {
     let url = annotations.get(SOURCE)?.trim();
-    let is_git = |revision: &Revision| revision.algorithm() == Some(Algorithm::Sha1);
-    let origin = annotations.get(REVISION).or(question.origin.as_ref())?;
-    let to = origin.trim().parse().ok().filter(is_git)?;
+    let origin = annotations.get(REVISION).or(question.origin.as_ref());
+    let to = commit_of(&question.to, origin.map(String::as_str))?;
     let known = question.known_commits().map(|revision| Accounted { revision, origin: None });
     let known: Vec<_> = known.collect();
     // Without the origin of what was known, all history would be new.

@@ -207,36 +207,29 @@ mod tests {
     const BEGAN: Timestamp = Timestamp::constant(1_772_000_000, 0);
     const NOW: Timestamp = Timestamp::constant(1_772_000_600, 0);
 
-    fn entry(name: &str) -> Entry {
-        Entry { name: name.into(), ..crate::given::entry(BEGAN, &[]) }
-    }
-
-    /// Suspended where something waits.
-    fn now(oldest: Option<Timestamp>) -> Now {
+    /// A Kustomization that counted so many commits since then; suspended where something waits.
+    fn shown(began: Timestamp, counted: u64, oldest: Option<Timestamp>, deleted: Option<&str>) -> Shown {
+        let commits = CommitCounts { counted, ..CommitCounts::default() };
         let since = |oldest| Waiting::Since(Box::new(("main@sha1:0".parse().unwrap(), oldest)));
-        Now { waiting: oldest.map_or(Waiting::Nothing, since), example: None, suspended: oldest.is_some() }
+        let waiting = oldest.map_or(Waiting::Nothing, since);
+        let now = Now { waiting, example: None, suspended: oldest.is_some() };
+        Shown {
+            entry: Arc::new(Entry { commits, ..crate::given::entry(began, &[]) }),
+            now: deleted.is_none().then_some(now),
+            deleted: deleted.map(Into::into),
+        }
     }
 
-    fn view(entries: Vec<(Entry, Option<Timestamp>)>, buckets: Buckets) -> LedgerView {
-        let entries = entries.into_iter().map(|(entry, oldest)| {
-            let now = Some(now(oldest));
-            Shown { entry: Arc::new(entry), now, deleted: None }
-        });
-        LedgerView::new("ledger", families(Spelling::Dashes, buckets), entries.collect(), NOW, None)
-    }
-
-    /// Every point, by the family's name and its attributes without those of the Kustomization.
-    fn points(view: &LedgerView, buckets: Buckets) -> BTreeMap<String, CumulativePoint> {
+    /// Every point, by the family's name and its outcome.
+    fn points(entries: Vec<Shown>, buckets: Buckets) -> BTreeMap<String, CumulativePoint> {
+        let view = LedgerView::new("ledger", families(Spelling::Dashes, buckets), entries, NOW, None);
         let mut points = BTreeMap::new();
         for (place, family) in view.families().iter().enumerate() {
             for series in 0..view.series(place) {
                 let Some(point) = view.point(place, series, buckets) else { continue };
-                let outcome = point.attributes.iter().find(|attribute| attribute.key.as_str() == OUTCOME);
-                let outcome =
-                    outcome.map(|outcome| format!(" {}", outcome.value.as_str())).unwrap_or_default();
+                let outcome = point.attributes.get(3).map(|outcome| format!(" {}", outcome.value.as_str()));
                 let name = family.name.strip_prefix("flux-commit-tracker.").unwrap();
-                let before =
-                    points.insert(format!("{}: {name}{outcome}", point.attributes[0].value.as_str()), point);
+                let before = points.insert(format!("{name}{}", outcome.unwrap_or_default()), point);
                 assert_eq!(before, None, "a series was told twice");
             }
         }
@@ -245,140 +238,82 @@ mod tests {
 
     #[test]
     fn a_kustomization_has_the_series_that_rates_are_made_of_from_the_first_sight_on() {
-        let view = view(vec![(entry("apps"), None)], Buckets::Exponential);
-        let points = points(&view, Buckets::Exponential);
-        let names: Vec<_> = points.keys().map(String::as_str).collect();
-        assert_eq!(
-            names,
-            [
-                "apps: commits counted",
-                "apps: e2e.export-time",
-                "apps: oldest-unapplied-commit.age",
-                "apps: oldest-unapplied-commit.unknown",
-                "apps: revisions measured",
-                "apps: suspended",
-            ]
-        );
+        let points = points(vec![shown(BEGAN, 0, None, None)], Buckets::Exponential);
         let zero = ExponentialHistogram { scale: 20, ..Default::default() };
-        assert_eq!(points["apps: e2e.export-time"].value, CumulativeValue::Exponential(zero));
-        assert_eq!(points["apps: commits counted"].value, CumulativeValue::Counter(0));
-        assert_eq!(points["apps: oldest-unapplied-commit.age"].value, CumulativeValue::Gauge(0.0));
-        assert_eq!(points["apps: suspended"].value, CumulativeValue::Gauge(0.0));
+        let expected = [
+            ("commits counted", CumulativeValue::Counter(0)),
+            ("e2e.export-time", CumulativeValue::Exponential(zero)),
+            ("oldest-unapplied-commit.age", CumulativeValue::Gauge(0.0)),
+            ("oldest-unapplied-commit.unknown", CumulativeValue::Gauge(0.0)),
+            ("revisions measured", CumulativeValue::Counter(0)),
+            ("suspended", CumulativeValue::Gauge(0.0)),
+        ];
+        let told = points.iter().map(|(name, point)| (name.as_str(), point.value.clone()));
+        assert_eq!(told.collect::<Vec<_>>(), expected);
         assert!(points.values().all(|point| point.start == BEGAN));
-        let attributes: Vec<_> = points["apps: e2e.export-time"]
-            .attributes
-            .iter()
-            .map(|attribute| format!("{}={}", attribute.key, attribute.value))
-            .collect();
-        assert_eq!(
-            attributes,
-            ["k8s.resource.name=apps", "k8s.namespace.name=apps", "k8s.source.kind=GitRepository"]
-        );
+        let attributes = &points["e2e.export-time"].attributes;
+        let attributes: Vec<_> = attributes.iter().map(|own| format!("{}={}", own.key, own.value)).collect();
+        let expected = ["k8s.resource.name=shop", "k8s.namespace.name=apps", "k8s.source.kind=GitRepository"];
+        assert_eq!(attributes, expected);
     }
 
     #[test]
     fn what_was_counted_is_told_in_either_form_of_buckets() {
-        let mut counted = entry("apps");
-        let mut histogram = Histogram::default();
-        for seconds in [0.0, 20.0, 45.0, 7200.0] {
-            histogram.add(seconds).unwrap();
-        }
-        counted.histograms =
-            vec![(Instrument::EndToEnd, histogram.clone()), (Instrument::StageApply, histogram)];
-        counted.commits = CommitCounts { counted: 4, baseline: 2, skewed: 1 };
-        counted.revisions = vec![(Outcome::Measured, 3), (Outcome::Failed(Problem::PayloadMissing), 1)];
-        counted.last = Some(Box::new(LastApplied { commit: "c".into(), merged: BEGAN, applied: NOW }));
-        let view = view(vec![(counted, Some(BEGAN))], Buckets::Classic);
-
-        let classic = points(&view, Buckets::Classic);
-        let CumulativeValue::Classic(histogram) = &classic["apps: stage.apply-time"].value else { panic!() };
+        let counted = || {
+            let mut times = Histogram::default();
+            for seconds in [0.0, 20.0, 45.0, 7200.0] {
+                times.add(seconds).unwrap();
+            }
+            let entry = Entry {
+                histograms: vec![(Instrument::StageApply, times)],
+                commits: CommitCounts { counted: 4, baseline: 2, skewed: 1 },
+                revisions: vec![(Outcome::Measured, 3), (Outcome::Failed(Problem::PayloadMissing), 1)],
+                last: Some(Box::new(LastApplied { commit: "c".into(), merged: BEGAN, applied: NOW })),
+                ..crate::given::entry(BEGAN, &[])
+            };
+            vec![Shown { entry: Arc::new(entry), ..shown(BEGAN, 0, Some(BEGAN), None) }]
+        };
+        let classic = points(counted(), Buckets::Classic);
+        let CumulativeValue::Classic(histogram) = &classic["stage.apply-time"].value else { panic!() };
         assert_eq!((histogram.count, histogram.sum), (4, 7265.0));
         assert_eq!(histogram.buckets, [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        assert_eq!(histogram.bounds.len() + 1, histogram.buckets.len());
-        for (name, count) in [
-            ("apps: commits counted", 4),
-            ("apps: commits baseline", 2),
-            ("apps: commits skewed", 1),
-            ("apps: revisions measured", 3),
-            ("apps: revisions payload_missing", 1),
+        for (name, value) in [
+            ("commits counted", CumulativeValue::Counter(4)),
+            ("commits baseline", CumulativeValue::Counter(2)),
+            ("commits skewed", CumulativeValue::Counter(1)),
+            ("revisions measured", CumulativeValue::Counter(3)),
+            ("revisions payload_missing", CumulativeValue::Counter(1)),
+            ("oldest-unapplied-commit.age", CumulativeValue::Gauge(600.0)),
+            ("suspended", CumulativeValue::Gauge(1.0)),
+            ("last-applied-commit.time", CumulativeValue::Gauge(1_772_000_000.0)),
         ] {
-            assert_eq!(classic[name].value, CumulativeValue::Counter(count), "{name}");
+            assert_eq!(classic[name].value, value, "{name}");
         }
-        assert_eq!(classic.get("apps: revisions empty"), None);
-        assert_eq!(classic["apps: oldest-unapplied-commit.age"].value, CumulativeValue::Gauge(600.0));
-        assert_eq!(classic["apps: suspended"].value, CumulativeValue::Gauge(1.0));
-        assert_eq!(classic["apps: last-applied-commit.time"].value, CumulativeValue::Gauge(1_772_000_000.0));
+        assert_eq!(classic.get("revisions empty"), None);
 
-        let exponential = points(&view, Buckets::Exponential);
-        let CumulativeValue::Exponential(histogram) = &exponential["apps: e2e.export-time"].value else {
-            panic!()
-        };
+        let exponential = &points(counted(), Buckets::Exponential)["stage.apply-time"].value;
+        let CumulativeValue::Exponential(histogram) = exponential else { panic!() };
         assert_eq!((histogram.count, histogram.sum, histogram.zero_count), (4, 7265.0, 1));
-        assert_eq!(histogram.buckets.iter().sum::<u64>() + histogram.zero_count, 4);
         // The first bucket that is not empty ends at or above the smallest value, and begins below it.
         let bound = |index: i32| (f64::from(index) / f64::from(histogram.scale).exp2()).exp2();
         assert!((bound(histogram.offset)..=bound(histogram.offset + 1)).contains(&20.0), "{histogram:?}");
     }
 
     #[test]
-    fn what_is_not_known_to_wait_is_no_zero() {
-        let told = |waiting: Waiting| {
-            let shown = Shown {
-                entry: Arc::new(entry("apps")),
-                now: Some(Now { waiting, example: None, suspended: false }),
-                deleted: None,
-            };
-            let families = families(Spelling::Dashes, Buckets::Exponential);
-            let points =
-                points(&LedgerView::new("ledger", families, vec![shown], NOW, None), Buckets::Exponential);
-            let value = |name: &str| match points.get(&format!("apps: oldest-unapplied-commit.{name}"))?.value
-            {
-                CumulativeValue::Gauge(value) => Some(value),
-                _ => None,
-            };
-            (value("age"), value("unknown"))
-        };
-        assert_eq!(told(Waiting::Unknown), (None, Some(1.0)));
-        assert_eq!(told(Waiting::Nothing), (Some(0.0), Some(0.0)));
-        assert_eq!(told(Waiting::Untracked), (None, None));
-    }
-
-    #[test]
-    fn a_kustomization_that_was_made_again_is_told_once_as_the_new_one() {
-        let mut again = entry("apps");
-        again.began = NOW;
-        let entries = vec![(entry("apps"), None), (entry("other"), None), (again, None)];
-        let view = view(entries, Buckets::Exponential);
-        let points = points(&view, Buckets::Exponential);
-        assert_eq!(points["apps: e2e.export-time"].start, NOW);
-        assert_eq!(points["other: e2e.export-time"].start, BEGAN);
-    }
-
-    #[test]
     fn of_one_that_was_deleted_and_made_again_the_first_is_told_until_it_was_taken() {
-        let mut again = entry("apps");
-        (again.began, again.commits.counted) = (NOW, 9);
-        let mut before = entry("apps");
-        before.commits.counted = 4;
-        let shown = |entry: &Entry, oldest, deleted: Option<&str>| Shown {
-            entry: Arc::new(entry.clone()),
-            now: deleted.is_none().then(|| now(oldest)),
-            deleted: deleted.map(Into::into),
-        };
-        let told = |entries: Vec<Shown>| {
-            let families = families(Spelling::Dashes, Buckets::Exponential);
-            let view = LedgerView::new("ledger", families, entries, NOW, None);
-            let points = points(&view, Buckets::Exponential);
-            let value = |name: &str| points[&format!("apps: {name}")].value.clone();
-            (value("commits counted"), value("oldest-unapplied-commit.age"))
-        };
-        let new = || shown(&again, Some(BEGAN), None);
-        let age = CumulativeValue::Gauge(600.0);
-        let both = vec![new(), shown(&before, None, Some("1"))];
-        assert_eq!(told(both), (CumulativeValue::Counter(4), age.clone()));
-        // Of two that nobody took, too, the first comes first.
-        let three = vec![shown(&again, None, Some("2")), new(), shown(&before, None, Some("1"))];
-        assert_eq!(told(three), (CumulativeValue::Counter(4), age.clone()));
-        assert_eq!(told(vec![new()]), (CumulativeValue::Counter(9), age));
+        let new = || shown(NOW, 9, Some(BEGAN), None);
+        let deleted = |began, counted, uid| shown(began, counted, None, Some(uid));
+        for (entries, counted) in [
+            (vec![new(), deleted(BEGAN, 4, "1")], 4),
+            // Of two that nobody took, too, the first comes first.
+            (vec![deleted(NOW, 9, "2"), new(), deleted(BEGAN, 4, "1")], 4),
+            (vec![new()], 9),
+            // Until it is known that the first is gone, the newer one speaks.
+            (vec![shown(BEGAN, 4, None, None), new()], 9),
+        ] {
+            let points = points(entries, Buckets::Exponential);
+            assert_eq!(points["commits counted"].value, CumulativeValue::Counter(counted));
+            assert_eq!(points["oldest-unapplied-commit.age"].value, CumulativeValue::Gauge(600.0));
+        }
     }
 }

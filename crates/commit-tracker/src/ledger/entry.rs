@@ -96,7 +96,7 @@ impl CommitCounts {
 
 /// What came of looking into a revision: the values of `outcome` of the counter of revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(into = "&'static str", try_from = "String")]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Its commits were counted.
     Measured,
@@ -111,6 +111,7 @@ pub enum Outcome {
     /// Its commits were counted, and nothing tells whether revisions that Flux skipped had more.
     Incomplete,
     /// It could not be looked into, for good.
+    #[serde(untagged)]
     Failed(Problem),
 }
 
@@ -134,20 +135,6 @@ impl Outcome {
             Self::Incomplete => "incomplete",
             Self::Failed(problem) => problem.name(),
         }
-    }
-}
-
-impl From<Outcome> for &'static str {
-    fn from(outcome: Outcome) -> Self {
-        outcome.name()
-    }
-}
-
-impl TryFrom<String> for Outcome {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<Self, Self::Error> {
-        Self::all().find(|outcome| outcome.name() == name).ok_or_else(|| format!("{name:?} is no outcome"))
     }
 }
 
@@ -246,13 +233,13 @@ impl Entry {
             next.account(to.clone(), &record.skipped);
         }
         for (instrument, seconds) in &record.observations {
-            next.histogram_mut(*instrument).add(*seconds).map_err(Refusal::Observation)?;
+            of(&mut next.histograms, *instrument).add(*seconds).map_err(Refusal::Observation)?;
         }
         next.commits.counted += record.commits.counted;
         next.commits.baseline += record.commits.baseline;
         next.commits.skewed += record.commits.skewed;
         if let Some(outcome) = record.outcome {
-            next.count(outcome);
+            *of(&mut next.revisions, outcome) += 1;
         }
         if let Some(last) = &record.last {
             next.last = Some(Box::new(last.clone()));
@@ -290,26 +277,14 @@ impl Entry {
         self.revisions.shrink_to_fit();
         self
     }
+}
 
-    fn histogram_mut(&mut self, instrument: Instrument) -> &mut Histogram {
-        let place = match self.histograms.binary_search_by_key(&instrument, |(own, _)| *own) {
-            Ok(place) => place,
-            Err(place) => {
-                self.histograms.reserve_exact(1);
-                self.histograms.insert(place, (instrument, Histogram::default()));
-                place
-            }
-        };
-        &mut self.histograms[place].1
-    }
-
-    fn count(&mut self, outcome: Outcome) {
-        match self.revisions.binary_search_by_key(&outcome, |(own, _)| *own) {
-            Ok(place) => self.revisions[place].1 += 1,
-            Err(place) => {
-                self.revisions.reserve_exact(1);
-                self.revisions.insert(place, (outcome, 1));
-            }
-        }
-    }
+/// The value of a key, which has a place of its own in the list's order.
+fn of<K: Ord, V: Default>(list: &mut Vec<(K, V)>, key: K) -> &mut V {
+    let place = list.binary_search_by(|(own, _)| own.cmp(&key)).unwrap_or_else(|place| {
+        list.reserve_exact(1);
+        list.insert(place, (key, V::default()));
+        place
+    });
+    &mut list[place].1
 }

@@ -79,15 +79,8 @@ impl Sources {
         let Some(now) = now else { return };
         let place = self.place(now);
         let mut state = self.lock();
-        match state.users.get_mut(now) {
-            Some(users) => {
-                // The new object's key, and not an equal one that only the set would hold.
-                users.replace(Arc::clone(user));
-            }
-            None => {
-                state.users.insert(now.clone(), BTreeSet::from([Arc::clone(user)]));
-            }
-        }
+        // The new object's key, and not an equal one that only the set would hold.
+        state.users.entry(now.clone()).or_default().replace(Arc::clone(user));
         if let Entry::Vacant(vacant) = state.watched.entry(place) {
             let collection = self.watch(vacant.key());
             vacant.insert(collection);

@@ -156,12 +156,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_source_that_is_missing_is_waited_for_a_while_and_anew_once_it_was_there() {
         let states = States::default();
-        assert_eq!(states.missing_for("1"), Some(MISSING));
-        tokio::time::advance(MISSING / 2).await;
-        assert_eq!(states.missing_for("1"), Some(MISSING / 2));
-        assert_eq!(states.missing_for("2"), Some(MISSING), "each waits for its own");
-        tokio::time::advance(MISSING).await;
-        assert_eq!(states.missing_for("1"), None);
+        for expected in [Some(MISSING), Some(MISSING / 2), None] {
+            assert_eq!(states.missing_for("1"), expected);
+            tokio::time::advance(MISSING / 2).await;
+        }
         states.found("1");
         assert_eq!(states.missing_for("1"), Some(MISSING));
     }
@@ -174,16 +172,5 @@ mod tests {
         let of = |instrument| example.of(instrument).map(|exemplar| exemplar.value);
         assert_eq!((of(Instrument::EndToEnd), of(Instrument::StageApply)), (Some(9.0), Some(1.0)));
         assert_eq!(of(Instrument::Export), None);
-    }
-
-    #[test]
-    fn what_lasts_is_news_once_and_again_when_it_was_over() {
-        let states = States::default();
-        assert!(states.is_news("1", "a") && !states.is_news("1", "a") && states.is_news("1", "b"));
-        states.is_well("1");
-        assert!(states.is_news("1", "b"));
-        states.forget("1");
-        assert!(states.is_news("1", "b"));
-        assert_eq!(states.now("1").waiting, Waiting::Untracked);
     }
 }

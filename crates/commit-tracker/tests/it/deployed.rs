@@ -6,124 +6,70 @@ use std::path::{Path, PathBuf};
 use windlass_commit_tracker::changes::Problem;
 use windlass_commit_tracker::ledger::Outcome;
 use windlass_commit_tracker::metrics::{
-    COMMIT_OUTCOMES, COMMITS, COMMON_ATTRIBUTES, Kind, METRICS, Metric, PROCESS_METRICS, REVISIONS,
-    prometheus_label,
+    COMMIT_OUTCOMES, COMMON_ATTRIBUTES, Kind, METRICS, PROCESS_METRICS, prometheus_label,
 };
 
 const PREFIX: &str = "flux_commit_tracker_";
 
-/// Every dashboard, rule and manifest with its text. Quotes inside JSON strings are quotes here.
-fn files() -> Vec<(PathBuf, String)> {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")];
-    let mut files = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let kind = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-            if path.is_dir() {
-                folders.push(path);
-            } else if ["yaml", "json"].contains(&kind) {
-                let text = std::fs::read_to_string(&path).unwrap().replace("\\\"", "\"");
-                files.push((path, text));
-            }
+/// Every dashboard, rule and manifest of a folder with its text. Quotes inside JSON strings are quotes here.
+fn files(folder: &Path) -> Vec<(PathBuf, String)> {
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let read = |path: PathBuf| match path.extension().and_then(|extension| extension.to_str()) {
+        _ if path.is_dir() => files(&path),
+        Some("yaml" | "json") => {
+            let text = std::fs::read_to_string(&path).unwrap().replace("\\\"", "\"");
+            vec![(path, text)]
         }
-    }
-    files
+        _ => Vec::new(),
+    };
+    paths.flat_map(read).collect()
 }
 
-/// The metric that a series is of.
-fn metric_of(series: &str) -> Option<&'static Metric> {
-    let find = |name: &str| METRICS.iter().copied().find(|metric| metric.prometheus_name() == name);
-    find(series).or_else(|| {
-        let histogram = ["_bucket", "_sum", "_count"].iter().find_map(|part| series.strip_suffix(part))?;
-        find(histogram).filter(|metric| metric.kind == Kind::Histogram)
-    })
-}
-
-/// Each series that a text names, with what follows it.
-fn series(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.match_indices(PREFIX).map(|(start, _)| {
-        let rest = &text[start..];
-        let end =
-            rest.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').unwrap_or(rest.len());
-        rest.split_at(end)
-    })
-}
-
-/// Label, operator and value of each matcher of a series.
-fn matchers(after: &str) -> Vec<(&str, &str, &str)> {
-    let Some(inner) = after.strip_prefix('{') else { return Vec::new() };
-    let mut rest = inner;
-    let mut found = Vec::new();
-    while !rest.starts_with('}') {
-        let (label, tail) = rest.split_at(rest.find(['=', '!']).unwrap());
-        let (operator, tail) = tail.split_at(tail.find('"').unwrap());
-        let (value, tail) = tail[1..].split_once('"').unwrap();
-        found.push((label.trim(), operator, value));
-        rest = tail.trim_start_matches([',', ' ']);
-    }
-    found
+/// What is between each `start` and the first of `end` after it.
+fn between<'a>(text: &'a str, start: &str, end: &[char]) -> impl Iterator<Item = &'a str> {
+    text.match_indices(start).filter_map(move |(at, found)| text[at + found.len()..].split(end).next())
 }
 
 #[test]
-fn dashboards_and_alerts_name_metrics_that_there_are() {
-    let mut named = BTreeSet::new();
-    for (path, text) in files() {
-        for (name, after) in series(&text) {
-            if let Some(own) = PROCESS_METRICS.iter().find(|own| own.name == name) {
-                for (label, _, value) in matchers(after) {
-                    assert!(own.labels.contains(&label), "{}: {name} has no label {label}", path.display());
-                    let outcomes = Problem::ALL.map(Problem::name);
-                    let is_known = |outcome| outcome == "answered" || outcomes.contains(&outcome);
-                    assert!(
-                        label != "outcome" || value.split('|').all(is_known),
-                        "{}: {value}",
-                        path.display()
-                    );
-                }
-                continue;
-            }
-            let metric = metric_of(name).unwrap_or_else(|| panic!("{}: there is no {name}", path.display()));
-            named.insert(metric.name);
-            for (label, _, value) in matchers(after) {
-                let known = COMMON_ATTRIBUTES.iter().chain(metric.attributes());
-                let known = known.map(|attribute| prometheus_label(attribute)).any(|known| known == label);
-                let is_bound = label == "le" && name.ends_with("_bucket");
-                assert!(known || is_bound, "{}: {name} has no label {label}", path.display());
-                let mut outcomes: Vec<&str> = Vec::new();
-                if std::ptr::eq(metric, &raw const COMMITS) {
-                    outcomes.extend(COMMIT_OUTCOMES);
-                } else if std::ptr::eq(metric, &raw const REVISIONS) {
-                    outcomes.extend(Outcome::all().map(Outcome::name));
-                }
-                for outcome in value.split('|').filter(|_| label == "outcome") {
-                    assert!(
-                        outcomes.contains(&outcome),
-                        "{}: {name} has no outcome {outcome}",
-                        path.display()
-                    );
-                }
-            }
-        }
-    }
-    assert!(named.contains("e2e.export-time") && named.contains("oldest-unapplied-commit.age"), "{named:?}");
-}
-
-#[test]
-fn dashboards_and_alerts_group_by_labels_that_there_are() {
+fn dashboards_and_alerts_name_metrics_labels_and_outcomes_that_there_are() {
     let own = PROCESS_METRICS.iter().flat_map(|metric| metric.labels);
     let attributes =
         METRICS.iter().flat_map(|metric| metric.attributes()).chain(&COMMON_ATTRIBUTES).chain(own);
-    let known: BTreeSet<String> =
+    let labels: BTreeSet<String> =
         attributes.map(|attribute| prometheus_label(attribute)).chain(["le".to_owned()]).collect();
-    let mut groups = 0;
-    for (path, text) in files().into_iter().filter(|(_, text)| text.contains(PREFIX)) {
-        for (_, after) in text.match_indices("by (").map(|(start, by)| text.split_at(start + by.len())) {
-            for label in after.split_once(')').unwrap().0.split(',').map(str::trim) {
-                assert!(known.contains(label), "{}: nothing has a label {label}", path.display());
-                groups += 1;
+    let mut outcomes: BTreeSet<&str> = Outcome::all().map(Outcome::name).chain(COMMIT_OUTCOMES).collect();
+    outcomes.extend(Problem::ALL.map(Problem::name).into_iter().chain(["answered"]));
+    let mut names: BTreeSet<String> = PROCESS_METRICS.iter().map(|metric| metric.name.to_owned()).collect();
+    for metric in METRICS {
+        let parts =
+            if metric.kind == Kind::Histogram { &["", "_bucket", "_sum", "_count"][..] } else { &[""] };
+        names.extend(parts.iter().map(|part| format!("{}{part}", metric.prometheus_name())));
+    }
+    let mut seen = BTreeSet::new();
+    for (path, text) in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy"))
+        .into_iter()
+        .filter(|(_, text)| text.contains(PREFIX))
+    {
+        let is_in = |what: &str, known: bool| assert!(known, "{}: there is no {what}", path.display());
+        for (start, _) in text.match_indices(PREFIX) {
+            let is_over = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
+            let (name, after) = text[start..].split_at(text[start..].find(is_over).unwrap_or(0));
+            is_in(name, names.contains(name));
+            seen.insert(name.to_owned());
+            let matchers = after.strip_prefix('{').map_or("", |rest| rest.split('}').next().unwrap());
+            for label in matchers.split('"').step_by(2) {
+                let label = label.trim_matches([',', ' ', '=', '~', '!']);
+                is_in(label, label.is_empty() || labels.contains(label));
             }
         }
+        for label in between(&text, "by (", &[')']).flat_map(|group| group.split(',')) {
+            is_in(label, labels.contains(label.trim()));
+        }
+        let matchers = ["outcome=\"", "outcome=~\"", "outcome!=\"", "outcome!~\""];
+        let values = matchers.iter().flat_map(|start| between(&text, start, &['"']));
+        for outcome in values.flat_map(|value| value.split('|')) {
+            is_in(outcome, outcomes.contains(outcome));
+        }
     }
-    assert!(groups > 0);
+    assert!(seen.len() > 10, "{seen:?}");
 }

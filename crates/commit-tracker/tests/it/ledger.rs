@@ -1,47 +1,45 @@
 //! The ledger against an API server in process: what it remembers, what it refuses, and that nothing is counted twice.
 
-mod cluster;
-mod counting;
 mod faults;
 mod line;
 mod opening;
 mod records;
-mod seeds;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
+use http::Method;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
-use serde_json::Value;
-use tokio_util::sync::CancellationToken;
+use serde_json::{Value, json};
 use windlass_apiserver::store::{StoreOptions, in_memory};
 use windlass_apiserver::{ApiServer, client_of};
 use windlass_auth::Caller;
 use windlass_commit_tracker::ledger::{
-    Accounted, CommitCounts, Ledger, LedgerConfig, LedgerError, Outcome, Record,
+    Accounted, CommitCounts, Ledger, LedgerConfig, LedgerError, Outcome, Pending, Record, Refusal, mark_of,
 };
 use windlass_commit_tracker::{Instrument, Revision, SourceKind};
-use windlass_runtime::{LeaderConfig, LeaderElection, Leadership, ManualClock};
-use windlass_telemetry::Health;
+use windlass_runtime::ManualClock;
+use windlass_telemetry::ErrorChain;
 
-use self::line::Line;
+use self::line::{Fate, Line};
 
-pub(super) const HEAD: &str = "flux-commit-tracker-ledger";
+const HEAD: &str = "flux-commit-tracker-ledger";
 
 /// An API server without anything in it.
-pub(super) struct World {
+struct World {
     router: axum::Router,
     /// Meets no faults, and is not counted.
-    pub(super) client: Client,
+    client: Client,
     clock: Arc<ManualClock>,
 }
 
 impl World {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let server = ApiServer::builder(in_memory(&StoreOptions::default()).unwrap()).build().unwrap();
         let router = server.router();
         let client = client_of(router.clone(), Caller::system("test"));
@@ -49,68 +47,59 @@ impl World {
         Self { router, client, clock: Arc::new(clock) }
     }
 
-    pub(super) fn config(&self) -> LedgerConfig {
+    fn config(&self) -> LedgerConfig {
         LedgerConfig::new(self.clock.clone())
     }
 
     /// A process's way to the server.
-    pub(super) fn line(&self) -> Line {
+    fn line(&self) -> Line {
         Line::new(self.router.clone())
     }
 
     /// Waits until what nobody waits for is written.
-    pub(super) async fn written(&self) {
+    async fn written(&self) {
         let LedgerConfig { gather, linger, .. } = self.config();
         tokio::time::sleep((gather + linger) * 2).await;
     }
 
-    pub(super) async fn open(&self) -> Ledger {
+    async fn open(&self) -> Ledger {
         self.open_over(&self.line()).await.unwrap()
     }
 
-    pub(super) async fn open_over(&self, line: &Line) -> Result<Ledger, LedgerError> {
+    async fn open_over(&self, line: &Line) -> Result<Ledger, LedgerError> {
         Ledger::open(line.client(), "default", self.config()).await
     }
 
-    /// An election that this process wins, until it is told to stop.
-    pub(super) fn election(&self) -> (CancellationToken, Leadership) {
-        let config = LeaderConfig::new("default", "flux-commit-tracker", "test");
-        let election = LeaderElection::new(self.client.clone(), config, self.clock.clone()).unwrap();
-        let (leadership, stop) = (election.leadership(), CancellationToken::new());
-        tokio::spawn(election.run(Health::new(), stop.clone()));
-        (stop, leadership)
-    }
-
-    pub(super) fn maps(&self) -> Api<ConfigMap> {
+    fn maps(&self) -> Api<ConfigMap> {
         Api::namespaced(self.client.clone(), "default")
     }
 
     /// The data of every `ConfigMap`, by name.
-    pub(super) async fn data(&self) -> BTreeMap<String, BTreeMap<String, String>> {
+    async fn data(&self) -> BTreeMap<String, BTreeMap<String, String>> {
         let all = self.maps().list(&ListParams::default()).await.unwrap();
         all.items.into_iter().map(|map| (map.name_any(), map.data.unwrap_or_default())).collect()
     }
 
     /// The name of the one shard that there is.
-    pub(super) async fn only_shard(&self) -> String {
+    async fn only_shard(&self) -> String {
         let names: Vec<String> = self.data().await.into_keys().filter(|name| name != HEAD).collect();
         let [name] = <[String; 1]>::try_from(names).unwrap();
         name
     }
 
     /// Changes a `ConfigMap` as a human with kubectl does.
-    pub(super) async fn patch(&self, name: &str, patch: Value) {
+    async fn patch(&self, name: &str, patch: Value) {
         self.maps().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 }
 
 /// The revision after `n` steps.
-pub(super) fn revision(n: usize) -> Revision {
+fn revision(n: usize) -> Revision {
     format!("main@sha1:{n:040x}").parse().unwrap()
 }
 
 /// The `n`th step of a Kustomization, from 1 on: one commit, that took `n` seconds.
-pub(super) fn step(uid: &str, n: usize) -> Record {
+fn step(uid: &str, n: usize) -> Record {
     Record {
         uid: uid.to_owned(),
         namespace: "flux-system".to_owned(),
@@ -127,18 +116,27 @@ pub(super) fn step(uid: &str, n: usize) -> Record {
     }
 }
 
+/// The first sight of a Kustomization, which had applied its first step before.
+fn first(uid: &str) -> Record {
+    let (observations, commits) = (Vec::new(), CommitCounts::default());
+    Record { outcome: Some(Outcome::Baseline), observations, commits, ..step(uid, 1) }
+}
+
+/// Records all of these at once.
+async fn record_all(ledger: &Ledger, records: impl IntoIterator<Item = Record>) {
+    for answer in join_all(records.into_iter().map(|record| ledger.record(record))).await {
+        answer.unwrap();
+    }
+}
+
 /// How many steps are remembered of a Kustomization, after checking that all of it says the same.
-pub(super) fn steps(ledger: &Ledger, uid: &str) -> usize {
+fn steps(ledger: &Ledger, uid: &str) -> usize {
     let Some(entry) = ledger.entry(uid) else { return 0 };
     let count = usize::try_from(entry.commits.counted).unwrap();
     let histogram = entry.histogram(Instrument::EndToEnd).unwrap();
-    assert_eq!(usize::try_from(histogram.count()).unwrap(), count, "{uid}: {entry:#?}");
-    assert_eq!(
-        Duration::from_secs_f64(histogram.sum()).as_secs(),
-        (1..=histogram.count()).sum::<u64>(),
-        "{uid}: {entry:#?}"
-    );
-    assert_eq!(entry.newest(), Some(&revision(count)), "{uid}: {entry:#?}");
+    let seconds = Duration::from_secs_f64(histogram.sum()).as_secs();
+    let observed = (entry.commits.counted, (1..=entry.commits.counted).sum::<u64>());
+    assert_eq!((histogram.count(), seconds), observed, "{uid}: {entry:#?}");
     assert_eq!(entry.revisions, [(Outcome::Measured, histogram.count())], "{uid}: {entry:#?}");
     let frontier: Vec<_> = entry.accounted.iter().map(|accounted| accounted.revision.clone()).collect();
     let expected: Vec<_> = (count.saturating_sub(16) + 1..=count).map(revision).collect();
@@ -147,7 +145,7 @@ pub(super) fn steps(ledger: &Ledger, uid: &str) -> usize {
 }
 
 /// `count` UIDs in the shard of the first one.
-pub(super) fn neighbours(count: usize) -> Vec<String> {
+fn neighbours(count: usize) -> Vec<String> {
     let shard = |uid: &str| {
         uid.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
             % 128

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use windlass_counted_heap::CountedHeap;
 
-use self::world::{World, eventually, long_ago};
+use self::world::{World, long_ago, shows};
 
 #[global_allocator]
 static HEAP: CountedHeap = CountedHeap::new();
@@ -23,9 +23,8 @@ const MOST: usize = 1_700;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kustomization_that_has_settled_costs_little_memory() {
     let world = World::new().await;
-    world.repository("apps").await;
     let first = world.commit("first");
-    world.publish("apps", &first).await;
+    world.publish(&first).await;
     // The ledger is begun, and the Kustomizations are in it: another tracker reads what they cost, and the server no more.
     let begins = world.tracker();
     world.begun().await;
@@ -33,7 +32,7 @@ async fn a_kustomization_that_has_settled_costs_little_memory() {
     let alone = cost_of_a_tracker(&world, 0).await;
     for number in 0..MANY {
         let name = format!("a-kustomization-{number:05}");
-        world.kustomization(&name, "apps").await;
+        world.kustomization(&name).await;
         world.applied_often(&name, &first, long_ago(), Timestamp::now() - Duration::from_hours(1)).await;
     }
     cost_of_a_tracker(&world, MANY).await;
@@ -46,17 +45,10 @@ async fn a_kustomization_that_has_settled_costs_little_memory() {
 async fn cost_of_a_tracker(world: &World, many: usize) -> usize {
     let before = HEAP.in_use();
     let tracker = world.tracker();
-    eventually("all are counted", || async {
-        let said = tracker.context.metrics.render().unwrap();
-        let is_settled = |line: &&str| {
-            line.starts_with("flux_commit_tracker_oldest_unapplied_commit_age_seconds{")
-                && line.ends_with(" 0")
-        };
-        let settled = said.lines().filter(is_settled).count();
-        let watched = said.lines().any(|line| line == format!("flux_commit_tracker_kustomizations {many}"));
-        if settled == many && watched { Ok(()) } else { Err((settled, watched)) }
-    })
-    .await;
+    let watched = format!("flux_commit_tracker_kustomizations {many}");
+    shows(&tracker, "flux_commit_tracker_kustomizations ", |lines| lines == [watched.as_str()]).await;
+    let are_settled = |ages: &[String]| ages.len() == many && ages.iter().all(|age| age.ends_with(" 0"));
+    shows(&tracker, "flux_commit_tracker_oldest_unapplied_commit_age_seconds{", are_settled).await;
     let cost = HEAP.in_use().saturating_sub(before);
     tracker.stop().await;
     cost

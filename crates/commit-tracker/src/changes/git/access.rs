@@ -16,13 +16,6 @@ pub(super) struct Access {
     pub(super) github: Option<Github>,
 }
 
-/// What is used of a Secret of a `GitRepository` (Flux: `spec.secretRef`).
-#[derive(Default)]
-struct SecretContents {
-    credentials: Option<Credentials>,
-    tls: Tls,
-}
-
 impl Access {
     /// The repository of the question's source.
     pub(super) async fn remote(&self, question: &ChangesQuery) -> Result<Remote, ChangesError> {
@@ -37,20 +30,20 @@ impl Access {
             Some(_) => return Err(ssh_is_unsupported(question, &host)),
             None => (question.url.trim().to_owned(), false),
         };
-        let mut contents = match &question.secret {
+        // What is used of a Secret of a `GitRepository` (Flux: `spec.secretRef`).
+        let (mut credentials, tls) = match &question.secret {
             Some(name) if !over_ssh => {
                 let namespace = &question.source.namespace;
                 let secret = self.secrets.secret(namespace, name).await?;
                 secret_contents(question, name, &secret.unwrap_or_default(), github.is_some())?
             }
-            _ => SecretContents::default(),
+            _ => (None, Tls::default()),
         };
-        if let Some(github) = github.filter(|_| contents.credentials.is_none()) {
+        if let Some(github) = github.filter(|_| credentials.is_none()) {
             let token = github.git_token().await.map_err(github::problem)?;
             let basic = |token| Credentials::Basic { user: "x-access-token".to_owned(), token };
-            contents.credentials = token.map(basic);
+            credentials = token.map(basic);
         }
-        let SecretContents { credentials, tls, .. } = contents;
         Ok(Remote { url, credentials, tls, ..Remote::default() })
     }
 }
@@ -69,7 +62,7 @@ fn secret_contents(
     name: &str,
     secret: &SecretValues,
     has_token: bool,
-) -> Result<SecretContents, ChangesError> {
+) -> Result<(Option<Credentials>, Tls), ChangesError> {
     let refuse = |problem: Problem, what: &str| {
         let text = format!("the Secret {name} of {} {what}", question.source);
         Err(ChangesError::new(problem, text))
@@ -96,7 +89,7 @@ fn secret_contents(
         return refuse(Problem::Unsupported, what);
     }
     match secrets::tls(secret) {
-        Ok(tls) => Ok(SecretContents { credentials, tls }),
+        Ok(tls) => Ok((credentials, tls)),
         Err(what) => refuse(Problem::Malformed, &what),
     }
 }

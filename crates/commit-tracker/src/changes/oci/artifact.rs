@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use windlass_oci::Digest;
 
 use crate::Revision;
-use crate::changes::ExporterInfo;
+use crate::changes::Changes;
 use crate::changes::metadata::{CREATED, READ, REVISION, SOURCE};
 use crate::measure::FIRST_COMMIT;
 
@@ -20,7 +20,7 @@ pub(super) struct Artifact {
     /// When it was built, as it says.
     pub(super) created: Option<Timestamp>,
     /// The exporter's payload.
-    pub(super) info: Option<ExporterInfo>,
+    pub(super) info: Option<Changes>,
     /// Those that say where it is from.
     pub(super) annotations: BTreeMap<String, String>,
 }
@@ -29,7 +29,7 @@ impl Artifact {
     pub(super) fn new(
         digest: Digest,
         mut annotations: BTreeMap<String, String>,
-        info: Option<ExporterInfo>,
+        info: Option<Changes>,
     ) -> Self {
         // Reproducible builds have a date that is none, such as 1970.
         let created = annotations.get(CREATED).and_then(|created| created.trim().parse().ok());
@@ -87,7 +87,7 @@ mod tests {
         let keys = |artifact: Artifact| artifact.annotations.into_keys().collect::<Vec<_>>();
         let bare = Artifact::new(digest(), annotations.clone(), None);
         assert_eq!(keys(bare), [REVISION, "traceparent"]);
-        let told = Artifact::new(digest(), annotations.clone(), Some(ExporterInfo::default()));
+        let told = Artifact::new(digest(), annotations.clone(), Some(Changes::default()));
         assert_eq!(keys(told), [REVISION]);
     }
 }

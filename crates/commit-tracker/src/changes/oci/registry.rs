@@ -10,8 +10,8 @@ use windlass_oci::{
 use windlass_telemetry::traced;
 
 use super::artifact::Artifact;
-use super::{OciChanges, PULL_SECRET, PayloadWanted};
-use crate::changes::{ChangesError, ChangesQuery, ExporterInfo, Problem, secrets};
+use super::{OciChanges, PULL_SECRET};
+use crate::changes::{Changes, ChangesError, ChangesQuery, Problem, SecretValues, exporter_info, secrets};
 
 /// A repository, and who asks.
 pub(super) struct Place<'a> {
@@ -31,15 +31,25 @@ impl OciChanges {
         Ok(Place { question, client, repository, login })
     }
 
+    /// What a Secret is called, and what it holds, where it is named and there.
+    async fn secret(
+        &self,
+        question: &ChangesQuery,
+        name: Option<&str>,
+    ) -> Result<Option<(String, SecretValues)>, ChangesError> {
+        let Some(name) = name else { return Ok(None) };
+        let namespace = &question.source.namespace;
+        let values = self.secrets.secret(namespace, name).await?;
+        Ok(values.map(|values| (format!("the Secret {namespace}/{name}"), values)))
+    }
+
     /// One that trusts and shows what the Secret in `spec.certSecretRef` holds.
     async fn client(&self, question: &ChangesQuery) -> Result<Client, ChangesError> {
-        let Some(name) = &question.cert_secret else { return Ok(self.client.clone()) };
-        let namespace = &question.source.namespace;
-        let Some(values) = self.secrets.secret(namespace, name).await? else {
+        let Some((name, values)) = self.secret(question, question.cert_secret.as_deref()).await? else {
             return Ok(self.client.clone());
         };
         let refuse = |what: &str| {
-            let text = format!("the Secret {namespace}/{name} that {} names {what}", question.source);
+            let text = format!("{name} that {} names {what}", question.source);
             ChangesError::new(Problem::Malformed, text)
         };
         let tls = secrets::tls(&values).map_err(|what| refuse(&what))?;
@@ -49,20 +59,18 @@ impl OciChanges {
 
     /// That of the Secret in `spec.secretRef`, or Docker's.
     async fn login(&self, question: &ChangesQuery) -> Result<Login, ChangesError> {
-        let Some(name) = &question.secret else { return Ok(Login::Chain) };
-        let namespace = &question.source.namespace;
-        let Some(values) = self.secrets.secret(namespace, name).await? else {
+        let Some((name, values)) = self.secret(question, question.secret.as_deref()).await? else {
             return Ok(Login::Chain);
         };
         let content = values.get(PULL_SECRET).ok_or_else(|| {
             let text = format!(
-                "the Secret {namespace}/{name} that {} names has no {PULL_SECRET}: make it with `kubectl create secret \
+                "{name} that {} names has no {PULL_SECRET}: make it with `kubectl create secret \
                  docker-registry`",
                 question.source
             );
             ChangesError::new(Problem::Malformed, text)
         })?;
-        let config = DockerConfig::parse(content, &format!("the Secret {namespace}/{name}"));
+        let config = DockerConfig::parse(content, &name);
         let config = config.map_err(|error| {
             let text = format!("failed to use the Secret that {} names", question.source);
             ChangesError::new(Problem::Malformed, text).because(error)
@@ -113,7 +121,7 @@ impl OciChanges {
         };
         annotations.extend(own);
         let layer = layers.iter().find(|layer| layer.media_type == self.config.media_type);
-        let info = match layer.filter(|_| self.config.payload != PayloadWanted::Never) {
+        let info = match layer.filter(|_| self.config.wants_payload()) {
             None => None,
             Some(layer) => {
                 let max = self.config.max_payload_bytes;
@@ -139,7 +147,7 @@ impl OciChanges {
         place: &Place<'_>,
         digest: &Digest,
         layer: &Digest,
-    ) -> Result<ExporterInfo, ChangesError> {
+    ) -> Result<Changes, ChangesError> {
         tracing::Span::current().record("oci.exporter_info.layer_digest", layer.to_string());
         let span = tracing::info_span!(
             "oci.get_layer_blob",
@@ -160,9 +168,9 @@ impl OciChanges {
             kube_manifests.exporter.info.commits_exported = field::Empty,
         );
         let from = format!("{digest} of {}", place.question.source);
-        let decoded = async { ExporterInfo::parse(&content, &from, self.config.max_commits) };
+        let decoded = async { exporter_info::parse(&content, &from, self.config.max_commits) };
         let info = traced(span.clone(), decoded).await?;
-        span.record("repo.kube_manifests.hash", info.commit.as_deref());
+        span.record("repo.kube_manifests.hash", info.exported_as.as_deref());
         span.record("kube_manifests.exporter.info.commits_exported", info.commits.len());
         Ok(info)
     }

@@ -7,28 +7,37 @@ use tokio::sync::Semaphore as Gate;
 use super::*;
 use crate::changes::{Commit, given};
 
+/// A problem, and when to come back; or a defect.
+type Fails = Option<(Problem, Option<Duration>)>;
+
 /// Somebody who answers once the gate lets him, and knows how often he was asked, and about how much at a time.
 struct Oracle {
     asked: AtomicUsize,
     at_once: AtomicUsize,
     most: AtomicUsize,
+    panics: AtomicUsize,
     gate: Gate,
-    problem: Mutex<Option<(Problem, Option<Duration>)>>,
+    fails: Mutex<Option<Fails>>,
 }
 
 impl Oracle {
-    fn new(gate: usize) -> Arc<Self> {
-        Arc::new(Self {
-            asked: AtomicUsize::new(0),
-            at_once: AtomicUsize::new(0),
-            most: AtomicUsize::new(0),
-            gate: Gate::new(gate),
-            problem: Mutex::new(None),
-        })
+    /// Him, and the one place where he is asked.
+    fn new(gate: usize) -> (Arc<Self>, ChangesResolver) {
+        let [asked, at_once, most, panics] = std::array::from_fn(|_| AtomicUsize::new(0));
+        let fails = Mutex::new(None);
+        let oracle = Arc::new(Self { asked, at_once, most, panics, gate: Gate::new(gate), fails });
+        let finder: Arc<dyn FindChanges> = oracle.clone();
+        let finders = Finders { git: finder.clone(), oci: finder.clone(), metadata: finder };
+        let ask = ChangesResolver::new(finders, 4, oracle.clone());
+        (oracle, ask)
     }
 
-    fn fails(&self, problem: Option<(Problem, Option<Duration>)>) {
-        *self.problem.lock().unwrap() = problem;
+    fn fails(&self, problem: Problem, retry_after: Option<Duration>) {
+        *self.fails.lock().unwrap() = Some(Some((problem, retry_after)));
+    }
+
+    fn works(&self) {
+        *self.fails.lock().unwrap() = None;
     }
 
     fn asked(&self) -> usize {
@@ -40,11 +49,12 @@ impl Oracle {
 impl FindChanges for Oracle {
     async fn find(&self, question: &ChangesQuery) -> Result<Changes, ChangesError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most.fetch_max(now, Ordering::SeqCst);
+        self.most.fetch_max(self.at_once.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         self.gate.acquire().await.unwrap().forget();
         self.at_once.fetch_sub(1, Ordering::SeqCst);
-        if let Some((problem, retry_after)) = *self.problem.lock().unwrap() {
+        let fails = *self.fails.lock().unwrap();
+        if let Some(failure) = fails {
+            let (problem, retry_after) = failure.expect("no defect");
             let text = format!("it did not work: {}", problem.name());
             return Err(ChangesError { retry_after, ..ChangesError::new(problem, text) });
         }
@@ -53,48 +63,23 @@ impl FindChanges for Oracle {
     }
 }
 
-impl ResolverObserver for () {
-    fn asked(&self, _: SourceKind, _: Option<Problem>) {}
-    fn panicked(&self, _: SourceKind) {}
-}
-
-/// Who asks a finder with a defect.
-#[derive(Default)]
-struct Panics(AtomicUsize);
-
-impl ResolverObserver for Panics {
+impl ResolverObserver for Oracle {
     fn asked(&self, _: SourceKind, _: Option<Problem>) {}
     fn panicked(&self, _: SourceKind) {
-        self.0.fetch_add(1, Ordering::SeqCst);
+        self.panics.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-struct Defect;
-
-#[async_trait]
-impl FindChanges for Defect {
-    async fn find(&self, _: &ChangesQuery) -> Result<Changes, ChangesError> {
-        panic!("a defect")
-    }
-}
-
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_question_that_panics_is_told_and_can_be_asked_again() {
-    let finder: Arc<dyn FindChanges> = Arc::new(Defect);
-    let panics = Arc::new(Panics::default());
-    let finders = Finders { git: finder.clone(), oci: finder.clone(), metadata: finder };
-    let resolver = ChangesResolver::new(finders, 4, Arc::<Panics>::clone(&panics));
-    let no = resolver.ask(&question("apps", &[], "a")).await.unwrap_err();
-    assert_eq!((no.error.problem, panics.0.load(Ordering::SeqCst)), (Problem::Unavailable, 1));
-}
-
-fn ask(oracle: &Arc<Oracle>) -> ChangesResolver {
-    let finder: Arc<dyn FindChanges> = oracle.clone();
-    ChangesResolver::new(
-        Finders { git: finder.clone(), oci: finder.clone(), metadata: finder },
-        4,
-        Arc::new(()),
-    )
+    let (oracle, ask) = Oracle::new(100);
+    *oracle.fails.lock().unwrap() = Some(None);
+    let question = question("apps", &[], "a");
+    let no = ask.ask(&question).await.unwrap_err();
+    assert_eq!((no.error.problem, oracle.panics.load(Ordering::SeqCst)), (Problem::Unavailable, 1));
+    oracle.works();
+    tokio::time::sleep(no.again).await;
+    ask.ask(&question).await.unwrap();
 }
 
 fn question(source: &str, known: &[&str], to: &str) -> ChangesQuery {
@@ -105,8 +90,7 @@ fn question(source: &str, known: &[&str], to: &str) -> ChangesQuery {
 
 #[tokio::test(start_paused = true)]
 async fn the_same_question_is_asked_once_however_many_want_to_know() {
-    let oracle = Oracle::new(0);
-    let ask = ask(&oracle);
+    let (oracle, ask) = Oracle::new(0);
     let many = (0..100).map(|index| {
         let (ask, question) = (ask.clone(), question(&format!("source-{}", index % 3), &["a"], "b"));
         async move { ask.ask(&question).await.unwrap().commits.len() }
@@ -121,8 +105,7 @@ async fn the_same_question_is_asked_once_however_many_want_to_know() {
 
 #[tokio::test(start_paused = true)]
 async fn questions_about_one_revision_go_one_after_the_other_and_others_side_by_side() {
-    let oracle = Oracle::new(0);
-    let ask = ask(&oracle);
+    let (oracle, ask) = Oracle::new(0);
     let run = |questions: Vec<ChangesQuery>| {
         let ask = ask.clone();
         tokio::spawn(
@@ -143,41 +126,44 @@ async fn questions_about_one_revision_go_one_after_the_other_and_others_side_by_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_is_asked_again_after_its_back_off_and_not_before() {
-    let oracle = Oracle::new(100);
-    let ask = ask(&oracle);
+async fn what_fails_is_asked_again_after_its_back_off_and_is_news_once_until_it_is_another_failure() {
+    let (oracle, ask) = Oracle::new(100);
     let question = question("s", &["a"], "b");
-    oracle.fails(Some((Problem::Unavailable, None)));
-    let first = ask.ask(&question).await.unwrap_err();
-    assert!(first.is_new && first.again <= Duration::from_secs(1), "{first:?}");
-    let second = ask.ask(&question).await.unwrap_err();
-    assert!(!second.is_new, "{second:?}");
-    assert_eq!(oracle.asked(), 1);
-    tokio::time::sleep(second.again).await;
-    let third = ask.ask(&question).await.unwrap_err();
-    assert!(!third.is_new && third.again > Duration::from_secs(1), "{third:?}");
-    oracle.fails(None);
-    tokio::time::sleep(third.again).await;
+    let second = Duration::from_secs(1);
+    for (problem, is_new, least, most) in [
+        (Problem::Unavailable, true, Duration::ZERO, second),
+        (Problem::Unavailable, false, second, second * 3),
+        (Problem::RateLimited, true, second, second * 6),
+        (Problem::Unavailable, true, second * 2, second * 12),
+    ] {
+        oracle.fails(problem, None);
+        let failed = ask.ask(&question).await.unwrap_err();
+        assert_eq!((failed.is_new, failed.error.problem), (is_new, problem));
+        assert!((least..=most).contains(&failed.again), "{failed:?}");
+        // Not before.
+        let early = ask.ask(&question).await.unwrap_err();
+        assert_eq!((early.is_new, early.again), (false, failed.again));
+        tokio::time::sleep(early.again).await;
+    }
+    oracle.works();
     ask.ask(&question).await.unwrap();
-    assert_eq!(oracle.asked(), 3);
+    assert_eq!(oracle.asked(), 5);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_when_to_come_back_is_believed() {
-    let oracle = Oracle::new(100);
-    let ask = ask(&oracle);
-    oracle.fails(Some((Problem::RateLimited, Some(Duration::from_mins(20)))));
+    let (oracle, ask) = Oracle::new(100);
+    oracle.fails(Problem::RateLimited, Some(Duration::from_mins(20)));
     let failed = ask.ask(&question("s", &["a"], "b")).await.unwrap_err();
     assert_eq!(failed.again, Duration::from_mins(20));
-    oracle.fails(Some((Problem::RateLimited, Some(Duration::MAX))));
+    oracle.fails(Problem::RateLimited, Some(Duration::MAX));
     let failed = ask.ask(&question("s", &["a"], "c")).await.unwrap_err();
     assert_eq!(failed.again, Duration::from_hours(1), "and not for ever");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_question_whose_asker_went_away_is_answered_to_the_next() {
-    let oracle = Oracle::new(0);
-    let ask = ask(&oracle);
+    let (oracle, ask) = Oracle::new(0);
     let question = question("s", &["a"], "b");
     let gone = tokio::time::timeout(Duration::from_secs(1), ask.ask(&question)).await;
     assert!(gone.is_err());
@@ -187,29 +173,10 @@ async fn a_question_whose_asker_went_away_is_answered_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_news_once_until_it_is_another_one() {
-    let oracle = Oracle::new(100);
-    let ask = ask(&oracle);
-    let question = question("s", &["a"], "b");
-    let failed = async |problem: Problem| {
-        oracle.fails(Some((problem, None)));
-        let failed = ask.ask(&question).await.unwrap_err();
-        tokio::time::sleep(failed.again).await;
-        (failed.is_new, failed.error.problem)
-    };
-    assert_eq!(failed(Problem::Unavailable).await, (true, Problem::Unavailable));
-    assert_eq!(failed(Problem::Unavailable).await, (false, Problem::Unavailable));
-    assert_eq!(failed(Problem::RateLimited).await, (true, Problem::RateLimited));
-    assert_eq!(failed(Problem::Unavailable).await, (true, Problem::Unavailable));
-    assert_eq!(oracle.asked(), 4);
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_lasts_is_asked_again_seldom_and_at_once_where_its_source_was_changed() {
-    let oracle = Oracle::new(100);
-    let ask = ask(&oracle);
+    let (oracle, ask) = Oracle::new(100);
     let question = question("s", &["a"], "b");
-    oracle.fails(Some((Problem::NotFound, Some(Duration::from_hours(1)))));
+    oracle.fails(Problem::NotFound, Some(Duration::from_hours(1)));
     let failed = ask.ask(&question).await.unwrap_err();
     assert_eq!(failed.again, Duration::from_secs(30), "whatever the server says");
     tokio::time::sleep(Duration::from_secs(29)).await;
@@ -217,7 +184,7 @@ async fn what_lasts_is_asked_again_seldom_and_at_once_where_its_source_was_chang
     tokio::time::sleep(Duration::from_secs(1)).await;
     let again = ask.ask(&question).await.unwrap_err();
     assert_eq!((again.again, again.is_new, oracle.asked()), (Duration::from_mins(1), false, 2));
-    oracle.fails(None);
+    oracle.works();
     ask.ask(&question).await.unwrap_err();
     ask.ask(&ChangesQuery { generation: 2, ..question.clone() }).await.unwrap();
     tokio::time::sleep(Duration::from_mins(1)).await;
@@ -227,60 +194,48 @@ async fn what_lasts_is_asked_again_seldom_and_at_once_where_its_source_was_chang
 
 #[tokio::test(start_paused = true)]
 async fn whatever_may_change_the_answer_makes_another_question() {
-    let oracle = Oracle::new(100);
-    let ask = ask(&oracle);
+    let (oracle, ask) = Oracle::new(100);
     let plain = question("s", &["a"], "b");
-    let known = vec![given::accounted("a", Some("main@sha1:1"))];
-    let with_secret = |namespace: &str| {
-        let mut asked = question("s", &["a"], "b");
-        asked.source.namespace = namespace.to_owned();
-        ChangesQuery { secret: Some("login".to_owned()), ..asked }
-    };
-    let without_url = |name: &str| ChangesQuery { url: String::new(), ..question(name, &["a"], "b") };
-    let mut oci = plain.clone();
-    oci.source.kind = SourceKind::OciRepository;
-    let others = [
-        ChangesQuery { insecure: true, ..plain.clone() },
-        ChangesQuery { url: "https://git.example.org/other".to_owned(), ..plain.clone() },
-        ChangesQuery { origin: Some("main@sha1:2".to_owned()), ..plain.clone() },
-        ChangesQuery { known, ..plain.clone() },
-        question("s", &["a", "c"], "b"),
-        question("s", &["a"], "c"),
-        with_secret("apps"),
-        with_secret("other"),
-        without_url("s"),
-        without_url("t"),
-        oci,
-        ChangesQuery { generation: 2, ..plain.clone() },
-        ChangesQuery { metadata: [("created".to_owned(), "now".to_owned())].into(), ..plain.clone() },
-    ];
     ask.ask(&plain).await.unwrap();
-    for (place, other) in others.iter().enumerate() {
-        ask.ask(other).await.unwrap();
+    let changes: [fn(&mut ChangesQuery); 12] = [
+        |other| other.insecure = true,
+        |other| other.url = "https://git.example.org/other".to_owned(),
+        |other| other.origin = Some("main@sha1:2".to_owned()),
+        |other| other.known = vec![given::accounted("a", Some("main@sha1:1"))],
+        |other| other.known.push(given::accounted("c", None)),
+        |other| other.to = "c".parse().unwrap(),
+        |other| other.source.kind = SourceKind::OciRepository,
+        |other| other.generation = 2,
+        |other| other.metadata = [("created".to_owned(), "now".to_owned())].into(),
+        |other| other.secret = Some("login".to_owned()),
+        |other| (other.secret, other.source.namespace) = (Some("login".to_owned()), "other".to_owned()),
+        |other| (other.url, other.source.name) = (String::new(), "t".to_owned()),
+    ];
+    for (place, change) in changes.into_iter().enumerate() {
+        let mut other = plain.clone();
+        change(&mut other);
+        ask.ask(&other).await.unwrap();
         assert_eq!(oracle.asked(), place + 2, "{other:?}");
     }
     // Which object names the source makes none.
     ask.ask(&question("t", &["a"], "b")).await.unwrap();
-    assert_eq!(oracle.asked(), others.len() + 1);
+    assert_eq!(oracle.asked(), changes.len() + 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_remembered_is_bounded() {
-    let oracle = Oracle::new(10_000);
-    let ask = ask(&oracle);
     // Sixteen that are known make eighteen of what is remembered with an answer, and seventeen with a failure.
     let known: Vec<String> = (0..16).map(|number| format!("k{number}")).collect();
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    for fails in [None, Some((Problem::RateLimited, Some(Duration::from_hours(1))))] {
-        oracle.fails(fails);
-        let before = oracle.asked();
-        for number in 0..2_000 {
-            let _ = ask.ask(&question("s", &known, &format!("{}-{number}", fails.is_none()))).await;
+    for fails in [false, true] {
+        let (oracle, ask) = Oracle::new(10_000);
+        if fails {
+            oracle.fails(Problem::RateLimited, Some(Duration::from_hours(1)));
         }
-        assert_eq!(oracle.asked(), before + 2_000);
-        let _ = ask.ask(&question("s", &known, &format!("{}-1999", fails.is_none()))).await;
-        assert_eq!(oracle.asked(), before + 2_000, "the newest is remembered: {fails:?}");
-        let _ = ask.ask(&question("s", &known, &format!("{}-0", fails.is_none()))).await;
-        assert_eq!(oracle.asked(), before + 2_001, "the oldest is not: {fails:?}");
+        // The newest is remembered, and the oldest is not.
+        for (number, asked) in (0..2_000).zip(1..).chain([(1_999, 2_000), (0, 2_001)]) {
+            let _ = ask.ask(&question("s", &known, &number.to_string())).await;
+            assert_eq!(oracle.asked(), asked, "{number}");
+        }
     }
 }

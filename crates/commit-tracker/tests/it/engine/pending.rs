@@ -5,46 +5,33 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::world::{Process, World, eventually, long_ago};
-use super::{revisions, settled};
+use super::world::{Process, World, eventually, lines, long_ago};
+use super::{revisions, tracked};
 use windlass_commit_tracker::ledger::Outcome;
 
-/// The value of a Kustomization's gauge, where it is shown.
-fn gauge(process: &Process, name: &str) -> Option<f64> {
-    let text = process.context.metrics.render().unwrap();
-    let start = format!("flux_commit_tracker_{name}{{");
-    let mut lines = text.lines().filter(|line| line.starts_with(&start) && line.contains("\"shop\""));
-    lines.next().and_then(|line| line.rsplit(' ').next()?.parse().ok())
-}
-
 /// Waits until the age of what waits, and whether it is unknown, are these.
-async fn told(process: &Process, age: Option<f64>, unknown: Option<f64>) {
-    eventually("the age and whether it is known", || async {
-        let shown = (
-            gauge(process, "oldest_unapplied_commit_age_seconds"),
-            gauge(process, "oldest_unapplied_commit_unknown"),
-        );
-        if shown == (age, unknown) { Ok(()) } else { Err(shown) }
+async fn told(process: &Process, age: Option<f64>, unknown: f64) {
+    eventually("the age and whether it is known", async || {
+        let gauge = |name: &str| {
+            let lines = lines(process, &format!("flux_commit_tracker_oldest_unapplied_commit_{name}{{"));
+            lines.first().and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        };
+        let shown = (gauge("age_seconds"), gauge("unknown"));
+        (shown == (age, Some(unknown))).then_some(()).ok_or(shown)
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_time_of_an_apply_is_what_was_seen_first_however_long_its_commits_cannot_be_found() {
-    let (world, uid, first) = settled().await;
-    let tracker = world.tracker();
-    world.accounted(&uid, &first).await;
+    let (world, tracker, uid, _) = tracked(&[]).await;
     let second = world.commit("second");
     world.hide();
     // Its manifests had been built before: of the history only the end of the last run tells when it was applied.
     let at = Timestamp::now();
     world.applied_often("shop", &second, long_ago(), at).await;
-    eventually("it was tried in vain", || async {
-        let entry = world.entry(&uid).await.unwrap();
-        let failed = entry.revisions.iter().any(|(outcome, _)| matches!(outcome, Outcome::Failed(_)));
-        if failed { Ok(()) } else { Err(entry) }
-    })
-    .await;
+    let is_failed = |(outcome, _): &(Outcome, u64)| matches!(outcome, Outcome::Failed(_));
+    world.remembered(&uid, |entry| entry.revisions.iter().any(is_failed)).await;
     // An interval run, and another tracker.
     world.applied_often("shop", &second, long_ago(), at + Duration::from_mins(9)).await;
     tracker.stop().await;
@@ -57,31 +44,28 @@ async fn the_time_of_an_apply_is_what_was_seen_first_however_long_its_commits_ca
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_not_looked_up_is_unknown_and_not_zero() {
-    let (world, uid, first) = settled().await;
-    let tracker = world.tracker();
-    world.accounted(&uid, &first).await;
-    told(&tracker, Some(0.0), Some(0.0)).await;
+    let (world, tracker, uid, first) = tracked(&[]).await;
+    told(&tracker, Some(0.0), 0.0).await;
     let second = world.commit("second");
     world.hide();
-    world.publish("apps", &second).await;
-    told(&tracker, None, Some(1.0)).await;
+    world.publish(&second).await;
+    told(&tracker, None, 1.0).await;
     tracker.stop().await;
     // Whoever leads next knows no more.
     let next = world.tracker();
-    told(&next, None, Some(1.0)).await;
+    told(&next, None, 1.0).await;
     world.unhide();
-    world.applied("shop", &[(&first, long_ago()), (&second, Timestamp::now())]).await;
+    world.moves(&first, &second).await;
     world.change("GitRepository", "apps", json!({"spec": {"interval": "2m"}})).await;
     world.accounted(&uid, &second).await;
-    told(&next, Some(0.0), Some(0.0)).await;
+    told(&next, Some(0.0), 0.0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn going_back_further_than_what_is_remembered_in_full_counts_nothing_again() {
     let world = World::new().await.set("commit_tracker.exporter_info", "none");
     world.source("Bucket", "store").await;
-    world.repository("apps").await;
-    let uid = world.kustomization("shop", "apps").await;
+    let uid = world.kustomization("shop").await;
     world.switch("shop", "Bucket", "store").await;
     let tracker = world.tracker();
     world.begun().await;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -52,27 +52,27 @@ impl World {
         init_process().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let git = HttpBackend::new(folder.path().join("git")).start().await.unwrap();
-        let server = ApiServer::builder(in_memory(&StoreOptions::default()).unwrap())
-            .crds(windlass_api::crds::all())
-            .build()
-            .unwrap();
+        let server = ApiServer::builder(in_memory(&StoreOptions::default()).unwrap()).build().unwrap();
         server.start().await.unwrap();
         let router = server.router();
-        let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        let settings = vec![
-            set("commit_tracker.all", "true"),
-            set("commit_tracker.observe_only", "false"),
-            set("commit_tracker.metrics_address", ""),
-            set("commit_tracker.health_address", ""),
-            set("operator.allowed_git_origins", &git.origin()),
-            set("operator.leader_election_lease_duration", "6s"),
-            set("operator.leader_election_renew_deadline", "5s"),
-            set("operator.leader_election_retry_period", "200ms"),
-        ];
-        let world = Self { folder, client: server.client_for_tests(), router, settings, git };
+        let settings = [
+            ("commit_tracker.all", "true"),
+            ("commit_tracker.observe_only", "false"),
+            ("commit_tracker.metrics_address", ""),
+            ("commit_tracker.health_address", ""),
+            ("operator.allowed_git_origins", &git.origin()),
+            ("operator.leader_election_lease_duration", "6s"),
+            ("operator.leader_election_renew_deadline", "5s"),
+            ("operator.leader_election_retry_period", "200ms"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let client = server.client_for_tests();
+        let world = Self { folder, client, router, settings: settings.into(), git };
         for (group, kind, plural) in KINDS {
             world.define(group, kind, plural).await;
         }
+        let url = format!("{}/apps.git", world.git.origin());
+        world.create("GitRepository", "apps", json!({"url": url, "interval": "1m"})).await;
         world
     }
 
@@ -84,27 +84,20 @@ impl World {
     }
 
     async fn define(&self, group: &str, kind: &str, plural: &str) {
-        let definition: CustomResourceDefinition = serde_json::from_value(json!({
+        let schema =
+            json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        let names = json!({"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")});
+        let version = json!({"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": schema});
+        let definition = json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": format!("{plural}.{group}")},
-            "spec": {
-                "group": group, "scope": "Namespaced",
-                "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
-                "versions": [{
-                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": {
-                        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                    }},
-                }],
-            },
-        }))
-        .unwrap();
+            "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
+        });
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        api.create(&PostParams::default(), &definition).await.unwrap();
+        api.create(&PostParams::default(), &serde_json::from_value(definition).unwrap()).await.unwrap();
     }
 
-    /// Objects of one of Flux's kinds.
-    pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
+    fn api(&self, kind: &str) -> Api<DynamicObject> {
         let (group, kind, plural) = KINDS.into_iter().find(|(_, known, _)| *known == kind).unwrap();
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", kind), plural);
         Api::namespaced_with(self.client.clone(), "apps", &resource)
@@ -133,15 +126,9 @@ impl World {
         self.api(kind).delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// A `GitRepository` of the Git server.
-    pub(crate) async fn repository(&self, name: &str) {
-        let url = format!("{}/apps.git", self.git.origin());
-        self.create("GitRepository", name, json!({"url": url, "interval": "1m"})).await;
-    }
-
-    /// What the source says that it has.
-    pub(crate) async fn publish(&self, name: &str, revision: &str) {
-        self.publish_artifact("GitRepository", name, revision, json!({})).await;
+    /// What the `GitRepository` of the Git server says that it has.
+    pub(crate) async fn publish(&self, revision: &str) {
+        self.publish_artifact("GitRepository", "apps", revision, json!({})).await;
     }
 
     /// A source that is not looked into: what its artifacts say is enough.
@@ -172,10 +159,15 @@ impl World {
         self.change("Kustomization", name, json!({"spec": {"sourceRef": source}})).await;
     }
 
-    /// A Kustomization of a `GitRepository`; answers its UID.
-    pub(crate) async fn kustomization(&self, name: &str, source: &str) -> String {
-        let source = json!({"kind": "GitRepository", "name": source});
+    /// A Kustomization of the `GitRepository`; answers its UID.
+    pub(crate) async fn kustomization(&self, name: &str) -> String {
+        let source = json!({"kind": "GitRepository", "name": "apps"});
         self.create("Kustomization", name, json!({"sourceRef": source, "interval": "10m"})).await
+    }
+
+    /// The Kustomization `shop` says that it applied this revision long ago, and that one now.
+    pub(crate) async fn moves(&self, from: &str, to: &str) {
+        self.applied("shop", &[(from, long_ago()), (to, Timestamp::now())]).await;
     }
 
     /// The Kustomization says that it applied these revisions, each at a time; the last of them now.
@@ -186,32 +178,24 @@ impl World {
 
     /// The same, each with the revision of its origin.
     pub(crate) async fn applied_from(&self, name: &str, revisions: &[(&str, Option<&str>, Timestamp)]) {
-        let history = revisions.iter().rev().take(5).map(|(revision, origin, at)| {
-            let mut snapshot = snapshot(revision, *at, *at, 1);
-            if let Some(origin) = origin {
-                snapshot["metadata"]["originRevision"] = json!(origin);
-            }
-            snapshot
-        });
-        let (newest, origin, at) = revisions.last().unwrap();
-        self.says_applied(name, newest, *origin, *at, &history.collect::<Vec<_>>()).await;
+        let history = revisions.iter().rev().take(5);
+        let history = history.map(|(revision, origin, at)| snapshot(revision, *origin, *at, *at, 1));
+        self.says(name, revisions.last().unwrap(), &history.collect::<Vec<_>>()).await;
     }
 
     /// The Kustomization says that it ran manifests for a long time, and that this revision is the one that it ran last.
     pub(crate) async fn applied_often(&self, name: &str, revision: &str, from: Timestamp, to: Timestamp) {
-        self.says_applied(name, revision, None, to, &[snapshot(revision, from, to, 4000)]).await;
+        self.says(name, &(revision, None, to), &[snapshot(revision, None, from, to, 4000)]).await;
     }
 
-    async fn says_applied(
+    async fn says(
         &self,
         name: &str,
-        newest: &str,
-        origin: Option<&str>,
-        at: Timestamp,
+        (newest, origin, at): &(&str, Option<&str>, Timestamp),
         history: &[Value],
     ) {
         let ready = json!({
-            "type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "lastTransitionTime": second(at),
+            "type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "lastTransitionTime": second(*at),
             "message": format!("Applied revision: {newest}"),
         });
         let status = json!({
@@ -256,12 +240,8 @@ impl World {
     /// Waits until there is a ledger: what is merged from then on is counted.
     pub(crate) async fn begun(&self) {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
-        let heads = ListParams::default().labels("windlass.dev/ledger");
-        eventually("the ledger", || async {
-            let found = maps.list(&heads).await.unwrap();
-            if found.items.is_empty() { Err("no ConfigMap of it") } else { Ok(()) }
-        })
-        .await;
+        let head = async || maps.get("flux-commit-tracker-ledger").await;
+        eventually("the ledger", head).await;
     }
 
     /// What is remembered in the cluster of a Kustomization.
@@ -272,36 +252,47 @@ impl World {
     }
 
     /// Waits until what is remembered of a Kustomization is so.
-    pub(crate) async fn remembered(
-        &self,
-        what: &str,
-        uid: &str,
-        is_so: impl Fn(&Entry) -> bool,
-    ) -> Arc<Entry> {
-        eventually(what, || async {
-            match self.entry(uid).await {
-                Some(entry) if is_so(&entry) => Ok(entry),
-                other => Err(other),
-            }
+    pub(crate) async fn remembered(&self, uid: &str, is_so: impl Fn(&Entry) -> bool) -> Arc<Entry> {
+        eventually("what is remembered", async || {
+            let entry = self.entry(uid).await;
+            entry.clone().filter(|entry| is_so(entry)).ok_or(entry)
         })
         .await
     }
 
     /// Waits until a revision is accounted for.
     pub(crate) async fn accounted(&self, uid: &str, revision: &str) -> Arc<Entry> {
-        self.remembered(revision, uid, |entry| {
-            entry.newest().is_some_and(|newest| newest.as_str() == revision)
-        })
-        .await
+        let is_newest = |entry: &Entry| entry.newest().is_some_and(|newest| newest.as_str() == revision);
+        self.remembered(uid, is_newest).await
+    }
+
+    /// How many commits are counted once a revision is accounted for.
+    pub(crate) async fn counted(&self, uid: &str, revision: &str) -> u64 {
+        self.accounted(uid, revision).await.commits.counted
     }
 }
 
+/// The lines of a process's metrics that begin like this.
+pub(crate) fn lines(process: &Process, start: &str) -> Vec<String> {
+    let text = process.context.metrics.render().unwrap();
+    text.lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
+}
+
+/// Waits until the lines that begin like this are so.
+pub(crate) async fn shows(process: &Process, start: &str, are_so: impl Fn(&[String]) -> bool) {
+    eventually(start, async || {
+        let shown = lines(process, start);
+        are_so(&shown).then_some(()).ok_or(shown)
+    })
+    .await;
+}
+
 /// Runs that built the same manifests.
-fn snapshot(revision: &str, first: Timestamp, last: Timestamp, total: u32) -> Value {
+fn snapshot(revision: &str, origin: Option<&str>, first: Timestamp, last: Timestamp, total: u32) -> Value {
     json!({
         "digest": format!("sha256:{revision}"), "firstReconciled": second(first), "lastReconciled": second(last),
         "lastReconciledDuration": "100ms", "lastReconciledStatus": "ReconciliationSucceeded",
-        "totalReconciliations": total, "metadata": {"revision": revision},
+        "totalReconciliations": total, "metadata": {"revision": revision, "originRevision": origin},
     })
 }
 
@@ -315,18 +306,12 @@ pub(crate) fn long_ago() -> Timestamp {
     Timestamp::now() - Duration::from_hours(48)
 }
 
-pub(crate) async fn eventually<T, E, F>(what: &str, mut attempt: impl FnMut() -> F) -> T
-where
-    E: Debug,
-    F: Future<Output = Result<T, E>>,
-{
+pub(crate) async fn eventually<T, E: Debug>(what: &str, attempt: impl AsyncFn() -> Result<T, E>) -> T {
     let end = Instant::now() + CALL_DEADLINE;
     loop {
         match attempt().await {
             Ok(value) => return value,
-            Err(last) if Instant::now() > end => {
-                panic!("{what} did not come within {CALL_DEADLINE:?}: {last:#?}")
-            }
+            Err(last) if Instant::now() > end => panic!("{what} did not come in time: {last:#?}"),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
