@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use tokio::runtime::Runtime;
 use windlass_cluster::{Cluster, OwnCluster, VARIABLE};
 
-use crate::shell::{cargo, run as run_command};
+use crate::shell::{cargo, root, run as run_command};
 use crate::{codegen, peers, tidy};
 
 /// Options of `cargo xtask ci`.
@@ -64,6 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         steps.run("lints", || {
             run_cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"])
         })?;
+        steps.run("windlass without its features, and with each alone", lint_features)?;
         steps.run("documentation", || {
             run_command(
                 cargo()
@@ -99,6 +100,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn run_cargo(arguments: &[&str]) -> Result<()> {
     run_command(cargo().args(arguments))
+}
+
+/// Lints the program of README's first command, which has no feature, and the program with each feature alone.
+fn lint_features() -> Result<()> {
+    let metadata =
+        cargo_metadata::MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec()?;
+    let windlass = metadata.packages.iter().find(|package| package.name == "windlass");
+    let features = windlass.context("there is a package windlass")?.features.keys();
+    let alone = features.filter(|feature| *feature != "default").map(String::as_str);
+    for feature in [""].into_iter().chain(alone) {
+        let chosen = ["--no-default-features", "--features", feature];
+        let program = ["clippy", "--locked", "-p", "windlass"];
+        run_cargo(&[&program[..], &chosen, &["--", "-D", "warnings"]].concat())?;
+    }
+    Ok(())
 }
 
 #[derive(Default)]

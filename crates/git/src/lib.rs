@@ -10,6 +10,8 @@
 //! What it refuses to know: Kubernetes, dashboards, jobs. It maps failures to [`GitError`], whose
 //! [`reason`](GitError::reason) and [`http_code`](GitError::http_code) are all that callers need to report one.
 //!
+//! Built without the feature `ssh` it has no keys for `ssh:` URLs, without `signing` none that sign or verify.
+//!
 //! Start reading at [`Git`]; then `remote.rs` (what a sync does), `protocol/` (the wire), `cache.rs` (the object
 //! store on disk), `tree.rs` and `names.rs` (what is accepted from a stranger), `edit.rs`, `commit.rs` and
 //! `signing.rs` (what is written), `verifying.rs` (whose it is).
@@ -60,12 +62,21 @@ mod remote;
 mod request;
 mod service;
 mod shared;
+#[cfg(feature = "signing")]
+mod signing;
+#[cfg(not(feature = "signing"))]
+#[path = "signing/absent.rs"]
 mod signing;
 mod source;
+#[cfg(feature = "ssh")]
+mod ssh;
+#[cfg(not(feature = "ssh"))]
+#[path = "ssh/absent.rs"]
 mod ssh;
 mod submodules;
 mod tree;
 mod upload;
+#[cfg(feature = "signing")]
 mod verifying;
 
 pub use self::commit::{CommitMeta, Signature};
@@ -89,5 +100,6 @@ pub use self::source::{
 };
 pub use self::ssh::{SshAlgorithms, SshIdentity};
 pub use self::submodules::{Submodule, submodule_url, submodules};
+#[cfg(feature = "signing")]
 pub use self::verifying::{VerifyError, VerifyingKeys};
 pub use windlass_http_client::{Rate, Tls};

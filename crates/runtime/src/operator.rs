@@ -26,11 +26,12 @@ type Constructor<C> = Box<dyn Fn() -> Box<dyn Operator<C>> + Send + Sync>;
 pub struct Registry<C> {
     operators: Vec<(&'static str, Constructor<C>)>,
     elsewhere: Vec<&'static str>,
+    features: &'static [(&'static str, &'static str)],
 }
 
 impl<C> Default for Registry<C> {
     fn default() -> Self {
-        Self { operators: Vec::new(), elsewhere: Vec::new() }
+        Self { operators: Vec::new(), elsewhere: Vec::new(), features: &[] }
     }
 }
 
@@ -59,6 +60,13 @@ impl<C: Send + Sync + 'static> Registry<C> {
         self
     }
 
+    /// Names operators that this binary holds if it is built with a feature, each with the feature.
+    #[must_use]
+    pub fn features(mut self, features: &'static [(&'static str, &'static str)]) -> Self {
+        self.features = features;
+        self
+    }
+
     /// The names that this binary holds, in the order they were added.
     pub fn names(&self) -> Vec<&'static str> {
         self.operators.iter().map(|(name, _)| *name).collect()
@@ -71,6 +79,7 @@ impl<C: Send + Sync + 'static> Registry<C> {
             None => Err(UnknownOperator {
                 name: name.to_owned(),
                 elsewhere: self.elsewhere.contains(&name),
+                feature: self.features.iter().find(|(known, _)| *known == name).map(|(_, feature)| *feature),
                 known: self.names(),
             }),
         }
@@ -90,13 +99,22 @@ pub struct UnknownOperator {
     pub name: String,
     /// Whether another binary holds it.
     pub elsewhere: bool,
+    /// The feature that this binary would hold it with.
+    pub feature: Option<&'static str>,
     /// What this binary holds.
     pub known: Vec<&'static str>,
 }
 
 impl fmt::Display for UnknownOperator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, elsewhere, known } = self;
+        let Self { name, elsewhere, feature, known } = self;
+        if let Some(feature) = feature {
+            write!(
+                f,
+                "this program was built without operator {name:?}: build it with --features {feature}"
+            )?;
+            return write!(f, "; it has: {}", known.join(", "));
+        }
         match (name.as_str(), elsewhere) {
             ("", _) => write!(f, "no operator was named")?,
             (_, true) => write!(f, "operator {name:?} is not in this binary")?,
@@ -128,6 +146,7 @@ mod tests {
             .with("provisioning-jobs", || Box::new(Named("provisioning-jobs")))
             .with("provisioning-repo", || Box::new(Named("provisioning-repo")))
             .elsewhere(&["source"])
+            .features(&[("tracker", "track"), ("provisioning-jobs", "jobs")])
     }
 
     fn check_refused(name: &str, message: &str) {
@@ -145,6 +164,11 @@ mod tests {
         let known = "expected one of: provisioning-jobs, provisioning-repo";
         check_refused("provisioning-job", &format!("unknown operator \"provisioning-job\", {known}"));
         check_refused("source", &format!("operator \"source\" is not in this binary, {known}"));
+        check_refused(
+            "tracker",
+            "this program was built without operator \"tracker\": build it with --features track; it has: \
+             provisioning-jobs, provisioning-repo",
+        );
         check_refused("", &format!("no operator was named, {known}"));
     }
 }
