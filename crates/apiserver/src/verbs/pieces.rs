@@ -18,7 +18,7 @@ pub(super) const PIECE: usize = 64 << 10;
 const TAKEN_WITHIN: Duration = Duration::from_mins(2);
 
 /// Why an answer is not told to its end.
-pub(crate) enum Ended {
+pub(super) enum Ended {
     /// The reader has gone, or leaves what it is told lying there: there is nobody to tell.
     Gone,
     Failed(Failure),
@@ -31,7 +31,7 @@ impl<E: Into<Failure>> From<E> for Ended {
 }
 
 /// What is told to one reader: at most two pieces are there at a time, the one that waits to be read and the one after it.
-pub(crate) struct Pieces {
+pub(super) struct Pieces {
     /// `None` is the end. Without it the answer was broken off, and the reader knows that it is not whole.
     sender: mpsc::Sender<Option<Bytes>>,
     /// What comes next.
@@ -40,7 +40,7 @@ pub(crate) struct Pieces {
 
 impl Pieces {
     /// The two ends of an answer.
-    pub(crate) fn channel() -> (Self, Body) {
+    pub(super) fn channel() -> (Self, Body) {
         let (sender, receiver) = mpsc::channel(1);
         let pieces = stream::unfold(Some(receiver), |receiver| async {
             let mut receiver = receiver?;
@@ -95,12 +95,12 @@ impl Pieces {
     }
 
     /// Tells a piece.
-    pub(crate) async fn send(&self, piece: Bytes) -> Result<(), Ended> {
+    pub(super) async fn send(&self, piece: Bytes) -> Result<(), Ended> {
         self.put(Some(piece)).await
     }
 
     /// Says that this was all.
-    pub(crate) async fn end(self) -> Result<(), Ended> {
+    pub(super) async fn end(self) -> Result<(), Ended> {
         self.put(None).await
     }
 
