@@ -8,7 +8,7 @@ mod wildcard;
 
 use std::collections::BTreeMap;
 
-use self::wildcard::matches;
+use self::wildcard::Wildcard;
 
 /// Name of the file, in any directory.
 pub const IGNORE_FILE: &str = ".sourceignore";
@@ -98,7 +98,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 struct Pattern {
     /// The directory that it holds in.
     domain: Vec<String>,
-    segments: Vec<String>,
+    segments: Vec<Wildcard>,
     takes_back: bool,
     directories_only: bool,
 }
@@ -108,7 +108,7 @@ impl Pattern {
         let (takes_back, text) = line.strip_prefix('!').map_or((false, line), |rest| (true, rest));
         let text = if text.ends_with("\\ ") { text } else { text.trim_end_matches(' ') };
         let (directories_only, text) = text.strip_suffix('/').map_or((false, text), |rest| (true, rest));
-        let segments = text.split('/').map(str::to_owned).collect();
+        let segments = text.split('/').map(Wildcard::new).collect();
         Self { domain: domain.to_vec(), segments, takes_back, directories_only }
     }
 
@@ -124,8 +124,8 @@ impl Pattern {
     }
 
     /// A name alone matches at any depth, and what is below what it matches.
-    fn matches_name(&self, name: &str, path: &[&str], is_directory: bool) -> bool {
-        let Some(at) = path.iter().position(|segment| matches(name, segment)) else { return false };
+    fn matches_name(&self, name: &Wildcard, path: &[&str], is_directory: bool) -> bool {
+        let Some(at) = path.iter().position(|segment| name.matches(segment)) else { return false };
         at + 1 < path.len() || is_directory || !self.directories_only
     }
 
@@ -135,20 +135,20 @@ impl Pattern {
         let mut any_depth = false;
         for (index, segment) in self.segments.iter().enumerate() {
             let is_last = index + 1 == self.segments.len();
-            match segment.as_str() {
+            match segment.text() {
                 "" => any_depth = false,
                 "**" if is_last => break,
                 "**" => any_depth = true,
                 inner if inner.contains("**") => return false,
-                inner => {
+                _ => {
                     let [first, rest @ ..] = path else { return false };
                     if any_depth {
                         any_depth = false;
-                        let at = path.iter().position(|found| matches(inner, found));
+                        let at = path.iter().position(|found| segment.matches(found));
                         matched = at.is_some();
                         path = at.map_or(&[], |at| &path[at + 1..]);
                     } else {
-                        if !matches(inner, first) {
+                        if !segment.matches(first) {
                             return false;
                         }
                         path = rest;

@@ -1,36 +1,55 @@
 //! Wildcards within one segment of a path. Go: `path/filepath.Match`.
 
-/// Whether `name` as a whole is what `pattern` describes: `*` any text, `?` one character, `[a-z]` and `[^a-z]` classes,
-/// `\` the next character itself. A pattern that is malformed describes nothing.
-pub(super) fn matches(pattern: &str, name: &str) -> bool {
-    let pattern: Vec<char> = pattern.chars().collect();
-    let name: Vec<char> = name.chars().collect();
-    let Some(tokens) = parse(&pattern) else { return false };
-    // Backtracking to the last star alone is enough: what an earlier one took can stay as it is.
-    let (mut at, mut token) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while at < name.len() {
-        match tokens.get(token) {
-            Some(Token::Any) => {
-                token += 1;
-                star = Some((token, at));
-            }
-            Some(one) if one.takes(name[at]) => {
-                token += 1;
-                at += 1;
-            }
-            _ => match star.as_mut() {
-                Some((after, from)) => {
-                    *from += 1;
-                    (token, at) = (*after, *from);
-                }
-                None => return false,
-            },
-        }
-    }
-    tokens[token..].iter().all(|rest| matches!(rest, Token::Any))
+use std::str::Chars;
+
+/// A pattern: `*` any text, `?` one character, `[a-z]` and `[^a-z]` classes, `\` the next character itself.
+#[derive(Debug, Clone)]
+pub(super) struct Wildcard {
+    text: String,
+    /// Nothing if it is malformed.
+    tokens: Option<Vec<Token>>,
 }
 
+impl Wildcard {
+    pub(super) fn new(text: &str) -> Self {
+        let characters: Vec<char> = text.chars().collect();
+        Self { text: text.to_owned(), tokens: parse(&characters) }
+    }
+
+    /// The pattern itself.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it describes `name` as a whole. A pattern that is malformed describes nothing.
+    pub(super) fn matches(&self, name: &str) -> bool {
+        let Some(tokens) = &self.tokens else { return false };
+        // Backtracking to the last star alone is enough: what an earlier one took can stay as it is.
+        let (mut rest, mut token) = (name.chars(), 0);
+        let mut star: Option<(usize, Chars<'_>)> = None;
+        loop {
+            let here = rest.clone();
+            let Some(c) = rest.next() else {
+                return tokens[token..].iter().all(|left| matches!(left, Token::Any));
+            };
+            match tokens.get(token) {
+                Some(Token::Any) => {
+                    token += 1;
+                    rest = here.clone();
+                    star = Some((token, here));
+                }
+                Some(one) if one.takes(c) => token += 1,
+                _ => {
+                    let Some((after, from)) = star.as_mut() else { return false };
+                    from.next();
+                    (token, rest) = (*after, from.clone());
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
 enum Token {
     Any,
     One,
@@ -105,7 +124,7 @@ fn bound(rest: &mut &[char]) -> Option<char> {
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::Wildcard;
 
     #[test]
     fn names_are_matched_as_go_does() {
@@ -143,7 +162,7 @@ mod tests {
             ("a[", "ab", false),
             ("*x", "xxx", true),
         ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(Wildcard::new(pattern).matches(name), expected, "{pattern} {name}");
         }
     }
 }
