@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 pub use self::keywords::known_format;
+use self::structural::text;
 pub use self::validate::validate;
 use crate::bounds::may_be_told;
 use crate::schema::push_index;
@@ -150,15 +151,11 @@ pub fn fill_in(old: Option<&Object>, new: &mut Object) {
 fn default_spec(object: &mut Object) {
     let Some(Value::Object(spec)) = object.get_mut("spec") else { return };
     if let Some(Value::Object(names)) = spec.get_mut("names") {
-        let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let empty = |names: &Object, name: &str| {
-            names.get(name).and_then(Value::as_str).unwrap_or_default().is_empty()
-        };
-        if empty(names, "singular") && !kind.is_empty() {
-            names.insert("singular".to_owned(), json!(kind.to_lowercase()));
-        }
-        if empty(names, "listKind") && !kind.is_empty() {
-            names.insert("listKind".to_owned(), json!(format!("{kind}List")));
+        let kind = text(names, "kind").to_owned();
+        for (field, name) in [("singular", kind.to_lowercase()), ("listKind", format!("{kind}List"))] {
+            if text(names, field).is_empty() && !kind.is_empty() {
+                names.insert(field.to_owned(), json!(name));
+            }
         }
     }
     spec.entry("conversion").or_insert_with(|| json!({ "strategy": "None" }));
@@ -182,27 +179,18 @@ pub fn own(crd: &CustomResourceDefinition) -> Result<Object, String> {
 /// What the client is warned about that writes this definition.
 pub fn warnings(object: &Value, created: bool) -> Vec<String> {
     let mut warnings = Vec::new();
-    for version in object["spec"]["versions"].as_array().into_iter().flatten() {
-        let schema = &version["schema"]["openAPIV3Schema"];
-        if created {
-            unknown_formats(schema, &mut warnings);
-        }
+    for version in object["spec"]["versions"].as_array().into_iter().flatten().filter(|_| created) {
+        walk(&version["schema"]["openAPIV3Schema"], &mut |node| {
+            let format = text(node, "format");
+            if !format.is_empty() && !keywords::known_format(text(node, "type"), format) {
+                let warning = format!("unrecognized format {format:?}");
+                if !warnings.contains(&warning) {
+                    warnings.push(warning);
+                }
+            }
+        });
     }
     warnings
-}
-
-fn unknown_formats(schema: &Value, warnings: &mut Vec<String>) {
-    walk(schema, &mut |node| {
-        if let Some(format) = node.get("format").and_then(Value::as_str)
-            && !format.is_empty()
-            && !keywords::known_format(node.get("type").and_then(Value::as_str).unwrap_or_default(), format)
-        {
-            let warning = format!("unrecognized format {format:?}");
-            if !warnings.contains(&warning) {
-                warnings.push(warning);
-            }
-        }
-    });
 }
 
 /// Visits each schema of a schema, itself included.
@@ -224,11 +212,15 @@ fn walk(schema: &Value, visit: &mut impl FnMut(&Object)) {
     }
 }
 
+/// The condition of this type.
+fn condition<'a>(object: &'a Object, kind: &str) -> Option<&'a Value> {
+    let conditions = object.get("status")?.get("conditions")?.as_array()?;
+    conditions.iter().find(|one| one["type"] == kind)
+}
+
 /// Whether the condition of this type is `True`.
-pub fn is_true(object: &Object, condition: &str) -> bool {
-    let conditions =
-        object.get("status").and_then(|status| status.get("conditions")).and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|one| one["type"] == condition && one["status"] == "True")
+pub fn is_true(object: &Object, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|one| one["status"] == "True")
 }
 
 /// Sets a condition; its time of transition changes with its status only.

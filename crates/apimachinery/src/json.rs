@@ -114,9 +114,6 @@ pub struct Seed<'a, K> {
 
 /// A key, as the parser of a format gives it.
 pub trait Key: DeserializeOwned {
-    /// What is read, for errors.
-    const EXPECTED: &'static str;
-
     /// Its text.
     fn text(&self) -> &str;
 
@@ -128,8 +125,6 @@ pub trait Key: DeserializeOwned {
 }
 
 impl Key for String {
-    const EXPECTED: &'static str = "any valid JSON value";
-
     fn text(&self) -> &str {
         self
     }
@@ -162,7 +157,7 @@ impl<'de, K: Key> Visitor<'de> for Seed<'_, K> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(K::EXPECTED)
+        f.write_str("any valid value")
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Value, E> {

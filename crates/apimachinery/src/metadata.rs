@@ -23,6 +23,8 @@ const FINALIZERS: &str = "metadata.finalizers";
 /// Finalizers that need no domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
 
+const UNQUALIFIED: &str = "name is neither a standard finalizer name nor is it fully qualified";
+
 /// Where `kubectl apply` records what it applied.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -92,13 +94,13 @@ pub fn of(object: &mut Map<String, Value>) -> &mut Map<String, Value> {
     }
 }
 
+fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
+    object.get("metadata")?.get(field)
+}
+
 /// A text field of an object's metadata; empty when absent.
-pub fn text<'a>(object: &'a Map<String, Value>, field: &str) -> &'a str {
-    object
-        .get("metadata")
-        .and_then(|metadata| metadata.get(field))
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+pub fn text<'a>(object: &'a Map<String, Value>, name: &str) -> &'a str {
+    field(object, name).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Whether the object is being deleted.
@@ -108,14 +110,8 @@ pub fn is_deleting(object: &Map<String, Value>) -> bool {
 
 /// The finalizers of an object.
 pub fn finalizers(object: &Map<String, Value>) -> Vec<&str> {
-    object
-        .get("metadata")
-        .and_then(|metadata| metadata.get("finalizers"))
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect()
+    let found = field(object, "finalizers").and_then(Value::as_array);
+    found.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// Takes a finalizer off an object.
@@ -234,16 +230,16 @@ fn judge(
             errors.push(FieldError::invalid("metadata.generateName", &value(generate), &problem));
         }
     }
+    let mut tell = |field: &str, found: &str, problems: Vec<String>| {
+        let found = value(found);
+        errors.extend(problems.iter().map(|problem| FieldError::invalid(field, &found, problem)));
+    };
     if !name.is_empty() {
-        for problem in problems(name) {
-            errors.push(FieldError::invalid("metadata.name", &value(name), &problem));
-        }
+        tell("metadata.name", name, problems(name));
     }
     if namespaced {
         let namespace = text(object, "namespace");
-        for problem in names::label_problems(namespace) {
-            errors.push(FieldError::invalid("metadata.namespace", &value(namespace), &problem));
-        }
+        tell("metadata.namespace", namespace, names::label_problems(namespace));
     }
     let Some(Value::Object(metadata)) = object.get("metadata") else { return errors };
     if let Some(Value::Object(labels)) = metadata.get("labels") {
@@ -275,20 +271,22 @@ pub fn check_namespace_finalizers(namespace: &Map<String, Value>, errors: &mut V
     for (index, finalizer) in finalizers.into_iter().flatten().enumerate() {
         let (place, name) = (format!("spec.finalizers[{index}]"), finalizer.as_str().unwrap_or_default());
         let mut problems = names::qualified_problems(name);
-        if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
-            problems.push("name is neither a standard finalizer name nor is it fully qualified".to_owned());
+        if is_unqualified(name) {
+            problems.push(UNQUALIFIED.to_owned());
         }
         errors.extend(problems.iter().map(|problem| FieldError::invalid(&*place, finalizer, problem)));
     }
 }
 
 fn check_core_finalizers(finalizers: &[&str], errors: &mut Vec<FieldError>) {
-    for (index, finalizer) in finalizers.iter().enumerate() {
-        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
-            let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.push(FieldError::invalid(format!("{FINALIZERS}[{index}]"), &json!(finalizer), detail));
-        }
+    for (index, finalizer) in finalizers.iter().enumerate().filter(|(_, finalizer)| is_unqualified(finalizer))
+    {
+        errors.push(FieldError::invalid(format!("{FINALIZERS}[{index}]"), &json!(finalizer), UNQUALIFIED));
     }
+}
+
+fn is_unqualified(finalizer: &str) -> bool {
+    !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer)
 }
 
 /// Removes owners that stand there twice. Returns the warning about it.
@@ -325,8 +323,7 @@ pub fn finalizer_warnings(
         return Vec::new();
     }
     let before: HashSet<&str> = old.map(finalizers).unwrap_or_default().into_iter().collect();
-    let plain =
-        |one: &&str| !before.contains(one) && !one.contains('/') && !STANDARD_FINALIZERS.contains(one);
+    let plain = |one: &&str| !before.contains(one) && is_unqualified(one);
     finalizers(new)
         .into_iter()
         .filter(plain)
@@ -422,15 +419,8 @@ pub fn carry_over(old: &Map<String, Value>, new: &mut Map<String, Value>) {
             }
         }
     }
-    if !metadata.contains_key("uid")
-        && let Some(uid) = old.get("uid")
-    {
-        metadata.insert("uid".to_owned(), uid.clone());
-    }
-    for field in ["name", "namespace"] {
-        if !metadata.contains_key(field)
-            && let Some(value) = old.get(field)
-        {
+    for field in ["uid", "name", "namespace"] {
+        if let (false, Some(value)) = (metadata.contains_key(field), old.get(field)) {
             metadata.insert(field.to_owned(), value.clone());
         }
     }
@@ -470,11 +460,7 @@ pub fn validate_update(old: &Map<String, Value>, new: &Map<String, Value>) -> Ve
 
 /// The generation of an object; 0 when it has none.
 pub fn generation(object: &Map<String, Value>) -> i64 {
-    object
-        .get("metadata")
-        .and_then(|metadata| metadata.get("generation"))
-        .and_then(Value::as_i64)
-        .unwrap_or_default()
+    field(object, "generation").and_then(Value::as_i64).unwrap_or_default()
 }
 
 /// Counts the generation up by one.

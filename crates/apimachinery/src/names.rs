@@ -35,36 +35,31 @@ fn lower(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
+/// Whether a text is of such characters, and begins and ends with one that may stand there.
+fn is_made_of(text: &str, outer: fn(u8) -> bool, inner: &[u8]) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(|first| outer(*first))
+        && bytes.last().is_some_and(|last| outer(*last))
+        && bytes.iter().all(|byte| outer(*byte) || inner.contains(byte))
+}
+
 /// `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
 fn is_label(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    match (bytes.first(), bytes.last()) {
-        (Some(first), Some(last)) => {
-            lower(*first) && lower(*last) && bytes.iter().all(|byte| lower(*byte) || *byte == b'-')
-        }
-        _ => false,
-    }
+    is_made_of(text, lower, b"-")
 }
 
 /// `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`
 fn is_name_part(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    match (bytes.first(), bytes.last()) {
-        (Some(first), Some(last)) => {
-            first.is_ascii_alphanumeric()
-                && last.is_ascii_alphanumeric()
-                && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
-        }
-        _ => false,
-    }
+    is_made_of(text, |byte| byte.is_ascii_alphanumeric(), b"-_.")
+}
+
+fn too_long(text: &str, most: usize) -> Vec<String> {
+    (text.len() > most).then(|| format!("must be no more than {most} bytes")).into_iter().collect()
 }
 
 /// What is wrong with a DNS subdomain, the rule for most prefixes and for the names of most kinds.
 pub fn subdomain_problems(text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    if text.len() > 253 {
-        problems.push("must be no more than 253 bytes".to_owned());
-    }
+    let mut problems = too_long(text, 253);
     if !text.split('.').all(is_label) {
         problems.push(SUBDOMAIN_TEXT.to_owned());
     }
@@ -73,10 +68,7 @@ pub fn subdomain_problems(text: &str) -> Vec<String> {
 
 /// What is wrong with a name of a kind that keeps foreign identifiers: any safe segment of a path.
 pub fn free_problems(text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    if text.len() > 253 {
-        problems.push("must be no more than 253 bytes".to_owned());
-    }
+    let mut problems = too_long(text, 253);
     let safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if text.is_empty() || matches!(text, "." | "..") || !text.bytes().all(safe) {
         problems
@@ -87,10 +79,7 @@ pub fn free_problems(text: &str) -> Vec<String> {
 
 /// What is wrong with a DNS label, the rule for namespaces.
 pub fn label_problems(text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    if text.len() > 63 {
-        problems.push("must be no more than 63 bytes".to_owned());
-    }
+    let mut problems = too_long(text, 63);
     if !is_label(text) {
         let has_dots = text.split('.').all(is_label);
         problems.push(if has_dots { "must not contain dots" } else { LABEL_TEXT }.to_owned());
@@ -129,10 +118,7 @@ pub fn path_segment_problems(text: &str) -> Vec<String> {
 
 /// What is wrong with a label as RFC 1035 has it: it starts with a letter.
 pub fn dns1035_problems(text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    if text.len() > 63 {
-        problems.push("must be no more than 63 bytes".to_owned());
-    }
+    let mut problems = too_long(text, 63);
     if !is_label(text) || text.as_bytes().first().is_some_and(u8::is_ascii_digit) {
         problems.push(DNS1035_TEXT.to_owned());
     }
@@ -174,10 +160,7 @@ pub fn qualified_problems(text: &str) -> Vec<String> {
 
 /// What is wrong with the value of a label.
 pub fn label_value_problems(text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    if text.len() > 63 {
-        problems.push("must be no more than 63 bytes".to_owned());
-    }
+    let mut problems = too_long(text, 63);
     if !text.is_empty() && !is_name_part(text) {
         problems.push(VALUE_TEXT.to_owned());
     }

@@ -25,7 +25,8 @@ type Message = HashMap<u64, Field>;
 struct Field {
     name: &'static str,
     count: Count,
-    kind: Kind,
+    /// What it holds: a kind that `single` reads, or the name of a message.
+    kind: &'static str,
 }
 
 /// How many values a field has.
@@ -35,30 +36,6 @@ enum Count {
     List,
     /// A map from text.
     Map,
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Text,
-    /// As a [`Self::Text`], of a field that Go leaves out when it is not set: empty is a value.
-    Given,
-    Bool,
-    /// As a [`Self::Bool`], of a field that Go writes also when it is not set.
-    Flag,
-    Double,
-    Int,
-    /// As an [`Self::Int`], of a field that Go writes also when it is not set.
-    Number,
-    Bytes,
-    Time,
-    /// As a time, with microseconds.
-    MicroTime,
-    /// A message with JSON text in its only field.
-    Json,
-    /// The message of this name.
-    Message(&'static str),
-    /// A message of which one field is meant: the last one that is there.
-    OneOf(&'static str),
 }
 
 static MESSAGES: LazyLock<HashMap<&'static str, Message>> =
@@ -92,20 +69,6 @@ impl Field {
             (Count::Map, kind)
         } else {
             (Count::One, kind)
-        };
-        let kind = match kind {
-            "Text" => Kind::Text,
-            "Given" => Kind::Given,
-            "Bool" => Kind::Bool,
-            "Flag" => Kind::Flag,
-            "Double" => Kind::Double,
-            "Int" => Kind::Int,
-            "Number" => Kind::Number,
-            "Bytes" => Kind::Bytes,
-            "Time" => Kind::Time,
-            "MicroTime" => Kind::MicroTime,
-            "Json" => Kind::Json,
-            name => name.strip_prefix("one:").map_or(Kind::Message(name), Kind::OneOf),
         };
         Self { name, count, kind }
     }
@@ -143,21 +106,21 @@ fn message(mut bytes: &[u8], fields: &Message, depth: usize) -> Option<Map<Strin
         match count {
             Count::List => {
                 let items = object.entry(*name).or_insert_with(|| json!([])).as_array_mut()?;
-                items.push(single(*kind, &value, depth)?);
+                items.push(single(kind, &value, depth)?);
             }
             Count::Map => {
                 let Wire::Bytes(entry) = value else { return None };
-                let (key, value) = map_entry(entry, *kind, depth)?;
+                let (key, value) = map_entry(entry, kind, depth)?;
                 let entries = object.entry(*name).or_insert_with(|| json!({})).as_object_mut()?;
                 entries.insert(key, value);
             }
             Count::One => {
-                let value = single(*kind, &value, depth)?;
+                let value = single(kind, &value, depth)?;
                 // Go writes every field of a message; what is empty there is absent here.
                 let is_unset = match &value {
-                    Value::String(text) => !matches!(kind, Kind::Given | Kind::Json) && text.is_empty(),
-                    Value::Bool(is_set) => matches!(kind, Kind::Flag) && !is_set,
-                    value => matches!(kind, Kind::Number) && *value == 0,
+                    Value::String(text) => !matches!(*kind, "Given" | "Json") && text.is_empty(),
+                    Value::Bool(is_set) => *kind == "Flag" && !is_set,
+                    value => *kind == "Number" && *value == 0,
                 };
                 if !is_unset {
                     object.insert((*name).to_owned(), value);
@@ -168,33 +131,37 @@ fn message(mut bytes: &[u8], fields: &Message, depth: usize) -> Option<Map<Strin
     Some(object)
 }
 
-fn map_entry(mut bytes: &[u8], kind: Kind, depth: usize) -> Option<(String, Value)> {
-    let mut key = String::new();
-    let mut value = if matches!(kind, Kind::Message(_)) { json!({}) } else { json!("") };
-    while !bytes.is_empty() {
-        match field(&mut bytes)? {
-            (1, Wire::Bytes(text)) => std::str::from_utf8(text).ok()?.clone_into(&mut key),
-            (2, wire) => value = single(kind, &wire, depth)?,
-            _ => {}
-        }
-    }
-    Some((key, value))
+fn map_entry(entry: &[u8], kind: &'static str, depth: usize) -> Option<(String, Value)> {
+    let field = |name, kind| Field { name, count: Count::One, kind };
+    let fields = Message::from([(1, field("key", "Given")), (2, field("value", kind))]);
+    let mut entry = message(entry, &fields, depth + 1)?;
+    let empty = if MESSAGES.contains_key(kind) { json!({}) } else { json!("") };
+    let key = entry.get("key").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some((key, entry.remove("value").unwrap_or(empty)))
 }
 
-fn single(kind: Kind, wire: &Wire<'_>, depth: usize) -> Option<Value> {
+/// A value of a field. `Given` is a text of a field that Go leaves out when it is not set: empty is a value. `Flag` and
+/// `Number` are as `Bool` and `Int`, of fields that Go writes also when they are not set. `Json` is a message with JSON text
+/// in its only field.
+fn single(kind: &str, wire: &Wire<'_>, depth: usize) -> Option<Value> {
     match (kind, wire) {
-        (Kind::Text | Kind::Given, Wire::Bytes(text)) => Some(json!(std::str::from_utf8(text).ok()?)),
-        (Kind::Bytes, Wire::Bytes(bytes)) => Some(json!(STANDARD.encode(bytes))),
-        (Kind::Bool | Kind::Flag, Wire::Number(number)) => Some(json!(*number != 0)),
-        (Kind::Int | Kind::Number, Wire::Number(number)) => Some(json!(number.cast_signed())),
-        (Kind::Double, Wire::Bytes(bytes)) => double(bytes),
-        (Kind::Message(name), Wire::Bytes(bytes)) => {
-            message(bytes, MESSAGES.get(name)?, depth).map(Value::Object)
+        ("Text" | "Given", Wire::Bytes(text)) => Some(json!(std::str::from_utf8(text).ok()?)),
+        ("Bytes", Wire::Bytes(bytes)) => Some(json!(STANDARD.encode(bytes))),
+        ("Bool" | "Flag", Wire::Number(number)) => Some(json!(*number != 0)),
+        ("Int" | "Number", Wire::Number(number)) => Some(json!(number.cast_signed())),
+        ("Double", Wire::Bytes(bytes)) => double(bytes),
+        ("Json", Wire::Bytes(bytes)) => {
+            let read = message(bytes, MESSAGES.get("JsonText")?, depth)?;
+            serde_json::from_str(read.get("raw").map_or(Some("null"), Value::as_str)?).ok()
         }
-        (Kind::OneOf(name), Wire::Bytes(bytes)) => one_of(bytes, MESSAGES.get(name)?, depth),
-        (Kind::Json, Wire::Bytes(bytes)) => json_text(bytes),
-        (Kind::Time | Kind::MicroTime, Wire::Bytes(bytes)) => time(bytes, matches!(kind, Kind::MicroTime)),
-        _ => None,
+        ("Time" | "MicroTime", Wire::Bytes(bytes)) => {
+            time(&message(bytes, MESSAGES.get("Timestamp")?, depth)?, kind == "MicroTime")
+        }
+        (_, Wire::Bytes(bytes)) => match kind.strip_prefix("one:") {
+            Some(name) => one_of(bytes, MESSAGES.get(name)?, depth),
+            None => message(bytes, MESSAGES.get(kind)?, depth).map(Value::Object),
+        },
+        (_, Wire::Number(_)) => None,
     }
 }
 
@@ -218,28 +185,11 @@ fn one_of(bytes: &[u8], fields: &Message, depth: usize) -> Option<Value> {
     last
 }
 
-fn json_text(mut bytes: &[u8]) -> Option<Value> {
-    let mut text: &[u8] = b"null";
-    while !bytes.is_empty() {
-        if let (1, Wire::Bytes(found)) = field(&mut bytes)? {
-            text = found;
-        }
-    }
-    serde_json::from_slice(text).ok()
-}
-
 /// Seconds and nanoseconds since 1970; an empty one is Go's zero time, which is absent.
-fn time(mut bytes: &[u8], micro: bool) -> Option<Value> {
-    let (mut seconds, mut nanos) = (None, 0);
-    while !bytes.is_empty() {
-        match field(&mut bytes)? {
-            (1, Wire::Number(number)) => seconds = Some(number.cast_signed()),
-            (2, Wire::Number(number)) => nanos = i32::try_from(number.cast_signed()).ok()?,
-            _ => {}
-        }
-    }
-    let Some(seconds) = seconds else { return Some(json!("")) };
-    let time = jiff::Timestamp::new(seconds, nanos).ok()?;
+fn time(read: &Map<String, Value>, micro: bool) -> Option<Value> {
+    let Some(seconds) = read.get("seconds").and_then(Value::as_i64) else { return Some(json!("")) };
+    let nanos = read.get("nanos").and_then(Value::as_i64).unwrap_or_default();
+    let time = jiff::Timestamp::new(seconds, i32::try_from(nanos).ok()?).ok()?;
     let format = if micro { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" };
     Some(json!(time.strftime(format).to_string()))
 }
@@ -282,6 +232,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::is_among;
 
     fn bytes_field(number: u8, value: &[u8]) -> Vec<u8> {
         let (tag, mut rest) = (number << 3 | 2, value.len());
@@ -319,8 +270,10 @@ mod tests {
     fn every_message_that_a_field_names_is_there() {
         for (name, fields) in &*MESSAGES {
             for field in fields.values() {
-                let (Kind::Message(inner) | Kind::OneOf(inner)) = field.kind else { continue };
-                assert!(MESSAGES.contains_key(inner), "{name}.{} is {inner}", field.name);
+                let inner = field.kind.strip_prefix("one:").unwrap_or(field.kind);
+                let plain = "Text Given Bool Flag Double Int Number Bytes Time MicroTime Json";
+                let is_known = MESSAGES.contains_key(inner) || is_among(inner, plain);
+                assert!(is_known, "{name}.{} is {inner}", field.name);
             }
         }
     }

@@ -153,6 +153,14 @@ impl Schema {
         self.properties.contains_key(name)
     }
 
+    /// The schema of a field: its own, or that of any that is not named.
+    fn field(&self, name: &str) -> Option<&Self> {
+        self.properties.get(name).or(match &self.additional {
+            Additional::Of(schema) => Some(schema),
+            Additional::None | Additional::Any => None,
+        })
+    }
+
     fn compile(document: &JSONSchemaProps, path: &str) -> Result<Self, String> {
         let at = |problem: &str| format!("{}: {problem}", if path.is_empty() { "schema" } else { path });
         if document.ref_path.is_some() {
@@ -190,15 +198,11 @@ impl Schema {
             }
         };
         let default = document.default.as_ref().map(|json| json.0.clone());
-        let has_defaults = default.is_some()
-            || properties.values().any(|schema| schema.has_defaults)
-            || items.as_ref().is_some_and(|schema| schema.has_defaults)
-            || matches!(&additional, Additional::Of(schema) if schema.has_defaults);
         let embedded = document.x_kubernetes_embedded_resource == Some(true);
-        let has_embedded = embedded
-            || properties.values().any(|schema| schema.has_embedded)
-            || items.as_ref().is_some_and(|schema| schema.has_embedded)
-            || matches!(&additional, Additional::Of(schema) if schema.has_embedded);
+        let values = if let Additional::Of(schema) = &additional { Some(&**schema) } else { None };
+        let within = || properties.values().chain(items.as_deref()).chain(values);
+        let has_defaults = default.is_some() || within().any(|schema: &Self| schema.has_defaults);
+        let has_embedded = embedded || within().any(|schema: &Self| schema.has_embedded);
         Ok(Self {
             kind,
             nullable: document.nullable == Some(true),

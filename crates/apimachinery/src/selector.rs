@@ -106,11 +106,8 @@ impl FieldSelector {
     /// Reads one that names only what the kind can be selected by.
     pub fn parse(text: &str, selectable: Selectable<'_>) -> Result<Self, String> {
         let mut terms = Vec::new();
-        for term in split_terms(text) {
-            if term.is_empty() {
-                continue;
-            }
-            let (path, value, equal) = split_term(&term)
+        for term in split_terms(text).filter(|term| !term.is_empty()) {
+            let (path, value, equal) = split_term(term)
                 .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
             let value = unescape(value).map_err(|problem| format!("invalid field selector: {problem}"))?;
             terms.push(FieldTerm { path: path.to_owned(), value, equal });
@@ -186,35 +183,22 @@ fn field(object: &Value, path: &str) -> String {
 }
 
 /// Splits at commas that are not escaped; escapes stay.
-fn split_terms(text: &str) -> Vec<String> {
-    let mut terms = vec![String::new()];
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        let last = terms.len() - 1;
-        match c {
-            '\\' => {
-                terms[last].push(c);
-                terms[last].extend(chars.next());
-            }
-            ',' => terms.push(String::new()),
-            _ => terms[last].push(c),
-        }
-    }
-    terms
+fn split_terms(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_escaped = false;
+    text.split(move |c| {
+        let ends = c == ',' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        ends
+    })
 }
 
 /// The path, the value as it stands, and whether it must be equal.
 fn split_term(term: &str) -> Option<(&str, &str, bool)> {
-    let at = (0..term.len()).find(|at| {
-        term.is_char_boundary(*at) && (term[*at..].starts_with('=') || term[*at..].starts_with("!="))
-    })?;
-    let (path, rest) = term.split_at(at);
-    for (operator, equal) in [("!=", false), ("==", true), ("=", true)] {
-        if let Some(value) = rest.strip_prefix(operator) {
-            return Some((path, value, equal));
-        }
-    }
-    None
+    let (path, value) = term.split_once('=')?;
+    Some(match path.strip_suffix('!') {
+        Some(path) => (path, value, false),
+        None => (path, value.strip_prefix('=').unwrap_or(value), true),
+    })
 }
 
 /// A value without its backslashes: only backslash, comma and equals sign may follow one, and the latter two must.

@@ -39,8 +39,6 @@ fn lenient(text: &str) -> Option<(Value, Vec<String>)> {
 }
 
 impl Key for Spanned<String> {
-    const EXPECTED: &'static str = "any valid YAML value";
-
     fn text(&self) -> &str {
         &self.value
     }

@@ -6,7 +6,6 @@
 //! | `usage` | `group NUL resource NUL namespace NUL` | how many objects, how many bytes |
 //! | `meta` | `format`, `revision` | u64 |
 
-use std::cmp::Ordering;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -70,30 +69,30 @@ pub(super) fn create_database_file(path: &Path, cache_bytes: usize) -> Result<Da
 ///
 /// It is made under another name, and renamed once whole: a process that dies meanwhile leaves no half-made store.
 /// The other name stays locked until then, so that of two processes that start at once one is told.
-pub(super) fn create_file(path: &Path, cache_bytes: usize) -> Result<(), OpenError> {
-    let describe = |error: redb::Error| open_error(path, error);
-    if path.try_exists().map_err(|error| describe(error.into()))? {
+pub(super) fn create_file(path: &Path, cache_bytes: usize) -> Result<(), PrepareError> {
+    if path.try_exists()? {
         return Ok(());
     }
     let folder = folder_of(path).unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(|source| OpenError::CreateFolder { path: path.to_owned(), source })?;
+    fs::create_dir_all(folder)?;
     let mut new_path = path.as_os_str().to_owned();
     new_path.push(".new");
     let new_path = Path::new(&new_path);
     let open = || create_database_file(new_path, cache_bytes);
-    let opened = match open() {
-        Err(DatabaseError::DatabaseAlreadyOpen) => return Err(OpenError::Locked { path: path.to_owned() }),
-        // Left by a process that died while it made the store: nothing was ever answered from it.
-        Err(_) => fs::remove_file(new_path).map_err(DatabaseError::from).and_then(|()| open()),
-        opened => opened,
+    let database = match open() {
+        Err(error @ DatabaseError::DatabaseAlreadyOpen) => return Err(error.into()),
+        Err(_) => {
+            // Left by a process that died while it made the store: nothing was ever answered from it.
+            fs::remove_file(new_path)?;
+            open()?
+        }
+        Ok(database) => database,
     };
-    let database = opened.map_err(|error| describe(error.into()))?;
-    prepare(&database).map_err(|error| error.at(path))?;
-    if !path.try_exists().map_err(|error| describe(error.into()))? {
+    prepare(&database)?;
+    if !path.try_exists()? {
         // A file is durable once the folder that names it is.
-        fs::rename(new_path, path)
-            .and_then(|()| File::open(folder)?.sync_all())
-            .map_err(|error| describe(error.into()))?;
+        fs::rename(new_path, path)?;
+        File::open(folder)?.sync_all()?;
     }
     Ok(())
 }
@@ -127,23 +126,17 @@ pub(super) fn prepare(database: &Database) -> Result<u64, PrepareError> {
         create_tables(database)?;
         return Ok(FIRST_REVISION);
     }
-    if !tables.iter().any(|name| name == META.name()) {
-        return Err(PrepareError::Foreign("it has no format record"));
-    }
-    let meta = reading.open_table(META)?;
-    let Some(found) = meta.get(META_FORMAT)?.map(|format| format.value()) else {
-        return Err(PrepareError::Foreign("it has no format record"));
-    };
-    match found.cmp(&FORMAT) {
-        Ordering::Less if found == WITHOUT_CHECKSUMS => {
+    let has_meta = tables.iter().any(|name| name == META.name());
+    let format = if has_meta { number(&reading, META_FORMAT)? } else { None };
+    match format.ok_or(PrepareError::Foreign("it has no format record"))? {
+        FORMAT => {}
+        WITHOUT_CHECKSUMS => {
             let mut writing = database.begin_write()?;
             writing.set_quick_repair(true);
             writing.open_table(META)?.insert(META_FORMAT, FORMAT)?;
             writing.commit()?;
         }
-        Ordering::Less => return Err(PrepareError::Older(found)),
-        Ordering::Equal => {}
-        Ordering::Greater => return Err(PrepareError::Newer(found)),
+        other => return Err(PrepareError::Format(other)),
     }
     reading.open_table(OBJECTS)?;
     reading.open_table(USAGE)?;
@@ -167,16 +160,14 @@ pub(super) fn create_tables(database: &Database) -> Result<(), redb::Error> {
 ///
 /// While the store runs the file does not shrink: what was freed is used again by later writes, and ten rewrites
 /// of every object leave it below twice the live data. Killed in the middle, it is in one state or the other.
-pub(super) fn compact_if_sparse(database: &mut Database, path: &Path) -> Result<(), OpenError> {
-    let describe = |error: redb::Error| open_error(path, error);
-    let size = fs::metadata(path).map_err(|error| describe(error.into()))?.len();
-    let live = live_bytes(database).map_err(describe)?;
-    if size < SPARSE_BYTES || size / SPARSE_RATIO < live {
-        return Ok(());
+pub(super) fn compact_if_sparse(database: &mut Database, path: &Path) -> Result<(), PrepareError> {
+    let size = fs::metadata(path)?.len();
+    let live = live_bytes(database)?;
+    if size >= SPARSE_BYTES && size / SPARSE_RATIO >= live {
+        database.compact()?;
+        let after = fs::metadata(path)?.len();
+        info!(path = %path.display(), before = size, after, live, "compacted the object store");
     }
-    database.compact().map_err(|error| describe(error.into()))?;
-    let after = fs::metadata(path).map_err(|error| describe(error.into()))?.len();
-    info!(path = %path.display(), before = size, after, live, "compacted the object store");
     Ok(())
 }
 
@@ -193,14 +184,18 @@ fn live_bytes(database: &Database) -> Result<u64, redb::Error> {
 
 /// The revision of the state that a transaction reads.
 pub(super) fn revision(reading: &ReadTransaction) -> Result<Option<u64>, redb::Error> {
-    Ok(reading.open_table(META)?.get(META_REVISION)?.map(|revision| revision.value()))
+    number(reading, META_REVISION)
+}
+
+fn number(reading: &ReadTransaction, name: &str) -> Result<Option<u64>, redb::Error> {
+    Ok(reading.open_table(META)?.get(name)?.map(|number| number.value()))
 }
 
 /// Why an open database cannot serve as a store.
 #[derive(Debug)]
 pub(super) enum PrepareError {
-    Older(u64),
-    Newer(u64),
+    /// Of another version.
+    Format(u64),
     Foreign(&'static str),
     Database(redb::Error),
 }
@@ -215,8 +210,7 @@ impl PrepareError {
     /// The error of opening the store at `path`.
     pub(super) fn at(self, path: &Path) -> OpenError {
         match self {
-            Self::Older(found) => OpenError::OlderFormat { path: path.to_owned(), found, known: FORMAT },
-            Self::Newer(found) => OpenError::NewerFormat { path: path.to_owned(), found, known: FORMAT },
+            Self::Format(found) => OpenError::Format { path: path.to_owned(), found, known: FORMAT },
             Self::Foreign(problem) => {
                 OpenError::Damaged { path: path.to_owned(), problem: problem.to_owned() }
             }

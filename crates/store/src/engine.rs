@@ -33,28 +33,31 @@ const GATHERING: u32 = 3;
 ///
 /// One process at a time may have it open. A process that was killed leaves nothing to repair.
 pub fn open_file(path: &Path, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
-    database::create_file(path, options.cache_bytes)?;
     let file = path.to_owned();
     let cache_bytes = options.cache_bytes;
     let opener: Opener = Box::new(move || database::open_database_file(&file, cache_bytes));
-    let mut database = opener().map_err(|error| database::open_error(path, error.into()))?;
-    database::prepare(&database).map_err(|error| error.at(path))?;
-    if let Err(error) = database::compact_if_sparse(&mut database, path) {
-        // A full disk is no reason not to start.
-        warn!(%error, "failed to compact the object store");
-        drop(database);
-        database = opener().map_err(|error| database::open_error(path, error.into()))?;
-    }
-    let engine = Engine::start(database, Some(opener), options).map_err(|error| error.at(path))?;
-    Ok(Arc::new(RedbStore { engine: Arc::new(engine) }))
+    let start = || -> Result<Database, PrepareError> {
+        database::create_file(path, cache_bytes)?;
+        let mut database = opener()?;
+        database::prepare(&database)?;
+        if let Err(error) = database::compact_if_sparse(&mut database, path) {
+            // A full disk is no reason not to start.
+            warn!(error = %error.at(path), "failed to compact the object store");
+            drop(database);
+            database = opener()?;
+        }
+        Ok(database)
+    };
+    let engine = start().and_then(|database| Engine::start(database, Some(opener), options));
+    Ok(Arc::new(RedbStore { engine: Arc::new(engine.map_err(|error| error.at(path))?) }))
 }
 
 /// A store that is gone with the process. Commits happen inline, so that tests may pause time.
 pub fn in_memory(options: &StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
-    let path = Path::new(":memory:");
-    let database = database::open_backend(redb::backends::InMemoryBackend::new(), MEMORY_CACHE_BYTES)
-        .map_err(|error| database::open_error(path, error.into()))?;
-    let engine = Engine::start(database, None, options).map_err(|error| error.at(path))?;
+    let database = database::open_backend(redb::backends::InMemoryBackend::new(), MEMORY_CACHE_BYTES);
+    let engine =
+        database.map_err(PrepareError::from).and_then(|database| Engine::start(database, None, options));
+    let engine = engine.map_err(|error| error.at(Path::new(":memory:")))?;
     Ok(Arc::new(RedbStore { engine: Arc::new(engine) }))
 }
 

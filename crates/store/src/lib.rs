@@ -303,15 +303,6 @@ impl fmt::Display for Mismatch<'_> {
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The folder of the file could not be made.
-    #[error("failed to create the folder of the object store {}", path.display())]
-    CreateFolder {
-        /// The store's file.
-        path: PathBuf,
-        /// What the file system said.
-        #[source]
-        source: std::io::Error,
-    },
     /// Another process holds the file.
     #[error(
         "failed to open the object store {}: another process has it open; stop that process, or choose another file",
@@ -321,32 +312,18 @@ pub enum OpenError {
         /// The store's file.
         path: PathBuf,
     },
-    /// An older version wrote it, in a format that is no longer read.
+    /// Another version wrote it, in a format that this one does not read.
     #[error(
         "failed to open the object store {}: its format version is {found}, this program knows only {known}; \
-         start with a new data folder, or start the version that wrote it",
+         start the version that wrote it, or start with a new data folder",
         path.display()
     )]
-    OlderFormat {
+    Format {
         /// The store's file.
         path: PathBuf,
         /// The version in the file.
         found: u64,
         /// The version that this program reads.
-        known: u64,
-    },
-    /// A newer version wrote it.
-    #[error(
-        "failed to open the object store {}: its format version is {found}, this program knows up to {known}; \
-         start the version that wrote it, or choose another file",
-        path.display()
-    )]
-    NewerFormat {
-        /// The store's file.
-        path: PathBuf,
-        /// The version in the file.
-        found: u64,
-        /// The newest version that this program can read.
         known: u64,
     },
     /// The file is not a store, or it is damaged.

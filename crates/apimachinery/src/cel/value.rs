@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::Node;
 use super::expression::call;
+use crate::names::is_among;
 
 /// What a string or number stands for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -120,30 +121,9 @@ fn string(format: Format, text: &str, functions: &Context<'_>) -> Cel {
 
 /// The name of a field as expressions write it.
 pub(super) fn escaped(name: &str) -> String {
-    const RESERVED: [&str; 21] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
-    if RESERVED.contains(&name) {
+    const RESERVED: &str = "true false null in as break const continue else for function if import let loop package \
+        namespace return var void while";
+    if is_among(name, RESERVED) {
         return format!("__{name}__");
     }
     name.replace("__", "__underscores__")

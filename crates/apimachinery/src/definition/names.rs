@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Object, is_true, set_condition};
+use super::{Object, condition, is_true, set_condition};
 
 /// The names that the definitions of one group hold.
 #[derive(Debug, Default)]
@@ -68,15 +68,9 @@ pub fn accept(object: &mut Object, used: &Used, now: &str) -> bool {
     match conflict {
         Some((reason, message)) => {
             set_condition(object, "NamesAccepted", "False", reason, &message, now);
-            if !has_condition(object, "Established") {
-                set_condition(
-                    object,
-                    "Established",
-                    "False",
-                    "NotAccepted",
-                    "not all names are accepted",
-                    now,
-                );
+            if condition(object, "Established").is_none() {
+                let message = "not all names are accepted";
+                set_condition(object, "Established", "False", "NotAccepted", message, now);
             }
         }
         None => {
@@ -88,12 +82,6 @@ pub fn accept(object: &mut Object, used: &Used, now: &str) -> bool {
         }
     }
     before.as_ref() != object.get("status")
-}
-
-fn has_condition(object: &Object, kind: &str) -> bool {
-    let conditions =
-        object.get("status").and_then(|status| status.get("conditions")).and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|one| one["type"] == kind)
 }
 
 fn take(requested: &Value, accepted: &mut Value, field: &str) {

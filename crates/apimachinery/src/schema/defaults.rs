@@ -9,11 +9,7 @@ impl Schema {
     /// Removes fields that are null, may not be, and have no default to take that place.
     pub fn drop_nulls(&self, object: &mut Map<String, Value>) {
         object.retain(|name, value| {
-            let schema = match (self.properties.get(name), &self.additional) {
-                (Some(schema), _) => schema,
-                (None, Additional::Of(schema)) => schema,
-                (None, Additional::Any | Additional::None) => return true,
-            };
+            let Some(schema) = self.field(name) else { return true };
             if value.is_null() {
                 return schema.nullable || schema.default.is_some();
             }

@@ -40,18 +40,12 @@ impl Schema {
                 path.push('.');
             }
             path.push_str(name);
-            let known = match (self.properties.get(name), &self.additional) {
-                (Some(schema), _) => {
-                    schema.prune_value(value, path, unknown);
-                    true
-                }
-                (None, Additional::Of(schema)) => {
-                    schema.prune_value(value, path, unknown);
-                    true
-                }
-                (None, Additional::Any) => true,
-                (None, Additional::None) => self.preserve_unknown,
-            };
+            let schema = self.field(name);
+            if let Some(schema) = schema {
+                schema.prune_value(value, path, unknown);
+            }
+            let known =
+                schema.is_some() || self.preserve_unknown || matches!(self.additional, Additional::Any);
             if !known && may_be_told(unknown) {
                 unknown.push(path.clone());
             }

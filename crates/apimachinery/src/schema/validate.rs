@@ -1,10 +1,11 @@
 //! Judging a value by its schema, with kube-apiserver's words.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Number, Value};
 
-use super::{Additional, ListType, Schema, Type, push_index, type_name};
+use super::{ListType, Schema, Type, push_index, type_name};
 use crate::field_error::FieldError;
 
 /// Nothing more is looked for once so much is wrong.
@@ -186,11 +187,7 @@ impl Schema {
             }
         }
         for (name, value) in object {
-            let schema = match (self.properties.get(name), &self.additional) {
-                (Some(schema), _) => schema,
-                (None, Additional::Of(schema)) => schema,
-                (None, _) => continue,
-            };
+            let Some(schema) = self.field(name) else { continue };
             let length = path.len();
             if !path.is_empty() {
                 path.push('.');
@@ -293,19 +290,18 @@ impl Schema {
     }
 
     fn check_number(&self, value: &Value, number: f64, path: &str, errors: &mut Vec<FieldError>) {
-        if let Some((min, exclusive)) = self.rules.minimum
-            && (number < min || (exclusive && number <= min))
-        {
-            let or_equal = if exclusive { "" } else { " or equal to" };
-            let detail = format!("{path} in body should be greater than{or_equal} {min}");
-            errors.push(FieldError::invalid(path, value, &detail));
-        }
-        if let Some((max, exclusive)) = self.rules.maximum
-            && (number > max || (exclusive && number >= max))
-        {
-            let or_equal = if exclusive { "" } else { " or equal to" };
-            let detail = format!("{path} in body should be less than{or_equal} {max}");
-            errors.push(FieldError::invalid(path, value, &detail));
+        let sides = [
+            (self.rules.minimum, Some(Ordering::Less), "greater"),
+            (self.rules.maximum, Some(Ordering::Greater), "less"),
+        ];
+        for (bound, beyond, side) in sides {
+            let Some((bound, exclusive)) = bound else { continue };
+            let found = number.partial_cmp(&bound);
+            if found == beyond || (exclusive && found == Some(Ordering::Equal)) {
+                let or_equal = if exclusive { "" } else { " or equal to" };
+                let detail = format!("{path} in body should be {side} than{or_equal} {bound}");
+                errors.push(FieldError::invalid(path, value, &detail));
+            }
         }
         let is_multiple =
             |factor: f64| is_integer(if factor < 1.0 { 1.0 / factor * number } else { number / factor });
