@@ -81,11 +81,7 @@ fn find<'a>(spans: &'a [FinishedSpan], name: &str) -> &'a FinishedSpan {
     spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("no {name} in {spans:#?}"))
 }
 
-fn attribute(span: &FinishedSpan, key: &str) -> String {
-    attribute_of(&span.attributes, key)
-}
-
-fn attribute_of(attributes: &[KeyValue], key: &str) -> String {
+fn attribute(attributes: &[KeyValue], key: &str) -> String {
     let found = attributes.iter().find(|attribute| attribute.key.as_str() == key);
     found.unwrap_or_else(|| panic!("no {key} in {attributes:#?}")).value.to_string()
 }
@@ -177,9 +173,9 @@ fn the_way_has_a_span_a_stage_and_links_to_the_build_and_to_the_work() {
     let [(build, _), (made, _), back] = links(way)[..] else { panic!("{way:#?}") };
     assert_eq!(build.to_string(), "0af7651916cd43dd8448eb211c80319c");
     assert_eq!(made.to_string(), "1111651916cd43dd8448eb211c80319c");
-    assert_eq!(attribute_of(&way.links[1].attributes, "repo.deployment_tools.hash"), "aa");
+    assert_eq!(attribute(&way.links[1].attributes, "repo.deployment_tools.hash"), "aa");
     assert_eq!(back, (work.trace_id, work.span_id));
-    assert_eq!(attribute(way, "cicd.pipeline.run.url.full"), "https://ci.example.org/runs/77");
+    assert_eq!(attribute(&way.attributes, "cicd.pipeline.run.url.full"), "https://ci.example.org/runs/77");
 }
 
 #[test]
