@@ -129,20 +129,21 @@ mod tests {
         let to = format!("main@sha1:{}", "a".repeat(40));
         let url = stand_in.url_of(&repository);
         let question = given::question(SourceKind::GitRepository, &url, &to, &[""; 0]);
-        for (status, elsewhere) in [(404, true), (403, true), (401, false)] {
+        for (status, required, elsewhere) in [
+            (404, false, true),
+            (403, false, true),
+            (401, false, false),
+            (404, true, false),
+            (403, true, false),
+        ] {
             stand_in.fail("commits", 9, Fault::Status(status));
-            for required in [false, true] {
-                let options = Options {
-                    api: stand_in.api().to_owned(),
-                    ..Options::new(Credentials::Token(token.clone()))
-                };
-                let config =
-                    GithubConfig { file: "exporter-info.json".to_owned(), repository: None, max_commits: 10 };
-                let github = Arc::new(GithubChanges::new(Github::new(options).unwrap(), config));
-                let finder = AtGithub { github, otherwise: Arc::new(ByGit), required };
-                let answered = finder.find(&question).await.is_ok_and(|changes| changes.rewritten);
-                assert_eq!(answered, elsewhere && !required, "{status}, required: {required}");
-            }
+            let (api, file) = (stand_in.api().to_owned(), "exporter-info.json".to_owned());
+            let options = Options { api, ..Options::new(Credentials::Token(token.clone())) };
+            let config = GithubConfig { file, repository: None, max_commits: 10 };
+            let github = Arc::new(GithubChanges::new(Github::new(options).unwrap(), config));
+            let finder = AtGithub { github, otherwise: Arc::new(ByGit), required };
+            let answered = finder.find(&question).await.is_ok_and(|changes| changes.rewritten);
+            assert_eq!(answered, elsewhere, "{status}, required: {required}");
             stand_in.heal();
         }
     }

@@ -50,6 +50,8 @@ fn check(step: &Step, changes: &Changes, since: Option<i64>, counts: [u64; 3], o
 #[test]
 fn each_commit_and_each_revision_is_observed_as_the_original_did() {
     let (exported, merged) = (changes(&[0, 30], Some(60)), changes(&[0, 30], None));
+    // The stages of one commit add up to its way.
+    check(&step(), &changes(&[0], Some(60)), None, [1, 0, 0], "150 | 60 | 90 | 60 | 30 | 10 | 10 | 40");
     let nothing = " |  |  |  |  |  |  | ";
     check(&step(), &exported, None, [2, 0, 0], "150 120 | 60 30 | 90 | 60 30 | 30 30 | 10 | 10 | 40");
     // Without an exporter there is no export, and the source sees the merge.
@@ -92,17 +94,6 @@ fn commits_that_were_cut_off_are_lost_unless_those_before_them_are_not_counted_e
     let lost = |since: Option<i64>| measure(&step(), &cut, since.map(at)).truncated;
     assert_eq!([lost(None), lost(Some(-10)), lost(Some(10))], [true, true, false]);
     assert!(!measure(&step(), &changes(&[0], None), None).truncated);
-}
-
-#[test]
-fn the_stages_of_one_commit_add_up_to_its_way() {
-    for exported in [None, Some(60)] {
-        let measured = measure(&step(), &changes(&[7], exported), None);
-        let is_stage = |of: Instrument| of.name().starts_with("stage.");
-        let stages = measured.observations.iter().filter(|(of, _)| is_stage(*of));
-        let sum: f64 = stages.map(|(_, value)| value).sum();
-        assert_eq!(of(&measured, Instrument::EndToEnd), [sum]);
-    }
 }
 
 #[test]

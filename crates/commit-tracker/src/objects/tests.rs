@@ -60,14 +60,11 @@ fn an_object_without_spec_and_status_is_read_and_a_long_message_cut_between_two_
 fn a_source_is_read_whatever_its_kind() {
     let Source { spec, status, .. } = read(json!({
         "metadata": {"name": "a", "namespace": "b", "labels": {"x": "y"}},
-        "spec": {"url": "https://git.example.org/a.git", "insecure": true, "secretRef": {"name": "s"},
-            "certSecretRef": {"name": "c"}},
-        "status": {"artifact": {
-            "revision": "main@sha1:aa", "lastUpdateTime": "2026-03-04T09:15:00Z",
-            "metadata": {"org.opencontainers.image.revision": "b"},
-        }},
+        "spec": {"url": "oci://a", "insecure": true, "secretRef": {"name": "s"}, "certSecretRef": {"name": "c"}},
+        "status": {"artifact": {"revision": "main@sha1:aa", "lastUpdateTime": "2026-03-04T09:15:00Z",
+            "metadata": {"org.opencontainers.image.revision": "b"}}},
     }));
-    assert_eq!((spec.url.as_deref(), spec.insecure), (Some("https://git.example.org/a.git"), true));
+    assert_eq!((spec.url.as_deref(), spec.insecure), (Some("oci://a"), true));
     assert_eq!(
         [spec.secret_ref, spec.cert_secret_ref].map(|secret| secret.unwrap().name.to_string()),
         ["s", "c"]

@@ -153,17 +153,6 @@ impl Example {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_source_that_is_missing_is_waited_for_a_while_and_anew_once_it_was_there() {
-        let states = States::default();
-        for expected in [Some(MISSING), Some(MISSING / 2), None] {
-            assert_eq!(states.missing_for("1"), expected);
-            tokio::time::advance(MISSING / 2).await;
-        }
-        states.found("1");
-        assert_eq!(states.missing_for("1"), Some(MISSING));
-    }
-
     #[test]
     fn the_longest_of_a_revision_is_its_exemplar() {
         let observed =

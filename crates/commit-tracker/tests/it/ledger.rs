@@ -20,7 +20,7 @@ use windlass_apiserver::store::{StoreOptions, in_memory};
 use windlass_apiserver::{ApiServer, client_of};
 use windlass_auth::Caller;
 use windlass_commit_tracker::ledger::{
-    Accounted, CommitCounts, Ledger, LedgerConfig, LedgerError, Outcome, Pending, Record, Refusal, mark_of,
+    Accounted, CommitCounts, Ledger, LedgerConfig, LedgerError, Outcome, Pending, Record, mark_of,
 };
 use windlass_commit_tracker::{Instrument, Revision, SourceKind};
 use windlass_runtime::ManualClock;
@@ -78,13 +78,6 @@ impl World {
     async fn data(&self) -> BTreeMap<String, BTreeMap<String, String>> {
         let all = self.maps().list(&ListParams::default()).await.unwrap();
         all.items.into_iter().map(|map| (map.name_any(), map.data.unwrap_or_default())).collect()
-    }
-
-    /// The name of the one shard that there is.
-    async fn only_shard(&self) -> String {
-        let names: Vec<String> = self.data().await.into_keys().filter(|name| name != HEAD).collect();
-        let [name] = <[String; 1]>::try_from(names).unwrap();
-        name
     }
 
     /// Changes a `ConfigMap` as a human with kubectl does.

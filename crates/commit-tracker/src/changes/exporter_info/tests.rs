@@ -27,10 +27,8 @@ fn payloads_of_every_generation_are_read_with_everything_in_them() {
         Commit { summary, author, ..Commit::new(id, merged.parse().unwrap()) }
     };
     let exported = || Changes { exported_as: Some("8c".to_owned()), ..Changes::default() };
-    let [a, b] = [
-        commit("a1", "2026-03-04T09:00:00.5Z", "first", "A"),
-        commit("b2", "2026-03-04T09:15:00Z", "second", "B"),
-    ];
+    let a = commit("a1", "2026-03-04T09:00:00.5Z", "first", "A");
+    let b = commit("b2", "2026-03-04T09:15:00Z", "second", "B");
     let whole = Changes {
         commits: vec![a.clone(), b],
         build_link: Some("https://ci.example.org/runs/77".to_owned()),

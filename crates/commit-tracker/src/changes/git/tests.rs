@@ -1,7 +1,6 @@
-use std::sync::Mutex;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, Response, StatusCode, header};
+use axum::http::{Response, StatusCode, header};
 use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
 use windlass_cluster::{Admitted, TlsFront};
@@ -16,15 +15,6 @@ use crate::changes::given::{self, Given};
 
 /// A revision that no server has.
 const TIP: &str = "main@sha1:0123456789abcdef0123456789abcdef01234567";
-
-/// GitHub, whose API is at this host.
-fn github(credentials: Credentials, api: &str) -> Github {
-    Github::new(Options { api: api.to_owned(), ..Options::new(credentials) }).unwrap()
-}
-
-fn token() -> Credentials {
-    Credentials::Token("ghs".to_owned().into())
-}
 
 fn finder(folder: &TempDir, origin: &str, secrets: Arc<dyn Secrets>) -> GitChanges {
     windlass_git::init_process().unwrap();
@@ -75,12 +65,9 @@ impl Scene {
     }
 }
 
-/// A server that answers everything with `status`, and keeps the headers that it was sent.
-async fn server(status: u16) -> (String, Arc<Mutex<Vec<HeaderMap>>>) {
-    let seen: Arc<Mutex<Vec<HeaderMap>>> = Arc::default();
-    let log = Arc::clone(&seen);
-    let router = axum::Router::new().fallback(move |headers: HeaderMap| {
-        log.lock().unwrap().push(headers);
+/// The origin of a server that answers everything with `status`.
+async fn server(status: u16) -> String {
+    let router = axum::Router::new().fallback(move || {
         let answer = Response::builder().status(StatusCode::from_u16(status).unwrap());
         let answer = if status == 429 { answer.header(header::RETRY_AFTER, "17") } else { answer };
         std::future::ready(answer.body(axum::body::Body::empty()).unwrap())
@@ -88,7 +75,7 @@ async fn server(status: u16) -> (String, Arc<Mutex<Vec<HeaderMap>>>) {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await });
-    (origin, seen)
+    origin
 }
 
 #[tokio::test]
@@ -170,34 +157,6 @@ async fn the_secret_of_a_source_says_whom_to_trust_and_what_to_show() {
 }
 
 #[tokio::test]
-async fn tokens_go_out_as_their_scheme_says() {
-    let basic = |pair: &str| {
-        use base64::Engine as _;
-        format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))
-    };
-    let password = [("username", "u"), ("password", "p")];
-    let empty = [("username", ""), ("password", "")];
-    let both = [password[0], password[1], ("bearerToken", "abc")];
-    for (secret, has_token, expected) in [
-        (&[("bearerToken", "abc\n")][..], false, Some("Bearer abc".to_owned())),
-        (&both, true, Some("Bearer abc".to_owned())),
-        (&password, true, Some(basic("u:p"))),
-        (&empty, true, Some(basic("x-access-token:ghs"))),
-        (&empty, false, None),
-    ] {
-        let (origin, seen) = server(403).await;
-        let folder = tempfile::tempdir().unwrap();
-        let github = has_token.then(|| github(token(), "http://127.0.0.1:1/api/v3"));
-        let finder = finder(&folder, &origin, Given::one("auth", secret)).with_github(github);
-        let question =
-            ChangesQuery { secret: Some("auth".to_owned()), ..question(&format!("{origin}/a"), TIP, &[]) };
-        assert_eq!(finder.find(&question).await.unwrap_err().problem, Problem::Forbidden);
-        let sent = seen.lock().unwrap()[0].get(header::AUTHORIZATION).cloned();
-        assert_eq!(sent.map(|value| value.to_str().unwrap().to_owned()), expected);
-    }
-}
-
-#[tokio::test]
 async fn what_cannot_be_asked_is_said_and_nothing_is_sent() {
     let folder = tempfile::tempdir().unwrap();
     let https = "https://git.example.org/a.git";
@@ -234,21 +193,45 @@ async fn what_cannot_be_asked_is_said_and_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn ssh_is_refused_but_where_there_is_a_token_for_https() {
-    for (github, is_covered) in [
-        (github(token(), "https://api.github.com"), true),
-        (github(token(), "https://git.example.org/api/v3"), false),
-        (github(Credentials::Anonymous, "https://api.github.com"), false),
+async fn a_repository_is_asked_as_its_secret_says_or_else_with_the_token_of_github() {
+    let (https, ssh) = ("https://github.com/org/repo.git", "ssh://git@github.com/org/repo.git");
+    let token = || Credentials::Token("ghs".to_owned().into());
+    let api = |host: &str, credentials| {
+        Github::new(Options { api: format!("https://{host}"), ..Options::new(credentials) }).unwrap()
+    };
+    let at_github = || api("api.github.com", token());
+    let elsewhere = || api("git.example.org/api/v3", token());
+    let empty = &[("username", ""), ("password", "")][..];
+    for (url, github, secret, expected) in [
+        (https, elsewhere(), &[("bearerToken", "abc\n")][..], Some("Bearer abc")),
+        (
+            https,
+            at_github(),
+            &[("username", "u"), ("password", "p"), ("bearerToken", "abc")],
+            Some("Bearer abc"),
+        ),
+        (https, at_github(), &[("username", "u"), ("password", "p")], Some("u:p")),
+        (https, at_github(), empty, Some("x-access-token:ghs")),
+        (https, elsewhere(), empty, Some("")),
+        // Over SSH nothing is, but where there is a token for HTTPS.
+        (ssh, at_github(), &[("identity", "key")], Some("x-access-token:ghs")),
+        (ssh, elsewhere(), &[("identity", "key")], None),
+        (ssh, api("api.github.com", Credentials::Anonymous), &[("identity", "key")], None),
     ] {
-        let access = Access { secrets: Arc::new(Given::default()), github: Some(github) };
-        let question = question("ssh://git@github.com/org/repo.git", TIP, &[]);
-        let question = ChangesQuery { secret: Some("deploy-key".to_owned()), ..question };
-        let remote = access.remote(&question).await;
-        assert_eq!(remote.is_ok(), is_covered);
-        let Ok(remote) = remote else { continue };
-        assert_eq!(remote.url, "https://github.com/org/repo.git");
-        assert!(matches!(remote.credentials, Some(windlass_git::Credentials::Basic { user, token })
-            if user == "x-access-token" && token.expose_secret() == "ghs"));
+        let access = Access { secrets: Given::one("auth", secret), github: Some(github) };
+        let question = ChangesQuery { secret: Some("auth".to_owned()), ..question(url, TIP, &[]) };
+        let asked = access.remote(&question).await.ok().map(|remote| (remote.url, remote.credentials));
+        let asked = asked.map(|(url, credentials)| {
+            assert_eq!(url, https);
+            match credentials {
+                Some(windlass_git::Credentials::Basic { user, token }) => {
+                    format!("{user}:{}", token.expose_secret())
+                }
+                Some(windlass_git::Credentials::Bearer(token)) => format!("Bearer {}", token.expose_secret()),
+                _ => String::new(),
+            }
+        });
+        assert_eq!(asked.as_deref(), expected, "{url} {secret:?}");
     }
 }
 
@@ -263,7 +246,7 @@ async fn statuses_become_problems() {
         (500, Problem::Unavailable, None),
         (503, Problem::Unavailable, None),
     ] {
-        let (origin, _) = server(status).await;
+        let origin = server(status).await;
         let folder = tempfile::tempdir().unwrap();
         let finder = finder(&folder, &origin, Arc::new(Given::default()));
         let error = finder.find(&question(&origin, TIP, &[])).await.unwrap_err();

@@ -30,23 +30,15 @@ impl Scene {
     fn history(&self, commits: &str) -> Vec<String> {
         let mut files: Vec<Option<Vec<u8>>> = Vec::new();
         let push = |(minute, commit): (u32, &str)| {
-            let file = match (commit, commit.strip_prefix('=')) {
-                ("-", _) => {
-                    files.push(None);
-                    let content = minute.to_string();
-                    return self.repository.push(
-                        "by hand",
-                        time(minute),
-                        &[("other", Some(content.as_bytes()))],
-                    );
-                }
-                ("!", _) => Some(b"{".to_vec()),
-                ("x", _) => None,
-                (_, Some(before)) => files[before.parse::<usize>().unwrap() - 1].clone(),
-                _ => Some(payload(minute, &commit.split(',').collect::<Vec<_>>()).into_bytes()),
+            let (path, file) = match (commit, commit.strip_prefix('=')) {
+                ("-", _) => ("other", Some(minute.to_string().into_bytes())),
+                ("!", _) => (FILE, Some(b"{".to_vec())),
+                ("x", _) => (FILE, None),
+                (_, Some(before)) => (FILE, files[before.parse::<usize>().unwrap() - 1].clone()),
+                _ => (FILE, Some(payload(minute, &commit.split(',').collect::<Vec<_>>()).into_bytes())),
             };
             files.push(file.clone());
-            self.repository.push("export", time(minute), &[(FILE, file.as_deref())])
+            self.repository.push("a change", time(minute), &[(path, file.as_deref())])
         };
         (1..).zip(commits.split_whitespace()).map(push).collect()
     }
@@ -82,19 +74,12 @@ impl Scene {
 fn finder(stand_in: &StandIn, configured: Option<&str>) -> GithubChanges {
     let token = secrecy::SecretString::from("ghp_a_t0ken");
     stand_in.allow_token(&token);
-    let retries = Retries { times: 1, first: Duration::from_millis(1), longest: Duration::from_millis(1) };
-    let github = Github::new(Options {
-        api: stand_in.api().to_owned(),
-        retries,
-        max_file: 4 << 20,
-        ..Options::new(Credentials::Token(token))
-    });
-    let config = GithubConfig {
-        file: FILE.to_owned(),
-        repository: configured.map(|name| name.parse().unwrap()),
-        max_commits: 1_000,
-    };
-    GithubChanges::new(github.unwrap(), config)
+    let (api, moment) = (stand_in.api().to_owned(), Duration::from_millis(1));
+    let retries = Retries { times: 1, first: moment, longest: moment };
+    let options = Options { api, retries, max_file: 4 << 20, ..Options::new(Credentials::Token(token)) };
+    let repository = configured.map(|name| name.parse().unwrap());
+    let config = GithubConfig { file: FILE.to_owned(), repository, max_commits: 1_000 };
+    GithubChanges::new(Github::new(options).unwrap(), config)
 }
 
 fn time(minute: u32) -> Timestamp {
@@ -117,12 +102,11 @@ fn names(changes: &Changes) -> String {
 #[tokio::test]
 async fn a_revision_costs_two_requests_and_says_what_was_exported_when() {
     let scene = Scene::new().await;
-    let sha = scene.history("a b,c");
+    let sha = scene.history("a b,c - d,c e");
     let changes = scene.ask(&[&sha[0]], &sha[1]).await;
     assert_eq!((names(&changes).as_str(), scene.requests()), ("b c", 2));
     let first = &changes.commits[0];
-    assert_eq!((first.merged, first.exported), (time(2) - Duration::from_secs(30), None));
-    assert_eq!(first.summary, "about b");
+    assert_eq!((first.merged, first.summary.as_str()), (time(2) - Duration::from_secs(30), "about b"));
     let expected = Changes {
         commits: changes.commits.clone(),
         exported_as: Some(sha[1].clone()),
@@ -136,6 +120,16 @@ async fn a_revision_costs_two_requests_and_says_what_was_exported_when() {
         "b c",
         "of the first revision what it was exported with"
     );
+    // What Flux skipped has the time of its own export.
+    let scene = Scene { finder: finder(&scene.stand_in, None), ..scene };
+    let before = scene.requests();
+    let changes = scene.ask(&[&sha[0]], &sha[4]).await;
+    let exported: Vec<_> = changes.commits.iter().map(|commit| (&*commit.id, commit.exported)).collect();
+    let (second, fourth) = (Some(time(2)), Some(time(4)));
+    assert_eq!(exported, [("b", second), ("c", second), ("d", fourth), ("e", None)]);
+    assert_eq!(scene.requests(), before + 4, "a list and three files");
+    scene.ask(&[&sha[0], &sha[4]], &sha[0]).await;
+    assert_eq!(scene.requests(), before + 4, "what is known is not asked about");
 }
 
 #[tokio::test]
@@ -175,18 +169,6 @@ async fn what_the_known_revisions_do_not_hold_is_told_and_nothing_twice() {
         );
         assert!(!changes.rewritten && !changes.truncated && !changes.unrelated, "{history}: {changes:?}");
     }
-}
-
-#[tokio::test]
-async fn what_flux_skipped_is_told_with_the_time_of_its_own_export() {
-    let scene = Scene::new().await;
-    let sha = scene.history("a b - c,b d");
-    let changes = scene.ask(&[&sha[0]], &sha[4]).await;
-    let exported: Vec<_> = changes.commits.iter().map(|commit| commit.exported).collect();
-    assert_eq!(exported, [Some(time(2)), Some(time(4)), None]);
-    assert_eq!(scene.requests(), 4, "a list and three files");
-    scene.ask(&[&sha[0], &sha[4]], &sha[0]).await;
-    assert_eq!(scene.requests(), 4, "what is known is not asked about");
 }
 
 #[tokio::test]

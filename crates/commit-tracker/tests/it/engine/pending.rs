@@ -64,15 +64,14 @@ async fn what_was_not_looked_up_is_unknown_and_not_zero() {
 #[tokio::test(flavor = "multi_thread")]
 async fn going_back_further_than_what_is_remembered_in_full_counts_nothing_again() {
     let world = World::new().await.set("commit_tracker.exporter_info", "none");
-    world.source("Bucket", "store").await;
     let uid = world.kustomization("shop").await;
-    world.switch("shop", "Bucket", "store").await;
+    let revision = |number: usize| format!("sha256:{number:064}");
+    world.switch_to("Bucket", &revision(1), world.built("build-1", Timestamp::now())).await;
     let tracker = world.tracker();
     world.begun().await;
-    let revision = |number: usize| format!("sha256:{number:064}");
     let apply = async |number: usize| {
         let built = world.built(&format!("build-{number}"), Timestamp::now());
-        world.publish_artifact("Bucket", "store", &revision(number), built).await;
+        world.publish_artifact("Bucket", "images", &revision(number), built).await;
         world.applied("shop", &[(&revision(number), Timestamp::now())]).await;
     };
     for number in 1..=18 {

@@ -18,19 +18,12 @@ fn soon() -> Timestamp {
     Timestamp::now() + Duration::from_secs(3)
 }
 
-/// Makes a source of this kind with an artifact, and points the Kustomization at it.
-async fn switch(world: &World, kind: &str, artifact: &str, built: serde_json::Value) {
-    world.source(kind, "images").await;
-    world.publish_artifact(kind, "images", artifact, built).await;
-    world.switch("shop", kind, "images").await;
-}
-
 /// A world with one Kustomization that applied an artifact of the first commit long before any tracker.
 async fn settled_on_artifacts() -> (World, String, String) {
     let world = World::new().await.set("commit_tracker.exporter_info", "none");
     let first = world.commit("first");
     let uid = world.kustomization("shop").await;
-    switch(&world, "OCIRepository", &artifact(1), world.built(&first, long_ago())).await;
+    world.switch_to("OCIRepository", &artifact(1), world.built(&first, long_ago())).await;
     world.applied_from("shop", &[(&artifact(1), Some(&first), long_ago())]).await;
     (world, uid, first)
 }
@@ -43,7 +36,7 @@ async fn what_was_counted_of_another_kind_of_source_is_told_until_somebody_took_
     assert_eq!(world.counted(&uid, &second).await, 1);
 
     // The same commit as an artifact brings nothing new; series of another kind of source begin anew.
-    switch(&world, "OCIRepository", &artifact(2), world.built(&second, soon())).await;
+    world.switch_to("OCIRepository", &artifact(2), world.built(&second, soon())).await;
     let (same, next) = (artifact(2), artifact(4));
     let mut steps = vec![(&*first, None, long_ago()), (&second, None, at), (&same, Some(&*second), soon())];
     world.applied_from("shop", &steps).await;
@@ -83,7 +76,7 @@ async fn from_artifacts_to_git_what_no_artifact_had_is_counted() {
     assert_eq!(world.counted(&uid, &new).await, 1);
 
     world.publish(&third).await;
-    world.switch("shop", "GitRepository", "apps").await;
+    world.switch("GitRepository", "apps").await;
     steps.push((&third, None, soon() + Duration::from_secs(3)));
     world.applied_from("shop", &steps).await;
     let entry = world.accounted(&uid, &third).await;
@@ -98,7 +91,7 @@ async fn what_another_source_had_before_is_not_counted() {
     let months = Timestamp::now() - Duration::from_hours(24 * 90);
     let (old, long_built, built) = (artifact(1), format!("sha256:{:064}", 1), format!("sha256:{:064}", 2));
     let mut steps = vec![(&*old, Some(&*first), long_ago()), (&long_built, None, Timestamp::now())];
-    switch(&world, "Bucket", &long_built, world.built("build-1", months)).await;
+    world.switch_to("Bucket", &long_built, world.built("build-1", months)).await;
     world.applied_from("shop", &steps).await;
     let entry = world.accounted(&uid, &long_built).await;
     assert_eq!((entry.commits.counted, entry.commits.baseline), (0, 1), "{entry:?}");

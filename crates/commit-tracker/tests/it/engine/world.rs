@@ -13,14 +13,15 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::core::ApiResource;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use windlass_apiserver::ApiServer;
 use windlass_apiserver::store::{StoreOptions, in_memory};
 use windlass_commit_tracker::ledger::{Entry, Ledger, LedgerConfig};
-use windlass_commit_tracker::{FLUX_COMMIT_TRACKER, register};
+use windlass_commit_tracker::objects::Kustomization;
+use windlass_commit_tracker::{FLUX_COMMIT_TRACKER, SourceKind, register};
 use windlass_git::init_process;
 use windlass_git_server::seed::{self, Edit};
 use windlass_git_server::{HttpBackend, Running};
@@ -31,13 +32,12 @@ pub(crate) use self::process::{Death, Process};
 /// How long anything may take before a test gives up.
 const CALL_DEADLINE: Duration = Duration::from_mins(1);
 
-/// Flux's kinds: group, kind, plural.
-const KINDS: [(&str, &str, &str); 4] = [
-    ("kustomize.toolkit.fluxcd.io", "Kustomization", "kustomizations"),
-    ("source.toolkit.fluxcd.io", "GitRepository", "gitrepositories"),
-    ("source.toolkit.fluxcd.io", "OCIRepository", "ocirepositories"),
-    ("source.toolkit.fluxcd.io", "Bucket", "buckets"),
-];
+/// Those of Flux's kinds that are served.
+const KINDS: [&str; 4] = ["Kustomization", "GitRepository", "OCIRepository", "Bucket"];
+
+fn resource(kind: &str) -> ApiResource {
+    SourceKind::of(kind).map_or_else(Kustomization::resource, SourceKind::resource)
+}
 
 pub(crate) struct World {
     pub(crate) folder: tempfile::TempDir,
@@ -68,8 +68,8 @@ impl World {
         .map(|(key, value)| (key.to_owned(), value.to_owned()));
         let client = server.client_for_tests();
         let world = Self { folder, client, router, settings: settings.into(), git };
-        for (group, kind, plural) in KINDS {
-            world.define(group, kind, plural).await;
+        for kind in KINDS {
+            world.define(resource(kind)).await;
         }
         let url = format!("{}/apps.git", world.git.origin());
         world.create("GitRepository", "apps", json!({"url": url, "interval": "1m"})).await;
@@ -83,33 +83,29 @@ impl World {
         self
     }
 
-    async fn define(&self, group: &str, kind: &str, plural: &str) {
-        let schema =
-            json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-        let names = json!({"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")});
-        let version = json!({"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": schema});
-        let definition = json!({
+    async fn define(&self, ApiResource { group, kind, plural, .. }: ApiResource) {
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let version = json!({"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": schema}});
+        let (singular, list) = (kind.to_lowercase(), format!("{kind}List"));
+        let names = json!({"kind": kind, "plural": plural, "singular": singular, "listKind": list});
+        let definition = serde_json::from_value(json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": format!("{plural}.{group}")},
             "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
-        });
+        }));
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        api.create(&PostParams::default(), &serde_json::from_value(definition).unwrap()).await.unwrap();
+        api.create(&PostParams::default(), &definition.unwrap()).await.unwrap();
     }
 
     fn api(&self, kind: &str) -> Api<DynamicObject> {
-        let (group, kind, plural) = KINDS.into_iter().find(|(_, known, _)| *known == kind).unwrap();
-        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", kind), plural);
-        Api::namespaced_with(self.client.clone(), "apps", &resource)
+        Api::namespaced_with(self.client.clone(), "apps", &resource(kind))
     }
 
     async fn create(&self, kind: &str, name: &str, spec: Value) -> String {
-        let (group, ..) = KINDS.into_iter().find(|(_, known, _)| *known == kind).unwrap();
-        let object = serde_json::from_value(json!({
-            "apiVersion": format!("{group}/v1"), "kind": kind,
-            "metadata": {"name": name, "namespace": "apps", "labels": {"app": name}}, "spec": spec,
-        }))
-        .unwrap();
+        let mut object =
+            DynamicObject::new(name, &resource(kind)).within("apps").data(json!({ "spec": spec }));
+        object.metadata.labels = Some([("app".to_owned(), name.to_owned())].into());
         self.api(kind).create(&PostParams::default(), &object).await.unwrap().uid().unwrap()
     }
 
@@ -131,12 +127,6 @@ impl World {
         self.publish_artifact("GitRepository", "apps", revision, json!({})).await;
     }
 
-    /// A source that is not looked into: what its artifacts say is enough.
-    pub(crate) async fn source(&self, kind: &str, name: &str) {
-        let url = "oci://registry.example.org/apps";
-        self.create(kind, name, json!({"url": url, "interval": "1m"})).await;
-    }
-
     /// What a source of this kind says that it has, and what its artifact says of itself.
     pub(crate) async fn publish_artifact(&self, kind: &str, name: &str, revision: &str, metadata: Value) {
         let at = second(Timestamp::now());
@@ -153,10 +143,18 @@ impl World {
         })
     }
 
-    /// Points a Kustomization at another source.
-    pub(crate) async fn switch(&self, name: &str, kind: &str, source: &str) {
+    /// Points the Kustomization `shop` at a source of this kind.
+    pub(crate) async fn switch(&self, kind: &str, source: &str) {
         let source = json!({"kind": kind, "name": source});
-        self.change("Kustomization", name, json!({"spec": {"sourceRef": source}})).await;
+        self.change("Kustomization", "shop", json!({"spec": {"sourceRef": source}})).await;
+    }
+
+    /// The same at a new one that is not looked into: what its artifact says of itself is enough.
+    pub(crate) async fn switch_to(&self, kind: &str, artifact: &str, built: Value) {
+        let url = "oci://registry.example.org/apps";
+        self.create(kind, "images", json!({"url": url, "interval": "1m"})).await;
+        self.publish_artifact(kind, "images", artifact, built).await;
+        self.switch(kind, "images").await;
     }
 
     /// A Kustomization of the `GitRepository`; answers its UID.

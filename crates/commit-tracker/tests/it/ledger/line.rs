@@ -1,6 +1,5 @@
 //! What is between a process and its API server: requests are lost, late, sent twice, or answered with nonsense.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::{Method, StatusCode};
 use kube::Client;
 use serde_json::json;
-use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use windlass_apiserver::client_of;
 use windlass_auth::Caller;
 
@@ -57,21 +56,17 @@ type Decide = Box<dyn FnMut(usize, &Method) -> Fate + Send>;
 pub(crate) struct Line {
     router: Router,
     decide: Arc<Mutex<Decide>>,
-    count: Arc<AtomicUsize>,
-    writes: Arc<AtomicUsize>,
-    cut: Arc<watch::Sender<bool>>,
+    /// The requests that left.
+    sent: Arc<Mutex<Vec<Method>>>,
+    /// The process is no more: nothing leaves it, nothing reaches it.
+    pub(crate) cut: CancellationToken,
 }
 
 impl Line {
     pub(crate) fn new(router: Router) -> Self {
         let decide: Decide = Box::new(|_, _| Fate::Passes);
-        Self {
-            router,
-            decide: Arc::new(Mutex::new(decide)),
-            count: Arc::default(),
-            writes: Arc::default(),
-            cut: Arc::new(watch::Sender::new(false)),
-        }
+        let decide = Arc::new(Mutex::new(decide));
+        Self { router, decide, sent: Arc::default(), cut: CancellationToken::new() }
     }
 
     /// From now on `decide` says what becomes of the requests, by number and method.
@@ -79,21 +74,12 @@ impl Line {
         *self.decide.lock().unwrap() = Box::new(decide);
     }
 
-    /// The process is no more: nothing leaves it, nothing reaches it.
-    pub(crate) fn cut(&self) {
-        self.cut.send_replace(true);
-    }
-
-    pub(crate) async fn is_cut(&self) {
-        self.cut.subscribe().wait_for(|cut| *cut).await.unwrap();
-    }
-
     pub(crate) fn requests(&self) -> usize {
-        self.count.load(Ordering::SeqCst)
+        self.sent.lock().unwrap().len()
     }
 
     pub(crate) fn writes(&self) -> usize {
-        self.writes.load(Ordering::SeqCst)
+        self.sent.lock().unwrap().iter().filter(|method| **method != Method::GET).count()
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -106,13 +92,11 @@ impl Line {
     }
 
     async fn through(&self, request: Request, next: Next) -> Response {
-        if *self.cut.borrow() {
+        if self.cut.is_cancelled() {
             return std::future::pending().await;
         }
-        let number = self.count.fetch_add(1, Ordering::SeqCst);
-        if *request.method() != Method::GET {
-            self.writes.fetch_add(1, Ordering::SeqCst);
-        }
+        let number = self.requests();
+        self.sent.lock().unwrap().push(request.method().clone());
         let fate = (self.decide.lock().unwrap())(number, request.method());
         let (parts, body) = request.into_parts();
         let body = to_bytes(body, usize::MAX).await.unwrap();
@@ -138,7 +122,7 @@ impl Line {
             });
             said = Some(arrives.await.unwrap());
         }
-        let is_told = !matches!(fate, Fate::IsLate | Fate::LosesItsAnswer) && !*self.cut.borrow();
+        let is_told = !matches!(fate, Fate::IsLate | Fate::LosesItsAnswer) && !self.cut.is_cancelled();
         match answer.or(said).filter(|_| is_told) {
             Some(response) => response,
             None => std::future::pending().await,
