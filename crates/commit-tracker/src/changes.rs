@@ -3,8 +3,6 @@
 mod exporter_info;
 mod git;
 mod github;
-#[cfg(test)]
-pub(crate) mod given;
 mod metadata;
 mod oci;
 mod resolver;

@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
     use crate::SourceKind;
-    use crate::changes::given;
+    use crate::given;
 
     /// Answers that the history was rewritten, so that its answers are known.
     struct ByGit;
@@ -126,16 +126,10 @@ mod tests {
         let token = SecretString::from("a_t0ken");
         stand_in.allow_token(&token);
         let repository = stand_in.repository("apps/manifests");
-        let to = format!("main@sha1:{}", "a".repeat(40));
-        let url = stand_in.url_of(&repository);
-        let question = given::question(SourceKind::GitRepository, &url, &to, &[""; 0]);
-        for (status, required, elsewhere) in [
-            (404, false, true),
-            (403, false, true),
-            (401, false, false),
-            (404, true, false),
-            (403, true, false),
-        ] {
+        let (url, to) = (stand_in.url_of(&repository), format!("main@sha1:{:040}", 1));
+        let question = given::question(SourceKind::GitRepository, &url, &to, &[]);
+        for (status, required) in [(404, false), (403, false), (401, false), (403, true)] {
+            let elsewhere = !required && status != 401;
             stand_in.fail("commits", 9, Fault::Status(status));
             let (api, file) = (stand_in.api().to_owned(), "exporter-info.json".to_owned());
             let options = Options { api, ..Options::new(Credentials::Token(token.clone())) };

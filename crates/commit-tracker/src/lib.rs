@@ -22,6 +22,7 @@ pub mod export;
 pub mod facts;
 mod finders;
 #[cfg(test)]
+#[path = "tests/given.rs"]
 mod given;
 pub mod histogram;
 pub mod ledger;

@@ -205,16 +205,19 @@ mod tests {
 
     #[test]
     fn what_is_malformed_is_kept_and_has_no_parts() {
-        let mut malformed =
-            [":", "@", "v1.2.3", "main", "main@", "main@sha1:", "main@sha1:51be77a", "main@sha256:\u{e4}"]
-                .map(str::to_owned)
-                .to_vec();
-        let with_digest =
-            [format!("@sha1:{SHA1}"), format!("main@sha1:{SHA256}"), format!("main@md5:{SHA1}")];
-        malformed.extend(with_digest);
-        malformed.extend([format!("main@SHA1:{SHA1}"), format!("main@sha1:{}g", &SHA1[1..])]);
-        malformed.extend([format!("main@sha1:{SHA1} "), format!("main:sha1:{SHA1}"), format!("/{SHA1}")]);
-        for text in malformed {
+        let digests = [
+            format!("@sha1:{SHA1}"),
+            format!("main@sha1:{SHA256}"),
+            format!("main@md5:{SHA1}"),
+            format!("main@SHA1:{SHA1}"),
+            format!("main@sha1:{}g", &SHA1[1..]),
+            format!("main@sha1:{SHA1} "),
+            format!("main:sha1:{SHA1}"),
+            format!("/{SHA1}"),
+        ];
+        let short =
+            [":", "@", "v1.2.3", "main", "main@", "main@sha1:", "main@sha1:51be77a", "main@sha256:\u{e4}"];
+        for text in short.into_iter().chain(digests.iter().map(String::as_str)) {
             let revision: Revision = text.parse().unwrap();
             assert_eq!(revision.as_str(), text);
             assert!(revision.name().is_none() && revision.digest().is_none(), "{text}");

@@ -101,20 +101,16 @@ fn commit_id(revision: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::SourceKind;
-    use crate::changes::given;
+    use crate::given;
 
     const SHA: &str = "5394cb7f48332b2de7c17dd8b8384bbc84b7e738";
 
     /// The commit, or that there is none, or why it is not known.
-    fn find(
-        annotations: &[(&str, &str)],
-        origin: Option<&str>,
-        known: Option<&str>,
-    ) -> Result<Changes, Problem> {
+    fn find(annotations: &[(&str, &str)], [origin, known]: [Option<&str>; 2]) -> Result<Changes, Problem> {
         let question = ChangesQuery {
             origin: origin.map(str::to_owned),
             known: known.map(|known| given::accounted("v1", Some(known))).into_iter().collect(),
-            ..given::question(SourceKind::ExternalArtifact, "", "v2", &[""; 0])
+            ..given::question(SourceKind::ExternalArtifact, "", "v2", &[])
         };
         let annotations = annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         annotated(&annotations.collect(), &question).map_err(|error| error.problem)
@@ -125,27 +121,27 @@ mod tests {
         let created = (CREATED, "2026-03-04T09:15:00Z");
         let (branch, upper) = (format!("main@sha1:{SHA}"), format!("main@sha1:{}", SHA.to_uppercase()));
         let (merged, long) = (created.1.parse().unwrap(), "a".repeat(200));
-        for (annotations, origin, known, expected) in [
-            (&[(REVISION, &*branch), created][..], None, None, Ok(Some(SHA))),
+        for (annotations, about, expected) in [
+            (&[(REVISION, &*branch), created][..], [None; 2], Ok(Some(SHA))),
             // What the Kustomization says of the origin will do.
-            (&[created], Some(SHA), None, Ok(Some(SHA))),
-            (&[created], Some("build-7"), None, Ok(Some("build-7"))),
+            (&[created], [Some(SHA), None], Ok(Some(SHA))),
+            (&[created], [Some("build-7"), None], Ok(Some("build-7"))),
             // A build of a commit that is known brings nothing new.
-            (&[(REVISION, SHA)], None, Some(&*upper), Ok(None)),
-            (&[created], None, None, Err(Problem::Unsupported)),
-            (&[(REVISION, " "), created], None, None, Err(Problem::Unsupported)),
-            (&[(REVISION, SHA)], None, None, Err(Problem::Unsupported)),
-            (&[(REVISION, SHA), (CREATED, "yesterday")], None, None, Err(Problem::Malformed)),
-            (&[(REVISION, "a b"), created], None, None, Err(Problem::Malformed)),
-            (&[(REVISION, &*long), created], None, None, Err(Problem::Malformed)),
+            (&[(REVISION, SHA)], [None, Some(&*upper)], Ok(None)),
+            (&[created], [None; 2], Err(Problem::Unsupported)),
+            (&[(REVISION, " "), created], [None; 2], Err(Problem::Unsupported)),
+            (&[(REVISION, SHA)], [None; 2], Err(Problem::Unsupported)),
+            (&[(REVISION, SHA), (CREATED, "yesterday")], [None; 2], Err(Problem::Malformed)),
+            (&[(REVISION, "a b"), created], [None; 2], Err(Problem::Malformed)),
+            (&[(REVISION, &*long), created], [None; 2], Err(Problem::Malformed)),
         ] {
-            let found = find(annotations, origin, known).map(|changes| changes.commits);
+            let found = find(annotations, about).map(|changes| changes.commits);
             let expected = expected.map(|id| Vec::from_iter(id.map(|id| Commit::new(id, merged))));
             assert_eq!(found, expected, "{annotations:?}");
         }
         let traceparent = (TRACEPARENT, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
         let link = (BUILD_LINK, "https://ci.example.org/7");
-        let changes = find(&[(REVISION, SHA), created, traceparent, link], None, None).unwrap();
+        let changes = find(&[(REVISION, SHA), created, traceparent, link], [None; 2]).unwrap();
         assert_eq!(changes.traceparent.as_deref(), Some(traceparent.1));
         assert_eq!(changes.build_link.as_deref(), Some(link.1));
     }

@@ -1,10 +1,7 @@
 use jiff::ToSpan as _;
 
 use super::*;
-
-fn at(seconds: i64) -> Timestamp {
-    "2026-03-04T09:00:00Z".parse::<Timestamp>().unwrap() + seconds.seconds()
-}
+use crate::given::second as at;
 
 fn step() -> Step {
     Step {
@@ -16,13 +13,9 @@ fn step() -> Step {
     }
 }
 
-fn commit(id: &str, merged: i64) -> Commit {
-    Commit::new(id, at(merged))
-}
-
 fn changes(commits: &[i64], exported: Option<i64>) -> Changes {
     Changes {
-        commits: commits.iter().map(|merged| commit(&merged.to_string(), *merged)).collect(),
+        commits: commits.iter().map(|merged| Commit::new(merged.to_string(), at(*merged))).collect(),
         exported: exported.map(at),
         ..Changes::default()
     }

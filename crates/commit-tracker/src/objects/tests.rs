@@ -1,15 +1,11 @@
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use windlass_runtime::{ObjectKey, Watched as _};
 
 use super::*;
 use crate::SourceKind;
-
-fn read<T: DeserializeOwned>(value: Value) -> T {
-    serde_json::from_str(&value.to_string()).unwrap()
-}
+use crate::given::read;
 
 fn kustomization() -> Value {
     serde_json::from_str(include_str!("fixtures/kustomization.json")).unwrap()
@@ -65,10 +61,8 @@ fn a_source_is_read_whatever_its_kind() {
             "metadata": {"org.opencontainers.image.revision": "b"}}},
     }));
     assert_eq!((spec.url.as_deref(), spec.insecure), (Some("oci://a"), true));
-    assert_eq!(
-        [spec.secret_ref, spec.cert_secret_ref].map(|secret| secret.unwrap().name.to_string()),
-        ["s", "c"]
-    );
+    let secrets = [spec.secret_ref, spec.cert_secret_ref].map(|secret| secret.unwrap().name);
+    assert_eq!(secrets.each_ref().map(|name| &**name), ["s", "c"]);
     let artifact = status.artifact.unwrap();
     assert_eq!((&*artifact.revision, artifact.metadata.len()), ("main@sha1:aa", 1));
     assert!(artifact.last_update_time.is_some());

@@ -1,7 +1,6 @@
 //! What `deploy/` says of metrics is what the table says.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use windlass_commit_tracker::changes::Problem;
 use windlass_commit_tracker::ledger::Outcome;
@@ -11,18 +10,11 @@ use windlass_commit_tracker::metrics::{
 
 const PREFIX: &str = "flux_commit_tracker_";
 
-/// Every dashboard, rule and manifest of a folder with its text. Quotes inside JSON strings are quotes here.
-fn files(folder: &Path) -> Vec<(PathBuf, String)> {
-    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let read = |path: PathBuf| match path.extension().and_then(|extension| extension.to_str()) {
-        _ if path.is_dir() => files(&path),
-        Some("yaml" | "json") => {
-            let text = std::fs::read_to_string(&path).unwrap().replace("\\\"", "\"");
-            vec![(path, text)]
-        }
-        _ => Vec::new(),
-    };
-    paths.flat_map(read).collect()
+/// The alerts, and the dashboard, where quotes inside JSON strings are quotes.
+fn files() -> [String; 2] {
+    let alerts = include_str!("../../../../deploy/alerts/commit-delivery.yaml");
+    let dashboard = include_str!("../../../../deploy/compose/grafana/dashboards/commit-delivery.json");
+    [alerts, dashboard].map(|text| text.replace("\\\"", "\""))
 }
 
 /// What is between each `start` and the first of `end` after it.
@@ -32,25 +24,21 @@ fn between<'a>(text: &'a str, start: &str, end: &[char]) -> impl Iterator<Item =
 
 #[test]
 fn dashboards_and_alerts_name_metrics_labels_and_outcomes_that_there_are() {
-    let own = PROCESS_METRICS.iter().flat_map(|metric| metric.labels);
-    let attributes =
-        METRICS.iter().flat_map(|metric| metric.attributes()).chain(&COMMON_ATTRIBUTES).chain(own);
-    let labels: BTreeSet<String> =
-        attributes.map(|attribute| prometheus_label(attribute)).chain(["le".to_owned()]).collect();
+    let own = PROCESS_METRICS.iter().flat_map(|metric| metric.labels).chain(&COMMON_ATTRIBUTES);
+    let attributes = METRICS.iter().flat_map(|metric| metric.attributes()).chain(own);
+    let labels = attributes.map(|attribute| prometheus_label(attribute)).chain(["le".to_owned()]);
+    let labels: BTreeSet<String> = labels.collect();
     let mut outcomes: BTreeSet<&str> = Outcome::all().map(Outcome::name).chain(COMMIT_OUTCOMES).collect();
     outcomes.extend(Problem::ALL.map(Problem::name).into_iter().chain(["answered"]));
     let mut names: BTreeSet<String> = PROCESS_METRICS.iter().map(|metric| metric.name.to_owned()).collect();
     for metric in METRICS {
-        let parts =
-            if metric.kind == Kind::Histogram { &["", "_bucket", "_sum", "_count"][..] } else { &[""] };
+        let is_histogram = metric.kind == Kind::Histogram;
+        let parts = if is_histogram { &["", "_bucket", "_sum", "_count"][..] } else { &[""] };
         names.extend(parts.iter().map(|part| format!("{}{part}", metric.prometheus_name())));
     }
     let mut seen = BTreeSet::new();
-    for (path, text) in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy"))
-        .into_iter()
-        .filter(|(_, text)| text.contains(PREFIX))
-    {
-        let is_in = |what: &str, known: bool| assert!(known, "{}: there is no {what}", path.display());
+    for text in files() {
+        let is_in = |what: &str, known: bool| assert!(known, "there is no {what}");
         for (start, _) in text.match_indices(PREFIX) {
             let is_over = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
             let (name, after) = text[start..].split_at(text[start..].find(is_over).unwrap_or(0));

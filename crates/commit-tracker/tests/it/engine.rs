@@ -14,16 +14,9 @@ use windlass_commit_tracker::ledger::{Entry, Outcome};
 
 use self::world::{Death, Process, World, eventually, long_ago, shows};
 
-fn revisions(entry: &Entry, outcome: Outcome) -> u64 {
-    entry.revisions.iter().find(|(known, _)| *known == outcome).map_or(0, |(_, count)| *count)
-}
-
 /// A world with one Kustomization that applied its first revision long before any tracker; its UID and that revision.
 async fn settled(settings: &[(&str, &str)]) -> (World, String, String) {
-    let mut world = World::new().await;
-    for (key, value) in settings {
-        world = world.set(key, value);
-    }
+    let world = World::new(settings).await;
     let first = world.commit("first");
     world.publish(&first).await;
     let uid = world.kustomization("shop").await;
@@ -38,37 +31,6 @@ async fn tracked(settings: &[(&str, &str)]) -> (World, Process, String, String) 
     let entry = world.accounted(&uid, &first).await;
     assert_eq!((entry.commits.counted, entry.revisions.as_slice()), (0, &[(Outcome::Baseline, 1)][..]));
     (world, tracker, uid, first)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn commits_are_counted_once_over_restarts() {
-    let (world, tracker, uid, first) = tracked(&[]).await;
-    world.commit("second");
-    let third = world.commit("third");
-    world.publish(&third).await;
-    world.moves(&first, &third).await;
-    assert_eq!(world.counted(&uid, &third).await, 2, "the revision that was skipped came with the next");
-    tracker.stop().await;
-
-    let fourth = world.commit("fourth");
-    world.applied("shop", &[(&third, Timestamp::now()), (&fourth, Timestamp::now())]).await;
-    let tracker = world.tracker();
-    let entry = world.accounted(&uid, &fourth).await;
-    assert_eq!((entry.commits.counted, revisions(&entry, Outcome::Measured)), (3, 2));
-    tracker.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_roll_back_and_forward_again_counts_nothing_twice() {
-    let (world, _tracker, uid, first) = tracked(&[]).await;
-    let (second, now) = (world.commit("second"), Timestamp::now());
-    world.applied("shop", &[(&first, long_ago()), (&second, now)]).await;
-    world.accounted(&uid, &second).await;
-    world.applied("shop", &[(&second, now), (&first, long_ago())]).await;
-    world.applied("shop", &[(&first, long_ago()), (&second, now)]).await;
-    let third = world.commit("third");
-    world.applied("shop", &[(&first, long_ago()), (&second, now), (&third, Timestamp::now())]).await;
-    assert_eq!(world.counted(&uid, &third).await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,71 +53,24 @@ async fn of_several_revisions_that_cannot_be_found_each_is_counted_once_over_res
     world.remembered(&uid, |entry| stuck(entry) == (both.to_vec(), 2)).await;
     tracker.stop().await;
 
-    // Whoever comes next asks about both again.
-    let before = world.git_requests();
-    let tracker = world.tracker();
-    eventually("both are asked about", async || {
-        let asked = world.git_requests() - before;
-        (asked >= 2).then_some(()).ok_or(asked)
-    })
-    .await;
-    tracker.stop().await;
-    assert_eq!(stuck(&world.entry(&uid).await.unwrap()), (both.into(), 2));
-
-    // With the repository there again, the first is found; the other is not, for a reason of its own.
+    // Whoever comes next asks about both again. With the repository there again, the first is found; the other is not, for a reason of its own.
     world.unhide();
     let tracker = world.tracker();
     let alone = (vec![(nobody_has.clone(), Problem::Unreachable)], 2);
     assert_eq!(world.remembered(&uid, |entry| stuck(entry) == alone).await.commits.counted, 1);
-    let third = world.commit("third");
-    world.applied("shop", &[steps[0], steps[1], steps[2], (&third, Timestamp::now())]).await;
+    // A status from the end of time stops nobody.
+    let (third, end) = (world.commit("third"), Timestamp::MAX - Duration::from_mins(10));
+    world.applied("shop", &[steps[0], steps[1], steps[2], (&third, end)]).await;
     let entry = world.accounted(&uid, &third).await;
     assert_eq!((stuck(&entry), entry.commits.counted), ((Vec::new(), 2), 2));
     tracker.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revision_of_more_commits_than_are_taken_is_told_as_truncated() {
-    let (world, _tracker, uid, first) = tracked(&[("commit_tracker.max_commits", "2")]).await;
-    let commits = ["second", "third", "fourth"].map(|message| world.commit(message));
-    world.moves(&first, &commits[2]).await;
-    let entry = world.accounted(&uid, &commits[2]).await;
-    assert_eq!((entry.commits.counted, revisions(&entry, Outcome::Truncated)), (2, 1));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_an_old_kustomization_applied_before_it_was_selected_is_not_counted() {
-    let world = World::new().await.set("commit_tracker.all", "false").set("commit_tracker.selector", "team");
-    let tracker = world.tracker();
-    world.begun().await;
-    world.commit("before");
-    let first = world.commit("first");
-    world.publish(&first).await;
-    let uid = world.kustomization("shop").await;
-    // As after a month, of which its history remembers the revision that was run last, and no other with its manifests.
-    let day = |number: u64| Timestamp::now() + Duration::from_hours(24 * number);
-    world.applied_often("shop", &first, day(2), day(30)).await;
-    world.change("Kustomization", "shop", json!({"metadata": {"labels": {"team": "a"}}})).await;
-    let entry = world.accounted(&uid, &first).await;
-    assert_eq!((entry.commits.counted, revisions(&entry, Outcome::Baseline)), (0, 1));
-    tracker.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_status_at_the_end_of_time_stops_nobody() {
-    let (world, tracker, uid, first) = tracked(&[]).await;
-    let second = world.commit("second");
-    world.applied("shop", &[(&first, long_ago()), (&second, Timestamp::MAX - Duration::from_mins(10))]).await;
-    assert_eq!(world.counted(&uid, &second).await, 1);
-    tracker.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_kustomization_is_forgotten_and_one_that_is_not_selected_any_more_is_not() {
-    let selector = ("commit_tracker.selector", "app");
-    let (world, tracker, uid, first) =
-        tracked(&[("commit_tracker.all", "false"), selector, ("commit_tracker.show_deleted_for", "1s")])
-            .await;
+    let selected = [("commit_tracker.all", "false"), ("commit_tracker.selector", "app")];
+    let settings = [&selected[..], &[("commit_tracker.show_deleted_for", "1s")]].concat();
+    let (world, tracker, uid, first) = tracked(&settings).await;
     let other = world.kustomization("other").await;
     world.applied("other", &[(&first, long_ago())]).await;
     world.accounted(&other, &first).await;
@@ -202,22 +117,4 @@ async fn crash(death: Death) {
     world.applied("shop", &steps).await;
     let _tracker = world.tracker();
     assert_eq!(world.counted(&uid, &third).await, 2, "{death:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn of_two_replicas_one_counts_and_the_other_takes_over() {
-    let (world, one, uid, first) = tracked(&[]).await;
-    let other = world.tracker();
-    let second = world.commit("second");
-    world.moves(&first, &second).await;
-    world.accounted(&uid, &second).await;
-    eventually("the other is ready", async || {
-        Some(other.context.health.not_ready()).filter(|not_ready| !not_ready.is_empty()).map_or(Ok(()), Err)
-    })
-    .await;
-    one.kill().await;
-    let third = world.commit("third");
-    world.applied("shop", &[(&second, Timestamp::now()), (&third, Timestamp::now())]).await;
-    assert_eq!(world.counted(&uid, &third).await, 2);
-    other.stop().await;
 }

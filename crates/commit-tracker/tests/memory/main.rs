@@ -22,7 +22,7 @@ const MOST: usize = 1_700;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kustomization_that_has_settled_costs_little_memory() {
-    let world = World::new().await;
+    let world = World::new(&[]).await;
     let first = world.commit("first");
     world.publish(&first).await;
     // The ledger is begun, and the Kustomizations are in it: another tracker reads what they cost, and the server no more.

@@ -1,7 +1,8 @@
-use std::fmt::Write as _;
+use std::time::Duration;
 
 use super::parse as read;
 use crate::changes::{Changes, ChangesError, Commit, Problem};
+use crate::given::at;
 
 fn parse(payload: &str) -> Result<Changes, ChangesError> {
     read(payload.as_bytes(), "a test", 10_000)
@@ -14,21 +15,13 @@ fn with(commits: &str) -> String {
 
 #[test]
 fn payloads_of_every_generation_are_read_with_everything_in_them() {
-    let today = r#"{"commit": "8c", "traceparent": "00-aa-bb-01",
-        "commits_since_last_export": [
-          {"hash": "b2", "summary": "second", "author": "B", "email": "b@example.org", "time": "2026-03-04T10:15:00+01:00"},
-          {"hash": "a1", "summary": "first", "author": "A", "time": "2026-03-04T09:00:00.5Z", "sizes": [1, {"x": null}]},
-          {"hash": "a1", "summary": "again", "author": "A", "time": "2026-03-04T09:00:00.5Z"}],
-        "export_build_link": "https://ci.example.org/runs/77", "unknown": {"deep": [1, 2]}}"#;
-    let first = r#"{"Commit": "8c", "commits_since_last_export": [
-        {"Hash": "a1", "Message": "first\n\nbody", "Author": "A", "Email": "e", "Time": "2026-03-04T09:00:00.5Z"}]}"#;
     let commit = |id: &str, merged: &str, summary: &str, author: &str| {
         let (summary, author) = (summary.to_owned(), author.to_owned());
-        Commit { summary, author, ..Commit::new(id, merged.parse().unwrap()) }
+        Commit { summary, author, ..Commit::new(id, at(merged)) }
     };
     let exported = || Changes { exported_as: Some("8c".to_owned()), ..Changes::default() };
-    let a = commit("a1", "2026-03-04T09:00:00.5Z", "first", "A");
-    let b = commit("b2", "2026-03-04T09:15:00Z", "second", "B");
+    let a = commit("a1", "09:00:00.5", "first", "A");
+    let b = commit("b2", "09:15:00", "second", "B");
     let whole = Changes {
         commits: vec![a.clone(), b],
         build_link: Some("https://ci.example.org/runs/77".to_owned()),
@@ -36,8 +29,8 @@ fn payloads_of_every_generation_are_read_with_everything_in_them() {
         ..exported()
     };
     for (payload, expected) in [
-        (today, whole),
-        (first, Changes { commits: vec![a], ..exported() }),
+        (include_str!("fixtures/today.json"), whole),
+        (include_str!("fixtures/first.json"), Changes { commits: vec![a], ..exported() }),
         // An export of nothing.
         (r#"{"commit": "8c", "commits_since_last_export": []}"#, exported()),
         (r#"{"commit": "8c", "commits_since_last_export": null}"#, exported()),
@@ -75,13 +68,11 @@ fn what_is_wrong_is_said_with_its_place() {
 
 #[test]
 fn the_newest_are_kept_of_too_many() {
-    let mut list = String::new();
-    for number in 0..25_000 {
-        let (hour, minute, second) = (number / 3600, number / 60 % 60, number % 60);
-        let time = format!("2026-03-04T{hour:02}:{minute:02}:{second:02}Z");
-        write!(list, r#"{{"hash":"c{number}","time":"{time}"}},"#).unwrap();
-    }
-    let payload = with(list.trim_end_matches(','));
+    let commit = |number: u32| {
+        let time = at("00:00:00") + Duration::from_secs(number.into());
+        format!(r#"{{"hash":"c{number}","time":"{time}"}}"#)
+    };
+    let payload = with(&(0..25_000).map(commit).collect::<Vec<_>>().join(","));
     for (max, kept) in [(10_000, 10_000), (20_000, 20_000), (30_000, 25_000)] {
         let info = read(payload.as_bytes(), "a test", max).unwrap();
         assert_eq!((info.commits.len(), info.truncated), (kept, max < 25_000));
@@ -98,7 +89,7 @@ fn strangers_texts_are_one_short_line() {
             {{"hash": "a1", "summary": "  \u001b[31mred\n{long}", "time": "2026-03-04T09:00:00Z"}}]}}"#
     ))
     .unwrap();
-    let length = info.build_link.map(|link| link.chars().count());
-    assert_eq!(length, Some(513), "what is cut ends with an ellipsis");
+    // What is cut ends with an ellipsis.
+    assert_eq!(info.build_link.map(|link| link.chars().count()), Some(513));
     assert_eq!(info.commits[0].summary, " [31mred");
 }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::changes::Problem;
-use crate::histogram::Histogram;
+use crate::given::{self, histogram};
 use crate::ledger::{Accounted, CommitCounts, FRONTIER, Outcome, Pending};
-use crate::{Instrument, SourceKind, Step, given};
+use crate::{Instrument, SourceKind, Step};
 
 fn pending(problem: Problem) -> Pending {
     let ready = "2026-11-21T16:07:00.5Z".parse().unwrap();
@@ -14,9 +14,7 @@ fn pending(problem: Problem) -> Pending {
 fn whatever_can_be_in_an_entry_is_read_as_it_was_written_and_what_is_cut_off_is_damaged() {
     for kind in SourceKind::ALL {
         let times = (1..).zip(Instrument::ALL).map(|(count, instrument)| {
-            let mut times = Histogram::default();
-            (0..count * 40).for_each(|number| times.add(f64::from(number * number) * 0.7).unwrap());
-            (instrument, times)
+            (instrument, histogram((0..count * 40).map(|number| f64::from(number * number) * 0.7)))
         });
         let entry = Entry {
             source_kind: kind,
@@ -28,9 +26,8 @@ fn whatever_can_be_in_an_entry_is_read_as_it_was_written_and_what_is_cut_off_is_
         let text = entry_text(&entry);
         assert_eq!(entry_of("uid", &text), Ok(entry));
         for cut in (0..text.len()).step_by(97) {
-            assert!(
-                matches!(entry_of("uid", &text[..cut]), Err(Unreadable::Damaged(key, _)) if key == "uid")
-            );
+            let read = entry_of("uid", &text[..cut]);
+            assert!(matches!(read, Err(Unreadable::Damaged(key, _)) if key == "uid"));
         }
     }
 }
@@ -53,11 +50,7 @@ fn format_2_stays_as_it_is() {
     assert_eq!(entry.last.as_ref().unwrap().applied, "2026-11-21T16:07:00Z".parse().unwrap());
     assert_eq!(entry.commits, CommitCounts { counted: 3, ..CommitCounts::default() });
     assert_eq!(entry.revisions, [(Outcome::Measured, 1), (Outcome::Baseline, 1)]);
-    let mut times = Histogram::default();
-    for seconds in [41.0, 43.5, 300.0] {
-        times.add(seconds).unwrap();
-    }
-    assert_eq!(entry.histograms, [(Instrument::EndToEnd, times)]);
+    assert_eq!(entry.histograms, [(Instrument::EndToEnd, histogram([41.0, 43.5, 300.0]))]);
 }
 
 #[test]
@@ -75,12 +68,8 @@ fn numbers_that_do_not_belong_together_are_damage() {
         ("\"name\"", "\"nickname\"", "unknown field"),
     ] {
         let text = EXAMPLE.replace(from, to);
-        match entry_of("0b7c", &text) {
-            Err(Unreadable::Damaged(key, what)) => {
-                assert!(key == "0b7c" && what.contains(expected), "{to}: {what}");
-            }
-            other => panic!("{to}: {other:?}"),
-        }
+        let Err(Unreadable::Damaged(key, what)) = entry_of("0b7c", &text) else { panic!("{to}") };
+        assert!(key == "0b7c" && what.contains(expected), "{to}: {what}");
     }
 }
 
@@ -112,17 +101,13 @@ fn the_busiest_entries_of_ten_thousand_fit_into_the_shards() {
         revision: format!("production@sha256:{number:064x}").parse().unwrap(),
         origin: Some(format!("main@sha1:{number:040x}").into()),
     };
-    let mut times = Histogram::default();
-    (0..40_000).for_each(|number| times.add(1.0 + f64::from(number) / 10.0).unwrap());
+    let times = histogram((0..40_000).map(|number| 1.0 + f64::from(number) / 10.0));
     let entry = Entry {
         accounted: (0..FRONTIER).map(busy).collect(),
         histograms: Instrument::ALL.map(|instrument| (instrument, times.clone())).into(),
         older: (0..240_u32).map(|number| u32::MAX - number).collect(),
         ..example()
     };
-    let most = entry_text(&entry).len();
-    assert!(
-        most < 12 << 10 && most * 10_000 / usize::from(SHARDS) < super::super::shard::LIMIT,
-        "{most} bytes"
-    );
+    let (most, limit) = (entry_text(&entry).len(), super::super::shard::LIMIT);
+    assert!(most < 12 << 10 && most * 10_000 / usize::from(SHARDS) < limit, "{most} bytes");
 }

@@ -1,9 +1,5 @@
 use super::*;
-use crate::given;
-
-fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_second(seconds).unwrap()
-}
+use crate::given::{self, second as at};
 
 fn step(revision: &str, ready: i64) -> Step {
     given::step(revision, at(ready))
@@ -71,6 +67,12 @@ fn what_comes_after_the_newest_accounted_revision_is_due_oldest_first() {
         let steps = steps.iter().map(|(revision, ready)| step(revision, *ready)).collect();
         check(&standing(0, steps), Some(&entry(accounted)), &[], due);
     }
+    // What is remembered by its mark alone is not due again.
+    let artifact = |number: u8| format!("latest@sha256:{number:064}");
+    let older = vec![crate::ledger::mark_of(&format!("{:064}", 1))];
+    let steps = [1, 2].map(|number| step(&artifact(number), number.into()));
+    let back = Entry { older, ..entry(&["a"]) };
+    check(&standing(0, steps.into()), Some(&back), &[], &[&artifact(2)]);
 }
 
 #[test]

@@ -1,10 +1,6 @@
 use super::*;
 use crate::changes::Commit;
-use crate::given;
-
-fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_second(1_772_000_000 + seconds).unwrap()
-}
+use crate::given::{self, second as at};
 
 fn brought(merged: &[Timestamp]) -> Changes {
     let commits = merged.iter().map(|merged| Commit::new("5394cb7f", *merged)).collect();

@@ -5,7 +5,7 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::world::{Death, lines, shows};
-use super::{settled, tracked};
+use super::{eventually, settled, tracked};
 
 const TIMES: &str = "flux_commit_tracker_e2e_export_time_seconds";
 
@@ -16,21 +16,26 @@ fn count(number: u32) -> [String; 1] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_leader_alone_shows_what_was_counted_and_the_next_one_goes_on_with_it() {
+async fn of_two_replicas_one_counts_and_shows_it_and_the_other_takes_over_where_it_was() {
     let (world, leader, uid, first) = tracked(&[]).await;
     let counted = format!("{TIMES}_count");
     shows(&leader, &counted, |shown| shown == count(0)).await;
     let second = world.commit("second");
-    world.publish(&second).await;
     world.moves(&first, &second).await;
     world.accounted(&uid, &second).await;
     shows(&leader, &counted, |shown| shown == count(1)).await;
     let shown = lines(&leader, TIMES);
 
     let next = world.tracker();
+    eventually("the next is ready", async || {
+        Some(next.context.health.not_ready()).filter(|not_ready| !not_ready.is_empty()).map_or(Ok(()), Err)
+    })
+    .await;
     assert_eq!(lines(&next, TIMES), [""; 0], "it does not lead");
-    leader.stop().await;
+    leader.kill().await;
     shows(&next, TIMES, |now| now == shown).await;
+    world.moves(&second, &world.commit("third")).await;
+    shows(&next, &counted, |shown| shown == count(2)).await;
     next.stop().await;
 }
 

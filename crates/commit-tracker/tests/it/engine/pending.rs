@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::world::{Process, World, eventually, lines, long_ago};
-use super::{revisions, tracked};
+use super::tracked;
+use super::world::{Process, eventually, lines, long_ago};
 use windlass_commit_tracker::ledger::Outcome;
 
 /// Waits until the age of what waits, and whether it is unknown, are these.
@@ -59,29 +59,4 @@ async fn what_was_not_looked_up_is_unknown_and_not_zero() {
     world.change("GitRepository", "apps", json!({"spec": {"interval": "2m"}})).await;
     world.accounted(&uid, &second).await;
     told(&next, Some(0.0), 0.0).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn going_back_further_than_what_is_remembered_in_full_counts_nothing_again() {
-    let world = World::new().await.set("commit_tracker.exporter_info", "none");
-    let uid = world.kustomization("shop").await;
-    let revision = |number: usize| format!("sha256:{number:064}");
-    world.switch_to("Bucket", &revision(1), world.built("build-1", Timestamp::now())).await;
-    let tracker = world.tracker();
-    world.begun().await;
-    let apply = async |number: usize| {
-        let built = world.built(&format!("build-{number}"), Timestamp::now());
-        world.publish_artifact("Bucket", "images", &revision(number), built).await;
-        world.applied("shop", &[(&revision(number), Timestamp::now())]).await;
-    };
-    for number in 1..=18 {
-        apply(number).await;
-        world.accounted(&uid, &revision(number)).await;
-    }
-    apply(1).await;
-    apply(19).await;
-    let entry = world.accounted(&uid, &revision(19)).await;
-    let counted = entry.commits.counted + entry.commits.baseline;
-    assert_eq!((counted, revisions(&entry, Outcome::Measured)), (19, 19), "{entry:?}");
-    tracker.stop().await;
 }

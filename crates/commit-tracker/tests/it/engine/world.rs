@@ -32,12 +32,12 @@ pub(crate) use self::process::{Death, Process};
 /// How long anything may take before a test gives up.
 const CALL_DEADLINE: Duration = Duration::from_mins(1);
 
-/// Those of Flux's kinds that are served.
-const KINDS: [&str; 4] = ["Kustomization", "GitRepository", "OCIRepository", "Bucket"];
-
 fn resource(kind: &str) -> ApiResource {
     SourceKind::of(kind).map_or_else(Kustomization::resource, SourceKind::resource)
 }
+
+/// A revision, that of its origin, and when it was applied.
+type Applied<'a> = (&'a str, Option<&'a str>, Timestamp);
 
 pub(crate) struct World {
     pub(crate) folder: tempfile::TempDir,
@@ -48,54 +48,36 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) async fn new() -> Self {
+    /// With these settings, and others for all.
+    pub(crate) async fn new(own: &[(&str, &str)]) -> Self {
         init_process().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let git = HttpBackend::new(folder.path().join("git")).start().await.unwrap();
         let server = ApiServer::builder(in_memory(&StoreOptions::default()).unwrap()).build().unwrap();
         server.start().await.unwrap();
         let router = server.router();
+        let origin = &*git.origin();
         let settings = [
             ("commit_tracker.all", "true"),
             ("commit_tracker.observe_only", "false"),
             ("commit_tracker.metrics_address", ""),
             ("commit_tracker.health_address", ""),
-            ("operator.allowed_git_origins", &git.origin()),
+            ("operator.allowed_git_origins", origin),
             ("operator.leader_election_lease_duration", "6s"),
             ("operator.leader_election_renew_deadline", "5s"),
             ("operator.leader_election_retry_period", "200ms"),
-        ]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+        ];
+        let all = settings.iter().filter(|(key, _)| own.iter().all(|(known, _)| known != key)).chain(own);
+        let settings = all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let client = server.client_for_tests();
-        let world = Self { folder, client, router, settings: settings.into(), git };
-        for kind in KINDS {
-            world.define(resource(kind)).await;
+        let world = Self { folder, client, router, settings, git };
+        let definitions: Api<CustomResourceDefinition> = Api::all(world.client.clone());
+        for definition in serde_json::from_str::<Vec<_>>(include_str!("definitions.json")).unwrap() {
+            definitions.create(&PostParams::default(), &definition).await.unwrap();
         }
-        let url = format!("{}/apps.git", world.git.origin());
+        let url = format!("{origin}/apps.git");
         world.create("GitRepository", "apps", json!({"url": url, "interval": "1m"})).await;
         world
-    }
-
-    #[must_use]
-    pub(crate) fn set(mut self, key: &str, value: &str) -> Self {
-        self.settings.retain(|(known, _)| known != key);
-        self.settings.push((key.to_owned(), value.to_owned()));
-        self
-    }
-
-    async fn define(&self, ApiResource { group, kind, plural, .. }: ApiResource) {
-        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        let version = json!({"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-            "schema": {"openAPIV3Schema": schema}});
-        let (singular, list) = (kind.to_lowercase(), format!("{kind}List"));
-        let names = json!({"kind": kind, "plural": plural, "singular": singular, "listKind": list});
-        let definition = serde_json::from_value(json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("{plural}.{group}")},
-            "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
-        }));
-        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        api.create(&PostParams::default(), &definition.unwrap()).await.unwrap();
     }
 
     fn api(&self, kind: &str) -> Api<DynamicObject> {
@@ -175,25 +157,20 @@ impl World {
     }
 
     /// The same, each with the revision of its origin.
-    pub(crate) async fn applied_from(&self, name: &str, revisions: &[(&str, Option<&str>, Timestamp)]) {
-        let history = revisions.iter().rev().take(5);
-        let history = history.map(|(revision, origin, at)| snapshot(revision, *origin, *at, *at, 1));
-        self.says(name, revisions.last().unwrap(), &history.collect::<Vec<_>>()).await;
+    pub(crate) async fn applied_from(&self, name: &str, revisions: &[Applied<'_>]) {
+        let history = revisions.iter().rev().take(5).map(|applied| snapshot(*applied, applied.2, 1));
+        self.says(name, *revisions.last().unwrap(), history.collect()).await;
     }
 
     /// The Kustomization says that it ran manifests for a long time, and that this revision is the one that it ran last.
     pub(crate) async fn applied_often(&self, name: &str, revision: &str, from: Timestamp, to: Timestamp) {
-        self.says(name, &(revision, None, to), &[snapshot(revision, None, from, to, 4000)]).await;
+        let applied = (revision, None, to);
+        self.says(name, applied, vec![snapshot(applied, from, 4000)]).await;
     }
 
-    async fn says(
-        &self,
-        name: &str,
-        (newest, origin, at): &(&str, Option<&str>, Timestamp),
-        history: &[Value],
-    ) {
+    async fn says(&self, name: &str, (newest, origin, at): Applied<'_>, history: Vec<Value>) {
         let ready = json!({
-            "type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "lastTransitionTime": second(*at),
+            "type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "lastTransitionTime": second(at),
             "message": format!("Applied revision: {newest}"),
         });
         let status = json!({
@@ -220,11 +197,6 @@ impl World {
 
     pub(crate) fn unhide(&self) {
         std::fs::rename(self.folder.path().join("hidden"), self.bare()).unwrap();
-    }
-
-    /// Requests that the Git server served so far.
-    pub(crate) fn git_requests(&self) -> u64 {
-        self.git.log().count()
     }
 
     pub(crate) fn tracker(&self) -> Process {
@@ -286,7 +258,7 @@ pub(crate) async fn shows(process: &Process, start: &str, are_so: impl Fn(&[Stri
 }
 
 /// Runs that built the same manifests.
-fn snapshot(revision: &str, origin: Option<&str>, first: Timestamp, last: Timestamp, total: u32) -> Value {
+fn snapshot((revision, origin, last): Applied<'_>, first: Timestamp, total: u32) -> Value {
     json!({
         "digest": format!("sha256:{revision}"), "firstReconciled": second(first), "lastReconciled": second(last),
         "lastReconciledDuration": "100ms", "lastReconciledStatus": "ReconciliationSucceeded",

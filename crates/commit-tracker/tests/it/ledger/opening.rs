@@ -10,15 +10,6 @@ async fn begun() -> (World, String) {
     (world, shard)
 }
 
-/// Why the ledger does not open; and that trying changes nothing.
-async fn refused(world: &World) -> LedgerError {
-    let before = world.data().await;
-    let line = world.line();
-    let error = world.open_over(&line).await.unwrap_err();
-    assert_eq!((world.data().await, line.writes()), (before, 0));
-    error
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_first_start_writes_one_small_head() {
     let world = World::new();
@@ -51,7 +42,9 @@ async fn a_later_format_and_damage_are_named_with_what_to_do_and_left_alone() {
     ] {
         let before = world.data().await[map].get(key).cloned();
         world.patch(map, json!({"data": {key: value}})).await;
-        let error = refused(&world).await.to_string();
+        let (damaged, line) = (world.data().await, world.line());
+        let error = world.open_over(&line).await.unwrap_err().to_string();
+        assert_eq!((world.data().await, line.writes()), (damaged, 0), "it is left alone");
         let named = if key == "identity" { "" } else { map };
         assert!(error.contains(named) && error.contains(says) && error.contains(&remedy), "{error}");
         world.patch(map, json!({"data": {key: before}})).await;
@@ -76,7 +69,7 @@ async fn a_head_that_was_deleted_is_made_again_as_it_was_and_other_config_maps_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shard_that_lost_its_label_is_found_and_not_written() {
+async fn a_shard_that_lost_its_label_is_not_written_and_one_that_is_deleted_loses_the_ledger() {
     let (world, shard) = begun().await;
     world.patch(&shard, json!({"metadata": {"labels": {"windlass.dev/ledger": null}}})).await;
     let ledger = world.open().await;
@@ -87,13 +80,8 @@ async fn a_shard_that_lost_its_label_is_found_and_not_written() {
     let remedy = format!("kubectl -n default label configmap {shard} windlass.dev/ledger={HEAD}");
     assert!(told.contains(&remedy), "{told}");
     world.patch(&shard, json!({"metadata": {"labels": {"windlass.dev/ledger": HEAD}}})).await;
-    assert_eq!(steps(&world.open().await, "a"), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_shard_that_is_deleted_meanwhile_loses_the_ledger() {
-    let (world, shard) = begun().await;
     let ledger = world.open().await;
+    assert_eq!(steps(&ledger, "a"), 1);
     world.maps().delete(&shard, &DeleteParams::default()).await.unwrap();
     let error = ledger.record(step("a", 2)).await.unwrap_err();
     assert!(error.is_lost() && error.to_string().contains("was deleted"), "{error}");
