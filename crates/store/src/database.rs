@@ -8,6 +8,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use redb::backends::FileBackend;
@@ -29,6 +30,8 @@ const WITHOUT_CHECKSUMS: u64 = 2;
 pub const FIRST_REVISION: u64 = 1;
 /// A file smaller than this is never compacted.
 const SPARSE_BYTES: u64 = 8 << 20;
+/// What file systems count in.
+const BLOCK_BYTES: u64 = 512;
 /// A file this many times as large as its live data is compacted. Pages that are half empty alone explain a half of
 /// it, so that compacting does not come again at each start.
 const SPARSE_RATIO: u64 = 4;
@@ -161,7 +164,8 @@ pub(super) fn create_tables(database: &Database) -> Result<(), redb::Error> {
 /// While the store runs the file does not shrink: what was freed is used again by later writes, and ten rewrites
 /// of every object leave it below twice the live data. Killed in the middle, it is in one state or the other.
 pub(super) fn compact_if_sparse(database: &mut Database, path: &Path) -> Result<(), PrepareError> {
-    let size = fs::metadata(path)?.len();
+    // What the file takes up on the disk: it grows by doubling, and the rest is a hole.
+    let size = fs::metadata(path)?.blocks() * BLOCK_BYTES;
     let live = live_bytes(database)?;
     if size >= SPARSE_BYTES && size / SPARSE_RATIO >= live {
         database.compact()?;

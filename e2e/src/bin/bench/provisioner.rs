@@ -33,8 +33,6 @@ const WAKES: usize = 50;
 /// Owners on a real server, and the nodes of the tree of each.
 const TREES: usize = 1_000;
 const PARTS: usize = 20;
-/// How many turns a manager and a bare client take each.
-const ROUNDS: usize = 4;
 const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn measure(table: &mut Table) -> Result<()> {
@@ -223,8 +221,8 @@ impl ManagerProvisioner for Fleet {
 }
 
 /// A thousand trees of twenty nodes on a real kube-apiserver, and a bare client that does the same writes: a finalizer,
-/// twenty applied objects and a status an owner, for as many owners at a time. They take turns, so that what grows or
-/// slows down meanwhile counts for both.
+/// twenty applied objects and a status an owner, for as many owners at a time. It has one half of its owners before and
+/// one after the manager, so that what grows or slows down meanwhile counts for both.
 async fn bring_up(table: &mut Table) -> Result<()> {
     let options = windlass_cluster::Options { durable: true, compacts: true, ..Default::default() };
     let Some(cluster) = Box::pin(Cluster::own_with(options)).await? else { return Ok(()) };
@@ -234,11 +232,10 @@ async fn bring_up(table: &mut Table) -> Result<()> {
     let established = ["wait", "--for=condition=Established", "crd/waitings.example.com"];
     cluster.kubectl(&established, "").await?;
     let (mut by_hand, mut managed) = (Duration::ZERO, Duration::ZERO);
-    for round in 0..2 * ROUNDS {
-        let by_manager = matches!(round % 4, 1 | 2);
-        let namespace = cluster.namespace(&format!("round-{round}")).await?;
-        create_owners(&client, namespace.name()).await?;
-        if by_manager {
+    for (name, owners) in [("before", TREES / 2), ("managed", TREES), ("after", TREES / 2)] {
+        let namespace = cluster.namespace(name).await?;
+        create_owners(&client, namespace.name(), owners).await?;
+        if owners == TREES {
             managed += Box::pin(provisioned(&client, namespace.name())).await?;
         } else {
             by_hand += written(&client, namespace.name(), ManagerOptions::new("").workers).await?;
@@ -265,7 +262,7 @@ async fn provisioned(client: &kube::Client, namespace: &str) -> Result<Duration>
     let begun = Instant::now();
     let running = tokio::spawn(Manager::new(Fleet, options)?.run(client.clone(), Health::new(), end.clone()));
     // The last one is asked for alone while others are not up: to look must not be what is measured.
-    let last = format!("owner-{:04}", TREES / ROUNDS - 1);
+    let last = format!("owner-{:04}", TREES - 1);
     let settled = async || -> Result<bool> {
         Ok(ready(&states.get(&last).await?)
             && states.list(&ListParams::default().match_any()).await?.items.iter().all(ready))
@@ -281,17 +278,16 @@ async fn provisioned(client: &kube::Client, namespace: &str) -> Result<Duration>
     running.await?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let made = maps.list_metadata(&ListParams::default()).await?.items.len();
-    if made < TREES / ROUNDS * PARTS {
+    if made < TREES * PARTS {
         bail!("{made} objects were made");
     }
     Ok(took)
 }
 
-async fn create_owners(client: &kube::Client, namespace: &str) -> Result<()> {
-    let owners: Api<Waiting> = Api::namespaced(client.clone(), namespace);
-    for number in 0..TREES / ROUNDS {
-        owners
-            .create(&PostParams::default(), &Waiting::new(&format!("owner-{number:04}"), WaitingSpec {}))
+async fn create_owners(client: &kube::Client, namespace: &str, owners: usize) -> Result<()> {
+    let api: Api<Waiting> = Api::namespaced(client.clone(), namespace);
+    for number in 0..owners {
+        api.create(&PostParams::default(), &Waiting::new(&format!("owner-{number:04}"), WaitingSpec {}))
             .await?;
     }
     Ok(())
