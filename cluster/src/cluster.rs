@@ -11,6 +11,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::certificates;
+use crate::definitions;
+use crate::programs::has_go;
 use crate::state::{Folder, State};
 
 /// A running control plane.
@@ -59,6 +61,16 @@ impl Cluster {
     /// The cluster's folder: logs of each program, keys and kubeconfigs.
     pub fn folder(&self) -> &Path {
         self.0.folder.path()
+    }
+
+    /// Serves Argo CD's applications on this cluster, without anybody who deploys them. False: there is no Go to find their
+    /// definition with, and that was said; with `CI=true` it is an error.
+    pub async fn establish_argo_cd(&self) -> Result<bool> {
+        if !has_go("Argo CD's definition", "")? {
+            return Ok(false);
+        }
+        definitions::establish(&self.admin().await?, &definitions::argo_cd()?).await?;
+        Ok(true)
     }
 
     pub(crate) fn files(&self) -> &Folder {

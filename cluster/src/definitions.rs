@@ -1,4 +1,4 @@
-//! Definitions (CRDs) on a cluster: ours, and Flux's from its published modules.
+//! Definitions (CRDs) on a cluster: ours, and Flux's and Argo CD's from their published modules.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -73,6 +73,16 @@ pub(crate) fn flux() -> Result<Vec<Value>> {
     Ok(definitions)
 }
 
+/// Argo CD's definition of applications. Nothing of it is built or run.
+pub(crate) fn argo_cd() -> Result<Vec<Value>> {
+    let file = module_folder("github.com/argoproj/argo-cd/v3", "v3.3.0")?
+        .join("manifests/crds/application-crd.yaml");
+    let text =
+        std::fs::read_to_string(&file).with_context(|| format!("failed to read {}", file.display()))?;
+    let parsed = windlass_api::yaml::parse(&text);
+    Ok(vec![parsed.with_context(|| format!("failed to read {}", file.display()))?])
+}
+
 /// The folder of a module of this version in Go's module cache; downloaded when it is not there, and verified by Go.
 fn module_folder(module: &str, version: &str) -> Result<PathBuf> {
     let output = Command::new("go")
@@ -80,7 +90,7 @@ fn module_folder(module: &str, version: &str) -> Result<PathBuf> {
         // Not in the tools module itself: the source controller is no part of its build.
         .current_dir(tools_dir())
         .output()
-        .context("failed to start go, with which Flux's definitions are found")?;
+        .context("failed to start go, with which definitions are found")?;
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     match answer["Dir"].as_str() {
         Some(folder) => Ok(PathBuf::from(folder)),

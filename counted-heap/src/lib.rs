@@ -9,17 +9,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub struct CountedHeap {
     in_use: AtomicUsize,
+    pieces: AtomicUsize,
 }
 
 impl CountedHeap {
     /// A heap with nothing in use.
     pub const fn new() -> Self {
-        Self { in_use: AtomicUsize::new(0) }
+        Self { in_use: AtomicUsize::new(0), pieces: AtomicUsize::new(0) }
     }
 
     /// Bytes that were asked for and not given back.
     pub fn in_use(&self) -> usize {
         self.in_use.load(Ordering::Relaxed)
+    }
+
+    /// How many allocations that is.
+    pub fn pieces(&self) -> usize {
+        self.pieces.load(Ordering::Relaxed)
     }
 }
 
@@ -27,11 +33,13 @@ impl CountedHeap {
 unsafe impl GlobalAlloc for CountedHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.in_use.fetch_add(layout.size(), Ordering::Relaxed);
+        self.pieces.fetch_add(1, Ordering::Relaxed);
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         self.in_use.fetch_sub(layout.size(), Ordering::Relaxed);
+        self.pieces.fetch_sub(1, Ordering::Relaxed);
         unsafe { System.dealloc(at, layout) }
     }
 }

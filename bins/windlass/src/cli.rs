@@ -27,7 +27,7 @@ enum Command {
     Demo(DemoArgs),
     /// Run the API server and the token exchange.
     Serve(Box<ServeArgs>),
-    /// Check, copy, restore and compact the store of a server.
+    /// Check, read, copy, restore and compact the store of a server.
     Store(StoreArgs),
     /// Rotate the keys that sign access tokens, and revoke tokens.
     Keys(KeysArgs),

@@ -165,8 +165,10 @@ pub(crate) async fn run(args: ServeArgs) -> Result<ExitCode> {
     if !server.well_known_token && !has_tokens {
         println!("no system token is accepted: name one with --system-token-file");
     }
-    server.start(opener, spans, &supervisor)?;
     let health = Health::new();
+    let store = server.store.clone();
+    health.check("store", move || store.problem());
+    server.start(opener, spans, &supervisor)?;
     let scraped = Listener {
         address: operator.serve_metrics_address.clone(),
         setting: "[operator] serve_metrics_address, or --metrics-address,",

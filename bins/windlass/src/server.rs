@@ -79,6 +79,8 @@ pub(crate) struct Server {
     pub(crate) well_known_token: bool,
     /// The authority of its certificate.
     pub(crate) ca_file: Option<PathBuf>,
+    /// Where it keeps its objects.
+    pub(crate) store: Arc<dyn Store>,
     kubeconfig: Kubeconfig,
     keys: Keys,
     issuer: Issuer,
@@ -111,7 +113,7 @@ impl Server {
 
         let mut crds = windlass_api::crds::all();
         crds.retain(|crd| options.loki.is_none() || crd.spec.names.kind != "HistoricJob");
-        let server = ApiServer::builder(store)
+        let server = ApiServer::builder(store.clone())
             .crds(crds)
             .sealing_key(keys.sealing_key())
             .admission(options.rules.clone())
@@ -136,6 +138,7 @@ impl Server {
             exchange: exchange_address,
             well_known_token,
             ca_file: keys.ca_file(),
+            store,
             observer: Observer::new(&server, audit, Some(RequestMetrics::new(&metrics))),
             metrics,
             router: server.router(),
@@ -314,17 +317,29 @@ fn open_store(path: &Path) -> Result<Arc<dyn Store>> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use windlass_auth::{TokenExchange, TokenExchangeConfig};
+
     use super::*;
 
     async fn open(exchange: &str, well_known_token: bool) -> Server {
         let folder = tempfile::tempdir().unwrap();
+        open_in(folder.path(), exchange, well_known_token, Vec::new()).await
+    }
+
+    async fn open_in(
+        data: &Path,
+        exchange: &str,
+        well_known_token: bool,
+        system_tokens: Vec<SystemToken>,
+    ) -> Server {
         let options = ServerOptions {
             api: "localhost:0".to_owned(),
             exchange: exchange.to_owned(),
-            data: folder.path().to_owned(),
+            data: data.to_owned(),
             begin_anew: false,
-            kubeconfig: folder.path().join("kubeconfig"),
-            system_tokens: Vec::new(),
+            kubeconfig: data.join("kubeconfig"),
+            system_tokens,
             well_known_token,
             namespaces_must_exist: false,
             names: Vec::new(),
@@ -349,6 +364,40 @@ mod tests {
             assert_eq!(server.well_known_token, accepted, "{address}");
         }
         assert!(!open("localhost:0", false).await.well_known_token, "only when it is asked for");
+    }
+
+    #[tokio::test]
+    async fn an_exchange_on_another_than_a_loopback_address_speaks_tls_and_nothing_else() {
+        windlass_auth::install_crypto_provider().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = vec![SystemToken::admin("system", "of-the-system".into())];
+        let every = windlass_settings::listen_address(":0").unwrap();
+        let server = open_in(folder.path(), &every, false, tokens).await;
+        assert!(!server.exchange.ip().is_loopback());
+        let (port, ca_file) = (server.exchange.port(), server.ca_file.clone());
+        let git = windlass_git::GitConfig::new(folder.path().join("git"));
+        let opener = Opener::new(windlass_git::Git::new(git).unwrap(), None, Vec::new());
+        let supervisor = Supervisor::new();
+        server.start(opener, Spans::disabled(), &supervisor).unwrap();
+
+        let config = |scheme: &str| {
+            let url = format!("{scheme}://127.0.0.1:{port}/sign/access-token");
+            let mut config = TokenExchangeConfig::new(url, "of-the-system".into());
+            config.tls.ca_file.clone_from(&ca_file);
+            config.deadline = Duration::from_secs(20);
+            config
+        };
+        TokenExchange::new(config("https")).unwrap().token(&["core.windlass.dev"]).await.unwrap();
+        // Nothing is answered in the clear.
+        let mut plain = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        plain.write_all(b"GET /jwks HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        let read = plain.read_to_end(&mut answer);
+        // A reset is an end, too.
+        assert!(tokio::time::timeout(Duration::from_secs(20), read).await.is_ok(), "it is left open");
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(!answer.contains("HTTP") && !answer.contains("keys"), "{answer:?}");
+        supervisor.token().cancel();
     }
 
     #[tokio::test]

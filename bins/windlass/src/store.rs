@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use futures::AsyncReadExt as _;
-use windlass_apiserver::store::{self, BackupError, Copied, OpenError};
+use windlass_apiserver::store::{self, BackupError, Copied, Key, OpenError, Stored};
 use windlass_auth::ApiClients;
 
 /// How many bytes are read from a server at a time.
@@ -30,6 +30,18 @@ enum StoreCommand {
         /// The folder that `windlass serve` was given as `--data-dir`, or the store's file in it.
         #[arg(value_name = "PATH")]
         path: PathBuf,
+    },
+    /// Print one object as it is stored, also one that a server cannot read: 1 if it is damaged. No server may run on it.
+    Get {
+        /// The folder that `windlass serve` was given as `--data-dir`, or the store's file in it.
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+        /// Its resource, and the group if it has one.
+        #[arg(value_name = "PLURAL[.GROUP]")]
+        resource: String,
+        /// Its name, and the namespace if it has one, as `check` says them.
+        #[arg(value_name = "[NAMESPACE/]NAME")]
+        name: String,
     },
     /// Copy all objects as they are at one moment; a server that runs on the store goes on. The keys are not part of it.
     Backup {
@@ -64,6 +76,7 @@ enum StoreCommand {
 pub(crate) async fn run(args: StoreArgs) -> Result<ExitCode> {
     match args.command {
         StoreCommand::Check { path } => check(&file_of(&path)),
+        StoreCommand::Get { path, resource, name } => get(&file_of(&path), &resource, &name),
         StoreCommand::Backup { path, copy, kubeconfig } => backup(&path, &copy, kubeconfig).await,
         StoreCommand::Restore { copy, path } => restore(&copy, &path),
         StoreCommand::Compact { path } => {
@@ -90,6 +103,19 @@ fn check(file: &Path) -> Result<ExitCode> {
     }
     println!("{} are damaged: restore the store from a copy", checked.damaged.len());
     Ok(ExitCode::FAILURE)
+}
+
+fn get(file: &Path, resource: &str, name: &str) -> Result<ExitCode> {
+    let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+    let (namespace, name) = name.split_once('/').unwrap_or(("", name));
+    let key = Key::new(group, plural, namespace, name)?;
+    let Some(stored) = store::read_object(file, &key)? else { bail!("there is no {key}") };
+    let (Stored::Whole(value) | Stored::Damaged(value)) = &stored;
+    io::stdout().write_all(value).context("failed to write the object")?;
+    if matches!(stored, Stored::Damaged(_)) {
+        bail!("{key} is damaged: this is what is left of it");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn backup(path: &Path, copy: &Path, kubeconfig: Option<PathBuf>) -> Result<ExitCode> {

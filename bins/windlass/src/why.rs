@@ -1,8 +1,9 @@
-//! `windlass why`: what a repository or a job waits for, from what the API's objects say.
+//! `windlass why`: what a repository, a job or the owner of a tree waits for, from what the API's objects say.
 #![expect(clippy::print_stdout, reason = "its answer goes to standard output")]
 
 mod budget;
 mod findings;
+mod tree;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +20,8 @@ use self::findings::{Known, Report};
 /// Options of `windlass why`.
 #[derive(clap::Args)]
 pub(crate) struct WhyArgs {
-    /// What is asked about: `repository/NAME` or `job/NAME`.
+    /// What is asked about: `repository/NAME`, `job/NAME`, or `PLURAL.GROUP/NAME` of another kind, whose controller is a
+    /// tree of provisioners.
     #[arg(value_name = "KIND/NAME")]
     object: String,
     /// The namespace that it is in.
@@ -60,7 +62,8 @@ pub(crate) async fn run(args: WhyArgs) -> Result<ExitCode> {
             repository(&client, &args.namespace, name, args.metrics.as_deref()).await?
         }
         Some(("job" | "jobs" | "pjob", name)) => job(&client, &args.namespace, name).await?,
-        _ => bail!("{:?} is neither repository/NAME nor job/NAME", args.object),
+        Some((kind, name)) if kind.contains('.') => tree::ask(&client, &args.namespace, kind, name).await?,
+        _ => bail!("{:?} is neither repository/NAME nor job/NAME nor PLURAL.GROUP/NAME", args.object),
     };
     match args.output {
         Output::Text => print!("{report}"),

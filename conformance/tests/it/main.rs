@@ -3,3 +3,4 @@
 
 mod generated;
 mod scripts;
+mod together;

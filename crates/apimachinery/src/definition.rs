@@ -176,10 +176,10 @@ pub fn own(crd: &CustomResourceDefinition) -> Result<Object, String> {
     Ok(object)
 }
 
-/// What the client is warned about that writes this definition.
-pub fn warnings(object: &Value, created: bool) -> Vec<String> {
+/// What the client is warned about that creates this definition.
+pub fn warnings(object: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
-    for version in object["spec"]["versions"].as_array().into_iter().flatten().filter(|_| created) {
+    for version in object["spec"]["versions"].as_array().into_iter().flatten() {
         walk(&version["schema"]["openAPIV3Schema"], &mut |node| {
             let format = text(node, "format");
             if !format.is_empty() && !keywords::known_format(text(node, "type"), format) {

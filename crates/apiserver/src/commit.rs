@@ -12,7 +12,7 @@ impl Inner {
     /// Commits the write of an object of this kind, which stands first, with what belongs to it. Returns its
     /// revision; `None`: something is not as expected.
     ///
-    /// Not to be dropped on the way: who may be cancelled has a task do it.
+    /// Of a Namespace or a definition not to be dropped on the way: who may be cancelled has a task do it.
     pub(crate) async fn commit(&self, kind: &Kind, writes: Vec<Write>) -> Result<Option<u64>> {
         let Some(Write { key, expect, .. }) = writes.first() else { return Ok(None) };
         // What is known of namespaces changes with the commit, and no create comes in between.

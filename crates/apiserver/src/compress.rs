@@ -1,5 +1,6 @@
 //! Long answers, compressed for whoever accepts that.
 
+use std::future::ready;
 use std::io::Write as _;
 
 use axum::body::{Body, HttpBody as _};
@@ -13,6 +14,10 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 /// Answers of fewer bytes are sent as they are, as by a real server.
 const LONG: u64 = 128 << 10;
 
+/// Marks an answer that is sent as it is, whatever its length.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Uncompressed;
+
 /// Whether a client reads gzip.
 pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
@@ -25,7 +30,8 @@ pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
 /// Compresses an answer, if it is a long one; one whose length is not known is.
 pub(crate) fn compress(response: Response) -> Response {
     let is_short = response.body().size_hint().upper().is_some_and(|bytes| bytes < LONG);
-    if is_short || response.status() != StatusCode::OK {
+    let is_marked = response.extensions().get::<Uncompressed>().is_some();
+    if is_short || is_marked || response.status() != StatusCode::OK {
         return response;
     }
     let (mut parts, body) = response.into_parts();
@@ -43,5 +49,7 @@ pub(crate) fn compress(response: Response) -> Response {
         .map_err(axum::Error::new)?;
         Ok::<_, axum::Error>(Bytes::from(std::mem::take(encoder.get_mut())))
     });
-    Response::from_parts(parts, Body::from_stream(compressed))
+    // The encoder waits for more before it says something, and frames of nothing look like an attack to some clients.
+    let said = compressed.filter(|piece| ready(piece.as_ref().map_or(true, |bytes| !bytes.is_empty())));
+    Response::from_parts(parts, Body::from_stream(said))
 }

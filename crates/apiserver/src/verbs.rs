@@ -37,7 +37,6 @@ use crate::state::Inner;
 use windlass_apimachinery::bounds::MAX_BYTES;
 
 use self::context::Context;
-use self::watch::Watched;
 
 /// Within which time a request is answered. What a watch or a long list goes on to say is not part of it.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -57,12 +56,7 @@ pub(crate) async fn serve(State(inner): State<Arc<Inner>>, request: Request<Body
     let mut response = answer.unwrap_or_else(|failure| failure.respond(yaml));
     let cache = HeaderValue::from_static("no-cache, private");
     response.headers_mut().entry(header::CACHE_CONTROL).or_insert(cache);
-    // Of a watch every piece is waited for.
-    if gzip && response.extensions().get::<Watched>().is_none() {
-        compress::compress(response)
-    } else {
-        response
-    }
+    if gzip { compress::compress(response) } else { response }
 }
 
 /// Refuses to delete what is always there, and to change the status of definitions that are ours.
@@ -87,9 +81,10 @@ async fn answer(inner: &Arc<Inner>, mut request: Request<Body>) -> Result<Respon
     if request.uri().path() == "/readyz"
         && let Some(problem) = inner.store.problem()
     {
-        // Probes come from anybody: the log says what it is.
         tracing::warn!(problem, "not ready: the object store has a problem");
-        let text = "[-]store failed: reason withheld\nreadyz check failed\n";
+        // Probes come from anybody: the log, and whoever may do everything, are told what it is.
+        let reason = if caller.is_master() { problem.as_str() } else { "reason withheld" };
+        let text = format!("[-]store failed: {reason}\nreadyz check failed\n");
         return Ok((StatusCode::INTERNAL_SERVER_ERROR, text).into_response());
     }
     if request.uri().path() == backup::PATH && request.method() == Method::GET {

@@ -44,10 +44,13 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use windlass_runtime::ObjectKey;
 
+use crate::intern::intern;
 use crate::objects::{ConditionStatus, Kustomization, Source};
 use crate::{Revision, SourceKey};
 
@@ -58,9 +61,9 @@ const HALF: SignedDuration = SignedDuration::from_millis(500);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Its namespace and name.
-    pub key: ObjectKey,
+    pub key: Arc<ObjectKey>,
     /// Which object of that name it is.
-    pub uid: String,
+    pub uid: Arc<str>,
     /// When it was made.
     pub created: Option<Timestamp>,
     /// The source that it applies; none where it names no kind that we know.
@@ -117,7 +120,7 @@ pub fn standing(kustomization: &Kustomization, source: Option<&Source>) -> Stand
     let steps = steps::steps(kustomization, source);
     let failing = status.ready.as_ref().filter(|ready| ready.status == ConditionStatus::False);
     Standing {
-        uid: metadata.uid.to_string(),
+        uid: Arc::clone(&metadata.uid),
         created: metadata.created,
         source: source_of(kustomization),
         whole: steps.first().is_none_or(|first| steps::is_first(kustomization, first)),
@@ -126,7 +129,7 @@ pub fn standing(kustomization: &Kustomization, source: Option<&Source>) -> Stand
         failing: failing.map(|ready| format!("{}: {}", ready.reason, ready.message)),
         suspended: kustomization.spec.suspend,
         deleted: metadata.deleted,
-        key: (*metadata.key).clone(),
+        key: Arc::clone(&metadata.key),
     }
 }
 
@@ -134,11 +137,10 @@ pub fn standing(kustomization: &Kustomization, source: Option<&Source>) -> Stand
 /// we know.
 pub fn source_of(kustomization: &Kustomization) -> Option<SourceKey> {
     let named = &kustomization.spec.source_ref;
-    let own = &*kustomization.metadata.key.namespace;
     Some(SourceKey {
         kind: named.kind?,
-        namespace: named.namespace.as_deref().filter(|named| !named.is_empty()).unwrap_or(own).to_owned(),
-        name: named.name.as_deref()?.to_owned(),
+        namespace: named.namespace.clone().unwrap_or_else(|| intern(&kustomization.metadata.key.namespace)),
+        name: named.name.clone()?,
     })
 }
 

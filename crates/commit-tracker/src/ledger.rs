@@ -93,17 +93,17 @@ impl Ledger {
         self.len() == 0
     }
 
-    /// Remembers; answered when it is on the API server. Many at once cost one write a shard.
+    /// Remembers, from the call on; answered when it is on the API server. Many at once cost one write a shard.
     ///
     /// A caller that stops waiting does not take the record back.
     ///
     /// # Errors
     /// Nothing of the record is remembered, but for [`LedgerError::Lost`]: then the ledger says when it is opened again.
-    pub async fn record(&self, record: Record) -> Result<(), LedgerError> {
+    pub fn record(&self, record: Record) -> impl Future<Output = Result<(), LedgerError>> {
         let (answer, answered) = oneshot::channel();
         self.queue(record, Some(answer));
         // Without an answer the task that writes is gone, and what it did is not known.
-        answered.await.unwrap_or_else(|_| Err(self.inner.lose("the task that writes it ended")))
+        async move { answered.await.unwrap_or_else(|_| Err(self.inner.lose("the task that writes it ended"))) }
     }
 
     /// Remembers soon, with whatever is recorded next, if that is within a moment.
@@ -116,10 +116,10 @@ impl Ledger {
     }
 
     /// Every UID with what is remembered of it now, in no order. Shared, not copied: it stays as it is while others record.
-    pub fn entries(&self) -> Vec<(Box<str>, Arc<Entry>)> {
+    pub fn entries(&self) -> Vec<(Arc<str>, Arc<Entry>)> {
         let entries = |shard: &Shard| {
             let slots = &shard.lock().slots;
-            slots.iter().map(|(uid, slot)| (uid.clone(), Arc::clone(&slot.entry))).collect::<Vec<_>>()
+            slots.iter().map(|(uid, slot)| (Arc::clone(uid), Arc::clone(&slot.entry))).collect::<Vec<_>>()
         };
         self.inner.shards.iter().flat_map(entries).collect()
     }
@@ -131,9 +131,9 @@ impl Ledger {
     }
 
     /// Every UID that was forgotten, with what was remembered of it, the first to be forgotten first.
-    pub fn deleted(&self) -> Vec<(Box<str>, Arc<Entry>)> {
+    pub fn deleted(&self) -> Vec<(Arc<str>, Arc<Entry>)> {
         self.inner.evict(&[]);
-        let newest = |(uid, entry): (Box<str>, Arc<Entry>)| {
+        let newest = |(uid, entry): (Arc<str>, Arc<Entry>)| {
             // A record of it may have been on its way still.
             let entry = self.entry(&uid).unwrap_or(entry);
             (uid, entry)
@@ -142,7 +142,7 @@ impl Ledger {
     }
 
     /// Somebody has what was remembered of these: they need not be shown any more.
-    pub fn taken(&self, uids: &[Box<str>]) {
+    pub fn taken(&self, uids: &[Arc<str>]) {
         self.inner.evict(uids);
     }
 

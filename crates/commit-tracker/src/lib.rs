@@ -25,6 +25,7 @@ mod finders;
 #[path = "tests/given.rs"]
 mod given;
 pub mod histogram;
+mod intern;
 pub mod ledger;
 mod measure;
 pub mod metrics;

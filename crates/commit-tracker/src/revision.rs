@@ -3,9 +3,11 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::intern::intern;
 use crate::names::named;
 
 /// A revision as Flux writes it: in most cases `NAME@ALGORITHM:HEX` or `ALGORITHM:HEX`.
@@ -15,7 +17,7 @@ use crate::names::named;
 /// needs them calls it malformed. Two revisions are equal when they say the same, in whatever form and case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Revision(Box<str>);
+pub struct Revision(Arc<str>);
 
 struct Parts<'a> {
     name: Option<&'a str>,
@@ -114,8 +116,11 @@ impl FromStr for Revision {
             return Err(ParseRevisionError(()));
         }
         let hex = Parts::of(text).map_or("", |parts| parts.hex);
+        if !hex.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return Ok(Self(intern(text)));
+        }
         let name = &text[..text.len() - hex.len()];
-        Ok(Self(format!("{name}{}", hex.to_ascii_lowercase()).into()))
+        Ok(Self(intern(&format!("{name}{}", hex.to_ascii_lowercase()))))
     }
 }
 
@@ -129,7 +134,7 @@ impl TryFrom<String> for Revision {
 
 impl From<Revision> for String {
     fn from(revision: Revision) -> Self {
-        revision.0.into()
+        (*revision.0).to_owned()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which source a Kustomization applies.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::names::named;
 
@@ -24,9 +25,9 @@ pub struct SourceKey {
     /// Its kind.
     pub kind: SourceKind,
     /// Its namespace; that of the Kustomization where `sourceRef` names none.
-    pub namespace: String,
+    pub namespace: Arc<str>,
     /// Its name.
-    pub name: String,
+    pub name: Arc<str>,
 }
 
 impl fmt::Display for SourceKey {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass_http_client::printable;
 
-use crate::ObjectId;
+use crate::{Limits, ObjectId};
 
 /// Why a repository could not be read or written. Messages name the host or the object, never a secret (what a server
 /// echoes of one is left out), and never contain a control character from the other side.
@@ -242,10 +242,10 @@ pub enum GitError {
         /// Why, and which setting would allow it.
         detail: String,
     },
-    /// More than [`Limits`](crate::Limits) accepts.
-    #[error("{what} exceeds the limit {limit} = {max}{}", raised_by(.limit))]
+    /// More than [`Limits`] accepts.
+    #[error("{what} exceeds the limit {limit} = {max}{}", Limits::raised_by(.limit))]
     LimitExceeded {
-        /// The field of [`Limits`](crate::Limits).
+        /// The field of [`Limits`].
         limit: &'static str,
         /// Its value.
         max: u64,
@@ -297,16 +297,6 @@ pub enum GitError {
         /// What went wrong.
         detail: String,
     },
-}
-
-/// Which setting raises a limit, for those that have one.
-fn raised_by(limit: &str) -> &'static str {
-    match limit {
-        "blob_bytes" => "; git_max_file_bytes raises it",
-        "pack_bytes" => "; git_max_pack_bytes raises it",
-        "entries" => "; git_max_files raises it",
-        _ => "",
-    }
 }
 
 impl GitError {

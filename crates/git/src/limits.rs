@@ -42,6 +42,18 @@ pub struct Limits {
     pub history_bytes: u64,
 }
 
+impl Limits {
+    /// The end of a message about a limit, by the name of its field: which setting raises it, if there is one.
+    pub fn raised_by(limit: &str) -> &'static str {
+        match limit {
+            "blob_bytes" => "; git_max_file_bytes raises it",
+            "pack_bytes" => "; git_max_pack_bytes raises it",
+            "entries" => "; git_max_files raises it",
+            _ => "",
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -6,8 +6,8 @@ mod driver;
 mod flux;
 mod in_memory;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -22,7 +22,8 @@ pub use self::in_memory::InMemory;
 use crate::provisioner::Provisioner;
 use crate::{Direction, Outcome, ProvisionError, Reason, Scope, Visited};
 
-/// What an owner adds to an application of the catalogue. Every method has a default.
+/// What an owner adds to an application of the catalogue. Every method has a default. A version is as the catalogue writes
+/// it, also where a range of versions was asked for.
 #[async_trait]
 pub trait Generator: Send + Sync {
     /// The release's name, instead of the catalogue's.
@@ -67,7 +68,9 @@ struct Plain;
 #[async_trait]
 impl Generator for Plain {}
 
-/// An application of a catalogue, at a version.
+/// An application of a catalogue, at a version or the highest one in a range of versions
+/// ([`HelmApplicationSpec::version`]). A range is looked up at every visit: what is published later and is higher is
+/// deployed, and what is taken back makes way for the highest one that is left. There being none is `VersionNotFound`.
 ///
 /// Its identity is the owner's UID, the application's name and the cluster, so that its removal asks no catalogue: what
 /// was taken out of it can still be removed.
@@ -79,12 +82,10 @@ pub struct Application {
     catalogue: Arc<dyn Catalogue>,
     driver: Arc<dyn Driver>,
     generator: Arc<dyn Generator>,
-    /// The generations for which the hooks have run, by owner.
-    hooked: Mutex<HashMap<(String, bool), i64>>,
 }
 
 impl Application {
-    /// The application `application` at `version`, deployed by `driver`.
+    /// The application `application` at `version`, such as `1.2.3` or `^1.2`, deployed by `driver`.
     pub fn new(
         node: impl Into<String>,
         application: impl Into<String>,
@@ -100,7 +101,6 @@ impl Application {
             catalogue,
             driver,
             generator: Arc::new(Plain),
-            hooked: Mutex::default(),
         }
     }
 
@@ -128,13 +128,13 @@ impl Application {
             let message = format!("the catalogue has no version {} of {}", self.version, self.wanted);
             ProvisionError::user_action(Reason::VersionNotFound, message)
         })?;
-        let generator = &self.generator;
-        let added = generator.parameters(scope, &self.version).await?;
+        let (generator, found) = (&self.generator, version.version.as_str());
+        let added = generator.parameters(scope, found).await?;
         Ok(Desired {
             source: version.source()?,
-            release: generator.release(scope, &self.version).await?.or_else(|| version.release.clone()),
+            release: generator.release(scope, found).await?.or_else(|| version.release.clone()),
             parameters: merged(&version.parameters, &added)?,
-            values: generator.values(scope, &self.version).await?,
+            values: generator.values(scope, found).await?,
             namespace: self
                 .namespace
                 .clone()
@@ -149,9 +149,9 @@ impl Application {
 
     /// Runs a hook unless it has run for this generation.
     async fn hook(&self, scope: &Scope, direction: Direction) -> Visited {
-        let key = (scope.owner.uid.clone(), direction == Direction::Provision);
-        let generation = scope.owner.generation;
-        if self.hooked.lock().unwrap_or_else(PoisonError::into_inner).get(&key) == Some(&generation) {
+        // Of the owner's memory: the tree is made anew for less than a new generation.
+        let (hook, generation) = ((self.identity(scope).key, direction), scope.owner.generation);
+        if scope.memory.has_hooked(&hook, generation) {
             return Ok(Outcome::Ready);
         }
         let visited = match direction {
@@ -159,7 +159,7 @@ impl Application {
             Direction::Deprovision => self.generator.before_deprovision(scope).await?,
         };
         if visited.is_ready() {
-            self.hooked.lock().unwrap_or_else(PoisonError::into_inner).insert(key, generation);
+            scope.memory.hooked(hook, generation);
         }
         Ok(visited)
     }

@@ -77,7 +77,7 @@
 //!     }
 //! }
 //!
-//! # futures::executor::block_on(async {
+//! # tokio::runtime::Runtime::new()?.block_on(async {
 //! let cluster = Graph::new("cluster")
 //!     .child(leaf(Part("machines")))
 //!     .child(leaf(Part("network")))
@@ -89,8 +89,9 @@
 //!     tree.render(),
 //!     "cluster (graph): ready\n├─ machines (leaf): ready\n└─ network (leaf): ready\n"
 //! );
-//! # Ok::<(), windlass_provisioner::BuildError>(())
-//! # }).unwrap();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Each node on its way up, as [`Tree::render`] draws it: its state, the reason if it is not settled, and what a person would
@@ -182,6 +183,9 @@
 //! picture at the top; a [`Reference`] to what is not there yet is
 //! `shop (reference): provisioning, DependencyNotFound: Site demo/shop is not there`.
 //!
+//! The status of an owner shows its tree; [`TreeView::of_status`] reads it back, and `windlass why PLURAL.GROUP/NAME` says
+//! from it which leaf holds up what.
+//!
 //! [`Tree::new`] refuses what cannot work: two children of one name, two nodes about one object, edges to nobody, and
 //! circles. [`TreeView::mermaid`] and [`TreeView::graphviz`] draw the same picture for documents.
 //!
@@ -199,7 +203,7 @@
 //! **What has to be known.** The tree is a function of the object: what may be wanted or not is a [`conditional`], not a
 //! node that is sometimes left out, since nobody removes a node that is not there. Hooks of a [`Generator`] run once for each generation
 //! of the owner and once more after a restart of the process. An object that somebody makes between our look and our
-//! first apply of the same name is taken over.
+//! first apply of the same name keeps what it says where we say something else, and is ours where it does not.
 //!
 //! # Testing a tree
 //!

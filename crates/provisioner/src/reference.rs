@@ -6,6 +6,7 @@ use kube::core::{ApiResource, DynamicObject};
 use windlass_runtime::{CallError, add_finalizers, remove_finalizer};
 
 use crate::provisioner::Provisioner;
+use crate::resource::reference_to;
 use crate::{Outcome, Reason, Scope, Visited, WakeOn};
 
 /// A reference to an object on the local cluster, as a finalizer on it ([`reference`](crate::reference)): a manager does
@@ -44,15 +45,7 @@ impl Reference {
     }
 
     fn reference(&self) -> WakeOn {
-        WakeOn {
-            cluster: String::new(),
-            group: self.kind.group.clone(),
-            version: self.kind.version.clone(),
-            kind: self.kind.kind.clone(),
-            plural: self.kind.plural.clone(),
-            namespace: self.object.0.clone(),
-            name: self.object.1.clone(),
-        }
+        reference_to(&self.kind, &self.object.0, &self.object.1)
     }
 
     async fn get(&self, scope: &Scope) -> Result<Option<DynamicObject>, CallError> {

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use windlass_runtime::{Accept, CallOptions};
 
 use crate::provisioner::{Enter, Entered};
-use crate::resource::path_of;
+use crate::resource::shown;
 use crate::{
     Cluster, DeletionPolicy, Direction, Node, Outcome, ProvisionError, Reason, Scope, Visited, WakeOn,
     scoped, serial,
@@ -83,17 +83,11 @@ impl RemoteCluster for KubeconfigSecret {
             name: self.name.clone(),
             ..WakeOn::default()
         };
-        scope.memory.follow(&scope.local, &secret);
-        let shown = format!("Secret {}/{}", self.namespace, self.name);
-        let what = format!("get {shown}");
+        let shown = shown(&secret);
         let wait =
             |message: String| Outcome::wait(Reason::DependencyNotReady, message).wake_on(secret.clone());
-        let found: Value = match scope.target.rest().get(&what, &path_of(&secret), Accept::Whole).await {
-            Ok(found) => found,
-            Err(error) if error.is_not_found() => {
-                return Ok(RemoteConfig::Wait(wait(format!("{shown} is not there yet"))));
-            }
-            Err(error) => return Err(scope.target.failed(&what, error)),
+        let Some(found) = scope.memory.read(&scope.target, &secret).await? else {
+            return Ok(RemoteConfig::Wait(wait(format!("{shown} is not there yet"))));
         };
         let Some(encoded) = found["data"][&self.key].as_str() else {
             return Ok(RemoteConfig::Wait(wait(format!("{shown} has no key {} yet", self.key))));

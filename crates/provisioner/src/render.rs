@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use serde_json::Value;
+
 use crate::tree::{NodeState, State};
 
 /// A tree as it is at one moment.
@@ -40,6 +42,23 @@ pub struct Edge {
 }
 
 impl TreeView {
+    /// The tree as the status of its owner shows it; nothing where that shows none. Of a large tree it is a part, and of
+    /// graphs it has no edges.
+    pub fn of_status(status: &Value) -> Option<Self> {
+        let read = |node: &Value| {
+            let path = node["path"].as_str()?.to_owned();
+            Some(NodeView {
+                name: path.rsplit('/').next().unwrap_or_default().to_owned(),
+                kind: node["kind"].as_str().unwrap_or_default().to_owned(),
+                depth: path.matches('/').count(),
+                state: serde_json::from_value(node.clone()).ok()?,
+                path,
+            })
+        };
+        let nodes = status["provisioning"]["nodes"].as_array()?;
+        Some(Self { nodes: nodes.iter().filter_map(read).collect(), edges: Vec::new() })
+    }
+
     /// The tree as a Mermaid flowchart.
     pub fn mermaid(&self) -> String {
         let mut text = String::from("flowchart TD\n");

@@ -71,16 +71,8 @@ impl Resource {
     pub fn new(name: impl Into<String>, kind: &ApiResource, mut object: Value) -> Self {
         object["apiVersion"] = json!(kind.api_version);
         object["kind"] = json!(kind.kind);
-        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-        let reference = WakeOn {
-            cluster: String::new(),
-            group: kind.group.clone(),
-            version: kind.version.clone(),
-            kind: kind.kind.clone(),
-            plural: kind.plural.clone(),
-            namespace: text("namespace"),
-            name: text("name"),
-        };
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let reference = reference_to(kind, text("namespace"), text("name"));
         if let Some(object) = object.as_object_mut() {
             object.remove("status");
         }
@@ -186,10 +178,7 @@ impl Resource {
 
     /// `Kind namespace/name`, for people.
     fn shown(&self) -> String {
-        match self.reference.namespace.as_str() {
-            "" => format!("{} {}", self.reference.kind, self.reference.name),
-            namespace => format!("{} {namespace}/{}", self.reference.kind, self.reference.name),
-        }
+        shown(&self.reference)
     }
 
     async fn get(&self, scope: &Scope) -> Result<Option<Value>, ProvisionError> {
@@ -213,7 +202,10 @@ impl Resource {
         let mut object = self.object.clone();
         object["metadata"]["annotations"][OWNER] = json!(scope.owner.uid);
         object["metadata"]["annotations"][HASH] = json!(self.hash);
-        let path = format!("{}?fieldManager={FIELD_MANAGER}&force={force}", path_of(&self.reference));
+        // Unless told otherwise, a server parses what is applied twice: the second time for fields that stand twice, which
+        // this cannot have.
+        let query = format!("fieldManager={FIELD_MANAGER}&fieldValidation=Ignore&force={force}");
+        let path = format!("{}?{query}", path_of(&self.reference));
         let body = Some((Content::Apply, Bytes::from(object.to_string())));
         self.send(scope, "apply", Method::PATCH, &path, body).await
     }
@@ -299,7 +291,9 @@ impl Provisioner<Scope> for Resource {
             {
                 live
             }
-            _ => self.apply(scope, true).await?,
+            // Whoever was quicker than we keeps what is said.
+            None => self.apply(scope, self.adopt).await?,
+            Some(_) => self.apply(scope, true).await?,
         };
         match self.readiness(&live) {
             Readiness::Ready => {
@@ -366,6 +360,27 @@ fn is_conflict(error: &ProvisionError) -> bool {
 
 fn is_made_for(scope: &Scope, live: &Value) -> bool {
     live["metadata"]["annotations"][OWNER].as_str() == Some(scope.owner.uid.as_str())
+}
+
+/// An object of the local cluster.
+pub(crate) fn reference_to(kind: &ApiResource, namespace: &str, name: &str) -> WakeOn {
+    WakeOn {
+        cluster: String::new(),
+        group: kind.group.clone(),
+        version: kind.version.clone(),
+        kind: kind.kind.clone(),
+        plural: kind.plural.clone(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// `Kind namespace/name`, for people.
+pub(crate) fn shown(object: &WakeOn) -> String {
+    match object.namespace.as_str() {
+        "" => format!("{} {}", object.kind, object.name),
+        namespace => format!("{} {namespace}/{}", object.kind, object.name),
+    }
 }
 
 /// The path of an object.

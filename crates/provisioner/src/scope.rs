@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
+use serde_json::Value;
 use tokio::time::Instant;
-use windlass_runtime::{CallError, CallOptions, Disposition as CallDisposition, RestClient};
+use windlass_runtime::{Accept, CallError, CallOptions, Disposition as CallDisposition, RestClient};
 
-use crate::{ProvisionError, Reason, WakeOn};
+use crate::resource::{path_of, shown};
+use crate::{Direction, ProvisionError, Reason, WakeOn};
 
 /// An API server that nodes write to.
 #[derive(Clone)]
@@ -187,6 +189,14 @@ pub trait Watches: Send + Sync {
     fn changes(&self, _object: &WakeOn) -> Option<u64> {
         None
     }
+
+    /// Remembers what was read of an object for as long as it is followed.
+    fn remember(&self, _object: &WakeOn, _read: &Arc<Value>) {}
+
+    /// What was read of the object, if it is still at that resourceVersion.
+    fn remembered(&self, _object: &WakeOn) -> Option<Arc<Value>> {
+        None
+    }
 }
 
 /// How long after a write a watch may not have heard of it.
@@ -197,6 +207,8 @@ const BEHIND: Duration = Duration::from_secs(10);
 pub struct Memory {
     applied: Mutex<HashMap<Arc<WakeOn>, Applied>>,
     gone: Mutex<HashSet<Arc<WakeOn>>>,
+    /// The owner's generations for which hooks have run, by whose they are.
+    hooked: Mutex<HashMap<(String, Direction), i64>>,
     /// What is followed, and whether it was asked for since [`Memory::take_followed`].
     followed: Mutex<HashMap<Arc<WakeOn>, bool>>,
     watches: Option<Arc<dyn Watches>>,
@@ -273,6 +285,31 @@ impl Memory {
         self.watches.as_ref().map_or(Sight::Unknown, |watches| watches.sight(object))
     }
 
+    /// An object that somebody else writes, and whose changes wake the owner; `None` if it is not there. What the watch says
+    /// is as it was costs no request.
+    pub(crate) async fn read(
+        &self,
+        cluster: &Cluster,
+        object: &WakeOn,
+    ) -> Result<Option<Arc<Value>>, ProvisionError> {
+        self.follow(cluster, object);
+        if let Some(known) = self.watches.as_ref().and_then(|watches| watches.remembered(object)) {
+            return Ok(Some(known));
+        }
+        let what = format!("get {}", shown(object));
+        match cluster.rest().get(&what, &path_of(object), Accept::Whole).await {
+            Ok(read) => {
+                let read = Arc::new(read);
+                if let Some(watches) = &self.watches {
+                    watches.remember(object, &read);
+                }
+                Ok(Some(read))
+            }
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(cluster.failed(&what, error)),
+        }
+    }
+
     pub(crate) fn changes(&self, object: &WakeOn) -> Option<u64> {
         self.watches.as_ref().and_then(|watches| watches.changes(object))
     }
@@ -289,6 +326,15 @@ impl Memory {
         } else {
             known.remove(object);
         }
+    }
+
+    /// Whether a hook has run for this generation of the owner.
+    pub(crate) fn has_hooked(&self, hook: &(String, Direction), generation: i64) -> bool {
+        lock(&self.hooked).get(hook) == Some(&generation)
+    }
+
+    pub(crate) fn hooked(&self, hook: (String, Direction), generation: i64) {
+        lock(&self.hooked).insert(hook, generation);
     }
 
     pub(crate) fn settled(&self, object: Arc<WakeOn>, applied: Applied) {

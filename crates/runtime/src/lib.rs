@@ -11,6 +11,7 @@
 //! - [`merge_patch`], [`json_patch()`], [`add_finalizers`]: writes that overwrite nothing newer.
 //! - [`EventRecorder`]: Kubernetes Events that delay nobody.
 //! - [`Clock`] and [`Backoff`]: time that tests can hold.
+//! - [`VersionRange`]: which of the versions that there are is meant.
 //!
 //! This crate sees an API only through a `kube::Client`. It knows no authentication, no setting and no kind.
 
@@ -33,6 +34,7 @@ mod signals;
 mod supervisor;
 #[cfg(test)]
 mod testing;
+mod version_range;
 mod watch;
 
 pub use api::{
@@ -51,6 +53,7 @@ pub use queue::{KeyedQueue, Requeue, TermQueue, TermWork, run_keyed};
 pub use scope::Scope;
 pub use signals::{Signal, signals};
 pub use supervisor::{RunError, Supervisor, TaskEnded, TaskResult, Unfinished};
+pub use version_range::{VersionRange, version_of_tag};
 pub use watch::{Event, ObjectKey, ObjectVersion, Store, Watch, WatchConfig, Watched, is_older};
 
 /// Any error that can cross tasks.

@@ -41,7 +41,6 @@ mod sweep;
 mod upstream;
 mod validate;
 mod verify;
-mod version_range;
 
 pub use self::conditions::{CONDITIONS, RECEIVER_CONDITIONS};
 pub use self::metrics::{METRICS, reference_markdown as metrics_reference};

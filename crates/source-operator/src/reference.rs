@@ -4,9 +4,9 @@
 use regex::{Regex, RegexBuilder};
 use windlass_api::flux::{GitRepositoryRef, SEMVER_FILTER};
 use windlass_git::{ObjectId, Ref};
+use windlass_runtime::{VersionRange, version_of_tag};
 
 use crate::failure::Failure;
-use crate::version_range::{VersionRange, of_tag};
 
 /// What is wanted of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,7 +188,7 @@ impl Reference {
                 let tags = refs.iter().filter_map(|found| {
                     let tag = found.name.strip_prefix(TAGS)?;
                     let version = filter.as_ref().map_or(Some(tag), |filter| filter.version(tag))?;
-                    Some((of_tag(version).filter(|version| range.contains(version))?, tag, found))
+                    Some((version_of_tag(version).filter(|version| range.contains(version))?, tag, found))
                 });
                 // Of equal versions the one whose build metadata and text come last, whatever order they are listed in.
                 let best = tags.max_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.cmp(b.1)));

@@ -13,10 +13,13 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
+use redb::{
+    Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _,
+};
 
 use super::database::{
-    self, META, META_REVISION, OBJECTS, USAGE, create_tables, folder_of, open_database_file, open_error,
+    self, META, META_REVISION, OBJECTS, USAGE, create_tables, folder_of, guarded, open_database_file,
+    open_error,
 };
 use super::{Key, OpenError, StoreError, entry};
 
@@ -88,10 +91,16 @@ pub(super) fn copy(reading: &ReadTransaction, out: &mut dyn Write) -> Result<Cop
     let objects = reading.open_table(OBJECTS).map_err(|error| failed(error.into()))?;
     for found in objects.iter().map_err(|error| failed(error.into()))? {
         let (key, value) = found.map_err(|error| failed(error.into()))?;
+        let is_whole = guarded(|| {
+            Key::from_stored(key.value()).is_some_and(|key| entry::decode(key, value.value()).is_ok())
+        });
+        if is_whole != Some(true) {
+            copied.damaged += 1;
+            continue;
+        }
         let (key, value) = (key.value(), value.value());
-        let is_whole = Key::from_stored(key).is_some_and(|key| entry::decode(key, value).is_ok());
         let lengths = u32::try_from(key.len()).ok().zip(u32::try_from(value.len()).ok());
-        let Some((key_length, value_length)) = lengths.filter(|_| is_whole) else {
+        let Some((key_length, value_length)) = lengths else {
             copied.damaged += 1;
             continue;
         };
@@ -101,6 +110,9 @@ pub(super) fn copy(reading: &ReadTransaction, out: &mut dyn Write) -> Result<Cop
         out.all(value)?;
         copied.objects += 1;
     }
+    // What was written and is not there is damage too.
+    let written = objects.len().map_err(|error| failed(error.into()))?;
+    copied.damaged = copied.damaged.max(written.saturating_sub(copied.objects));
     out.all(&END.to_le_bytes())?;
     out.all(&END.to_le_bytes())?;
     for number in [copied.revision, copied.objects, copied.damaged] {

@@ -321,3 +321,36 @@ async fn a_disk_that_fails_once_fails_one_commit_and_the_store_goes_on() {
         assert!(revisions.iter().all(|revision| stored.contains(revision)), "operation {offset}");
     }
 }
+
+#[tokio::test]
+async fn a_store_says_what_keeps_it_from_writing_until_a_commit_succeeds() {
+    let disk = Disk::new();
+    let store = disk.store().unwrap();
+    let put = |index| vec![Write::create(key(index), "x")];
+    store.commit(put(0)).await.unwrap();
+    assert_eq!(store.problem(), None);
+
+    {
+        let mut image = disk.0.lock().unwrap();
+        image.fails_at = Some(image.operations + 1);
+    }
+    store.commit(put(1)).await.unwrap_err();
+    let problem = store.problem().unwrap();
+    assert!(problem.contains("the last commit failed") && problem.contains("the disk is full"), "{problem}");
+    assert!(store.get(&key(0)).await.unwrap().is_some(), "what there is can be read");
+    store.commit(put(2)).await.unwrap();
+    assert_eq!(store.problem(), None);
+
+    // A disk that is gone: the store cannot be opened again either.
+    disk.0.lock().unwrap().is_dead = true;
+    store.commit(put(3)).await.unwrap_err();
+    assert_eq!(store.problem().as_deref(), Some("it is closed"));
+    assert!(matches!(store.get(&key(0)).await, Err(StoreError::Closed)));
+    assert_eq!(store.problem().as_deref(), Some("it is closed"));
+    // A read opens it as well as a write does.
+    disk.0.lock().unwrap().is_dead = false;
+    assert!(store.get(&key(0)).await.unwrap().is_some());
+    assert!(store.problem().unwrap().contains("the last commit failed"), "nothing was written since");
+    store.commit(put(4)).await.unwrap();
+    assert_eq!(store.problem(), None);
+}

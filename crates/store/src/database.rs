@@ -9,6 +9,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use redb::backends::FileBackend;
@@ -165,12 +166,11 @@ pub(super) fn create_tables(database: &Database) -> Result<(), redb::Error> {
 /// of every object leave it below twice the live data. Killed in the middle, it is in one state or the other.
 pub(super) fn compact_if_sparse(database: &mut Database, path: &Path) -> Result<(), PrepareError> {
     // What the file takes up on the disk: it grows by doubling, and the rest is a hole.
-    let size = fs::metadata(path)?.blocks() * BLOCK_BYTES;
-    let live = live_bytes(database)?;
-    if size >= SPARSE_BYTES && size / SPARSE_RATIO >= live {
+    let taken = || -> io::Result<u64> { Ok(fs::metadata(path)?.blocks() * BLOCK_BYTES) };
+    let (before, live) = (taken()?, live_bytes(database)?);
+    if before >= SPARSE_BYTES && before / SPARSE_RATIO >= live {
         database.compact()?;
-        let after = fs::metadata(path)?.len();
-        info!(path = %path.display(), before = size, after, live, "compacted the object store");
+        info!(path = %path.display(), before, after = taken()?, live, "compacted the object store");
     }
     Ok(())
 }
@@ -242,6 +242,14 @@ pub(super) fn open_error(path: &Path, error: redb::Error) -> OpenError {
         | redb::Error::TableDoesNotExist(_)) => OpenError::Damaged { path, problem: error.to_string() },
         source => OpenError::Open { path, source },
     }
+}
+
+/// What is said of what the database panics of.
+pub(super) const SENSELESS: &str = "the database can make no sense of it";
+
+/// Reads what may be damaged in ways that the database panics of: a key that is no text. `None`: it did.
+pub(super) fn guarded<T>(read: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(read)).ok()
 }
 
 /// A failed read, for the caller of the store.

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use redb::{Database, ReadTransaction, ReadableDatabase};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tracing::{error, info, warn};
 
 use super::backup::{self, BackupError, Copied};
 use super::commit::{self, Outcomes};
-use super::database::{self, OBJECTS, Opener, PrepareError, USAGE, read_error};
+use super::database::{self, OBJECTS, Opener, PrepareError, SENSELESS, guarded, read_error};
 use super::entry;
 use super::log::Log;
+use super::pages::{corrupt, read_page};
 use super::snapshots::{Snapshot, Snapshots};
 use super::{
     Committed, Key, ListPage, Object, OpenError, Page, Range, State, Store, StoreError, StoreOptions,
@@ -22,6 +23,8 @@ use super::{
 
 /// The database of an in-memory store is memory itself: a cache in front of it would only double it.
 const MEMORY_CACHE_BYTES: usize = 1 << 20;
+/// How many pages of lists are read at a time.
+const LISTED_AT_ONCE: usize = 32;
 /// How many commits share a transaction at most.
 const MAX_BATCH: usize = 1024;
 /// How long a transaction waits at most for those whose last commit was just answered.
@@ -94,6 +97,8 @@ pub(super) struct Engine {
     idle: Condvar,
     /// Told when a commit has come to wait.
     arrived: Condvar,
+    /// A turn of reading a page: however many there are, a thread is left for the writer.
+    listing: Arc<Semaphore>,
     /// Held from the transaction until its events are published, so that events are in the order of revisions.
     writer: Mutex<()>,
 }
@@ -128,6 +133,7 @@ impl Engine {
             damaged: Mutex::default(),
             idle: Condvar::new(),
             arrived: Condvar::new(),
+            listing: Arc::new(Semaphore::new(LISTED_AT_ONCE)),
             writer: Mutex::default(),
         })
     }
@@ -174,11 +180,6 @@ impl Engine {
         if page.state.is_some() {
             return Ok(answer);
         }
-        if let (Some(last), Some(remaining)) = (answer.objects.last(), answer.remaining)
-            && answer.more
-        {
-            snapshot.remember(range, &last.key, remaining);
-        }
         match (answer.more, page.after.is_some()) {
             (true, true) if self.snapshots.find(answer.revision).is_some() => {}
             (true, _) if page.limit > 0 => self.snapshots.begin(snapshot),
@@ -204,7 +205,8 @@ impl Engine {
         let count = batch.len();
         let _writer = lock(&self.writer);
         self.snapshots.expire();
-        match self.try_write(batch) {
+        let written = guarded(|| self.try_write(batch));
+        match written.unwrap_or_else(|| Err(redb::Error::Corrupted(SENSELESS.to_owned()))) {
             Ok(outcomes) => {
                 *lock(&self.failing) = None;
                 for outcome in &outcomes {
@@ -255,6 +257,17 @@ impl Engine {
         closed.or_else(|| lock(&self.failing).clone()).or_else(|| lock(&self.damaged).clone())
     }
 
+    /// Opens what could not be opened again after a failed commit, for a read: nothing may be written any more.
+    fn heal(&self) {
+        let is_closed = || self.database.read().unwrap_or_else(PoisonError::into_inner).is_none();
+        if is_closed()
+            && let Ok(_writer) = self.writer.try_lock()
+            && is_closed()
+        {
+            self.reopen();
+        }
+    }
+
     /// Opens the database anew after a failed commit, since it then refuses all further ones: a full disk that
     /// was made room on needs no restart. What the failed commit left, all of it or nothing, is found out.
     fn reopen(&self) {
@@ -275,97 +288,6 @@ impl Engine {
             Err(error) => error!(?error, "failed to open the object store again"),
         }
     }
-}
-
-/// How many keys are taken from an index at once.
-const LOOKED_UP: usize = 1024;
-
-/// As [`read_page`], of what an index names. `None`: it cannot say.
-fn read_looked_up(snapshot: &Snapshot, range: &Range, page: &Page) -> Result<Option<ListPage>, StoreError> {
-    let (Some(lookup), Some(filter)) = (&page.lookup, &page.filter) else { return Ok(None) };
-    let (revision, limit, most_bytes) = (snapshot.revision, page.at_most(), page.bytes_at_most());
-    let table = snapshot.reading.open_table(OBJECTS).map_err(read_error)?;
-    let (mut objects, mut bytes, mut after) = (Vec::new(), 0, page.after.clone());
-    loop {
-        let Some(keys) = lookup.next(revision, range, after.as_ref(), LOOKED_UP) else { return Ok(None) };
-        if keys.is_empty() {
-            return Ok(Some(ListPage { objects, revision, more: false, remaining: None, state: None }));
-        }
-        for key in keys {
-            if objects.len() >= limit || bytes >= most_bytes {
-                return Ok(Some(ListPage { objects, revision, more: true, remaining: None, state: None }));
-            }
-            after = Some(key.clone());
-            let Some(entry) = table.get(key.as_str()).map_err(read_error)? else { continue };
-            let object = entry::decode(key, entry.value())?;
-            if filter(&object) {
-                bytes += object.value.len();
-                objects.push(object);
-            }
-        }
-    }
-}
-
-/// The objects of a page, and whether and how many come after them.
-fn read_page(snapshot: &Snapshot, range: &Range, page: &Page) -> Result<ListPage, StoreError> {
-    use std::ops::Bound;
-
-    if let Some(found) = read_looked_up(snapshot, range, page)? {
-        return Ok(found);
-    }
-    let revision = snapshot.revision;
-    let end = range.end();
-    let start = match &page.after {
-        Some(after) if after.as_str() >= end.as_str() => {
-            let objects = Vec::new();
-            return Ok(ListPage { objects, revision, more: false, remaining: Some(0), state: None });
-        }
-        Some(after) if after.as_str() >= range.prefix() => Bound::Excluded(after.as_str()),
-        _ => Bound::Included(range.prefix()),
-    };
-    let table = snapshot.reading.open_table(OBJECTS).map_err(read_error)?;
-    let mut entries = table.range::<&str>((start, Bound::Excluded(end.as_str()))).map_err(read_error)?;
-    let (limit, most_bytes) = (page.at_most(), page.bytes_at_most());
-    let (mut objects, mut bytes) = (Vec::new(), 0);
-    while objects.len() < limit && bytes < most_bytes {
-        let Some(entry) = entries.next() else { break };
-        let (key, value) = entry.map_err(read_error)?;
-        let key = Key::from_stored(key.value()).ok_or_else(|| StoreError::Corrupt {
-            entry: key.value().replace('\0', "/"),
-            problem: "its key does not have four parts",
-        })?;
-        let object = entry::decode(key, value.value())?;
-        if page.filter.as_ref().is_none_or(|filter| filter(&object)) {
-            bytes += object.value.len();
-            objects.push(object);
-        }
-    }
-    let is_full = objects.len() == limit || bytes >= most_bytes;
-    if page.filter.is_some() || (page.limit == 0 && is_full) {
-        let more = is_full && entries.next().is_some();
-        return Ok(ListPage { objects, revision, more, remaining: None, state: None });
-    }
-    let remaining = if is_full {
-        let known = match &page.after {
-            None => Some(count(snapshot, range)?),
-            Some(after) => snapshot.remaining_after(range, after),
-        };
-        known.map_or_else(|| entries.count(), |known| known.saturating_sub(objects.len()))
-    } else {
-        0
-    };
-    Ok(ListPage { objects, revision, more: remaining > 0, remaining: Some(remaining), state: None })
-}
-
-/// How many objects a range has.
-fn count(snapshot: &Snapshot, range: &Range) -> Result<usize, StoreError> {
-    let usage = snapshot.reading.open_table(USAGE).map_err(read_error)?;
-    let mut count = 0;
-    for entry in usage.range::<&str>(range.prefix()..range.end().as_str()).map_err(read_error)? {
-        let (_, usage) = entry.map_err(read_error)?;
-        count += usage.value().0;
-    }
-    Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
 /// Writes what waits until nothing does.
@@ -439,17 +361,28 @@ impl Drop for WriterTurn {
 #[async_trait]
 impl Store for RedbStore {
     async fn get(&self, key: &Key) -> Result<Option<Object>, StoreError> {
-        let found = self.engine.get(key);
+        self.engine.heal();
+        let found = guarded(|| self.engine.get(key));
+        let found = found.unwrap_or_else(|| Err(corrupt(key.as_str(), SENSELESS)));
         self.engine.look_for_damage(&found);
         found
     }
 
     async fn list(&self, range: &Range, page: Page) -> Result<ListPage, StoreError> {
+        self.engine.heal();
+        let read = move |engine: &Engine, range: &Range| {
+            let found = guarded(|| engine.list(range, &page));
+            found.unwrap_or_else(|| Err(corrupt(range.prefix(), SENSELESS)))
+        };
         let found = if self.engine.opener.is_none() {
-            self.engine.list(range, &page)
+            read(&self.engine, range)
         } else {
+            let turn = self.engine.listing.clone().acquire_owned().await;
             let (engine, range) = (self.engine.clone(), range.clone());
-            let listing = tokio::task::spawn_blocking(move || engine.list(&range, &page));
+            let listing = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                read(&engine, &range)
+            });
             listing.await.map_err(|_| StoreError::Closed)?
         };
         self.engine.look_for_damage(&found);

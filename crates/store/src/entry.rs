@@ -71,19 +71,25 @@ fn unsealed(revision: u64, value: &[u8]) -> Vec<u8> {
 
 /// The object in an entry.
 pub(super) fn decode(key: Key, entry: &[u8]) -> Result<Object, StoreError> {
-    match parts(&key, entry) {
+    match parts(Some(&key), entry) {
         Ok((revision, value)) => Ok(Object { key, revision, value }),
         Err(problem) => Err(StoreError::Corrupt { entry: key.to_string(), problem }),
     }
 }
 
-fn parts(key: &Key, entry: &[u8]) -> Result<(u64, Bytes), &'static str> {
+/// What can be told of a value whose checksum is another.
+pub(super) fn salvage(entry: &[u8]) -> Option<Bytes> {
+    Some(parts(None, entry).ok()?.1)
+}
+
+/// Revision and value; the checksum is looked at where the key is given.
+fn parts(key: Option<&Key>, entry: &[u8]) -> Result<(u64, Bytes), &'static str> {
     let short = "it is too short";
     let (form, rest) = entry.split_first().ok_or(short)?;
     let (revision, mut rest) = rest.split_first_chunk().ok_or(short)?;
     if !matches!(*form, OLD_PLAIN | OLD_LZ4) {
         let (sum, value) = rest.split_first_chunk().ok_or(short)?;
-        if u32::from_le_bytes(*sum) != checksum(key, entry) {
+        if key.is_some_and(|key| u32::from_le_bytes(*sum) != checksum(key, entry)) {
             return Err("it is damaged: its checksum is another");
         }
         rest = value;

@@ -29,10 +29,11 @@ mod entry;
 mod index;
 mod key;
 mod log;
+mod pages;
 mod snapshots;
 
 pub use backup::{BackupError, Compacted, Copied, backup_file, check_copy, compact_file, restore};
-pub use check::{Checked, check_file};
+pub use check::{Checked, Stored, check_file, read_object};
 pub use database::FIRST_REVISION;
 pub use engine::{in_memory, open_file};
 pub use index::{Index, Lookup, Terms};

@@ -20,8 +20,12 @@ struct State {
     next_id: u64,
     components: BTreeMap<u64, Component>,
     loops: BTreeMap<u64, Progress>,
+    checks: Vec<(String, Check)>,
     shutting_down: bool,
 }
+
+/// Says what is wrong, if anything is.
+type Check = Box<dyn Fn() -> Option<String> + Send>;
 
 struct Component {
     name: String,
@@ -64,6 +68,11 @@ impl Health {
         ComponentHandle { health: self.clone(), id }
     }
 
+    /// Registers what is asked each time whether it is ready: `None`, or what is wrong. It answers at once.
+    pub fn check(&self, name: impl Into<String>, check: impl Fn() -> Option<String> + Send + 'static) {
+        self.lock().checks.push((name.into(), Box::new(check)));
+    }
+
     /// Registers a loop that must tick at least once in every `limit`, beginning now.
     pub fn progress(&self, name: impl Into<String>, limit: Duration) -> ProgressHandle {
         let progress = Progress { name: name.into(), limit, last: Instant::now() };
@@ -88,7 +97,11 @@ impl Health {
             let reason = component.not_ready.clone()?;
             Some(Failing { name: component.name.clone(), reason })
         });
-        process.into_iter().chain(components).collect()
+        let checks = state.checks.iter().filter_map(|(name, check)| {
+            let reason = check()?;
+            Some(Failing { name: name.clone(), reason })
+        });
+        process.into_iter().chain(components).chain(checks).collect()
     }
 
     /// The loops that made no progress within their limit; empty when the process is alive.
@@ -187,6 +200,18 @@ impl Drop for ProgressHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_asked_each_time_keeps_the_process_from_being_ready_as_long_as_it_says() {
+        let (health, problem) = (Health::new(), Arc::new(Mutex::new(None)));
+        let asked = problem.clone();
+        health.check("store", move || asked.lock().unwrap().clone());
+        assert_eq!(health.not_ready(), []);
+        *problem.lock().unwrap() = Some("the disk is full".to_owned());
+        assert_eq!(health.not_ready(), [Failing { name: "store".into(), reason: "the disk is full".into() }]);
+        *problem.lock().unwrap() = None;
+        assert_eq!(health.not_ready(), []);
+    }
 
     #[test]
     fn ready_only_when_each_component_is() {

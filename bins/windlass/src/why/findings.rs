@@ -83,7 +83,7 @@ fn moment(millis: i64) -> Option<Timestamp> {
 }
 
 impl Report {
-    fn new(object: String, namespace: Option<&str>, mut findings: Vec<Finding>) -> Self {
+    pub(super) fn new(object: String, namespace: Option<&str>, mut findings: Vec<Finding>) -> Self {
         findings.sort_by_key(|finding| finding.weight);
         let blocked = findings.iter().any(|finding| finding.weight == Weight::Blocked);
         Self { object, namespace: namespace.unwrap_or_default().to_owned(), blocked, findings }

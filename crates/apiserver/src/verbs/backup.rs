@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use axum::Extension;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::header;
@@ -13,6 +14,7 @@ use windlass_auth::Caller;
 use windlass_telemetry::ErrorChain;
 
 use super::pieces::Pieces;
+use crate::compress::Uncompressed;
 use crate::failure::{Failure, Result};
 use crate::state::Inner;
 
@@ -50,7 +52,8 @@ pub(super) fn answer(inner: &Inner, caller: &Caller) -> Result<Response> {
         }
     });
     let headers = [(header::CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-store")];
-    Ok((headers, body).into_response())
+    // Values are stored compressed, or sealed.
+    Ok((Extension(Uncompressed), headers, body).into_response())
 }
 
 /// Sends what is written, to a reader that is not waited for without end: as long as it reads, the store keeps what is

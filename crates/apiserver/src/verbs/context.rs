@@ -89,7 +89,7 @@ impl Context {
         failure::warn(&mut response, warnings);
         if self.kind().builtin == Some(Builtin::Definition) && self.parts.method == Method::POST {
             let object: Value = serde_json::from_slice(&written.plain)?;
-            failure::warn(&mut response, &definition::warnings(&object, true));
+            failure::warn(&mut response, &definition::warnings(&object));
         }
         Ok(response)
     }

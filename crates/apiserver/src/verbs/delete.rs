@@ -61,7 +61,9 @@ fn read(context: &Context, bytes: &[u8]) -> Result<(Deletion, bool)> {
     };
     Failure::refuse("DeleteOptions", "meta.k8s.io", "", errors)?;
     let only = options.preconditions.unwrap_or_default();
-    Ok((Deletion { uid: only.uid, version: only.resource_version, dependants }, !dry_run.is_empty()))
+    let unread = options.ignore_store_read_error_with_cluster_breaking_potential == Some(true);
+    let wanted = Deletion { uid: only.uid, version: only.resource_version, dependants, unread };
+    Ok((wanted, !dry_run.is_empty()))
 }
 
 pub(super) async fn answer(context: Context, body: &[u8]) -> Result<Response> {

@@ -12,6 +12,7 @@ use super::context::Context;
 use super::list::{self, AT_ONCE};
 use super::pieces::{Ended, PIECE, Pieces};
 use super::render::write_whole;
+use crate::compress::Uncompressed;
 use crate::failure::{Failure, Result};
 use crate::request::{ListQuery, Shape};
 use windlass_store::{Event, EventKind, Object, Range, StoreError, WatchStream};
@@ -49,13 +50,10 @@ pub(super) fn answer(context: Context, list: ListQuery) -> Result<Response> {
     let mut response = Response::new(Pieces::body(&inner, |pieces| watch.run(pieces)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.extensions_mut().insert(Watched);
+    // Every piece is waited for.
+    response.extensions_mut().insert(Uncompressed);
     Ok(response)
 }
-
-/// Marks the answer to a watch.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Watched;
 
 struct Watch {
     context: Context,

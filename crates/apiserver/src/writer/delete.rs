@@ -24,6 +24,8 @@ pub(crate) struct Deletion {
     pub(crate) version: Option<String>,
     /// What becomes of the dependants; what the object's finalizers say when not given.
     pub(crate) dependants: Option<Dependants>,
+    /// Also of an object that cannot be read: whatever it holds or is held by is forgotten.
+    pub(crate) unread: bool,
 }
 
 /// What becomes of the dependants of a deleted object.
@@ -79,7 +81,14 @@ impl Writer {
     /// As [`Self::delete`], of this state of the object; `None` when it has changed meanwhile.
     pub(crate) async fn delete_state(&self, current: &Object, wanted: &Deletion) -> Result<Option<Deleted>> {
         let kind = self.kind();
-        let mut object = self.inner.load_unopened(kind, current)?;
+        let expect = Precondition::Revision(current.revision);
+        let mut object = match self.inner.load_unopened(kind, current) {
+            Err(_) if wanted.unread && !self.attributes.dry_run => {
+                let removed = self.commit(current.key.clone(), expect, Op::Delete, Vec::new(), None).await?;
+                return Ok(removed.map(|_| Deleted::Removed { uid: String::new() }));
+            }
+            read => read?,
+        };
         let uid = metadata::text(&object, "uid").to_owned();
         self.check_preconditions(current, &uid, wanted)?;
         let before = object.clone();
@@ -106,7 +115,6 @@ impl Writer {
             }
             _ => !metadata::finalizers(&object).is_empty(),
         };
-        let expect = Precondition::Revision(current.revision);
         if !held {
             let extra = self.removals(&before).await?;
             if !self.attributes.dry_run

@@ -1,6 +1,7 @@
 //! What one request may cost: depth, size, work and memory are bounded, whatever it asks for.
 
 use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -20,6 +21,21 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// How many levels an object may have.
 const MAX_DEPTH: usize = 100;
+
+/// What was written to the log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
 
 /// A value of so many levels.
 fn nested(levels: usize) -> Value {
@@ -114,10 +130,29 @@ async fn a_stored_definition_that_cannot_be_read_does_not_keep_the_server_from_s
     let key = Key::new("apiextensions.k8s.io", "customresourcedefinitions", "", "deep.example.org").unwrap();
     store.commit(vec![Change::create(key, text)]).await.unwrap();
     let server = server_over(store);
+    let log = Log::default();
+    let lines = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || lines.clone()).finish();
+    let logging = tracing::subscriber::set_default(subscriber);
     server.start().await.unwrap();
+    drop(logging);
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let told = |line: &&str| line.contains("failed to read a stored definition");
+    let line = text.lines().find(told).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("deep.example.org") && line.contains("recursion limit"), "{line}");
     post(&server, WIDGETS, &widget("a")).await.expect(201);
     // Definitions go on being served when they change.
     get(&server, &format!("{CRDS}/widgets.example.dev")).await.expect(200);
+    // It can be read as it is stored, and taken out.
+    let path = format!("{CRDS}/deep.example.org");
+    let read = raw(Method::GET, &path).response(&server).await;
+    assert_eq!(read.status(), StatusCode::OK);
+    let text = axum::body::to_bytes(read.into_body(), usize::MAX).await.unwrap();
+    assert!(text.ends_with(&[b'}'; 301]), "{text:?}");
+    delete(&server, &path).await.expect(500);
+    let anyway = json!({ "ignoreStoreReadErrorWithClusterBreakingPotential": true });
+    raw(Method::DELETE, &path).json(&anyway).send(&server).await.expect(200);
+    get(&server, &path).await.expect(404);
 }
 
 #[test]
@@ -328,6 +363,15 @@ async fn lists_and_watches_are_told_piece_by_piece() {
     assert_eq!(names(&list).len(), 60);
     let page = get(&server, &format!("{WIDGETS}?limit=7")).await.expect(200);
     assert_eq!((names(&page).len(), &page["metadata"]["remainingItemCount"]), (7, &json!(53)));
+}
+
+#[tokio::test]
+async fn no_piece_of_a_compressed_list_is_empty() {
+    let server = with_large_widgets(60).await;
+    let answer = raw(Method::GET, WIDGETS).header("accept-encoding", "gzip").response(&server).await;
+    assert_eq!(answer.headers()["content-encoding"], "gzip");
+    let pieces: Vec<Bytes> = answer.into_body().into_data_stream().map(Result::unwrap).collect().await;
+    assert!(!pieces.iter().any(Bytes::is_empty), "{:?}", pieces.iter().map(Bytes::len).collect::<Vec<_>>());
 }
 
 #[tokio::test]

@@ -500,6 +500,38 @@ async fn an_object_is_judged_by_the_schema_of_the_version_that_it_is_written_in(
 }
 
 #[tokio::test]
+async fn what_a_stricter_schema_refuses_is_let_through_until_it_changes() {
+    let server = server();
+    let mut document = crd();
+    let item = json!({ "type": "object", "required": ["name"],
+        "properties": { "name": { "type": "string" }, "level": { "type": "integer" } } });
+    let fields =
+        document.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties").unwrap();
+    fields["parts"] = json!({ "type": "array", "items": item, "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"] });
+    post(&server, CRDS, &document).await.expect(201);
+    let mut old = foo("old");
+    old["spec"]["parts"] = json!([{ "name": "high", "level": 9 }, { "name": "low", "level": 1 }]);
+    post(&server, FOOS, &old).await.expect(201);
+    let mut stricter = get(&server, FOO).await.expect(200);
+    let fields =
+        stricter.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties").unwrap();
+    fields["parts"]["items"]["properties"]["level"]["maximum"] = json!(5);
+    put(&server, FOO, &stricter).await.expect(200);
+    let path = format!("{FOOS}/old");
+    for (parts, code) in [
+        // The one that is wrong stays as it is, wherever it stands.
+        (json!([{ "name": "low", "level": 2 }, { "name": "high", "level": 9 }]), 200),
+        (json!([{ "name": "new", "level": 3 }, { "name": "high", "level": 9 }]), 200),
+        (json!([{ "name": "new", "level": 3 }, { "name": "high", "level": 8 }]), 422),
+        (json!([{ "name": "new", "level": 9 }, { "name": "high", "level": 9 }]), 422),
+    ] {
+        let change = json!({ "spec": { "parts": parts } });
+        patch(&server, &path, MERGE, &change).await.expect(code);
+    }
+}
+
+#[tokio::test]
 async fn a_namespace_in_what_is_in_none_is_cleared_and_a_namespaces_metadata_change_with_its_status() {
     let server = server();
     let mut document = crd();

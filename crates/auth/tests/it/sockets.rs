@@ -543,3 +543,38 @@ async fn a_body_that_stops_coming_breaks_its_request_off() {
     assert!(read_to_end(&mut stream).await.ends_with("broken off"));
     stop.cancel();
 }
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+#[tokio::test]
+async fn a_client_that_takes_back_what_it_asks_for_again_and_again_is_cut_and_others_are_answered() {
+    // The head of `GET /`: static entries of HPACK, and one literal.
+    const HEAD: &[u8] = b"\x82\x86\x84\x41\x09localhost";
+    let router = Router::new().route("/", get(|| async { "served" }));
+    let (address, stop, _server) = plain_server(router, ServeOptions::default()).await;
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    sent.extend(frame(4, 0, 0, b""));
+    for number in 0..1_000 {
+        let stream = number * 2 + 1;
+        sent.extend(frame(1, 0x5, stream, HEAD));
+        sent.extend(frame(3, 0, stream, &8_u32.to_be_bytes()));
+    }
+    let (mut answers, mut requests) = TcpStream::connect(address).await.unwrap().into_split();
+    // The server may have enough of it before it was all sent.
+    let sending = tokio::spawn(async move {
+        let _ = requests.write_all(&sent).await;
+        requests
+    });
+    let mut answer = Vec::new();
+    let ended = tokio::time::timeout(DEADLINE, answers.read_to_end(&mut answer)).await;
+    let _ = ended.expect("the connection is closed, although its client has not");
+    drop(sending.await.unwrap());
+    let mut other = TcpStream::connect(address).await.unwrap();
+    other.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    assert!(read_to_end(&mut other).await.ends_with("served"));
+    stop.cancel();
+}

@@ -106,7 +106,7 @@ struct Key {
     lane: Lane,
     insecure: bool,
     /// Their namespace and names, where there are any.
-    secrets: Option<(String, [Option<String>; 2])>,
+    secrets: Option<(Arc<str>, [Option<String>; 2])>,
     known: Vec<Accounted>,
     origin: Option<String>,
     /// Of the source's specification, and of what its artifact says.

@@ -43,13 +43,13 @@ pub(super) struct Shown {
     /// What is known of it now; nothing where it was deleted.
     pub(super) now: Option<Now>,
     /// Its UID where it was deleted, and is told until somebody took it.
-    pub(super) deleted: Option<Box<str>>,
+    pub(super) deleted: Option<Arc<str>>,
 }
 
 impl Shown {
     /// Its namespace, name and kind of source, which every series of it has.
     fn name(&self) -> (&str, &str, SourceKind) {
-        (&self.entry.namespace, &self.entry.name, self.entry.source_kind)
+        (&self.entry.key.namespace, &self.entry.key.name, self.entry.source_kind)
     }
 }
 
@@ -113,8 +113,8 @@ impl CumulativeView for LedgerView {
         let Shown { entry, now, .. } = self.entries.get(series.checked_div(each)?)?;
         let Now { waiting, example, suspended } = now.as_ref().unwrap_or(&GONE);
         let mut attributes = vec![
-            KeyValue::new(RESOURCE_NAME, entry.name.to_string()),
-            KeyValue::new(RESOURCE_NAMESPACE, entry.namespace.to_string()),
+            KeyValue::new(RESOURCE_NAME, entry.key.name.clone()),
+            KeyValue::new(RESOURCE_NAMESPACE, entry.key.namespace.clone()),
             KeyValue::new(SOURCE_KIND, entry.source_kind.name()),
         ];
         let mut exemplar = None;

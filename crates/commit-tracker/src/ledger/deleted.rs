@@ -16,22 +16,22 @@ pub(super) struct DeletedEntries(Mutex<Vec<Deleted>>);
 
 #[derive(Debug)]
 struct Deleted {
-    uid: Box<str>,
+    uid: Arc<str>,
     entry: Arc<Entry>,
     until: Instant,
 }
 
 impl DeletedEntries {
-    pub(super) fn add(&self, uid: &str, entry: Arc<Entry>, until: Instant) {
-        self.lock().push(Deleted { uid: uid.into(), entry, until });
+    pub(super) fn add(&self, uid: Arc<str>, entry: Arc<Entry>, until: Instant) {
+        self.lock().push(Deleted { uid, entry, until });
     }
 
-    pub(super) fn all(&self) -> Vec<(Box<str>, Arc<Entry>)> {
+    pub(super) fn all(&self) -> Vec<(Arc<str>, Arc<Entry>)> {
         self.lock().iter().map(|left| (left.uid.clone(), Arc::clone(&left.entry))).collect()
     }
 
     /// Takes out these, and those that nobody took for long enough.
-    pub(super) fn evict(&self, taken: &[Box<str>]) -> Vec<Box<str>> {
+    pub(super) fn evict(&self, taken: &[Arc<str>]) -> Vec<Arc<str>> {
         let now = Instant::now();
         let is_gone = |left: &mut Deleted| left.until <= now || taken.contains(&left.uid);
         self.lock().extract_if(.., is_gone).map(|gone| gone.uid).collect()

@@ -1,7 +1,10 @@
 //! What is remembered of one Kustomization, and how a record changes it.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use windlass_runtime::ObjectKey;
 
 use super::Refusal;
 use crate::changes::{Accounted, Problem};
@@ -21,10 +24,9 @@ const PENDING: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// Its namespace.
-    pub namespace: Box<str>,
-    /// Its name.
-    pub name: Box<str>,
+    /// Its namespace and name: the key that its object has in memory, and not an equal one.
+    #[serde(flatten, serialize_with = "KeyText::serialize", deserialize_with = "key")]
+    pub key: Arc<ObjectKey>,
     /// The kind of its source, as of the newest record.
     #[serde(rename = "source")]
     pub source_kind: SourceKind,
@@ -50,6 +52,19 @@ pub struct Entry {
     /// Its revisions by what came of them; only what occurred, in the order of [`Outcome`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<(Outcome, u64)>,
+}
+
+/// An entry's key as it is written: two fields among the others. Serde promises nothing of `flatten` beside
+/// `deny_unknown_fields`; a test has an entry with an unknown field.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "ObjectKey")]
+struct KeyText {
+    namespace: String,
+    name: String,
+}
+
+fn key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<ObjectKey>, D::Error> {
+    KeyText::deserialize(deserializer).map(Arc::new)
 }
 
 /// A revision whose commits are not known yet, with its times as they were when it was seen first.
@@ -142,11 +157,9 @@ impl Outcome {
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The Kustomization's UID.
-    pub uid: String,
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
+    pub uid: Arc<str>,
+    /// Its namespace and name.
+    pub key: Arc<ObjectKey>,
     /// The kind of its source.
     pub source_kind: SourceKind,
     /// The newest accounted revision when this was worked out ([`Entry::newest`]); none for the first sight.
@@ -198,8 +211,7 @@ impl Entry {
     /// Of a Kustomization that was not seen before.
     fn first(record: &Record, now: Timestamp) -> Self {
         Self {
-            namespace: record.namespace.as_str().into(),
-            name: record.name.as_str().into(),
+            key: Arc::clone(&record.key),
             source_kind: record.source_kind,
             began: now,
             accounted: Vec::new(),
@@ -224,8 +236,7 @@ impl Entry {
             return Err(Refusal::Outdated { from: shown(record.from.as_ref()), newest: shown(newest) });
         }
         let mut next = entry.cloned().unwrap_or_else(|| Self::first(record, now));
-        next.namespace = record.namespace.as_str().into();
-        next.name = record.name.as_str().into();
+        next.key = Arc::clone(&record.key);
         if next.source_kind != record.source_kind {
             next.restart(record.source_kind, now);
         }

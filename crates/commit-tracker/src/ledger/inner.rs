@@ -78,13 +78,14 @@ impl Inner {
     /// Shows what is remembered under this key only until somebody took it.
     pub(super) fn retire(self: &Arc<Self>, key: &str) {
         self.evict(&[]);
-        if let Some(slot) = self.shard(key).lock().slots.remove(key) {
+        let removed = self.shard(key).lock().slots.remove_entry(key);
+        if let Some((key, slot)) = removed {
             self.deleted.add(key, slot.entry, Instant::now() + self.config.show_deleted_for);
         }
     }
 
     /// Lets these go, and those that nobody took for long enough.
-    pub(super) fn evict(self: &Arc<Self>, taken: &[Box<str>]) {
+    pub(super) fn evict(self: &Arc<Self>, taken: &[Arc<str>]) {
         for uid in self.deleted.evict(taken) {
             self.ask(shard_of(&uid), PendingWrite::Forget(uid));
         }
@@ -124,7 +125,7 @@ impl Inner {
     }
 
     /// Writes `asks` together and answers them. What was to be forgotten comes back when it is not.
-    async fn write_once(self: &Arc<Self>, number: u8, asks: Vec<PendingWrite>) -> Vec<Box<str>> {
+    async fn write_once(self: &Arc<Self>, number: u8, asks: Vec<PendingWrite>) -> Vec<Arc<str>> {
         let (shard, header) = (&self.shards[usize::from(number)], self.header());
         let (changed, answers, base, bytes) = {
             let state = shard.lock();

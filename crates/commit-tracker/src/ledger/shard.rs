@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, timeout_at};
+use windlass_runtime::ObjectKey;
 
 use super::config::LedgerConfig;
 use super::entry::{Entry, Record};
@@ -28,7 +29,7 @@ pub(super) struct Shard {
 pub(super) struct State {
     /// The `ConfigMap`'s `resourceVersion`; none when there is no `ConfigMap` yet.
     pub(super) version: Option<String>,
-    pub(super) slots: HashMap<Box<str>, Slot>,
+    pub(super) slots: HashMap<Arc<str>, Slot>,
     pub(super) queue: Vec<PendingWrite>,
     /// A task writes, or is about to.
     pub(super) is_written: bool,
@@ -49,11 +50,11 @@ pub(super) type Answer = oneshot::Sender<Result<(), LedgerError>>;
 pub(super) enum PendingWrite {
     /// Somebody may wait for it.
     Record(Box<Record>, Option<Answer>),
-    Forget(Box<str>),
+    Forget(Arc<str>),
 }
 
 /// What one write changes: the entries as they will be; none for those that are forgotten.
-pub(super) type Changed = BTreeMap<Box<str>, Option<(Arc<Entry>, String)>>;
+pub(super) type Changed = BTreeMap<Arc<str>, Option<(Arc<Entry>, String)>>;
 
 impl Shard {
     pub(super) fn of(state: State) -> Self {
@@ -88,7 +89,7 @@ impl State {
     /// Works out what `asks` change, one after the other, and whom to tell when that is written. A record that does not
     /// fit is answered.
     pub(super) fn stage(&self, asks: Vec<PendingWrite>, now: Timestamp) -> (Changed, Vec<Answer>) {
-        let mut next: BTreeMap<Box<str>, Option<Arc<Entry>>> = BTreeMap::new();
+        let mut next: BTreeMap<Arc<str>, Option<Arc<Entry>>> = BTreeMap::new();
         let mut answers = Vec::new();
         for ask in asks {
             let (record, answer) = match ask {
@@ -98,8 +99,8 @@ impl State {
                     continue;
                 }
             };
-            let known = || self.slots.get(record.uid.as_str()).map(|slot| Arc::clone(&slot.entry));
-            let current = next.get(record.uid.as_str()).cloned().unwrap_or_else(known);
+            let known = || self.slots.get(&record.uid).map(|slot| Arc::clone(&slot.entry));
+            let current = next.get(&record.uid).cloned().unwrap_or_else(known);
             match Entry::after(current.as_deref(), &record, now) {
                 Ok(Some(entry)) => {
                     // What was counted under another kind of source is kept apart, until somebody took it.
@@ -107,13 +108,13 @@ impl State {
                         let key = former_key(&record.uid, former.began);
                         next.insert(key.into(), Some(former));
                     }
-                    next.insert(record.uid.into(), Some(Arc::new(entry)));
+                    next.insert(record.uid, Some(Arc::new(entry)));
                     answers.extend(answer);
                 }
                 // It is on the server already, or becomes so with what this write changes.
                 Ok(None) => answers.extend(answer),
                 Err(reason) => {
-                    let (namespace, name) = (record.namespace, record.name);
+                    let ObjectKey { namespace, name } = (*record.key).clone();
                     let refused = LedgerError::Refused { namespace, name, reason: Box::new(reason) };
                     // Whoever does not wait any more does not want to know.
                     let _ = answer.map(|answer| answer.send(Err(refused)));

@@ -11,6 +11,7 @@ use windlass_api::GoDuration;
 
 use super::metadata::Object;
 use crate::SourceKind;
+use crate::intern::interned;
 
 /// How the message of `Ready` begins after a run that succeeded; the revision follows.
 pub const APPLIED: &str = "Applied revision: ";
@@ -41,7 +42,8 @@ pub struct Spec {
     pub suspend: bool,
     /// Whether the health of all that is applied is waited for.
     pub wait: bool,
-    health_checks: Vec<IgnoredAny>,
+    #[serde(deserialize_with = "has_any")]
+    health_checks: bool,
     /// The time between two runs.
     #[serde(deserialize_with = "duration")]
     pub interval: Option<Duration>,
@@ -53,7 +55,7 @@ pub struct Spec {
 impl Spec {
     /// Whether a run waits for health before it is done.
     pub fn checks_health(&self) -> bool {
-        self.wait || !self.health_checks.is_empty()
+        self.wait || self.health_checks
     }
 
     /// How long a run waits for health at most.
@@ -74,9 +76,11 @@ pub struct SourceRef {
     #[serde(deserialize_with = "kind")]
     pub kind: Option<SourceKind>,
     /// The namespace, where it is not the Kustomization's own.
-    pub namespace: Option<Box<str>>,
+    #[serde(deserialize_with = "interned")]
+    pub namespace: Option<Arc<str>>,
     /// The name.
-    pub name: Option<Box<str>>,
+    #[serde(deserialize_with = "interned")]
+    pub name: Option<Arc<str>>,
 }
 
 /// What came of a Kustomization.
@@ -116,7 +120,8 @@ pub struct Condition {
     /// Whether it holds.
     pub status: ConditionStatus,
     /// Why.
-    pub reason: Box<str>,
+    #[serde(deserialize_with = "reason")]
+    pub reason: Arc<str>,
     /// What happened; the beginning, where it is long.
     #[serde(deserialize_with = "message")]
     pub message: Box<str>,
@@ -159,9 +164,12 @@ pub enum Outcome {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct RawStatus {
-    last_applied_revision: Option<Box<str>>,
-    last_applied_origin_revision: Option<Box<str>>,
-    last_attempted_revision: Option<Box<str>>,
+    #[serde(deserialize_with = "interned")]
+    last_applied_revision: Option<Arc<str>>,
+    #[serde(deserialize_with = "interned")]
+    last_applied_origin_revision: Option<Arc<str>>,
+    #[serde(deserialize_with = "interned")]
+    last_attempted_revision: Option<Arc<str>>,
     conditions: Vec<RawCondition>,
     history: Vec<RawSnapshot>,
 }
@@ -189,8 +197,10 @@ struct RawSnapshot {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct RawSnapshotMetadata {
-    revision: Option<Box<str>>,
-    origin_revision: Option<Box<str>>,
+    #[serde(deserialize_with = "interned")]
+    revision: Option<Arc<str>>,
+    #[serde(deserialize_with = "interned")]
+    origin_revision: Option<Arc<str>>,
 }
 
 /// A duration as Go writes it; none below zero.
@@ -203,13 +213,21 @@ fn kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SourceKind>
     String::deserialize(deserializer).map(|name| SourceKind::of(&name))
 }
 
+/// Whether a list holds anything.
+fn has_any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Vec::<IgnoredAny>::deserialize(deserializer).map(|list| !list.is_empty())
+}
+
+fn reason<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+    interned(deserializer).map(Option::unwrap_or_default)
+}
+
 fn message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<str>, D::Error> {
     let message = String::deserialize(deserializer)?;
     Ok(message[..message.floor_char_boundary(MESSAGE)].into())
 }
 
 impl From<RawStatus> for Status {
-    /// The same revisions stand in many places: they are kept once.
     fn from(raw: RawStatus) -> Self {
         let named = |name: &str| {
             let found = raw.conditions.iter().find(|condition| &*condition.name == name);
@@ -224,27 +242,18 @@ impl From<RawStatus> for Status {
             ready.status != ConditionStatus::True || !raw.history.first().is_some_and(of_applied)
         };
         let ready = ready.filter(|ready| says_more(ready));
-        let mut texts = Vec::<Arc<str>>::new();
-        let mut once = |text: Option<Box<str>>| {
-            let text = text.filter(|text| !text.is_empty())?;
-            if let Some(known) = texts.iter().find(|known| ***known == *text) {
-                return Some(Arc::clone(known));
-            }
-            texts.push(Arc::from(text));
-            texts.last().cloned()
-        };
         Self {
-            last_applied_revision: once(raw.last_applied_revision),
-            last_applied_origin_revision: once(raw.last_applied_origin_revision),
-            last_attempted_revision: once(raw.last_attempted_revision),
+            last_applied_revision: raw.last_applied_revision,
+            last_applied_origin_revision: raw.last_applied_origin_revision,
+            last_attempted_revision: raw.last_attempted_revision,
             ready,
             healthy,
             history: raw
                 .history
                 .into_iter()
                 .map(|snapshot| Snapshot {
-                    revision: once(snapshot.metadata.revision),
-                    origin: once(snapshot.metadata.origin_revision),
+                    revision: snapshot.metadata.revision,
+                    origin: snapshot.metadata.origin_revision,
                     outcome: Outcome::of(&snapshot.last_reconciled_status),
                     first: snapshot.first_reconciled,
                     last: snapshot.last_reconciled,

@@ -13,7 +13,7 @@ pub struct Metadata {
     /// Its namespace and name.
     pub key: Arc<ObjectKey>,
     /// Which object of that name it is.
-    pub uid: Box<str>,
+    pub uid: Arc<str>,
     /// Its `resourceVersion`.
     pub version: Box<str>,
     /// Counts the changes of its specification; 0 where nothing does.
@@ -41,7 +41,7 @@ impl From<Kept> for Metadata {
     fn from(kept: Kept) -> Self {
         Self {
             key: Arc::new(ObjectKey::new(kept.namespace.unwrap_or_default(), kept.name.unwrap_or_default())),
-            uid: kept.uid.unwrap_or_default(),
+            uid: kept.uid.unwrap_or_default().into(),
             version: kept.resource_version.unwrap_or_default(),
             generation: kept.generation,
             created: kept.creation_timestamp,

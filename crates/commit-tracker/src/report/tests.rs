@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use opentelemetry::{KeyValue, SpanId, TraceId};
@@ -122,8 +122,7 @@ fn a_stage_that_is_not_known_has_no_span_nor_the_way_where_nothing_was_counted()
     fixture.measured.fetched = None;
     let names = |spans: &[FinishedSpan]| spans.iter().map(|span| span.name.to_string()).collect::<Vec<_>>();
     let work = ["reconcile", "getKustomization", "processDeploymentToolsCommits"];
-    let way = ["revision", "stage.source", "stage.health"];
-    assert_eq!(names(&fixture.spans()), [work, way].concat());
+    assert_eq!(names(&fixture.spans()), [work, ["revision", "stage.source", "stage.health"]].concat());
     let nothing = Fixture::new(Changes::default()).spans();
     assert_eq!((names(&nothing).as_slice(), nothing[0].links.len()), (&work.map(str::to_owned)[..], 0));
 }
@@ -133,7 +132,7 @@ fn what_is_reported_twice_is_the_same_and_another_revision_is_not() {
     let of = |revision: &str, uid: &str| {
         let mut fixture = Fixture::new(exported());
         fixture.standing.steps[0].revision = revision.parse().unwrap();
-        fixture.standing.uid = uid.to_owned();
+        fixture.standing.uid = uid.into();
         fixture.spans()
     };
     assert_eq!(of("v1", "1"), of("v1", "1"));
@@ -156,6 +155,20 @@ fn lines_have_the_texts_and_keys_of_the_original_and_what_is_odd_is_a_warning() 
             }
         }
     }
+}
+
+#[test]
+fn the_line_that_the_guide_shows_has_the_keys_and_texts_of_a_written_one() {
+    let guide = include_str!("../../../../docs/how-to/commit-tracker.md");
+    let shown = guide.lines().find(|line| line.contains("calculated deployment times")).unwrap();
+    let parts = |line: &Value| {
+        let keys = line.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+        (keys, ["level", "msg", "logger"].map(|key| line[key].clone()))
+    };
+    assert_eq!(
+        parts(&serde_json::from_str(shown).unwrap()),
+        parts(&Fixture::new(one("09:00:00")).lines()[0])
+    );
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub(crate) fn accounted(revision: &str, origin: Option<&str>) -> Accounted {
 /// The question which commits came with `to` over `known`, for a source `apps/fleet`.
 pub(crate) fn question(kind: SourceKind, url: &str, to: &str, known: &[&str]) -> ChangesQuery {
     ChangesQuery {
-        source: SourceKey { kind, namespace: "apps".to_owned(), name: "fleet".to_owned() },
+        source: SourceKey { kind, namespace: "apps".into(), name: "fleet".into() },
         url: url.to_owned(),
         insecure: false,
         secret: None,

@@ -7,9 +7,7 @@ use std::time::Duration;
 use kube::Client;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use windlass_runtime::{
-    Backoff, BackoffPolicy, Clock, Event, Leadership, LogOnChange, ObjectKey, Store, Term,
-};
+use windlass_runtime::{Backoff, BackoffPolicy, Clock, Event, Leadership, LogOnChange, Store, Term};
 use windlass_telemetry::{ErrorChain, Health, Metrics};
 
 use super::metrics::ProcessMetrics;
@@ -224,7 +222,7 @@ impl Work {
         let known: HashSet<&str> = listed.iter().map(|kustomization| &*kustomization.metadata.uid).collect();
         for (uid, entry) in self.ledger.entries() {
             if !known.contains(&*uid) {
-                let key = Arc::new(ObjectKey::new(&*entry.namespace, &*entry.name));
+                let key = Arc::clone(&entry.key);
                 self.tracker.tasks.add(Task::Forget(key, uid));
             }
         }

@@ -22,7 +22,7 @@ use crate::metrics::{
 use crate::objects::Kustomization;
 
 /// Kustomizations that are reconciled side by side. Most of a reconcile is waiting for an answer, or for the ledger to be
-/// written, which many wait for together.
+/// written, which many wait for together; each takes kilobytes meanwhile, and at the first start all are to be recorded.
 const WORKERS: usize = 1024;
 
 /// The counters of a process. Cheap to clone.

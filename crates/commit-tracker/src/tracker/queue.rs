@@ -28,7 +28,7 @@ pub(crate) enum Task {
     /// Look at it.
     Reconcile(Arc<ObjectKey>),
     /// The one of this UID was not seen: forget it if it is gone.
-    Forget(Arc<ObjectKey>, Box<str>),
+    Forget(Arc<ObjectKey>, Arc<str>),
 }
 
 impl fmt::Display for Task {

@@ -20,7 +20,9 @@ use super::sources::Known;
 use super::state::{Example, MISSING, Waiting};
 use crate::changes::{Changes, ChangesError, ChangesQuery, NoAnswer, ORIGIN_REVISION, Problem};
 use crate::facts::{source_of, standing};
-use crate::ledger::{Accounted, CommitCounts, Entry, LastApplied, Outcome, Pending, Record, mark_of};
+use crate::ledger::{
+    Accounted, CommitCounts, Entry, LastApplied, LedgerError, Outcome, Pending, Record, mark_of,
+};
 use crate::measure::{FIRST_COMMIT, Measured, measure};
 use crate::objects::{Kustomization, SecretRef, Source};
 use crate::report;
@@ -88,7 +90,7 @@ impl Work {
 
     /// The Kustomization with its source; nothing while it is not known what its source says.
     fn observe(&self, kustomization: Arc<Kustomization>) -> Result<Option<View>, Duration> {
-        let uid = &*kustomization.metadata.uid;
+        let uid = &kustomization.metadata.uid;
         let known = source_of(&kustomization).map(|key| self.tracker.sources.get(&key));
         let source = match known {
             Some(Known::NotYet) => {
@@ -294,8 +296,13 @@ impl Work {
         join_all(records.collect::<Vec<_>>()).await.into_iter().collect()
     }
 
-    async fn record(&self, record: Record) -> Result<(), Requeue> {
-        let recorded = self.ledger.record(record).await;
+    /// The ledger has the record when this returns: of the many that wait none holds one besides.
+    fn record(&self, record: Record) -> impl Future<Output = Result<(), Requeue>> {
+        let recorded = self.ledger.record(record);
+        async move { self.recorded(recorded.await) }
+    }
+
+    fn recorded(&self, recorded: Result<(), LedgerError>) -> Result<(), Requeue> {
         self.tracker.metrics.recorded(recorded.is_ok());
         let mut failing = self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner);
         let Err(error) = recorded else {
@@ -311,9 +318,9 @@ impl Work {
     }
 
     /// Forgets a Kustomization that is gone. One that is only not selected any more keeps what was counted.
-    async fn forget(&self, key: &ObjectKey, uid: &str) -> Requeue {
+    async fn forget(&self, key: &ObjectKey, uid: &Arc<str>) -> Requeue {
         let tracker = &self.tracker;
-        if tracker.kustomizations.get(key).is_some_and(|found| *found.metadata.uid == *uid) {
+        if tracker.kustomizations.get(key).is_some_and(|found| found.metadata.uid == *uid) {
             return Requeue::No;
         }
         self.states.forget(uid);
@@ -322,7 +329,7 @@ impl Work {
             let api: Api<DynamicObject> =
                 Api::namespaced_with(tracker.client.clone(), &key.namespace, &resource);
             match deadline(DEADLINE, format!("get Kustomization {key}"), api.get_opt(&key.name)).await {
-                Ok(Some(found)) if found.metadata.uid.as_deref() == Some(uid) => return Requeue::No,
+                Ok(Some(found)) if found.metadata.uid.as_deref() == Some(&**uid) => return Requeue::No,
                 Ok(_) => {}
                 // Not ours to see.
                 Err(error) if error.code() == Some(403) => return Requeue::No,
@@ -335,7 +342,7 @@ impl Work {
         tracing::info!(
             name = key.name,
             namespace = key.namespace,
-            uid,
+            uid = &**uid,
             "kustomization not found, forgetting it"
         );
         self.ledger.forget(uid);
@@ -379,9 +386,8 @@ fn is_a_date(merged: Timestamp, now: Timestamp) -> bool {
 fn nothing(view: &View, source: &SourceKey, entry: Option<&Entry>) -> Record {
     let Standing { key, uid, .. } = &view.standing;
     Record {
-        uid: uid.clone(),
-        namespace: key.namespace.clone(),
-        name: key.name.clone(),
+        uid: Arc::clone(uid),
+        key: Arc::clone(key),
         source_kind: source.kind,
         from: entry.and_then(|entry| entry.newest().cloned()),
         to: None,
@@ -430,7 +436,7 @@ fn counted(known: Record, step: &Step, changes: &Changes, measured: &Measured) -
 
 /// Tells of a failure that may mend itself, once until it is another one.
 fn complain(view: &View, revision: &Revision, no: &NoAnswer) {
-    let ObjectKey { namespace, name } = &view.standing.key;
+    let ObjectKey { namespace, name } = &*view.standing.key;
     let (problem, again) = (no.error.problem.name(), no.again.as_secs());
     let error = ErrorChain(&*no.error);
     if no.is_new {

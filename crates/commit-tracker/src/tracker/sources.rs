@@ -9,6 +9,7 @@ use windlass_runtime::{Event, ObjectKey, Scope, Store, Supervisor, Watch, WatchC
 use windlass_telemetry::Health;
 
 use super::queue::{Task, Tasks};
+use crate::intern::intern;
 use crate::objects::Source;
 use crate::select::{INSTALL_FLUX, PAGE};
 use crate::{SourceKey, SourceKind};
@@ -44,7 +45,7 @@ struct State {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     kind: SourceKind,
-    namespace: Option<String>,
+    namespace: Option<Arc<str>>,
 }
 
 impl Sources {
@@ -57,7 +58,7 @@ impl Sources {
     pub(crate) fn get(&self, key: &SourceKey) -> Known {
         let watched = self.lock().watched.get(&self.place(key)).cloned();
         let Some((store, _)) = watched.filter(|(store, _)| store.is_synced()) else { return Known::NotYet };
-        store.get(&ObjectKey::new(&key.namespace, &key.name)).map_or(Known::Gone, Known::There)
+        store.get(&ObjectKey::new(&*key.namespace, &*key.name)).map_or(Known::Gone, Known::There)
     }
 
     /// A Kustomization names this source now, and that one before: it is looked at when its source changes.
@@ -97,7 +98,7 @@ impl Sources {
     }
 
     fn watch(self: &Arc<Self>, place: &Place) -> (Store<Source>, Health) {
-        let scope = Scope::new(place.namespace.clone());
+        let scope = Scope::new(place.namespace.as_deref().map(str::to_owned));
         let resource = place.kind.resource();
         let api = scope.api_of(self.client.clone(), &resource);
         let plural = &resource.plural;
@@ -135,8 +136,8 @@ impl Sources {
     }
 
     fn changed(&self, kind: SourceKind, source: &Source) {
-        let ObjectKey { namespace, name } = (*source.metadata.key).clone();
-        let key = SourceKey { kind, namespace, name };
+        let ObjectKey { namespace, name } = &*source.metadata.key;
+        let key = SourceKey { kind, namespace: intern(namespace), name: intern(name) };
         for user in self.lock().users.get(&key).into_iter().flatten() {
             self.tasks.add(Task::Reconcile(Arc::clone(user)));
         }

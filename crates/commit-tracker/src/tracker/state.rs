@@ -51,7 +51,7 @@ pub struct Example {
 /// Everything by UID.
 #[derive(Debug, Default)]
 pub struct States {
-    states: Mutex<HashMap<Box<str>, State>>,
+    states: Mutex<HashMap<Arc<str>, State>>,
 }
 
 #[derive(Debug, Default)]
@@ -75,21 +75,21 @@ impl States {
         self.lock().get(uid).map(|state| state.now.clone()).unwrap_or_default()
     }
 
-    pub(super) fn change(&self, uid: &str, change: impl FnOnce(&mut Now)) {
-        change(&mut self.lock().entry(uid.into()).or_default().now);
+    pub(super) fn change(&self, uid: &Arc<str>, change: impl FnOnce(&mut Now)) {
+        change(&mut self.lock().entry(Arc::clone(uid)).or_default().now);
     }
 
     /// Whether something else keeps it from being measured than what was logged last.
-    pub(super) fn is_news(&self, uid: &str, text: &'static str) -> bool {
+    pub(super) fn is_news(&self, uid: &Arc<str>, text: &'static str) -> bool {
         let mut states = self.lock();
-        let logged = &mut states.entry(uid.into()).or_default().trouble.get_or_insert_default().logged;
+        let logged = &mut states.entry(Arc::clone(uid)).or_default().trouble.get_or_insert_default().logged;
         logged.replace(text) != Some(text)
     }
 
     /// How long a source that is missing may still be on its way; none when it took too long.
-    pub(super) fn missing_for(&self, uid: &str) -> Option<Duration> {
+    pub(super) fn missing_for(&self, uid: &Arc<str>) -> Option<Duration> {
         let mut states = self.lock();
-        let trouble = states.entry(uid.into()).or_default().trouble.get_or_insert_default();
+        let trouble = states.entry(Arc::clone(uid)).or_default().trouble.get_or_insert_default();
         let since = trouble.missing.get_or_insert_with(Instant::now);
         MISSING.checked_sub(since.elapsed()).filter(|left| !left.is_zero())
     }
@@ -109,12 +109,12 @@ impl States {
     }
 
     /// It is not tracked any more.
-    pub(super) fn forget(&self, uid: &str) {
+    pub(super) fn forget(&self, uid: &Arc<str>) {
         let now = Now { waiting: Waiting::Untracked, ..Now::default() };
-        self.lock().insert(uid.into(), State { now, trouble: None });
+        self.lock().insert(Arc::clone(uid), State { now, trouble: None });
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, State>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, State>> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -82,8 +82,7 @@ async fn a_deleted_kustomization_is_forgotten_and_one_that_is_not_selected_any_m
     shows(&tracker, age, <[_]>::is_empty).await;
     world.delete("Kustomization", "other").await;
     // What is forgotten and not shown any more leaves the cluster with the next write.
-    let others = "flux_commit_tracker_commits_total{k8s_resource_name=\"other\"";
-    shows(&tracker, others, <[_]>::is_empty).await;
+    shows(&tracker, "flux_commit_tracker_commits_total{k8s_resource_name=\"other\"", <[_]>::is_empty).await;
     let third = world.kustomization("third").await;
     world.applied("third", &[(&first, long_ago())]).await;
     eventually("it is forgotten", async || world.entry(&other).await.map_or(Ok(()), Err)).await;

@@ -23,7 +23,7 @@ use windlass_commit_tracker::ledger::{
     Accounted, CommitCounts, Ledger, LedgerConfig, LedgerError, Outcome, Pending, Record, mark_of,
 };
 use windlass_commit_tracker::{Instrument, Revision, SourceKind};
-use windlass_runtime::ManualClock;
+use windlass_runtime::{ManualClock, ObjectKey};
 use windlass_telemetry::ErrorChain;
 
 use self::line::{Fate, Line};
@@ -94,9 +94,8 @@ fn revision(n: usize) -> Revision {
 /// The `n`th step of a Kustomization, from 1 on: one commit, that took `n` seconds.
 fn step(uid: &str, n: usize) -> Record {
     Record {
-        uid: uid.to_owned(),
-        namespace: "flux-system".to_owned(),
-        name: format!("name-of-{uid}"),
+        uid: uid.into(),
+        key: Arc::new(ObjectKey::new("flux-system", format!("name-of-{uid}"))),
         source_kind: SourceKind::GitRepository,
         from: (n > 1).then(|| revision(n - 1)),
         to: Some(Accounted { revision: revision(n), origin: None }),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::events::v1::Event;
-use kube::api::ListParams;
+use kube::api::{ListParams, PostParams};
 use serde_json::json;
-use windlass_api::{Job, JobSpec, JobState, annotations, labels};
+use windlass_api::{HistoricJob, Job, JobSpec, JobState, annotations, labels};
 use windlass_jobs_operator::{PROVISIONING_JOBQUEUE, PROVISIONING_JOBS, register};
 use windlass_runtime::ManualClock;
 
@@ -230,4 +230,27 @@ async fn history_is_kept_for_as_long_as_the_settings_say() {
     // History is looked at four times within the age, so the record is seen and gone before two more looks have passed.
     tokio::time::sleep(Duration::from_mins(7)).await;
     assert!(world.history().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_any_setting_the_newest_hundred_records_of_a_repository_are_kept() {
+    let world = World::new();
+    let now = jiff::Timestamp::now().as_millisecond();
+    let records = world.api::<HistoricJob>();
+    for number in 0..103 {
+        let record: HistoricJob = serde_json::from_value(json!({
+            "apiVersion": "provisioning.grafana.app/v0alpha1", "kind": "HistoricJob",
+            "metadata": {"name": format!("job-{number:03}"), "labels": {labels::REPOSITORY: "test6"}},
+            "spec": {"action": "pull", "repository": "test6", "pull": {}},
+            "status": {"state": "success", "started": now, "finished": now + number},
+        }))
+        .unwrap();
+        records.create(&PostParams::default(), &record).await.unwrap();
+    }
+    let _process = world.start(register, PROVISIONING_JOBS);
+    tokio::time::sleep(Duration::from_mins(15)).await;
+    let mut names: Vec<String> =
+        world.history().await.into_iter().filter_map(|record| record.metadata.name).collect();
+    names.sort();
+    assert_eq!((names.len(), names[0].as_str()), (100, "job-003"), "{names:?}");
 }

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use kube::{Api, CustomResource};
+use kube::CustomResource;
+use kube::core::ApiResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use windlass_runtime::{VersionRange, version_of_tag};
 
 use super::driver::Source;
+use crate::resource::{reference_to, shown};
 use crate::{ProvisionError, Reason, Scope};
 
 /// An application and its versions.
@@ -75,9 +78,21 @@ pub struct Parameter {
 }
 
 impl HelmApplicationSpec {
-    /// The version that equals this one as semantic versions do: a `v` before it and build metadata do not count.
-    pub fn version(&self, version: &str) -> Option<&HelmApplicationVersion> {
-        self.versions.iter().find(|known| same_version(&known.version, version))
+    /// The version that is meant: the one that equals `wanted` as semantic versions do (a `v` before it and build metadata
+    /// do not count), else the highest in the range that `wanted` is, such as `^1.2`, `1.x` or `>=1.2, <2`. One before a
+    /// release is only in a range that names such a one.
+    pub fn version(&self, wanted: &str) -> Option<&HelmApplicationVersion> {
+        let exact = self.versions.iter().find(|known| same_version(&known.version, wanted));
+        exact.or_else(|| {
+            let range = VersionRange::parse(wanted).ok()?;
+            let versions = self.versions.iter().filter_map(|known| {
+                let version = version_of_tag(&known.version).filter(|version| range.contains(version))?;
+                Some((version, known))
+            });
+            let highest = versions
+                .max_by(|(a, one), (b, other)| a.cmp(b).then_with(|| one.version.cmp(&other.version)));
+            highest.map(|(_, known)| known)
+        })
     }
 }
 
@@ -133,7 +148,7 @@ impl Catalogue for BTreeMap<String, HelmApplicationSpec> {
     }
 }
 
-/// The `HelmApplication`s of a namespace of the local cluster.
+/// The `HelmApplication`s of a namespace of the local cluster, which the account has to be allowed to get, list and watch.
 #[derive(Clone, Debug)]
 pub struct PublishedCatalogue {
     /// The namespace.
@@ -143,11 +158,13 @@ pub struct PublishedCatalogue {
 #[async_trait]
 impl Catalogue for PublishedCatalogue {
     async fn find(&self, scope: &Scope, application: &str) -> Result<HelmApplicationSpec, ProvisionError> {
-        let api: Api<HelmApplication> = Api::namespaced(scope.local.client().clone(), &self.namespace);
-        let what = format!("get HelmApplication {}/{application}", self.namespace);
-        let found = scope.calls().read(what.as_str(), || api.get_opt(application)).await;
-        let found = found.map_err(|error| scope.local.failed(&what, error))?;
-        found.map(|found| found.spec).ok_or_else(|| unknown(application))
+        // An owner that asks for what is not there is parked until somebody publishes it.
+        let object = reference_to(&ApiResource::erase::<HelmApplication>(&()), &self.namespace, application);
+        let found = scope.memory.read(&scope.local, &object).await?.ok_or_else(|| unknown(application))?;
+        HelmApplicationSpec::deserialize(&found["spec"]).map_err(|error| {
+            let message = format!("{} has a spec of another shape", shown(&object));
+            ProvisionError::user_action(Reason::ApplicationNotFound, message).caused_by(error)
+        })
     }
 }
 
@@ -164,6 +181,39 @@ mod tests {
             ("1.2", "1.2.0", false),
         ] {
             assert_eq!(same_version(one, other), same, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_range_means_the_highest_version_in_it_and_an_exact_version_itself() {
+        let published =
+            ["1.0.0", "v1.10.0", "1.2.3", "1.9.0", "2.0.0", "2.1.0-rc.1", "2.1.0-rc.2", "nightly"];
+        let versions = published.map(|version| HelmApplicationVersion {
+            version: version.to_owned(),
+            ..HelmApplicationVersion::default()
+        });
+        let spec = HelmApplicationSpec { versions: versions.to_vec(), ..HelmApplicationSpec::default() };
+        for (wanted, expected) in [
+            ("1.0.0", Some("1.0.0")),
+            ("=1.0.0", Some("1.0.0")),
+            ("1.10.0", Some("v1.10.0")),
+            ("2.1.0-rc.1", Some("2.1.0-rc.1")),
+            ("nightly", Some("nightly")),
+            ("^1.2", Some("v1.10.0")),
+            ("1.x", Some("v1.10.0")),
+            ("~1.2", Some("1.2.3")),
+            (">=1.2, <1.10", Some("1.9.0")),
+            (">=1.2, <2", Some("v1.10.0")),
+            ("<1.2 || ^2", Some("2.0.0")),
+            ("*", Some("2.0.0")),
+            (">=2.1.0-0", Some("2.1.0-rc.2")),
+            (">=2.1", None),
+            ("1.0.1", None),
+            ("^3", None),
+            ("latest", None),
+        ] {
+            let found = spec.version(wanted).map(|found| found.version.as_str());
+            assert_eq!(found, expected, "{wanted}");
         }
     }
 }

@@ -18,6 +18,9 @@ use crate::{DeletionPolicy, Outcome, Resource, Scope, Visited};
 const KUBECONFIG: &str = "value";
 
 /// Flux's controllers on the local cluster.
+///
+/// Of a [`Desired`] application Flux has no words for labels of its namespace, for whether it is applied on the server's
+/// side (it always is), and for one that is up although it works badly. The namespace of a kustomization has to be there.
 #[derive(Clone, Debug)]
 pub struct Flux {
     /// The namespace of sources, releases and kubeconfigs.

@@ -22,7 +22,7 @@ use super::wakes::{OwnersWatches, Wakes};
 use super::{ManagerOptions, ManagerProvisioner, NodeSeconds};
 use crate::{
     Cluster, Direction, Disposition, Memory, NodeState, Observer, Outcome, Owner, ProvisionError, Reason,
-    Scope, Tree, Visited,
+    Scope, Tree, TreeView, Visited,
 };
 
 /// How soon a write is made again that somebody else's came before.
@@ -330,10 +330,8 @@ fn typed<K: serde::de::DeserializeOwned>(object: &DynamicObject) -> Result<K, Pr
 
 /// What the status says of each node.
 fn told(object: &DynamicObject) -> BTreeMap<String, NodeState> {
-    let nodes = object.data["status"]["provisioning"]["nodes"].as_array();
-    let read =
-        |node: &Value| Some((node["path"].as_str()?.to_owned(), serde_json::from_value(node.clone()).ok()?));
-    nodes.into_iter().flatten().filter_map(read).collect()
+    let view = TreeView::of_status(&object.data["status"]);
+    view.into_iter().flat_map(|view| view.nodes).map(|node| (node.path, node.state)).collect()
 }
 
 fn observed_generation(object: &DynamicObject) -> Option<i64> {
@@ -357,5 +355,27 @@ fn requeue(key: &ObjectKey, direction: Direction, visited: &Visited) -> Requeue 
             Requeue::Backoff
         }
         Err(_) => Requeue::No,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_back_off_the_same_way_in_both_directions_and_nothing_is_parked_on_the_way_down() {
+        let key = ObjectKey::new("default", "a");
+        let both = |visited: &Visited| {
+            [Direction::Provision, Direction::Deprovision].map(|direction| requeue(&key, direction, visited))
+        };
+        assert_eq!(both(&Err(ProvisionError::retry(Reason::Failed, "x"))), [Requeue::Backoff; 2]);
+        let parked = [Requeue::No, Requeue::Backoff];
+        assert_eq!(both(&Err(ProvisionError::user_action(Reason::NotOurs, "x"))), parked);
+        assert_eq!(both(&Err(ProvisionError::terminal(Reason::RetriesExhausted, "x"))), parked);
+        assert_eq!(both(&Ok(Outcome::Ready)), [Requeue::No; 2]);
+        for again in both(&Ok(Outcome::wait(Reason::NotReady, "x"))) {
+            let Requeue::After(delay) = again else { panic!("it waits: {again:?}") };
+            assert!((10_000..=11_000).contains(&delay.as_millis()), "{delay:?}");
+        }
     }
 }

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use kube::Api;
 use kube::core::{ApiResource, DynamicObject};
-use serde::Deserialize;
+use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use windlass_runtime::{
-    Event, KeyedQueue, ObjectKey, Scope as Namespaces, Store, Watch, WatchConfig, Watched,
+    Event, KeyedQueue, ObjectKey, ObjectVersion, Scope as Namespaces, Store, Watch, WatchConfig, Watched,
 };
 use windlass_telemetry::Health;
 
@@ -35,52 +35,23 @@ type Kind = (String, String, String, String, String);
 
 struct Followed {
     cluster: Cluster,
-    store: Store<Seen>,
+    store: Store<ObjectVersion>,
     _end: DropGuard,
     owners: HashMap<ObjectKey, Owners>,
 }
 
-/// Who follows an object, and how many changes of it were seen since.
+/// Who follows an object, how many changes of it were seen since, and what was read of it last.
 #[derive(Default)]
 struct Owners {
     keys: HashSet<ObjectKey>,
     changes: u64,
-}
-
-/// What is kept of an object.
-#[derive(Deserialize)]
-struct Seen {
-    metadata: SeenMetadata,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SeenMetadata {
-    #[serde(default)]
-    namespace: String,
-    name: String,
-    uid: String,
-    resource_version: String,
-}
-
-impl Watched for Seen {
-    fn key(&self) -> Arc<ObjectKey> {
-        Arc::new(ObjectKey::new(self.metadata.namespace.as_str(), self.metadata.name.as_str()))
-    }
-
-    fn uid(&self) -> Option<&str> {
-        Some(&self.metadata.uid)
-    }
-
-    fn version(&self) -> Option<&str> {
-        Some(&self.metadata.resource_version)
-    }
+    read: Option<Arc<Value>>,
 }
 
 fn kind_of(object: &WakeOn) -> Kind {
-    let WakeOn { cluster, group, version, plural, namespace, .. } = object.clone();
-    let namespace = if cluster.is_empty() { String::new() } else { namespace };
-    (cluster, namespace, group, version, plural)
+    let WakeOn { cluster, group, version, plural, namespace, .. } = object;
+    let namespace = if cluster.is_empty() { "" } else { namespace };
+    (cluster.clone(), namespace.to_owned(), group.clone(), version.clone(), plural.clone())
 }
 
 fn key_of(object: &WakeOn) -> ObjectKey {
@@ -157,7 +128,9 @@ impl Wakes {
             namespace if !cluster.is_local() => Api::namespaced_with(client, namespace, &resource),
             _ => self.namespaces.api_of(client, &resource),
         };
-        let watch = Watch::<Seen>::reading(api, WatchConfig::new(object.plural.clone()));
+        // Whatever else there is of an object, and be it a Secret's, is asked for when a node looks at it.
+        let config = WatchConfig { metadata_only: true, ..WatchConfig::new(object.plural.clone()) };
+        let watch = Watch::<ObjectVersion>::reading(api, config);
         let store = watch.store();
         let wakes: Weak<Self> = Arc::downgrade(self);
         // A kind that is not served is no reason to call the process unwell: its trees say that they wait for it.
@@ -179,7 +152,7 @@ impl Wakes {
     fn changed(&self, kind: &Kind, object: &ObjectKey) {
         let mut inner = self.lock();
         let owners = inner.kinds.get_mut(kind).and_then(|followed| followed.owners.get_mut(object));
-        let Some(Owners { keys, changes }) = owners else { return };
+        let Some(Owners { keys, changes, .. }) = owners else { return };
         *changes += 1;
         for owner in keys.iter() {
             self.queue.add(owner.clone());
@@ -192,6 +165,22 @@ impl Wakes {
         Some(followed?.owners.get(&key_of(object))?.changes)
     }
 
+    fn remember(&self, object: &WakeOn, read: &Arc<Value>) {
+        let mut inner = self.lock();
+        let followed = inner.kinds.get_mut(&kind_of(object));
+        if let Some(owners) = followed.and_then(|followed| followed.owners.get_mut(&key_of(object))) {
+            owners.read = Some(Arc::clone(read));
+        }
+    }
+
+    fn remembered(&self, object: &WakeOn) -> Option<Arc<Value>> {
+        let inner = self.lock();
+        let followed = inner.kinds.get(&kind_of(object)).filter(|followed| followed.store.is_synced())?;
+        let read = followed.owners.get(&key_of(object))?.read.as_ref()?;
+        let seen = followed.store.get(&key_of(object))?;
+        (read["metadata"]["resourceVersion"].as_str()? == seen.version()?).then(|| Arc::clone(read))
+    }
+
     fn sight(&self, object: &WakeOn) -> Sight {
         if !self.is_visible(object) {
             return Sight::Unknown;
@@ -201,7 +190,7 @@ impl Wakes {
         match followed.map(|followed| followed.store.get(&key_of(object))) {
             None => Sight::Unknown,
             Some(None) => Sight::Absent,
-            Some(Some(found)) => Sight::Version(found.metadata.resource_version.clone()),
+            Some(Some(found)) => Sight::Version(found.version().unwrap_or_default().to_owned()),
         }
     }
 
@@ -227,5 +216,13 @@ impl Watches for OwnersWatches {
 
     fn changes(&self, object: &WakeOn) -> Option<u64> {
         self.wakes.changes(object)
+    }
+
+    fn remember(&self, object: &WakeOn, read: &Arc<Value>) {
+        self.wakes.remember(object, read);
+    }
+
+    fn remembered(&self, object: &WakeOn) -> Option<Arc<Value>> {
+        self.wakes.remembered(object)
     }
 }

@@ -37,7 +37,7 @@ impl<S: Send + Sync> Tree<S> {
             let path = self.paths[node.index].as_str();
             if let (Err(error), Kind::Leaf(_)) = (&visited, &node.kind) {
                 let source = error.source.as_deref().map(|source| source as &dyn std::error::Error);
-                tracing::warn!(path, ?direction, reason = %error.reason, message = error.message, cause = source, "a node failed");
+                tracing::warn!(path, ?direction, reason = %error.reason, error = error.message, cause = source, "a node failed");
             }
             let now = (self.now)();
             self.lock()[node.index].end(direction, &visited, shown, now);

@@ -11,8 +11,8 @@ use kube::{Api, CustomResourceExt as _};
 use serde_json::{Value, json};
 use windlass_provisioner::{
     Application, ArgoCd, Disposition, Driver, Flux, Generator, HelmApplication, HelmApplicationSpec,
-    HelmApplicationVersion, Outcome, Parameter, ProvisionError, Provisioner as _, PublishedCatalogue, Reason,
-    Scope, Visited,
+    HelmApplicationVersion, IDENTITY, Identity, Outcome, Owner, Parameter, ProvisionError, Provisioner as _,
+    PublishedCatalogue, Reason, Scope, Visited,
 };
 
 use crate::server::{Server, define};
@@ -196,16 +196,37 @@ async fn argo_cd_cascades_without_automated_sync_and_its_end_is_awaited() {
 async fn two_applications_of_one_identity_and_a_parameter_given_twice_are_named() {
     let server = server();
     let scope = server.scope("owner");
-    let shop = application(flux(), &Arc::default(), None);
-    let kind = resource("helm.toolkit.fluxcd.io", "v2", "HelmRelease", "helmreleases");
-    let _ = shop.provision(&scope).await.unwrap();
-    let labels = only(&api(&server, &kind)).await.metadata.labels;
-    let mut copy = DynamicObject::new("copy", &kind).data(json!({"spec": {}}));
-    copy.metadata.labels = labels;
-    api(&server, &kind).create(&PostParams::default(), &copy).await.unwrap();
-    let error = shop.provision(&scope).await.unwrap_err();
-    assert_eq!((error.reason, error.disposition), (Reason::AmbiguousIdentity, Disposition::UserAction));
-    assert_eq!(error.message, "shop has more than one application: copy");
+    let argo = ArgoCd { namespace: "default".to_owned(), project: "default".to_owned() };
+    let cases = [
+        (
+            application(flux(), &Arc::default(), None),
+            resource("helm.toolkit.fluxcd.io", "v2", "HelmRelease", "helmreleases"),
+        ),
+        (
+            application(flux(), &Arc::default(), Some("main")),
+            resource("kustomize.toolkit.fluxcd.io", "v1", "Kustomization", "kustomizations"),
+        ),
+        (
+            application(argo, &Arc::default(), None),
+            resource("argoproj.io", "v1alpha1", "Application", "applications"),
+        ),
+    ];
+    for (shop, kind) in cases {
+        let objects = api(&server, &kind);
+        let owner = Owner { uid: kind.kind.clone(), ..Owner::default() };
+        let scope = Scope { owner, ..scope.clone() };
+        let _ = shop.provision(&scope).await.unwrap();
+        let key = Identity::new("shop", [("owner", kind.kind.as_str()), ("cluster", "")]).key;
+        let mut copy = DynamicObject::new("copy", &kind).data(json!({"spec": {}}));
+        copy.metadata.labels = Some(BTreeMap::from([(IDENTITY.to_owned(), key)]));
+        objects.create(&PostParams::default(), &copy).await.unwrap();
+        let error = shop.provision(&scope).await.unwrap_err();
+        assert_eq!((error.reason, error.disposition), (Reason::AmbiguousIdentity, Disposition::UserAction));
+        assert_eq!(error.message, "shop has more than one application: copy", "{}", kind.kind);
+        // It lasts no longer than its cause.
+        objects.delete("copy", &DeleteParams::default()).await.unwrap();
+        assert_eq!(reason(&shop.provision(&scope).await.unwrap()), Some(Reason::NotReady));
+    }
 
     let twice = Arc::new(Counted { twice: true, ..Counted::default() });
     let error = application(flux(), &twice, None).provision(&scope).await.unwrap_err();

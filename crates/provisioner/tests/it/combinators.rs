@@ -3,9 +3,10 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use windlass_provisioner::{
-    BuildError, Direction, Disposition, Graph, Node, Outcome, Presence, Reason, State, Tree, Visited,
-    concurrent, concurrent_bounded, conditional, retry_limited, serial, timeout,
+    BuildError, Direction, Disposition, Graph, Node, Outcome, Presence, Provisioner, Reason, State, Tree,
+    Visited, concurrent, concurrent_bounded, conditional, leaf, retry_limited, serial, timeout,
 };
 
 use crate::world::{Step, World, scripted};
@@ -187,6 +188,35 @@ async fn waiting_too_long_is_an_error_whatever_the_clock_says() {
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(reason(tree.provision(&world).await), "TimedOut");
     assert!(tree.provision(&world).await.unwrap().is_ready());
+}
+
+struct Hangs;
+
+#[async_trait]
+impl Provisioner<World> for Hangs {
+    fn name(&self) -> &'static str {
+        "a"
+    }
+
+    async fn provision(&self, _world: &World) -> Visited {
+        std::future::pending().await
+    }
+
+    async fn deprovision(&self, _world: &World) -> Visited {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_visit_that_does_not_end_is_cut_short_and_named() {
+    let (world, tree) = (World::default(), tree(timeout("t", Duration::from_mins(1), leaf(Hangs))));
+    for visited in [tree.provision(&world).await, tree.deprovision(&world).await] {
+        let error = visited.unwrap_err();
+        assert_eq!(
+            (error.reason, error.message.as_str()),
+            (Reason::TimedOut, "a took longer than 60s over one visit")
+        );
+    }
 }
 
 #[tokio::test]

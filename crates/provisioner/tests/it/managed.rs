@@ -165,6 +165,16 @@ impl Server {
         self.sites().patch("a", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
+    /// Waits until its status is of the site as it is now.
+    pub(crate) async fn site_is_observed(&self) {
+        let generation = self.sites().get("a").await.unwrap().metadata.generation;
+        eventually("the generation is observed", async || {
+            let status = self.sites().get("a").await.unwrap().data["status"].clone();
+            if status["observedGeneration"].as_i64() == generation { Ok(()) } else { Err(status.to_string()) }
+        })
+        .await;
+    }
+
     /// The condition `Available` of the site: reason and message.
     pub(crate) async fn available(&self) -> Option<(String, String)> {
         let site = self.sites().get_opt("a").await.unwrap()?;
@@ -229,7 +239,7 @@ impl Server {
 
 /// Waits until it is so, for 30 seconds at most.
 pub(crate) async fn eventually<T>(what: &str, mut check: impl AsyncFnMut() -> Result<T, String>) -> T {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(2);
     loop {
         match check().await {
             Ok(found) => return found,

@@ -1,16 +1,19 @@
 //! The manager over an API server in process.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
-use windlass_provisioner::{Manager, ManagerError, ManagerOptions, reference};
+use windlass_provisioner::{
+    Manager, ManagerError, ManagerOptions, ManagerProvisioner, Node, ProvisionError, Scope, reference,
+};
 use windlass_runtime::{EventRecorder, SystemClock};
 use windlass_telemetry::Metrics;
 
-use crate::managed::{FINALIZER, Running, Sites, eventually};
+use crate::managed::{FINALIZER, Running, Site, Sites, eventually};
 use crate::server::Server;
 
 /// A map and a thing after it.
@@ -93,16 +96,7 @@ async fn a_visit_to_a_settled_tree_asks_the_server_nothing() {
         server.requests();
         server.patch_site(json!({"metadata": {"labels": {"visit": visits.to_string()}}})).await;
         server.patch_site(json!({"metadata": {"generation": visits}, "spec": {"more": visits}})).await;
-        let generation = server.sites().get("a").await.unwrap().metadata.generation;
-        eventually("the generation is observed", async || {
-            let site = server.sites().get("a").await.unwrap();
-            if site.data["status"]["observedGeneration"].as_i64() == generation {
-                Ok(())
-            } else {
-                Err(String::new())
-            }
-        })
-        .await;
+        server.site_is_observed().await;
         let asked = server.requests();
         let about: Vec<_> = asked
             .iter()
@@ -137,6 +131,38 @@ async fn deletion_overrides_pause_waits_for_references_and_for_nobody_elses_fina
     .await;
     server.site_is("Deprovisioned", "").await;
     assert!(server.left().await.is_empty());
+    running.stop().await;
+}
+
+/// Sites, and how often it was asked whether one is paused.
+struct Counted(Arc<AtomicUsize>);
+
+impl ManagerProvisioner for Counted {
+    type Object = Site;
+
+    fn tree(&self, site: &Site) -> Result<Node<Scope>, ProvisionError> {
+        Sites.tree(site)
+    }
+
+    fn is_paused(&self, site: &Site) -> bool {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Sites.is_paused(site)
+    }
+}
+
+#[tokio::test]
+async fn a_paused_site_is_left_as_it_is_until_it_is_not() {
+    let (server, asked) = (Server::new(), Arc::new(AtomicUsize::new(0)));
+    server.create_site(json!({"paused": true, "tree": {"map": "first"}})).await;
+    let running = Running::of(Counted(Arc::clone(&asked)), server.client.clone(), |_| {});
+    // One thread: who asked has gone on to its end, or to a request.
+    eventually("the site is looked at", async || {
+        if asked.load(Ordering::SeqCst) > 0 { Ok(()) } else { Err(String::new()) }
+    })
+    .await;
+    assert!(server.requests().iter().all(|asked| asked == "GET sites"), "it is neither held nor told of");
+    server.patch_site(json!({"spec": {"paused": false}})).await;
+    server.site_is("Provisioned", "").await;
     running.stop().await;
 }
 

@@ -286,7 +286,8 @@ proptest! {
     ) {
         quiet();
         let case = Case::new(&shape);
-        for (polls, up) in cuts {
+        for (pass, (polls, up)) in cuts.into_iter().enumerate() {
+            case.flip(pass);
             if up {
                 let _ = polled(case.tree.provision(&case.world), polls);
             } else {
@@ -294,6 +295,7 @@ proptest! {
             }
         }
         case.world.mend();
+        case.want_all();
         prop_assert!(case.up().is_ok_and(|outcome| outcome.is_ready()));
         let _ = polled(case.tree.deprovision(&case.world), 2);
         prop_assert!(case.down().is_ok_and(|outcome| outcome.is_ready()));

@@ -72,12 +72,16 @@ impl Second {
 }
 
 async fn write_kubeconfig(server: &Server, text: &str) {
+    write_kubeconfig_of("second", server, text).await;
+}
+
+async fn write_kubeconfig_of(cluster: &str, server: &Server, text: &str) {
     let secrets: Api<Secret> = Api::namespaced(server.observer(), "default");
     let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "second"}, "stringData": {"kubeconfig": text},
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": cluster}, "stringData": {"kubeconfig": text},
     });
     let params = PatchParams::apply("test").force();
-    secrets.patch("second", &params, &Patch::Apply(secret)).await.unwrap();
+    secrets.patch(cluster, &params, &Patch::Apply(secret)).await.unwrap();
 }
 
 fn secret() -> KubeconfigSecret {
@@ -112,8 +116,11 @@ async fn objects_go_to_the_second_cluster_and_a_rotated_token_is_taken_up() {
     assert!(first.maps().get_opt("a").await.unwrap().is_none());
     assert!(second.server.maps().get_opt("a").await.unwrap().is_some());
 
+    let one = second.kubeconfig("one").into();
+    let refused = clusters.cluster("second-uid", &one).await.unwrap();
     *second.token.lock().unwrap() = "two".to_owned();
     assert_eq!(tree.provision(&scope).await.unwrap_err().reason, Reason::Unauthorized);
+    assert!(!clusters.cluster("second-uid", &one).await.unwrap().is_same(&refused), "its client is replaced");
     write_kubeconfig(&first, &second.kubeconfig("two")).await;
     assert!(tree.provision(&scope).await.unwrap().is_ready());
     let scope = scope.deleting(windlass_provisioner::DeletionPolicy::Background);
@@ -163,6 +170,54 @@ async fn what_is_changed_by_hand_on_the_second_cluster_is_set_back_also_after_a_
     first.site_is("Provisioned", "").await;
     is_set_back().await;
     running.stop().await;
+}
+
+/// Sites whose one object is on a third cluster, whose kubeconfig stands on the second.
+struct Farther(Arc<RemoteClusters>);
+
+impl ManagerProvisioner for Farther {
+    type Object = Site;
+
+    fn tree(&self, _site: &Site) -> Result<Node<Scope>, ProvisionError> {
+        let third = KubeconfigSecret::new("third-uid", "default", "third", "kubeconfig");
+        let on = |name: &str, secret, child| {
+            remote_cluster(name, secret, Arc::clone(&self.0), RemoteOptions::default(), child)
+        };
+        Ok(on("second", secret(), on("third", third, leaf(map("a", "value")))))
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_beyond_the_second_is_reached_as_soon_as_its_kubeconfig_is_there() {
+    let (first, second, third) = (Server::new(), Second::start("one").await, Second::start("two").await);
+    write_kubeconfig(&first, &second.kubeconfig("one")).await;
+    let running = Running::of(Farther(clusters()), first.client.clone(), |_| {});
+    first.create_site(json!({})).await;
+    first.site_is("Provisioning", "Secret default/third is not there yet (DependencyNotReady)").await;
+    let written = std::time::Instant::now();
+    write_kubeconfig_of("third", &second.server, &third.kubeconfig("two")).await;
+    first.site_is("Provisioned", "").await;
+    assert!(
+        written.elapsed() < Duration::from_secs(8),
+        "less than the default yield: {:?}",
+        written.elapsed()
+    );
+    assert!(third.server.maps().get_opt("a").await.unwrap().is_some());
+    assert!(second.server.maps().get_opt("a").await.unwrap().is_none());
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_is_kept_for_a_cluster_and_a_kubeconfig_until_it_is_forgotten() {
+    let (clusters, second) = (clusters(), Second::start("one").await);
+    let [one, two] = ["one", "two"].map(|token| second.kubeconfig(token).into());
+    let first = clusters.cluster("a", &one).await.unwrap();
+    assert!(clusters.cluster("a", &one).await.unwrap().is_same(&first));
+    assert!(!clusters.cluster("b", &one).await.unwrap().is_same(&first), "another cluster");
+    let rotated = clusters.cluster("a", &two).await.unwrap();
+    assert!(!rotated.is_same(&first));
+    clusters.forget("a");
+    assert!(!clusters.cluster("a", &two).await.unwrap().is_same(&rotated));
 }
 
 #[tokio::test]

@@ -3,15 +3,17 @@
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use crate::managed::{Running, eventually};
+use crate::managed::Running;
 use crate::server::Server;
 
 const NODES: usize = 20;
+/// A list or a watch of what trees have made.
+const WATCH: &str = "GET configmaps (metadata)";
 
 /// What was asked about objects. That watches are begun is no tree's.
 fn about_objects(server: &Server) -> Vec<String> {
     let asked = server.requests();
-    asked.into_iter().filter(|asked| asked != "GET sites" && asked != "GET configmaps").collect()
+    asked.into_iter().filter(|asked| asked != "GET sites" && asked != WATCH).collect()
 }
 
 #[tokio::test]
@@ -23,8 +25,14 @@ async fn a_tree_comes_up_with_a_request_a_node_and_two_about_its_owner() {
     server.site_is("Provisioned", "").await;
     server.sites().delete("a", &DeleteParams::default()).await.unwrap();
     server.site_is_gone().await;
+    let mut watches = server.requests();
+    watches.retain(|asked| asked.starts_with("GET configmaps"));
+    assert!(watches.contains(&WATCH.to_owned()), "{watches:#?}");
+    assert!(
+        watches.iter().all(|asked| asked == WATCH),
+        "a node alone reads what is in an object: {watches:#?}"
+    );
 
-    server.requests();
     let parts: Vec<Value> = (0..NODES).map(|part| json!({"map": format!("part-{part}")})).collect();
     server.create_site(json!({"tree": {"serial": parts}})).await;
     server.site_is("Provisioned", "").await;
@@ -34,12 +42,7 @@ async fn a_tree_comes_up_with_a_request_a_node_and_two_about_its_owner() {
 
     // What its own writes wake it for costs nothing, and a change of the owner its status.
     server.patch_site(json!({"spec": {"more": 1}})).await;
-    let generation = server.sites().get("a").await.unwrap().metadata.generation;
-    eventually("the generation is observed", async || {
-        let status = server.sites().get("a").await.unwrap().data["status"].clone();
-        if status["observedGeneration"].as_i64() == generation { Ok(()) } else { Err(status.to_string()) }
-    })
-    .await;
+    server.site_is_observed().await;
     asked.extend(about_objects(&server));
     assert!(asked.len() <= NODES + 4, "{asked:#?}");
     running.stop().await;

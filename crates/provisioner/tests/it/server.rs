@@ -64,7 +64,10 @@ impl Server {
         let record = Arc::clone(&requests);
         let router = server.router().layer(from_fn(move |request: Request, next: Next| {
             let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
-            record.lock().unwrap().push(format!("{} {name}", request.method()));
+            let accept = request.headers().get("accept").and_then(|accept| accept.to_str().ok());
+            let is_metadata = accept.is_some_and(|accept| accept.contains("as=PartialObjectMetadata"));
+            let form = if is_metadata { " (metadata)" } else { "" };
+            record.lock().unwrap().push(format!("{} {name}{form}", request.method()));
             next.run(request)
         }));
         Self { client: client_of(router, Caller::system("provisioner")), api: server, requests }

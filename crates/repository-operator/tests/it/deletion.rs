@@ -1,8 +1,13 @@
 //! What becomes of jobs and resources when a repository is deleted.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use http::StatusCode;
-use kube::api::{Api, ObjectMeta, PostParams};
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 use windlass_api::{Dashboard, DeletionStatus, Job, JobSpec, JobState, Repository, finalizers};
 use windlass_jobs_operator::{PROVISIONING_JOBS, register as jobs};
 use windlass_repository_operator::{PROVISIONING_REPO, register};
@@ -168,6 +173,44 @@ async fn what_cannot_be_deleted_is_named_until_it_can_be() {
         let found = text.lines().find_map(|line| line.strip_prefix(&*start)?.parse::<u64>().ok());
         assert!(found >= Some(least), "{series}: {found:?} in\n{text}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_somebody_else_holds_is_looked_for_less_and_less_often() {
+    let world = World::new();
+    let files = world.create_local("test6").await;
+    std::fs::write(files.join("a.json"), dashboard("a", "A")).unwrap();
+    let process = world.start(jobs, PROVISIONING_JOBS);
+    world.pull("test6", false).await;
+    process.stop().await;
+    let dashboards = world.api::<Dashboard>();
+    let held_by = |finalizers: serde_json::Value| {
+        let (dashboards, patch) = (dashboards.clone(), json!({"metadata": {"finalizers": finalizers}}));
+        async move { dashboards.patch("a", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap() }
+    };
+    held_by(json!(["example.com/hold"])).await;
+    // Its deletion is accepted each time, and does not come to an end. Time stands still while it is asked for.
+    let (asked, too_often) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
+    let (count, limit) = (asked.clone(), too_often.clone());
+    world.fault.answer(move |method, path| {
+        let is_one = method == "DELETE" && path.ends_with("/dashboards/a");
+        if is_one && count.fetch_add(1, Ordering::SeqCst) == 100 {
+            limit.cancel();
+        }
+        None
+    });
+    world.delete_repository("test6").await;
+    let _process = world.start(register, PROVISIONING_REPO);
+    tokio::select! {
+        () = too_often.cancelled() => panic!("a hundred times at once"),
+        () = tokio::time::sleep(Duration::from_mins(10)) => {}
+    }
+    let asked = asked.load(Ordering::SeqCst);
+    assert!((10..=80).contains(&asked), "{asked} times in ten minutes");
+    assert!(world.api::<Repository>().get_opt("test6").await.unwrap().is_some());
+    held_by(serde_json::Value::Null).await;
+    gone(&world).await;
+    assert!(world.managed().await.is_empty());
 }
 
 #[tokio::test]

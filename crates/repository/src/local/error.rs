@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use windlass_api::conditions::reasons;
+use windlass_git::Limits;
 
 /// Why a folder could not be used.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -40,9 +41,9 @@ pub enum LocalError {
         path: String,
     },
     /// More than the limits accept.
-    #[error("{what} exceeds the limit {limit} = {max}")]
+    #[error("{what} exceeds the limit {limit} = {max}{}", Limits::raised_by(.limit))]
     LimitExceeded {
-        /// The field of [`Limits`](windlass_git::Limits).
+        /// The field of [`Limits`].
         limit: &'static str,
         /// Its value.
         max: u64,

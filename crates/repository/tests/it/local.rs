@@ -119,19 +119,22 @@ async fn a_folder_is_read_and_its_revision_follows_its_contents() {
 async fn folders_that_are_not_permitted_are_refused() {
     let folder = Folder::new(Limits::default());
     symlink(folder.all.path(), folder.root().join("out")).unwrap();
-    for path in [
-        folder.all.path().to_owned(),
-        PathBuf::from("/etc"),
-        PathBuf::from("permitted/repo"),
-        folder.root().join("../.."),
-        folder.root().join("out"),
-        folder.all.path().join("permitted-not"),
+    let prefixes = "local_permitted_prefixes";
+    for (path, named) in [
+        (folder.all.path().to_owned(), prefixes),
+        (PathBuf::from("/etc"), prefixes),
+        (PathBuf::from("permitted/repo"), "home_path"),
+        (folder.root().join("../.."), "contains .."),
+        (folder.root().join("out"), prefixes),
+        (folder.all.path().join("permitted-not"), prefixes),
     ] {
         let refused = folder.open(&path).await.err();
         assert!(
             matches!(refused, Some(OpenError::Refused(ReadError::Local(LocalError::Refused { .. })))),
             "{path:?}: {refused:?}"
         );
+        let message = refused.unwrap().to_string();
+        assert!(message.contains(named), "{path:?}: {message}");
     }
 }
 
@@ -196,9 +199,16 @@ async fn a_missing_folder_says_so_until_it_is_made() {
 async fn limits_hold_for_folders_too() {
     let folder = Folder::new(Limits { entries: 3, depth: 1, blob_bytes: 2, ..Limits::default() });
     let (reader, cancel) = (folder.reader().await, &folder.cancel);
-    let limit = |error: ReadError| match local(error) {
-        LocalError::LimitExceeded { limit, .. } => limit,
-        other => panic!("{other:?}"),
+    let limit = |error: ReadError| {
+        let message = error.to_string();
+        let LocalError::LimitExceeded { limit, .. } = local(error) else { panic!("{message}") };
+        let setting = match limit {
+            "blob_bytes" => "git_max_file_bytes",
+            "entries" => "git_max_files",
+            _ => "",
+        };
+        assert!(message.contains(setting), "{message}");
+        limit
     };
     fs::write(folder.root().join("deep/a"), "too large").unwrap();
     let tree = folder.tree(&reader).await;

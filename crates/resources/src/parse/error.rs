@@ -78,7 +78,7 @@ pub enum FileError {
     Panicked,
     /// A kind that repositories do not manage.
     #[error(
-        "resources of kind {kind:?} in {api_version:?} are not supported; a repository manages dashboards and folders{}",
+        "resources of kind {kind:?} in {api_version:?} are not supported; a repository manages dashboards and folders{}; resource_kinds of [provisioning] allows more",
         also(further)
     )]
     UnsupportedKind {

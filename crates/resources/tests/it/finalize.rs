@@ -1,12 +1,17 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
 use http::{Method, StatusCode};
 use tokio_util::sync::CancellationToken;
-use windlass_resources::Reason;
+use windlass_apiserver::store::{StoreOptions, in_memory};
+use windlass_apiserver::{ApiServer, client_of};
+use windlass_auth::Caller;
 use windlass_resources::finalize::{Finalize, release, remove};
+use windlass_resources::{Clients, Reason};
 
-use crate::world::World;
+use crate::world::{World, dashboard};
 
 const SAMPLE: &[(&str, &str)] = &[("a/b/deep.json", "deep"), ("a/x.json", "x"), ("top.json", "top")];
 
@@ -94,6 +99,29 @@ async fn a_server_that_never_answers_does_not_hold_up_the_end() {
     world.fail(|_, _| Some(StatusCode::REQUEST_TIMEOUT));
     let error = release(&job).await.unwrap_err().to_string();
     assert!(error.contains("did not answer within 15s"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_may_take_longer_than_an_item_while_its_pages_come() {
+    let store = in_memory(&StoreOptions::default()).unwrap();
+    let server = ApiServer::builder(store).crds(windlass_api::crds::all()).build().unwrap();
+    let mut world = World::over(client_of(server.router(), Caller::system("tests")), "default", &[]);
+    for number in 0..1_100 {
+        world.write(&format!("{number}.json"), &dashboard(&format!("d{number}"), "D"));
+    }
+    world.sync().await;
+    let slow = server.router().layer(from_fn(|request: Request, next: Next| async {
+        if request.uri().query().is_some_and(|query| query.contains("limit=")) {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+        next.run(request).await
+    }));
+    world.clients = Clients::same(client_of(slow, Caller::system("tests")));
+    let (job, _) = job(&world);
+    let began = tokio::time::Instant::now();
+    let done = remove(&job).await.unwrap();
+    assert!(done.is_complete() && done.found == 1_100, "{done:?}");
+    assert!(began.elapsed() >= job.timeout * 2, "three pages: {:?}", began.elapsed());
 }
 
 #[tokio::test]

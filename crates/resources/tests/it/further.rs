@@ -317,7 +317,8 @@ async fn kinds_versions_and_scopes_that_will_not_do_are_named(on: On) {
         ("old.json", "widgets.example.com of version \"v0\" are not supported; use one of v2, v1"),
         (
             "map.json",
-            "a repository manages dashboards and folders, and plants.example.com, widgets.example.com",
+            "a repository manages dashboards and folders, and plants.example.com, widgets.example.com; resource_kinds of \
+             [provisioning] allows more",
         ),
         ("secret.json", "kind \"Secret\""),
         ("typo.json", "sizes"),

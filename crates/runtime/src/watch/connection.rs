@@ -130,16 +130,15 @@ impl Connection {
         }
         let read = |text: &[u8]| match serde_json::from_slice::<K>(text) {
             Ok(object) => Ok(Ok(Arc::new(object))),
-            Err(error) => {
-                serde_json::from_slice::<IgnoredAny>(text).map(|_json| Err(undecodable(text, &error)))
-            }
+            Err(error) => serde_json::from_slice::<IgnoredAny>(text)
+                .map(|_json| Err(Box::new(undecodable(text, &error)))),
         };
         let listed = request.read(read, progress).await?;
         let mut list = List { objects: Vec::new(), undecodable: Vec::new(), version: listed.version };
         for item in listed.items {
             match item {
                 Ok(object) => list.objects.push(object),
-                Err(error) => list.undecodable.push(error),
+                Err(error) => list.undecodable.push(*error),
             }
         }
         Ok(list)

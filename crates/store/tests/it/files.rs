@@ -74,6 +74,50 @@ async fn a_file_that_is_mostly_free_is_compacted_when_it_is_opened() {
     assert_eq!(store.list(&of_namespace("kept"), Page::default()).await.unwrap().objects, kept);
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_is_large_for_its_holes_alone_is_not_compacted_and_a_sparse_one_is() {
+    use std::io::Read as _;
+    use std::os::unix::fs::MetadataExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = open_file(&path, &StoreOptions::default()).unwrap();
+    let mut random = StdRng::seed_from_u64(1);
+    let mut value = vec![0; 1 << 20];
+    // The first ones go: what comes after them would be moved to their place.
+    for index in 0..8 {
+        random.fill_bytes(&mut value);
+        write(&store, put(key("a", &index.to_string()), value.clone())).await;
+    }
+    for object in store.list(&everything(), Page::default()).await.unwrap().objects.iter().take(3) {
+        write(&store, Write::delete(object.key.clone(), object.revision)).await;
+    }
+    drop(store);
+    let (bytes, mut dense) = (std::fs::read(&path).unwrap(), vec![0; 64 << 20]);
+    let place = |bytes: &[u8]| bytes.windows(64).rposition(|window| window == &value[..64]);
+    let before = place(&bytes);
+    assert!(before.is_some());
+    // Grown, as a file is before something is written there.
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(1 << 30).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    let taken = || std::fs::metadata(&path).unwrap().blocks() * 512;
+    assert!(taken() < 20 << 20, "{} bytes are taken: the file system knows no holes", taken());
+    std::fs::File::open(&path).unwrap().read_exact(&mut dense).unwrap();
+    drop(open_file(&path, &StoreOptions::default()).unwrap());
+    assert_eq!(place(&std::fs::read(&path).unwrap()), before, "it is left alone");
+
+    // The same without holes.
+    std::fs::write(&path, &dense).unwrap();
+    assert!(taken() >= 64 << 20, "{} bytes are taken", taken());
+    let store = open_file(&path, &StoreOptions::default()).unwrap();
+    assert!(taken() < 20 << 20, "{} bytes are taken", taken());
+    assert_eq!(store.get(&key("a", "7")).await.unwrap().unwrap().value, value);
+    drop(store);
+    assert_ne!(place(&std::fs::read(&path).unwrap()), before, "it is moved");
+}
+
 /// The message of an error that opening must give.
 fn refused(path: &Path) -> String {
     match open_file(path, &StoreOptions::default()) {

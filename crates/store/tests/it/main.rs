@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod backup;
+mod damage;
 mod files;
 mod index;
 mod kill;
@@ -14,8 +15,8 @@ use std::time::Duration;
 use futures::future::join_all;
 use tempfile::TempDir;
 use windlass_store::{
-    EventKind, Key, ListPage, Op, Page, Precondition, Range, Store, StoreError, StoreOptions, WatchStream,
-    Write, in_memory, open_file,
+    EventKind, Filter, Key, ListPage, Op, Page, Precondition, Range, Store, StoreError, StoreOptions,
+    WatchStream, Write, in_memory, open_file,
 };
 
 /// A store, with the folder that it needs.
@@ -186,6 +187,35 @@ async fn a_commit_whose_caller_went_away_is_done_all_the_same() {
         let event = tokio::time::timeout(Duration::from_secs(30), watch.next()).await;
         assert_eq!(event.unwrap().unwrap().object.key, key("a", "one"), "{name}");
     }
+}
+
+#[test]
+fn lists_without_end_keep_no_commit_waiting() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(40).build().unwrap();
+    let (keeping, kept) = std::sync::mpsc::channel::<()>();
+    runtime.block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open_file(&folder.path().join("store"), &StoreOptions::default()).unwrap();
+        write(&store, put(key("a", "one"), "1")).await;
+        let kept = std::sync::Mutex::new(kept);
+        // It looks at an object for as long as it is kept at that.
+        let filter: Filter = Arc::new(move |_| kept.lock().unwrap().recv().is_ok());
+        let lists: Vec<_> = (0..100)
+            .map(|_| {
+                let (store, filter) = (store.clone(), filter.clone());
+                let page = Page { filter: Some(filter), ..Page::default() };
+                tokio::spawn(async move { store.list(&everything(), page).await.unwrap() })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let commit = write(&store, put(key("a", "two"), "2"));
+        tokio::time::timeout(Duration::from_secs(30), commit).await.expect("the commit is answered");
+        drop(keeping);
+        for list in lists {
+            list.await.unwrap();
+        }
+    });
 }
 
 #[tokio::test(start_paused = true)]

@@ -57,7 +57,7 @@ enum Part {
     Jobs,
     /// Durable writes a second.
     Writes,
-    /// The size of the store's file after many changes.
+    /// The size of the store's file after many changes; with `--large`, writes to a store of ten gigabytes.
     Store,
     /// A real kube-apiserver with etcd and the embedded server, in one run.
     Kube,
@@ -78,12 +78,15 @@ enum Part {
 struct Args {
     /// What to measure; everything when left out.
     parts: Vec<Part>,
-    /// Also let kubectl apply 10,000 documents, which takes minutes.
+    /// Also let kubectl apply 10,000 documents, and fill a store with ten gigabytes: it takes minutes, and the disk.
     #[arg(long)]
     large: bool,
     /// How many objects of two kilobytes the API server is measured with; a million take a while.
     #[arg(long, value_name = "NUMBER", default_value_t = 100_000)]
     objects: usize,
+    /// How many clients create them at once.
+    #[arg(long, value_name = "NUMBER", default_value_t = writes::CLIENTS)]
+    clients: usize,
     /// Also write the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -140,9 +143,12 @@ async fn measure(part: Part, args: &Args, table: &mut Table) -> Result<()> {
         Part::Idle => Box::pin(idle::measure(table)).await,
         Part::Jobs => Box::pin(jobs::measure(table)).await,
         Part::Writes => writes::measure(table).await,
-        Part::Store => store::measure(table).await,
+        Part::Store => store::measure(table, args.large).await,
         Part::Kube => Box::pin(kube::measure(table)).await,
-        Part::Server => Box::pin(server::measure(table, args.objects)).await,
+        Part::Server => {
+            let load = server::Load { objects: args.objects, clients: args.clients };
+            Box::pin(server::measure(table, load)).await
+        }
         Part::Attacks => Box::pin(attacks::measure(table)).await,
         Part::Tracker => Box::pin(tracker::measure(table)).await,
         Part::Provisioner => Box::pin(provisioner::measure(table)).await,

@@ -221,8 +221,9 @@ impl ManagerProvisioner for Fleet {
 }
 
 /// A thousand trees of twenty nodes on a real kube-apiserver, and a bare client that does the same writes: a finalizer,
-/// twenty applied objects and a status an owner, for as many owners at a time. It has one half of its owners before and
-/// one after the manager, so that what grows or slows down meanwhile counts for both.
+/// twenty applied objects and a status an owner, with the annotations and the status that the manager gave to a first
+/// owner, for as many owners at a time. It has one half of its owners before and one after the manager, so that what
+/// grows or slows down meanwhile counts for both.
 async fn bring_up(table: &mut Table) -> Result<()> {
     let options = windlass_cluster::Options { durable: true, compacts: true, ..Default::default() };
     let Some(cluster) = Box::pin(Cluster::own_with(options)).await? else { return Ok(()) };
@@ -231,16 +232,20 @@ async fn bring_up(table: &mut Table) -> Result<()> {
     cluster.kubectl(&["apply", "-f", "-"], &definition.to_string()).await?;
     let established = ["wait", "--for=condition=Established", "crd/waitings.example.com"];
     cluster.kubectl(&established, "").await?;
-    let (mut by_hand, mut managed) = (Duration::ZERO, Duration::ZERO);
-    for (name, owners) in [("before", TREES / 2), ("managed", TREES), ("after", TREES / 2)] {
+    let namespace = cluster.namespace("model").await?;
+    create_owners(&client, namespace.name(), 1).await?;
+    Box::pin(provisioned(&client, namespace.name(), 1)).await?;
+    let model = Arc::new(Model::of(&client, namespace.name()).await?);
+    let by_hand = async |name: &str| -> Result<Duration> {
         let namespace = cluster.namespace(name).await?;
-        create_owners(&client, namespace.name(), owners).await?;
-        if owners == TREES {
-            managed += Box::pin(provisioned(&client, namespace.name())).await?;
-        } else {
-            by_hand += written(&client, namespace.name(), ManagerOptions::new("").workers).await?;
-        }
-    }
+        create_owners(&client, namespace.name(), TREES / 2).await?;
+        written(&client, namespace.name(), ManagerOptions::new("").workers, &model).await
+    };
+    let before = by_hand("before").await?;
+    let namespace = cluster.namespace("managed").await?;
+    create_owners(&client, namespace.name(), TREES).await?;
+    let managed = Box::pin(provisioned(&client, namespace.name(), TREES)).await?;
+    let by_hand = before + by_hand("after").await?;
     let rate = by_hand.as_secs_f64() / managed.as_secs_f64() * 100.0;
     let figure = format!(
         "provisioner: {TREES} trees of {PARTS} nodes on a real kube-apiserver, rate of a bare client's"
@@ -251,8 +256,28 @@ async fn bring_up(table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// How long a manager takes to bring up the trees of the namespace's owners.
-async fn provisioned(client: &kube::Client, namespace: &str) -> Result<Duration> {
+/// What the manager writes of its own.
+struct Model {
+    annotations: Value,
+    status: Value,
+}
+
+impl Model {
+    async fn of(client: &kube::Client, namespace: &str) -> Result<Self> {
+        let owners =
+            Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind("Waiting", "waitings"));
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+        let status = owners.get("owner-0000").await?.data["status"].clone();
+        let annotations = json!(maps.get("owner-0000-0").await?.metadata.annotations);
+        if status.is_null() || annotations.is_null() {
+            bail!("the manager wrote no status or no annotations");
+        }
+        Ok(Self { annotations, status })
+    }
+}
+
+/// How long a manager takes to bring up the trees of the namespace's owners, which are so many.
+async fn provisioned(client: &kube::Client, namespace: &str, owners: usize) -> Result<Duration> {
     let mut options = ManagerOptions::new("bench.example.com/provisioner");
     options.namespaces = Namespaces::Namespace(namespace.to_owned());
     let states: Api<DynamicObject> =
@@ -262,7 +287,7 @@ async fn provisioned(client: &kube::Client, namespace: &str) -> Result<Duration>
     let begun = Instant::now();
     let running = tokio::spawn(Manager::new(Fleet, options)?.run(client.clone(), Health::new(), end.clone()));
     // The last one is asked for alone while others are not up: to look must not be what is measured.
-    let last = format!("owner-{:04}", TREES - 1);
+    let last = format!("owner-{:04}", owners - 1);
     let settled = async || -> Result<bool> {
         Ok(ready(&states.get(&last).await?)
             && states.list(&ListParams::default().match_any()).await?.items.iter().all(ready))
@@ -278,7 +303,7 @@ async fn provisioned(client: &kube::Client, namespace: &str) -> Result<Duration>
     running.await?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let made = maps.list_metadata(&ListParams::default()).await?.items.len();
-    if made < TREES * PARTS {
+    if made < owners * PARTS {
         bail!("{made} objects were made");
     }
     Ok(took)
@@ -294,24 +319,31 @@ async fn create_owners(client: &kube::Client, namespace: &str, owners: usize) ->
 }
 
 /// The writes of [`Fleet`] without it.
-async fn written(client: &kube::Client, namespace: &str, workers: usize) -> Result<Duration> {
+async fn written(
+    client: &kube::Client,
+    namespace: &str,
+    workers: usize,
+    model: &Arc<Model>,
+) -> Result<Duration> {
     let owners: Api<Waiting> = Api::namespaced(client.clone(), namespace);
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let listed = Arc::new(owners.list(&ListParams::default()).await?.items);
     let begun = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for worker in 0..workers {
-        let (owners, maps, listed) = (owners.clone(), maps.clone(), Arc::clone(&listed));
+        let (owners, maps, listed, model) =
+            (owners.clone(), maps.clone(), Arc::clone(&listed), Arc::clone(model));
         tasks.spawn(async move {
             let apply = PatchParams::apply("by-hand");
             for owner in listed.iter().skip(worker).step_by(workers) {
                 let name = owner.metadata.name.as_deref().unwrap_or_default();
                 let held = Patch::Merge(json!({"metadata": {"finalizers": ["bench.example.com/by-hand"]}}));
                 owners.patch(name, &PatchParams::default(), &held).await?;
-                for (name, object) in parts_of(owner) {
+                for (name, mut object) in parts_of(owner) {
+                    object["metadata"]["annotations"] = model.annotations.clone();
                     maps.patch(&name, &apply, &Patch::Apply(object)).await?;
                 }
-                let ready = Patch::Merge(json!({"status": {"ready": true}}));
+                let ready = Patch::Merge(json!({"status": model.status}));
                 owners.patch_status(name, &PatchParams::default(), &ready).await?;
             }
             anyhow::Ok(())

@@ -1,6 +1,7 @@
 //! The API server with many objects of two kilobytes and many watchers, beside a real kube-apiserver with etcd that is
 //! asked the same. Both keep each write on disk before they answer it.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -33,14 +34,24 @@ const WRITES_A_SECOND: usize = 1_000;
 const WRITES: usize = 5_000;
 /// How long a watcher waits for the last event.
 const DEADLINE: Duration = Duration::from_mins(1);
+/// The description of an object of two kilobytes.
+pub(crate) const SMALL: usize = 1_680;
 const STAMP: &str = "sent-";
 const END: &str = "sent-last";
 
-pub(crate) async fn measure(table: &mut Table, objects: usize) -> Result<()> {
-    let embedded = embedded(table, objects).await?;
-    let Some(real) = real(table, objects).await? else { return Ok(()) };
+/// What a server is loaded with at first.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) objects: usize,
+    /// Who each wait for an answer before they create the next.
+    pub(crate) clients: usize,
+}
+
+pub(crate) async fn measure(table: &mut Table, asked: Load) -> Result<()> {
+    let embedded = embedded(table, asked).await?;
+    let Some(real) = real(table, asked).await? else { return Ok(()) };
     let rate = Samples::one(embedded.rate / real.rate);
-    let figure = format!("embedded ÷ real: durable creates a second, {CLIENTS} clients");
+    let figure = format!("embedded ÷ real: durable creates a second, {} clients", asked.clients);
     table.add(Row::new(figure, Target::AtLeast(10.0), Unit::Times, rate));
     let share = Samples::one(embedded.memory / real.memory);
     let note = format!("{} objects here, {} there", embedded.objects, real.objects);
@@ -57,14 +68,14 @@ struct Figures {
     objects: usize,
 }
 
-async fn embedded(table: &mut Table, objects: usize) -> Result<Figures> {
+async fn embedded(table: &mut Table, asked: Load) -> Result<Figures> {
     let mut server = Server::start(&[]).await?;
     let api = Api::of(&server).await?;
     let process = server.process.id().context("the server is gone")?;
     // A million take longer, which whoever asks for them knows.
-    let within = if objects > 100_000 { Duration::from_hours(1) } else { LOAD };
+    let within = if asked.objects > 100_000 { Duration::from_hours(1) } else { LOAD };
     let figures = Subject { who: "embedded", api, processes: vec![process], has_targets: true };
-    let figures = figures.measure(table, objects, within).await?;
+    let figures = figures.measure(table, asked, within).await?;
     server.process.kill().await?;
     let started = Instant::now();
     server.restart().await?;
@@ -81,7 +92,7 @@ async fn embedded(table: &mut Table, objects: usize) -> Result<Figures> {
 }
 
 /// `None`: the programs are missing, and that was said.
-async fn real(table: &mut Table, objects: usize) -> Result<Option<Figures>> {
+async fn real(table: &mut Table, asked: Load) -> Result<Option<Figures>> {
     let options = Options { durable: true, compacts: true, ..Options::default() };
     let Some(cluster) = Box::pin(Cluster::own_with(options)).await? else { return Ok(None) };
     let api = Api::of_cluster(&cluster, "default", cluster.admin_token())?;
@@ -91,7 +102,7 @@ async fn real(table: &mut Table, objects: usize) -> Result<Option<Figures>> {
     }
     let processes = cluster.processes().await?.to_vec();
     let subject = Subject { who: "real", api, processes, has_targets: false };
-    subject.measure(table, objects, LOAD).await.map(Some)
+    subject.measure(table, asked, LOAD).await.map(Some)
 }
 
 /// A server that is measured.
@@ -103,10 +114,12 @@ struct Subject {
 }
 
 impl Subject {
-    async fn measure(&self, table: &mut Table, objects: usize, within: Duration) -> Result<Figures> {
+    async fn measure(&self, table: &mut Table, asked: Load, within: Duration) -> Result<Figures> {
         let idle = memory(&self.processes)?;
         self.add(table, "memory at rest", Target::None, Unit::Megabytes, Samples::one(idle));
-        let loaded = load(&self.api, objects, within).await?;
+        let groups = (asked.objects / SELECTED).max(8);
+        let document = move |number| document(number, groups, SMALL);
+        let loaded = load(&self.api, 0..asked.objects, asked.clients, within, document).await?;
         let count = loaded.times.len();
         self.add(table, "durable creates of 2 KB", Target::None, Unit::PerSecond, Samples::one(loaded.rate));
         let tenth = (count / 10).max(1);
@@ -114,7 +127,7 @@ impl Subject {
             [("first", &loaded.times[..tenth]), ("last", &loaded.times[count.saturating_sub(tenth)..])]
         {
             let p99 = Samples::millis(times.iter().copied()).percentile(99);
-            let figure = format!("p99 of a create, {CLIENTS} clients, the {which} tenth of {count}");
+            let figure = format!("p99 of a create, {} clients, the {which} tenth of {count}", asked.clients);
             self.add(table, &figure, Target::None, Unit::Millis, Samples::one(p99));
         }
         let held = memory(&self.processes)?;
@@ -270,26 +283,32 @@ async fn follow(mut response: reqwest::Response, epoch: Instant) -> Result<Vec<D
 }
 
 /// What came of the creates, in the order of their beginning.
-struct Loaded {
-    rate: f64,
-    times: Vec<Duration>,
+pub(crate) struct Loaded {
+    pub(crate) rate: f64,
+    pub(crate) times: Vec<Duration>,
 }
 
-async fn load(api: &Api, objects: usize, within: Duration) -> Result<Loaded> {
-    let next = Arc::new(AtomicUsize::new(0));
+/// Creates the objects of these numbers, as many as there is time for.
+pub(crate) async fn load(
+    api: &Api,
+    numbers: Range<usize>,
+    clients: usize,
+    within: Duration,
+    document: impl Fn(usize) -> String + Copy + Send + 'static,
+) -> Result<Loaded> {
+    let next = Arc::new(AtomicUsize::new(numbers.start));
     let started = Instant::now();
-    let groups = (objects / SELECTED).max(8);
-    let mut clients = JoinSet::new();
-    for _ in 0..CLIENTS {
+    let mut creating = JoinSet::new();
+    for _ in 0..clients {
         let (api, next) = (api.clone(), next.clone());
-        clients.spawn(async move {
+        creating.spawn(async move {
             let mut times = Vec::new();
             while started.elapsed() < within {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= objects {
+                if number >= numbers.end {
                     break;
                 }
-                let document = document(number, groups);
+                let document = document(number);
                 let begun = Instant::now();
                 api.post(DASHBOARDS, document).await?;
                 times.push((number, begun.elapsed()));
@@ -298,7 +317,7 @@ async fn load(api: &Api, objects: usize, within: Duration) -> Result<Loaded> {
         });
     }
     let mut times = Vec::new();
-    while let Some(ended) = clients.join_next().await {
+    while let Some(ended) = creating.join_next().await {
         times.extend(ended??);
     }
     let rate = times.len() as f64 / started.elapsed().as_secs_f64();
@@ -306,9 +325,8 @@ async fn load(api: &Api, objects: usize, within: Duration) -> Result<Loaded> {
     Ok(Loaded { rate, times: times.into_iter().map(|(_, took)| took).collect() })
 }
 
-/// Two kilobytes that do not compress to nothing.
-fn document(number: usize, groups: usize) -> String {
-    const TEXT: usize = 1_680;
+/// An object with a description of so many bytes, below two million, that do not compress to nothing.
+pub(crate) fn document(number: usize, groups: usize, text: usize) -> String {
     // Made once: what is measured is the server.
     static NOISE: LazyLock<String> = LazyLock::new(|| {
         let mut noise = 0x9e37_79b9_7f4a_7c15_u64;
@@ -321,11 +339,11 @@ fn document(number: usize, groups: usize) -> String {
         }
         hex::encode(bytes)
     });
-    let from = number * 7_919 % (NOISE.len() - TEXT);
+    let from = number * 7_919 % (NOISE.len() - text);
     json!({ "apiVersion": "dashboard.grafana.app/v1beta1", "kind": "Dashboard",
         "metadata": { "name": format!("d-{number:07}"),
             "labels": { "group": format!("g-{}", number % groups), "made-by": "bench" } },
-        "spec": { "title": format!("Dashboard {number}"), "description": &NOISE[from..from + TEXT] } })
+        "spec": { "title": format!("Dashboard {number}"), "description": &NOISE[from..from + text] } })
     .to_string()
 }
 

@@ -101,7 +101,7 @@ async fn the_same_question_is_asked_once_however_many_want_to_know_and_whoever_g
     let (oracle, ask) = Oracle::new(0);
     let named = |index: usize| {
         let mut question = question(&["a"], "b");
-        question.source.name = format!("source-{}", index % 3);
+        question.source.name = format!("source-{}", index % 3).into();
         question
     };
     let gone = tokio::time::timeout(Duration::from_secs(1), ask.ask(&named(0))).await;
@@ -194,8 +194,8 @@ async fn whatever_may_change_the_answer_makes_another_question() {
         |other| other.generation = 2,
         |other| other.metadata = [("created".to_owned(), "now".to_owned())].into(),
         |other| other.secret = Some("login".to_owned()),
-        |other| (other.secret, other.source.namespace) = (Some("login".to_owned()), "other".to_owned()),
-        |other| (other.url, other.source.name) = (String::new(), "t".to_owned()),
+        |other| (other.secret, other.source.namespace) = (Some("login".to_owned()), "other".into()),
+        |other| (other.url, other.source.name) = (String::new(), "t".into()),
     ];
     for (place, change) in changes.into_iter().enumerate() {
         let mut other = plain.clone();

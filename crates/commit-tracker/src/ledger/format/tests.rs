@@ -43,7 +43,7 @@ fn example() -> Entry {
 fn format_2_stays_as_it_is() {
     let entry = example();
     assert_eq!(entry_text(&entry), EXAMPLE.trim_end());
-    assert_eq!((&*entry.namespace, &*entry.name, &*entry.older), ("flux-system", "apps", &[7][..]));
+    assert_eq!((&*entry.key.namespace, &*entry.key.name, &*entry.older), ("flux-system", "apps", &[7][..]));
     assert_eq!(entry.newest().unwrap().as_str(), "main@sha1:77ab");
     assert_eq!(entry.accounted[1].origin.as_deref(), Some("main@sha1:c0de"));
     assert_eq!(entry.pending, [pending(Problem::NotFound)]);
@@ -65,7 +65,7 @@ fn numbers_that_do_not_belong_together_are_damage() {
         ("e2e.export-time", "e2e.import-time", "unknown variant"),
         ("\"measured\"", "\"weighed\"", "did not match any variant"),
         ("GitRepository", "SvnRepository", "unknown variant"),
-        ("\"name\"", "\"nickname\"", "unknown field"),
+        ("\"name\"", "\"nickname\":\"shop\",\"name\"", "unknown field"),
     ] {
         let text = EXAMPLE.replace(from, to);
         let Err(Unreadable::Damaged(key, what)) = entry_of("0b7c", &text) else { panic!("{to}") };

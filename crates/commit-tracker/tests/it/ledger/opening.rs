@@ -35,7 +35,7 @@ async fn a_later_format_and_damage_are_named_with_what_to_do_and_left_alone() {
     for (map, key, value, says, remedy) in [
         (HEAD, "format", json!("3"), "has format 3, and this version reads 2", later.clone()),
         (&shard, "ledger", json!(later_shard), "has format 7, and this version reads 2", later),
-        (&shard, "a", json!("{}"), "key \"a\": missing field `namespace`", patch("a")),
+        (&shard, "a", json!("{}"), "key \"a\": missing field `source`", patch("a")),
         (&shard, "c", json!(entry), "key \"c\": its place is the shard", patch("c")),
         (&shard, "ledger", json!(null), "key \"ledger\": it is missing", delete.clone()),
         (HEAD, "identity", json!("restored"), "others here are of ledger", delete),

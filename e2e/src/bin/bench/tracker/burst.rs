@@ -62,6 +62,7 @@ impl Burst<'_> {
         let Self { what, commits, .. } = self;
         let written = fleet.prepare(self.first, commits, self.way).await?;
         let (told, asked, used) = (told(tracker), fleet.remote.requests(), processor(tracker)?);
+        let recorded = fleet.ledger_writes().await?;
         let started = Instant::now();
         fleet.write(written).await?;
         let written = started.elapsed();
@@ -90,6 +91,12 @@ impl Burst<'_> {
         let figure = format!("{what}: Git requests per distinct revision");
         let note = format!("{requests} requests");
         table.add(Row::new(figure, Target::AtMost(1.0), Unit::Times, share).note(note));
+        let writes = fleet.ledger_writes().await? - recorded;
+        let share = Samples::one(writes / commits.len() as f64);
+        let figure = format!("{what}: writes to the API per revision of a Kustomization");
+        table.add(
+            Row::new(figure, Target::AtMost(2.0), Unit::Times, share).note(format!("{writes:.0} writes")),
+        );
         let counted = self::told(tracker) - told;
         if counted != commits.len() {
             bail!("{counted} commits were told of {}", commits.len());

@@ -147,6 +147,19 @@ impl Fleet {
             .await
     }
 
+    /// How often somebody wrote a `ConfigMap`, which is where a ledger is, as the API server counts.
+    pub(super) async fn ledger_writes(&self) -> Result<f64> {
+        let text = self.client.request_text(http::Request::get("/metrics").body(Vec::new())?).await?;
+        let is_write = |line: &&str| {
+            line.starts_with("apiserver_request_total{")
+                && line.contains("resource=\"configmaps\"")
+                && !["GET", "LIST", "WATCH"].iter().any(|verb| line.contains(&format!("verb=\"{verb}\"")))
+        };
+        let counts =
+            text.lines().filter(is_write).filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+        Ok(counts.sum())
+    }
+
     /// Bytes and number of the `ConfigMap`s in the namespace.
     pub(super) async fn ledger(&self) -> Result<(usize, usize)> {
         let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =

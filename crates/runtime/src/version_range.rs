@@ -1,11 +1,11 @@
-//! Ranges of versions as Flux writes them (Go: `Masterminds/semver`): `>=1.0.0 <2.0.0`, `~1.2`, `^1.2.3`, `1.x`,
-//! `1.2 - 1.4`, alternatives with `||`. Tags are read with or without a `v` in front, and with parts missing.
+//! Ranges of versions. Go: `Masterminds/semver`.
 
 use semver::Version;
 
-/// A range of versions.
+/// A range of versions as Flux and Helm write them: `>=1.0.0 <2.0.0`, `~1.2`, `^1.2.3`, `1.x`, `1.2 - 1.4`, alternatives
+/// with `||`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct VersionRange {
+pub struct VersionRange {
     alternatives: Vec<Vec<Comparator>>,
 }
 
@@ -46,7 +46,7 @@ const OPERATORS: [(&str, Operator); 12] = [
 
 impl VersionRange {
     /// The range that a text describes; what is wrong with it otherwise.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let alternatives = text.split("||").map(alternative).collect::<Option<Vec<_>>>();
         match alternatives.filter(|found| found.iter().all(|all| !all.is_empty())) {
             Some(alternatives) => Ok(Self { alternatives }),
@@ -55,7 +55,7 @@ impl VersionRange {
     }
 
     /// Whether a version is in it. One before a release is only where a bound names such a one.
-    pub(crate) fn contains(&self, version: &Version) -> bool {
+    pub fn contains(&self, version: &Version) -> bool {
         self.alternatives.iter().any(|all| all.iter().all(|one| one.holds(version)))
     }
 }
@@ -108,8 +108,8 @@ fn partial(text: &str) -> Option<(Version, usize)> {
     Some((version, known))
 }
 
-/// The version that a tag names.
-pub(crate) fn of_tag(tag: &str) -> Option<Version> {
+/// The version that a tag names, with or without a `v` in front, and with parts missing.
+pub fn version_of_tag(tag: &str) -> Option<Version> {
     let end = tag.find(['-', '+']).unwrap_or(tag.len());
     let is_wild = tag[..end].contains(['x', 'X', '*']);
     partial(tag).filter(|_| !is_wild).map(|(version, _)| version)
@@ -211,10 +211,10 @@ mod tests {
 
     #[test]
     fn tags_are_versions_with_or_without_a_v_and_all_parts() {
-        assert_eq!(of_tag("v1.2"), Some(Version::new(1, 2, 0)));
-        assert_eq!(of_tag("1.2.3-rc.1+x").unwrap().pre.as_str(), "rc.1");
+        assert_eq!(version_of_tag("v1.2"), Some(Version::new(1, 2, 0)));
+        assert_eq!(version_of_tag("1.2.3-rc.1+x").unwrap().pre.as_str(), "rc.1");
         for none in ["latest", "release-1", "v", "*", "1.x"] {
-            assert_eq!(of_tag(none), None, "{none}");
+            assert_eq!(version_of_tag(none), None, "{none}");
         }
     }
 }
