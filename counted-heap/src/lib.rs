@@ -10,12 +10,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct CountedHeap {
     in_use: AtomicUsize,
     pieces: AtomicUsize,
+    most: usize,
 }
 
 impl CountedHeap {
     /// A heap with nothing in use.
     pub const fn new() -> Self {
-        Self { in_use: AtomicUsize::new(0), pieces: AtomicUsize::new(0) }
+        Self::of_blocks_up_to(usize::MAX)
+    }
+
+    /// A heap that leaves out what was asked for in more than so many bytes at once: what many small objects cost is not
+    /// seen beside an image of megabytes that doubles.
+    pub const fn of_blocks_up_to(most: usize) -> Self {
+        Self { in_use: AtomicUsize::new(0), pieces: AtomicUsize::new(0), most }
     }
 
     /// Bytes that were asked for and not given back.
@@ -32,14 +39,18 @@ impl CountedHeap {
 #[expect(unsafe_code, reason = "an allocator is unsafe; this one only counts")]
 unsafe impl GlobalAlloc for CountedHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        self.in_use.fetch_add(layout.size(), Ordering::Relaxed);
-        self.pieces.fetch_add(1, Ordering::Relaxed);
+        if layout.size() <= self.most {
+            self.in_use.fetch_add(layout.size(), Ordering::Relaxed);
+            self.pieces.fetch_add(1, Ordering::Relaxed);
+        }
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        self.in_use.fetch_sub(layout.size(), Ordering::Relaxed);
-        self.pieces.fetch_sub(1, Ordering::Relaxed);
+        if layout.size() <= self.most {
+            self.in_use.fetch_sub(layout.size(), Ordering::Relaxed);
+            self.pieces.fetch_sub(1, Ordering::Relaxed);
+        }
         unsafe { System.dealloc(at, layout) }
     }
 }
