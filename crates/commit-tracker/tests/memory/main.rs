@@ -16,7 +16,7 @@ static HEAP: CountedHeap = CountedHeap::of_blocks_up_to(LARGE);
 const LARGE: usize = 256 << 10;
 
 /// Few enough to be created in moments, many enough that what comes and goes beside them does not count.
-const MANY: usize = 2_000;
+const MANY: usize = 1_750;
 /// What one may cost: 10,000 of them have to fit into 45 MB with all else that the tracker needs.
 const MOST: usize = 1_500;
 /// How many allocations one may take: what is small and lives long leaves holes among what does not.
