@@ -18,9 +18,10 @@ use redb::{
 };
 
 use super::database::{
-    self, META, META_REVISION, OBJECTS, USAGE, create_tables, folder_of, guarded, open_database_file,
-    open_error,
+    self, META, META_REVISION, OBJECTS, USAGE, create_tables, durably, folder_of, guarded, open_error,
+    path_of_log,
 };
+use super::wal::open_database;
 use super::{Key, OpenError, StoreError, entry};
 
 const HEADING: &[u8] = b"windlass store copy 1\n";
@@ -76,8 +77,7 @@ pub enum BackupError {
 /// [`BackupError`]; [`OpenError::Locked`] within it when a process has the store open.
 pub fn backup_file(path: &Path, out: &mut dyn Write) -> Result<Copied, BackupError> {
     let describe = |error: redb::Error| BackupError::Open(open_error(path, error));
-    let database = open_database_file(path, CACHE_BYTES).map_err(|error| describe(error.into()))?;
-    database::prepare(&database).map_err(|error| BackupError::Open(error.at(path)))?;
+    let database = open_database(path, CACHE_BYTES).map_err(|error| BackupError::Open(error.at(path)))?;
     copy(&database.begin_read().map_err(|error| describe(error.into()))?, out)
 }
 
@@ -138,8 +138,11 @@ pub fn check_copy(from: &mut dyn Read) -> Result<Copied, BackupError> {
 /// [`BackupError`], which says whether the copy or the file is at fault.
 pub fn restore(from: &mut dyn Read, path: &Path) -> Result<Copied, BackupError> {
     let describe = |error: redb::Error| BackupError::Open(open_error(path, error));
-    if path.try_exists().map_err(|error| describe(error.into()))? {
-        return Err(BackupError::Exists { path: path.to_owned() });
+    // A log alone is of a store that was moved away, and belongs to it.
+    for there in [path.to_owned(), path_of_log(path)] {
+        if there.try_exists().map_err(|error| describe(error.into()))? {
+            return Err(BackupError::Exists { path: there });
+        }
     }
     let new_path = path.with_added_extension("restoring");
     let _ = fs::remove_file(&new_path);
@@ -164,8 +167,7 @@ fn fill(
     describe: impl Fn(redb::Error) -> BackupError,
 ) -> Result<Copied, BackupError> {
     create_tables(database).map_err(&describe)?;
-    let mut writing = database.begin_write().map_err(|error| describe(error.into()))?;
-    writing.set_quick_repair(true);
+    let writing = database.begin_write().map_err(|error| describe(error.into()))?;
     let copied = {
         let mut objects = writing.open_table(OBJECTS).map_err(|error| describe(error.into()))?;
         let mut usage = writing.open_table(USAGE).map_err(|error| describe(error.into()))?;
@@ -193,7 +195,7 @@ fn fill(
         meta.insert(META_REVISION, copied.revision + LATER).map_err(|error| describe(error.into()))?;
         copied
     };
-    writing.commit().map_err(|error| describe(error.into()))?;
+    durably(writing).map_err(describe)?;
     Ok(copied)
 }
 
@@ -289,8 +291,7 @@ pub struct Compacted {
 pub fn compact_file(path: &Path) -> Result<Compacted, OpenError> {
     let describe = |error: redb::Error| open_error(path, error);
     let size = || fs::metadata(path).map(|found| found.len()).map_err(|error| describe(error.into()));
-    let mut database = open_database_file(path, CACHE_BYTES).map_err(|error| describe(error.into()))?;
-    database::prepare(&database).map_err(|error| error.at(path))?;
+    let mut database = open_database(path, CACHE_BYTES).map_err(|error| error.at(path))?;
     let before = size()?;
     // Each pass moves what it can; a pass that moved nothing is the last.
     while database.compact().map_err(|error| describe(error.into()))? {}

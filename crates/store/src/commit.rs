@@ -3,60 +3,81 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use redb::{Database, ReadableTable, Table};
+use redb::{Database, Durability, ReadableTable, Table, WriteTransaction};
 
-use super::database::{META, META_REVISION, OBJECTS, USAGE};
+use super::database::{META, META_REVISION, OBJECTS, USAGE, durably};
 use super::entry;
+use super::wal::{Record, Wal};
 use super::{Committed, Encoded, Event, EventKind, Key, Object, Op, Precondition, StoreError, Write};
 
 /// What became of each commit of a batch, in its order.
 pub(super) type Outcomes = Vec<Result<Committed, StoreError>>;
 
-/// Does each commit of the batch, or finds why not; then makes them durable together.
+/// Does each commit of the batch, or finds why not; then makes them durable together, by the log if there is one.
 ///
 /// An error is one of the database, and answers all of them.
-pub(super) fn apply(database: &Database, batch: Vec<Vec<Write>>) -> Result<Outcomes, redb::Error> {
-    let mut writing = database.begin_write()?;
-    // A start after a crash reads the allocator's state instead of the whole file.
-    writing.set_quick_repair(true);
-    let mut outcomes = Vec::with_capacity(batch.len());
-    let changed = {
-        let mut objects = writing.open_table(OBJECTS)?;
-        let mut meta = writing.open_table(META)?;
-        let before = meta
-            .get(META_REVISION)?
-            .map(|revision| revision.value())
-            .ok_or_else(|| redb::Error::Corrupted("the revision record is gone".to_owned()))?;
-        let mut revision = before;
-        let mut usage = UsageChanges::default();
-        for writes in batch {
-            let outcome = match stage(&objects, revision, writes)? {
-                Ok(events) => {
-                    for event in &events {
-                        store(&mut objects, event)?;
-                        usage.add(event);
-                        revision = event.revision;
-                    }
-                    Ok(Committed { revision, events })
-                }
-                Err(error) => Err(error),
-            };
-            outcomes.push(outcome);
-        }
-        if revision != before {
-            meta.insert(META_REVISION, revision)?;
-        }
-        if !usage.0.is_empty() {
-            usage.store(&mut writing.open_table(USAGE)?)?;
-        }
-        revision != before
-    };
-    if changed {
-        writing.commit()?;
-    } else {
-        writing.abort()?;
+pub(super) fn apply(
+    database: &Database,
+    wal: Option<&mut Wal>,
+    batch: Vec<Vec<Write>>,
+) -> Result<Outcomes, redb::Error> {
+    let writing = database.begin_write()?;
+    let (outcomes, record) = write(&writing, batch)?;
+    match (record, wal) {
+        (Some(record), Some(wal)) => wal.commit(writing, record)?,
+        (Some(_), None) => durably(writing)?,
+        (None, _) => writing.abort()?,
     }
     Ok(outcomes)
+}
+
+/// Does commits anew that a log has. False: they cannot be of this store.
+pub(super) fn replay(database: &Database, batch: Vec<Vec<Write>>) -> Result<bool, redb::Error> {
+    let mut writing = database.begin_write()?;
+    writing.set_durability(Durability::None)?;
+    let (outcomes, _) = write(&writing, batch)?;
+    if outcomes.iter().any(Result::is_err) {
+        writing.abort()?;
+        return Ok(false);
+    }
+    writing.commit()?;
+    Ok(true)
+}
+
+/// Does each commit of the batch in a transaction, or finds why not, and says what is written if anything is.
+fn write(
+    writing: &WriteTransaction,
+    batch: Vec<Vec<Write>>,
+) -> Result<(Outcomes, Option<Record>), redb::Error> {
+    let mut outcomes = Vec::with_capacity(batch.len());
+    let mut objects = writing.open_table(OBJECTS)?;
+    let mut meta = writing.open_table(META)?;
+    let before = meta
+        .get(META_REVISION)?
+        .map(|revision| revision.value())
+        .ok_or_else(|| redb::Error::Corrupted("the revision record is gone".to_owned()))?;
+    let (mut revision, mut record, mut usage) = (before, Record::new(before), UsageChanges::default());
+    for writes in batch {
+        let outcome = match stage(&objects, revision, writes)? {
+            Ok(events) => {
+                for event in &events {
+                    store(&mut objects, &mut record, event)?;
+                    usage.add(event);
+                    revision = event.revision;
+                }
+                Ok(Committed { revision, events })
+            }
+            Err(error) => Err(error),
+        };
+        outcomes.push(outcome);
+    }
+    if revision != before {
+        meta.insert(META_REVISION, revision)?;
+    }
+    if !usage.0.is_empty() {
+        usage.store(&mut writing.open_table(USAGE)?)?;
+    }
+    Ok((outcomes, (revision != before).then_some(record)))
 }
 
 /// Checks the writes of one commit, each against the state that those before it leave, and says what they do.
@@ -97,13 +118,20 @@ fn stage(
     Ok(Ok(events))
 }
 
-fn store(objects: &mut Table<'_, &'static str, &'static [u8]>, event: &Event) -> Result<(), redb::Error> {
+fn store(
+    objects: &mut Table<'_, &'static str, &'static [u8]>,
+    record: &mut Record,
+    event: &Event,
+) -> Result<(), redb::Error> {
     let Object { key, revision, value } = &event.object;
     match event.kind {
         EventKind::Added | EventKind::Modified => {
-            objects.insert(key.as_str(), entry::encode(key, *revision, value).as_slice())?;
+            let entry = entry::encode(key, *revision, value);
+            record.put(key, &entry);
+            objects.insert(key.as_str(), entry.as_slice())?;
         }
         EventKind::Deleted => {
+            record.delete(key);
             objects.remove(key.as_str())?;
         }
     }

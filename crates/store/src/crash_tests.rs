@@ -10,9 +10,17 @@ use std::sync::{Arc, Mutex};
 use redb::{DatabaseError, StorageBackend};
 
 use super::engine::{Engine, RedbStore};
+use super::wal::{Files, Wal};
 use super::{Event, Key, Op, Page, Precondition, Range, Store, StoreError, StoreOptions, Write, database};
 
-/// What was done to a disk since its last sync.
+/// The files on a disk: the database and its write-ahead log. A file without a byte is not there.
+const DATABASE: usize = 0;
+const LOG: usize = 1;
+const FILES: usize = 2;
+/// Room for a few commits of the scenario, not for all, and not for the largest.
+const LOG_BYTES: usize = 16 << 10;
+
+/// What was done to a file since its last sync.
 #[derive(Clone, Debug)]
 enum Change {
     Write(usize, Vec<u8>),
@@ -35,12 +43,17 @@ impl Change {
 }
 
 #[derive(Debug, Default)]
-struct Image {
+struct Content {
     /// As it was when it was last synced.
     durable: Vec<u8>,
     pending: Vec<Change>,
     /// What a reader sees.
     current: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Image {
+    files: [Content; FILES],
     operations: usize,
     /// The operation that fails.
     fails_at: Option<usize>,
@@ -62,10 +75,10 @@ impl Image {
         Ok(())
     }
 
-    fn change(&mut self, change: Change) -> io::Result<()> {
+    fn change(&mut self, file: usize, change: Change) -> io::Result<()> {
         self.operate()?;
-        change.apply(&mut self.current);
-        self.pending.push(change);
+        change.apply(&mut self.files[file].current);
+        self.files[file].pending.push(change);
         Ok(())
     }
 }
@@ -74,9 +87,19 @@ impl Image {
 #[derive(Clone, Debug, Default)]
 struct Disk(Arc<Mutex<Image>>);
 
+/// One of its files.
+#[derive(Debug)]
+struct OneFile(Disk, usize);
+
 impl Disk {
-    fn of(image: Vec<u8>) -> Self {
-        Self(Arc::new(Mutex::new(Image { durable: image.clone(), current: image, ..Image::default() })))
+    fn of(files: [Vec<u8>; FILES]) -> Self {
+        let files =
+            files.map(|found| Content { durable: found.clone(), current: found, ..Content::default() });
+        Self(Arc::new(Mutex::new(Image { files, ..Image::default() })))
+    }
+
+    fn file(&self, file: usize) -> OneFile {
+        OneFile(self.clone(), file)
     }
 
     /// A disk with an empty store: a file gets its name only once that is on it.
@@ -101,13 +124,15 @@ impl Disk {
     /// says.
     fn after_power_loss(&self, mut survives: impl FnMut(usize) -> bool) -> Self {
         let image = self.0.lock().unwrap();
-        let mut found = image.durable.clone();
-        for (index, change) in image.pending.iter().enumerate() {
-            if survives(index) {
-                change.apply(&mut found);
+        Self::of(image.files.each_ref().map(|file| {
+            let mut found = file.durable.clone();
+            for (index, change) in file.pending.iter().enumerate() {
+                if survives(index) {
+                    change.apply(&mut found);
+                }
             }
-        }
-        Self::of(found)
+            found
+        }))
     }
 
     fn open(&self, repairs: &Arc<AtomicUsize>) -> Result<redb::Database, DatabaseError> {
@@ -117,47 +142,70 @@ impl Disk {
             .set_repair_callback(move |_| {
                 repairs.fetch_add(1, Ordering::Relaxed);
             })
-            .create_with_backend(self.clone())
+            .create_with_backend(self.file(DATABASE))
     }
 
     fn store(&self) -> Result<RedbStore, String> {
-        let opener = {
-            let disk = self.clone();
-            Box::new(move || database::open_backend(disk.clone(), 1 << 20))
-        };
-        let database = self.open(&Arc::default()).map_err(|error| error.to_string())?;
-        let engine = Engine::start(database, Some(opener), &StoreOptions::default());
+        let mut wal = Wal::new(Box::new(self.clone()));
+        let engine =
+            wal.open().and_then(|database| Engine::start(database, Some(wal), &StoreOptions::default()));
         Ok(RedbStore { engine: Arc::new(engine.map_err(|error| format!("{error:?}"))?) })
     }
 }
 
-impl StorageBackend for Disk {
+impl Files for Disk {
+    fn database(&self) -> Result<redb::Database, DatabaseError> {
+        database::open_backend(self.file(DATABASE), 1 << 20)
+    }
+
+    fn log(&self) -> io::Result<Option<Box<dyn StorageBackend>>> {
+        let log = self.file(LOG);
+        if log.len()? == 0 { Ok(None) } else { Ok(Some(Box::new(log))) }
+    }
+
+    fn new_log(&self) -> io::Result<Box<dyn StorageBackend>> {
+        self.remove_log()?;
+        Ok(Box::new(self.file(LOG)))
+    }
+
+    fn remove_log(&self) -> io::Result<()> {
+        self.file(LOG).set_len(0)
+    }
+
+    fn log_bytes(&self) -> usize {
+        LOG_BYTES
+    }
+}
+
+impl StorageBackend for OneFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().unwrap().current.len() as u64)
+        Ok(self.0.0.lock().unwrap().files[self.1].current.len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let image = self.0.lock().unwrap();
+        let image = self.0.0.lock().unwrap();
         let offset = usize::try_from(offset).unwrap();
-        let data = image.current.get(offset..offset + out.len());
+        let data = image.files[self.1].current.get(offset..offset + out.len());
         out.copy_from_slice(data.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?);
         Ok(())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.lock().unwrap().change(Change::Resize(usize::try_from(len).unwrap()))
+        self.0.0.lock().unwrap().change(self.1, Change::Resize(usize::try_from(len).unwrap()))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut image = self.0.lock().unwrap();
+        let mut image = self.0.0.lock().unwrap();
         image.operate()?;
-        image.durable = image.current.clone();
-        image.pending.clear();
+        let file = &mut image.files[self.1];
+        file.durable = file.current.clone();
+        file.pending.clear();
         Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.lock().unwrap().change(Change::Write(usize::try_from(offset).unwrap(), data.to_vec()))
+        let change = Change::Write(usize::try_from(offset).unwrap(), data.to_vec());
+        self.0.0.lock().unwrap().change(self.1, change)
     }
 }
 

@@ -4,18 +4,18 @@
 //! |---|---|---|
 //! | `objects` | the key's stored form | revision and value (`entry.rs`) |
 //! | `usage` | `group NUL resource NUL namespace NUL` | how many objects, how many bytes |
-//! | `meta` | `format`, `revision` | u64 |
+//! | `meta` | `format`, `revision`, `log` (the number of the write-ahead log, `wal.rs`) | u64 |
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use redb::backends::FileBackend;
 use redb::{
     Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend,
-    TableDefinition, TableHandle,
+    TableDefinition, TableHandle, WriteTransaction,
 };
 
 use tracing::info;
@@ -24,9 +24,10 @@ use super::durable::Durable;
 use super::{OpenError, StoreError};
 
 /// The format that this program writes: raised whenever the bytes in a table change their meaning.
-const FORMAT: u64 = 3;
-/// The format whose entries have no checksums: they are read, and written with one when they change.
-const WITHOUT_CHECKSUMS: u64 = 2;
+const FORMAT: u64 = 4;
+/// The oldest format that is read, whose entries have no checksums: they are written with one when they change. The next
+/// one, 3, has no write-ahead log.
+const OLDEST: u64 = 2;
 /// The revision of a store that was never written to: not 0, which means "from now on" to a watch.
 pub const FIRST_REVISION: u64 = 1;
 /// A file smaller than this is never compacted.
@@ -42,9 +43,6 @@ pub(super) const USAGE: TableDefinition<&str, (u64, u64)> = TableDefinition::new
 pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 pub(super) const META_REVISION: &str = "revision";
 const META_FORMAT: &str = "format";
-
-/// Opens the database, the first time and again after a failed commit.
-pub(super) type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>;
 
 /// Opens the database in this backend.
 pub(super) fn open_backend(
@@ -77,6 +75,9 @@ pub(super) fn create_file(path: &Path, cache_bytes: usize) -> Result<(), Prepare
     if path.try_exists()? {
         return Ok(());
     }
+    if path_of_log(path).try_exists()? {
+        return Err(PrepareError::Foreign("it is not there, and its write-ahead log is"));
+    }
     let folder = folder_of(path).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let mut new_path = path.as_os_str().to_owned();
@@ -106,12 +107,17 @@ fn open_with(file: File, cache_bytes: usize) -> Result<Database, DatabaseError> 
 }
 
 /// Opens or makes a file that only its owner may read: sealed secrets will be in it.
-fn open_private(path: &Path) -> io::Result<File> {
+pub(super) fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)
+}
+
+/// Where the write-ahead log of the store in this file is.
+pub(super) fn path_of_log(store: &Path) -> PathBuf {
+    store.with_added_extension("wal")
 }
 
 /// The folder that a file lies in.
@@ -134,11 +140,10 @@ pub(super) fn prepare(database: &Database) -> Result<u64, PrepareError> {
     let format = if has_meta { number(&reading, META_FORMAT)? } else { None };
     match format.ok_or(PrepareError::Foreign("it has no format record"))? {
         FORMAT => {}
-        WITHOUT_CHECKSUMS => {
-            let mut writing = database.begin_write()?;
-            writing.set_quick_repair(true);
+        OLDEST..FORMAT => {
+            let writing = database.begin_write()?;
             writing.open_table(META)?.insert(META_FORMAT, FORMAT)?;
-            writing.commit()?;
+            durably(writing)?;
         }
         other => return Err(PrepareError::Format(other)),
     }
@@ -147,9 +152,15 @@ pub(super) fn prepare(database: &Database) -> Result<u64, PrepareError> {
     revision(&reading)?.ok_or(PrepareError::Foreign("it has no revision record"))
 }
 
-pub(super) fn create_tables(database: &Database) -> Result<(), redb::Error> {
-    let mut writing = database.begin_write()?;
+/// Commits a transaction so that it is on disk, with all before it.
+pub(super) fn durably(mut writing: WriteTransaction) -> Result<(), redb::Error> {
+    // A start after a crash reads the allocator's state instead of the whole file.
     writing.set_quick_repair(true);
+    Ok(writing.commit()?)
+}
+
+pub(super) fn create_tables(database: &Database) -> Result<(), redb::Error> {
+    let writing = database.begin_write()?;
     writing.open_table(OBJECTS)?;
     writing.open_table(USAGE)?;
     {
@@ -157,7 +168,7 @@ pub(super) fn create_tables(database: &Database) -> Result<(), redb::Error> {
         meta.insert(META_FORMAT, FORMAT)?;
         meta.insert(META_REVISION, FIRST_REVISION)?;
     }
-    Ok(writing.commit()?)
+    durably(writing)
 }
 
 /// Moves the live data together when little of the file is in use, as after most objects were deleted.

@@ -11,11 +11,12 @@ use tracing::{error, info, warn};
 
 use super::backup::{self, BackupError, Copied};
 use super::commit::{self, Outcomes};
-use super::database::{self, OBJECTS, Opener, PrepareError, SENSELESS, guarded, read_error};
+use super::database::{self, OBJECTS, PrepareError, SENSELESS, guarded, read_error};
 use super::entry;
 use super::log::Log;
 use super::pages::{corrupt, read_page};
 use super::snapshots::{Snapshot, Snapshots};
+use super::wal::{OnDisk, Wal};
 use super::{
     Committed, Key, ListPage, Object, OpenError, Page, Range, State, Store, StoreError, StoreOptions,
     WatchStream, Write,
@@ -36,23 +37,19 @@ const GATHERING: u32 = 3;
 ///
 /// One process at a time may have it open. A process that was killed leaves nothing to repair.
 pub fn open_file(path: &Path, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
-    let file = path.to_owned();
-    let cache_bytes = options.cache_bytes;
-    let opener: Opener = Box::new(move || database::open_database_file(&file, cache_bytes));
-    let start = || -> Result<Database, PrepareError> {
-        database::create_file(path, cache_bytes)?;
-        let mut database = opener()?;
-        database::prepare(&database)?;
+    let start = || -> Result<Engine, PrepareError> {
+        database::create_file(path, options.cache_bytes)?;
+        let mut wal = Wal::new(Box::new(OnDisk { path: path.to_owned(), cache_bytes: options.cache_bytes }));
+        let mut database = wal.open()?;
         if let Err(error) = database::compact_if_sparse(&mut database, path) {
             // A full disk is no reason not to start.
             warn!(error = %error.at(path), "failed to compact the object store");
             drop(database);
-            database = opener()?;
+            database = wal.open()?;
         }
-        Ok(database)
+        Engine::start(database, Some(wal), options)
     };
-    let engine = start().and_then(|database| Engine::start(database, Some(opener), options));
-    Ok(Arc::new(RedbStore { engine: Arc::new(engine.map_err(|error| error.at(path))?) }))
+    Ok(Arc::new(RedbStore { engine: Arc::new(start().map_err(|error| error.at(path))?) }))
 }
 
 /// A store that is gone with the process. Commits happen inline, so that tests may pause time.
@@ -77,6 +74,12 @@ impl Drop for RedbStore {
             queue = self.engine.idle.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         drop(queue);
+        if let (Some(wal), Some(database)) = (
+            &mut *lock(&self.engine.writer),
+            &*self.engine.database.read().unwrap_or_else(PoisonError::into_inner),
+        ) {
+            wal.close(database);
+        }
         *self.engine.database.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
@@ -84,8 +87,8 @@ impl Drop for RedbStore {
 pub(super) struct Engine {
     /// `None` while a database that failed could not be opened again.
     database: RwLock<Option<Database>>,
-    /// Opens the database on its disk again; `None` for one in memory.
-    opener: Option<Opener>,
+    /// Whether it is gone with the process.
+    is_in_memory: bool,
     log: Arc<Log>,
     snapshots: Snapshots,
     queue: Mutex<Queue>,
@@ -99,8 +102,9 @@ pub(super) struct Engine {
     arrived: Condvar,
     /// A turn of reading a page: however many there are, a thread is left for the writer.
     listing: Arc<Semaphore>,
-    /// Held from the transaction until its events are published, so that events are in the order of revisions.
-    writer: Mutex<()>,
+    /// Held from the transaction until its events are published, so that events are in the order of revisions. `None` in
+    /// memory.
+    writer: Mutex<Option<Wal>>,
 }
 
 /// Commits that wait for the writer.
@@ -119,13 +123,13 @@ struct Request {
 impl Engine {
     pub(super) fn start(
         database: Database,
-        opener: Option<Opener>,
+        wal: Option<Wal>,
         options: &StoreOptions,
     ) -> Result<Self, PrepareError> {
         let revision = database::prepare(&database)?;
         Ok(Self {
             database: RwLock::new(Some(database)),
-            opener,
+            is_in_memory: wal.is_none(),
             log: Arc::new(Log::new(revision, options)),
             snapshots: Snapshots::new(options.snapshots, options.snapshot_idle, options.snapshot_bytes),
             queue: Mutex::default(),
@@ -134,7 +138,7 @@ impl Engine {
             idle: Condvar::new(),
             arrived: Condvar::new(),
             listing: Arc::new(Semaphore::new(LISTED_AT_ONCE)),
-            writer: Mutex::default(),
+            writer: Mutex::new(wal),
         })
     }
 
@@ -203,9 +207,9 @@ impl Engine {
     /// Writes a batch and tells the watchers. Blocks until the batch is durable.
     fn write(&self, batch: Vec<Vec<Write>>) -> Outcomes {
         let count = batch.len();
-        let _writer = lock(&self.writer);
+        let mut wal = lock(&self.writer);
         self.snapshots.expire();
-        let written = guarded(|| self.try_write(batch));
+        let written = guarded(|| self.try_write(wal.as_mut(), batch));
         match written.unwrap_or_else(|| Err(redb::Error::Corrupted(SENSELESS.to_owned()))) {
             Ok(outcomes) => {
                 *lock(&self.failing) = None;
@@ -221,23 +225,23 @@ impl Engine {
             Err(source) => {
                 error!(error = %source, commits = count, "failed to commit to the object store");
                 *lock(&self.failing) = Some(format!("the last commit failed: {source}"));
-                self.reopen();
+                self.reopen(wal.as_mut());
                 let source = Arc::new(source);
                 (0..count).map(|_| Err(StoreError::Commit { source: source.clone() })).collect()
             }
         }
     }
 
-    fn try_write(&self, batch: Vec<Vec<Write>>) -> Result<Outcomes, redb::Error> {
+    fn try_write(&self, mut wal: Option<&mut Wal>, batch: Vec<Vec<Write>>) -> Result<Outcomes, redb::Error> {
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(database) = database.as_ref() {
-            return commit::apply(database, batch);
+            return commit::apply(database, wal, batch);
         }
         drop(database);
         // The last attempt to open it again failed.
-        self.reopen();
+        self.reopen(wal.as_deref_mut());
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
-        commit::apply(database.as_ref().ok_or(redb::Error::DatabaseClosed)?, batch)
+        commit::apply(database.as_ref().ok_or(redb::Error::DatabaseClosed)?, wal, batch)
     }
 
     /// Remembers, and says once, what is damaged.
@@ -261,23 +265,22 @@ impl Engine {
     fn heal(&self) {
         let is_closed = || self.database.read().unwrap_or_else(PoisonError::into_inner).is_none();
         if is_closed()
-            && let Ok(_writer) = self.writer.try_lock()
+            && let Ok(mut wal) = self.writer.try_lock()
             && is_closed()
         {
-            self.reopen();
+            self.reopen(wal.as_mut());
         }
     }
 
     /// Opens the database anew after a failed commit, since it then refuses all further ones: a full disk that
     /// was made room on needs no restart. What the failed commit left, all of it or nothing, is found out.
-    fn reopen(&self) {
-        let Some(opener) = &self.opener else { return };
+    fn reopen(&self, wal: Option<&mut Wal>) {
+        let Some(wal) = wal else { return };
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         self.snapshots.clear();
         // Closed before it is opened: the file is locked while it is open.
         *database = None;
-        let result = opener().map_err(PrepareError::from);
-        match result.and_then(|fresh| Ok((database::prepare(&fresh)?, fresh))) {
+        match wal.open().and_then(|fresh| Ok((database::prepare(&fresh)?, fresh))) {
             Ok((revision, fresh)) => {
                 if revision != self.log.published() {
                     self.log.reset(revision);
@@ -293,7 +296,7 @@ impl Engine {
 /// Writes what waits until nothing does.
 ///
 /// Those who were answered are soon back when they write one object after the other, as the workers of a pull do. A
-/// transaction costs two syncs of the file whatever its size, so a turn waits a little for as many as there were last
+/// transaction costs a sync of the log whatever its size, so a turn waits a little for as many as there were last
 /// time; who writes alone never waits.
 ///
 /// Dropped without having run (the runtime shuts down) it lets the waiting commits fail.
@@ -374,7 +377,7 @@ impl Store for RedbStore {
             let found = guarded(|| engine.list(range, &page));
             found.unwrap_or_else(|| Err(corrupt(range.prefix(), SENSELESS)))
         };
-        let found = if self.engine.opener.is_none() {
+        let found = if self.engine.is_in_memory {
             read(&self.engine, range)
         } else {
             let turn = self.engine.listing.clone().acquire_owned().await;
@@ -393,7 +396,7 @@ impl Store for RedbStore {
         if writes.is_empty() {
             return Ok(Committed { revision: self.revision(), events: Vec::new() });
         }
-        if self.engine.opener.is_none() {
+        if self.engine.is_in_memory {
             return self.engine.write(vec![writes]).pop().unwrap_or(Err(StoreError::Closed));
         }
         let (answer, answered) = oneshot::channel();

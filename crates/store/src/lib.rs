@@ -31,6 +31,7 @@ mod key;
 mod log;
 mod pages;
 mod snapshots;
+mod wal;
 
 pub use backup::{BackupError, Compacted, Copied, backup_file, check_copy, compact_file, restore};
 pub use check::{Checked, Stored, check_file, read_object};

@@ -171,10 +171,10 @@ async fn an_older_format_is_refused_and_left_alone() {
     store_of_format(&path, 1);
     assert!(matches!(
         open_file(&path, &StoreOptions::default()),
-        Err(OpenError::Format { found: 1, known: 3, .. })
+        Err(OpenError::Format { found: 1, known: 4, .. })
     ));
     let message = refused(&path);
-    assert!(message.contains("format version is 1, this program knows only 3"), "{message}");
+    assert!(message.contains("format version is 1, this program knows only 4"), "{message}");
     assert!(message.contains("start with a new data folder"), "{message}");
     let database = redb::Database::open(&path).unwrap();
     let meta = redb::ReadableDatabase::begin_read(&database)

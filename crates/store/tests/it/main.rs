@@ -8,6 +8,7 @@ mod files;
 mod index;
 mod kill;
 mod model;
+mod wal;
 
 use std::sync::Arc;
 use std::time::Duration;
