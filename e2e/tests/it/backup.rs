@@ -35,7 +35,9 @@ async fn a_server_that_runs_is_copied_and_restored_after_its_store_was_lost() {
     assert!(done && said.contains(r#""data":{"a":"b"}"#), "{said}");
     let (done, said) = store(&server, &["get", "data", "configmaps", "default/none"]).await;
     assert!(!done && said.contains("there is no configmaps default/none"), "{said}");
-    std::fs::remove_file(server.folder.path().join("data/store.redb")).unwrap();
+    for file in ["store.redb", "store.redb.wal"] {
+        std::fs::remove_file(server.folder.path().join("data").join(file)).unwrap();
+    }
     let (done, said) = store(&server, &["restore", "copy", "data"]).await;
     assert!(done, "{said}");
     let (done, said) = store(&server, &["restore", "copy", "data"]).await;

@@ -151,7 +151,8 @@ async fn a_secret_token_is_used_and_shown_nowhere() {
     let read: Value = server.get(&["repository", "private"]).await.unwrap();
     assert_eq!(read["secure"]["token"]["create"], Value::Null, "{read:#}");
     assert!(read["secure"]["token"]["name"].is_string(), "{read:#}");
-    let store = std::fs::read(server.folder.path().join("data/store.redb")).unwrap();
+    let stored = |name: &str| std::fs::read(server.folder.path().join("data").join(name)).unwrap();
+    let store = [stored("store.redb"), stored("store.redb.wal")].concat();
     let everything = [
         server.process.output(),
         repo.process.output(),

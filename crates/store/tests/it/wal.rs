@@ -97,7 +97,7 @@ async fn tools_see_what_is_in_the_log_alone() {
     fs::remove_file(&copy).unwrap();
     let error = restore(&mut &written[..], &copy).unwrap_err();
     assert!(matches!(&error, BackupError::Exists { path } if *path == log_of(&copy)), "{error}");
-    assert!(refused(&copy).contains("it is not there, and its write-ahead log is"));
+    assert!(refused(&copy).contains("it is gone, and its write-ahead log is there"));
 }
 
 #[tokio::test]
