@@ -76,7 +76,9 @@ pub(super) fn create_file(path: &Path, cache_bytes: usize) -> Result<(), Prepare
         return Ok(());
     }
     if path_of_log(path).try_exists()? {
-        return Err(PrepareError::Foreign("it is gone, and its write-ahead log is there under its name and .wal"));
+        return Err(PrepareError::Foreign(
+            "it is gone, and its write-ahead log is there under its name and .wal",
+        ));
     }
     let folder = folder_of(path).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;

@@ -98,7 +98,7 @@ pub(super) struct Engine {
     damaged: Mutex<Option<String>>,
     /// Told when no task writes any more.
     idle: Condvar,
-    /// Told when a commit has come to wait.
+    /// Told when as many commits wait as the writer waits for.
     arrived: Condvar,
     /// A turn of reading a page: however many there are, a thread is left for the writer.
     listing: Arc<Semaphore>,
@@ -111,8 +111,16 @@ pub(super) struct Engine {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Request>,
+    /// How many the writer waits for.
+    awaited: usize,
     /// Whether a task is on its way to take them.
     has_writer: bool,
+}
+
+impl Queue {
+    fn is_awaited(&self) -> bool {
+        self.waiting.len() < self.awaited
+    }
 }
 
 struct Request {
@@ -322,10 +330,13 @@ impl WriterTurn {
             let outcomes = self.engine.write(batch);
             self.gather_for = (started.elapsed() / GATHERING).min(MAX_GATHERING);
             self.callers = outcomes.len() + lock(&self.engine.queue).waiting.len();
-            for (outcome, answer) in outcomes.into_iter().zip(answers) {
-                // A caller that has gone away does not take its commit back.
-                let _ = answer.send(outcome);
-            }
+            // From a task, callers are woken by a thread that goes on with them, instead of each by a call of the system.
+            tokio::spawn(async move {
+                for (outcome, answer) in outcomes.into_iter().zip(answers) {
+                    // A caller that has gone away does not take its commit back.
+                    let _ = answer.send(outcome);
+                }
+            });
         }
     }
 
@@ -333,10 +344,11 @@ impl WriterTurn {
     fn take(&mut self) -> Option<Vec<Request>> {
         let mut queue = lock(&self.engine.queue);
         if self.callers > 1 {
-            let gathered = self.callers.min(MAX_BATCH);
-            let too_few = |queue: &mut Queue| queue.waiting.len() < gathered;
-            let waited = self.engine.arrived.wait_timeout_while(queue, self.gather_for, too_few);
+            queue.awaited = self.callers.min(MAX_BATCH);
+            let waited =
+                self.engine.arrived.wait_timeout_while(queue, self.gather_for, |queue| queue.is_awaited());
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            queue.awaited = 0;
         }
         if queue.waiting.is_empty() {
             queue.has_writer = false;
@@ -400,12 +412,14 @@ impl Store for RedbStore {
             return self.engine.write(vec![writes]).pop().unwrap_or(Err(StoreError::Closed));
         }
         let (answer, answered) = oneshot::channel();
-        let needs_writer = {
+        let (needs_writer, is_awaited) = {
             let mut queue = lock(&self.engine.queue);
             queue.waiting.push(Request { writes, answer });
-            !std::mem::replace(&mut queue.has_writer, true)
+            (!std::mem::replace(&mut queue.has_writer, true), queue.is_awaited())
         };
-        self.engine.arrived.notify_one();
+        if !is_awaited {
+            self.engine.arrived.notify_one();
+        }
         if needs_writer {
             let turn = WriterTurn::new(self.engine.clone());
             tokio::task::spawn_blocking(move || turn.run());
