@@ -111,15 +111,16 @@ pub(super) struct Engine {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Request>,
-    /// How many the writer waits for.
+    /// How many the writer waits for; 0: it does not wait.
     awaited: usize,
     /// Whether a task is on its way to take them.
     has_writer: bool,
 }
 
 impl Queue {
-    fn is_awaited(&self) -> bool {
-        self.waiting.len() < self.awaited
+    /// Whether the writer waits, and need not any longer.
+    fn has_gathered(&self) -> bool {
+        self.awaited > 0 && self.waiting.len() >= self.awaited
     }
 }
 
@@ -346,7 +347,7 @@ impl WriterTurn {
         if self.callers > 1 {
             queue.awaited = self.callers.min(MAX_BATCH);
             let waited =
-                self.engine.arrived.wait_timeout_while(queue, self.gather_for, |queue| queue.is_awaited());
+                self.engine.arrived.wait_timeout_while(queue, self.gather_for, |queue| !queue.has_gathered());
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
             queue.awaited = 0;
         }
@@ -412,12 +413,12 @@ impl Store for RedbStore {
             return self.engine.write(vec![writes]).pop().unwrap_or(Err(StoreError::Closed));
         }
         let (answer, answered) = oneshot::channel();
-        let (needs_writer, is_awaited) = {
+        let (needs_writer, has_gathered) = {
             let mut queue = lock(&self.engine.queue);
             queue.waiting.push(Request { writes, answer });
-            (!std::mem::replace(&mut queue.has_writer, true), queue.is_awaited())
+            (!std::mem::replace(&mut queue.has_writer, true), queue.has_gathered())
         };
-        if !is_awaited {
+        if has_gathered {
             self.engine.arrived.notify_one();
         }
         if needs_writer {
