@@ -21,7 +21,7 @@ use super::database::{
     self, META, META_REVISION, OBJECTS, USAGE, create_tables, durably, folder_of, guarded, open_error,
     path_of_log,
 };
-use super::wal::open_database;
+use super::wal::{open_database, open_what_is_left};
 use super::{Key, OpenError, StoreError, entry};
 
 const HEADING: &[u8] = b"windlass store copy 1\n";
@@ -77,8 +77,13 @@ pub enum BackupError {
 /// [`BackupError`]; [`OpenError::Locked`] within it when a process has the store open.
 pub fn backup_file(path: &Path, out: &mut dyn Write) -> Result<Copied, BackupError> {
     let describe = |error: redb::Error| BackupError::Open(open_error(path, error));
-    let database = open_database(path, CACHE_BYTES).map_err(|error| BackupError::Open(error.at(path)))?;
-    copy(&database.begin_read().map_err(|error| describe(error.into()))?, out)
+    let (database, problem) = open_what_is_left(path, CACHE_BYTES).map_err(BackupError::Open)?;
+    let mut copied = copy(&database.begin_read().map_err(|error| describe(error.into()))?, out)?;
+    if problem.is_some() {
+        // What the log had is not in it.
+        copied.damaged = copied.damaged.max(1);
+    }
+    Ok(copied)
 }
 
 /// Writes what a transaction reads.

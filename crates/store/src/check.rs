@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use redb::{Database, ReadableDatabase as _, ReadableTable, ReadableTableMetadata as _};
+use redb::{ReadableDatabase as _, ReadableTable, ReadableTableMetadata as _};
 
-use super::database::{OBJECTS, SENSELESS, guarded, open_database_file, open_error};
-use super::wal::open_database;
+use super::database::{OBJECTS, SENSELESS, guarded, open_error};
+use super::wal::open_what_is_left;
 use super::{Key, OpenError, entry};
 
 /// How much of the file is kept in memory while it is read.
@@ -27,7 +27,7 @@ pub struct Checked {
 /// [`OpenError`], if the file cannot be opened or is not a store at all.
 pub fn check_file(path: &Path) -> Result<Checked, OpenError> {
     let describe = |error: redb::Error| open_error(path, error);
-    let (database, problem) = open(path)?;
+    let (database, problem) = open_what_is_left(path, CACHE_BYTES)?;
     let reading = database.begin_read().map_err(|error| describe(error.into()))?;
     let objects = reading.open_table(OBJECTS).map_err(|error| describe(error.into()))?;
     let written = objects.len().map_err(|error| describe(error.into()))?;
@@ -73,7 +73,7 @@ pub fn read_object(path: &Path, key: &Key) -> Result<Option<Stored>, OpenError> 
     let describe = |error: redb::Error| open_error(path, error);
     let damaged =
         || OpenError::Damaged { path: path.to_owned(), problem: format!("nothing of {key} can be read") };
-    let (database, _) = open(path)?;
+    let (database, _) = open_what_is_left(path, CACHE_BYTES)?;
     let reading = database.begin_read().map_err(|error| describe(error.into()))?;
     let objects = reading.open_table(OBJECTS).map_err(|error| describe(error.into()))?;
     let found = guarded(|| objects.get(key.as_str())).ok_or_else(damaged)?;
@@ -83,19 +83,6 @@ pub fn read_object(path: &Path, key: &Key) -> Result<Option<Stored>, OpenError> 
         Err(_) => entry::salvage(entry.value()).map(Stored::Damaged),
     };
     stored.map(Some).ok_or_else(damaged)
-}
-
-/// Opens a store; one that is damaged, or its write-ahead log, without the log, and with what is wrong.
-fn open(path: &Path) -> Result<(Database, Option<String>), OpenError> {
-    let whole = guarded(|| open_database(path, CACHE_BYTES).map_err(|error| error.at(path)));
-    match whole.unwrap_or_else(|| Err(open_error(path, redb::Error::Corrupted(SENSELESS.to_owned())))) {
-        Ok(database) => Ok((database, None)),
-        Err(OpenError::Damaged { problem, .. }) => match open_database_file(path, CACHE_BYTES) {
-            Ok(database) => Ok((database, Some(problem))),
-            Err(error) => Err(open_error(path, error.into())),
-        },
-        Err(error) => Err(error),
-    }
 }
 
 /// What is wrong with an entry, or with what leads to it.

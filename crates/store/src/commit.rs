@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use redb::{Database, Durability, ReadableTable, Table, WriteTransaction};
 
-use super::database::{META, META_REVISION, OBJECTS, USAGE, durably};
+use super::database::{META, META_REVISION, OBJECTS, SENSELESS, USAGE, durably, guarded};
 use super::entry;
 use super::wal::{Record, Wal};
 use super::{Committed, Encoded, Event, EventKind, Key, Object, Op, Precondition, StoreError, Write};
@@ -22,7 +22,14 @@ pub(super) fn apply(
     batch: Vec<Vec<Write>>,
 ) -> Result<Outcomes, redb::Error> {
     let writing = database.begin_write()?;
-    let (outcomes, record) = write(&writing, batch)?;
+    let (outcomes, record) = match guarded(|| write(&writing, batch)) {
+        Some(written) => written?,
+        None => {
+            // Given up like any other: one that is dropped while it panics makes the database repair itself.
+            writing.abort()?;
+            return Err(redb::Error::Corrupted(SENSELESS.to_owned()));
+        }
+    };
     match (record, wal) {
         (Some(record), Some(wal)) => wal.commit(writing, record)?,
         (Some(_), None) => durably(writing)?,

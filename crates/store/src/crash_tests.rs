@@ -17,8 +17,9 @@ use super::{Event, Key, Op, Page, Precondition, Range, Store, StoreError, StoreO
 const DATABASE: usize = 0;
 const LOG: usize = 1;
 const FILES: usize = 2;
+const SECTOR: usize = 512;
 /// Room for a few commits of the scenario, not for all, and not for the largest.
-const LOG_BYTES: usize = 16 << 10;
+const LOG_BYTES: usize = 24 << 10;
 
 /// What was done to a file since its last sync.
 #[derive(Clone, Debug)]
@@ -51,6 +52,13 @@ struct Content {
     current: Vec<u8>,
 }
 
+impl Content {
+    fn change(&mut self, change: Change) {
+        change.apply(&mut self.current);
+        self.pending.push(change);
+    }
+}
+
 #[derive(Debug, Default)]
 struct Image {
     files: [Content; FILES],
@@ -72,13 +80,6 @@ impl Image {
             self.is_dead = self.dies;
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the disk is full"));
         }
-        Ok(())
-    }
-
-    fn change(&mut self, file: usize, change: Change) -> io::Result<()> {
-        self.operate()?;
-        change.apply(&mut self.files[file].current);
-        self.files[file].pending.push(change);
         Ok(())
     }
 }
@@ -111,7 +112,12 @@ impl Disk {
 
     /// From this operation on nothing reaches the disk, as if the machine had stopped.
     fn dies_at(operation: usize) -> Self {
-        let disk = Self::new().after_power_loss(|_| true);
+        Self::new().dying_at(operation)
+    }
+
+    /// The same files on a disk that dies at this operation.
+    fn dying_at(&self, operation: usize) -> Self {
+        let disk = self.after_power_loss(|_| true);
         {
             let mut image = disk.0.lock().unwrap();
             image.fails_at = Some(operation);
@@ -191,7 +197,10 @@ impl StorageBackend for OneFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.0.lock().unwrap().change(self.1, Change::Resize(usize::try_from(len).unwrap()))
+        let mut image = self.0.0.lock().unwrap();
+        image.operate()?;
+        image.files[self.1].change(Change::Resize(usize::try_from(len).unwrap()));
+        Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -204,8 +213,14 @@ impl StorageBackend for OneFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let change = Change::Write(usize::try_from(offset).unwrap(), data.to_vec());
-        self.0.0.lock().unwrap().change(self.1, change)
+        let mut image = self.0.0.lock().unwrap();
+        image.operate()?;
+        // Each sector reaches the disk or not.
+        for (sector, data) in data.chunks(SECTOR).enumerate() {
+            let change = Change::Write(usize::try_from(offset).unwrap() + sector * SECTOR, data.to_vec());
+            image.files[self.1].change(change);
+        }
+        Ok(())
     }
 }
 
@@ -304,13 +319,17 @@ async fn power_loss_at_any_disk_operation_loses_no_answered_commit_and_needs_no_
                 }
             });
             let repairs = Arc::new(AtomicUsize::new(0));
-            match found.open(&repairs) {
+            match found.after_power_loss(|_| true).open(&repairs) {
                 Ok(database) => drop(database),
                 Err(error) => {
                     panic!("power loss at {point}, survivors {survivors}, {answered:?} answered: {error}")
                 }
             }
             assert_eq!(repairs.load(Ordering::Relaxed), 0, "power loss at {point}, survivors {survivors}");
+            // And lost again, early after the start.
+            let again = found.dying_at(survivors + 1);
+            drop(again.store());
+            let found = again.after_power_loss(|index| index % 2 == survivors % 2);
             let store = found.store().unwrap_or_else(|error| panic!("power loss at {point}: {error}"));
             let found = (store.revision(), state(&store).await);
             let answered = answered.unwrap_or(0);

@@ -6,8 +6,8 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | heading | `windlass store log 1` and a newline, the log's number (u64), zeros up to 512 |
-//! | each record, at a multiple of 512 | the log's number, the store's revision before it (u64), the length of its writes and a CRC-32 of all that (u32), its writes |
+//! | heading | `windlass store log 1` and a newline, the log's number and length (u64), zeros up to 4096 |
+//! | each record, at a multiple of 4096 | the log's number, the store's revision before it (u64), the length of its writes and a CRC-32 of all that (u32), its writes |
 //! | a write | the lengths of key and entry (u32), key, entry; a deletion has the length 2³²−1 and no entry |
 //!
 //! Numbers are little endian. The database names its log by number while there may be something in it (`meta`, `log`), so
@@ -24,13 +24,15 @@ use redb::{Database, Durability, ReadableDatabase as _, StorageBackend, WriteTra
 use tracing::{info, warn};
 
 use super::commit;
-use super::database::{self, META, PrepareError, durably, folder_of, open_private, path_of_log};
+use super::database::{
+    self, META, PrepareError, SENSELESS, durably, folder_of, guarded, open_error, open_private, path_of_log,
+};
 use super::durable::Durable;
-use super::{Key, Op, Precondition, Write, entry};
+use super::{Key, Op, OpenError, Precondition, Write, entry};
 
 const HEADING: &[u8] = b"windlass store log 1\n";
-/// Where records begin. What a disk writes of one while it loses power is whole sectors.
-const SECTOR: usize = 512;
+/// Records begin at multiples of it. A disk that loses power may wreck what it writes, and no sector beside.
+const SECTOR: usize = 4096;
 /// Number, revision, length and checksum.
 const HEAD: usize = 24;
 /// Instead of an entry's length: the object was removed.
@@ -49,7 +51,7 @@ pub(super) trait Files: Send + Sync {
     /// Opens the log, if there is one.
     fn log(&self) -> io::Result<Option<Box<dyn StorageBackend>>>;
 
-    /// Makes an empty log in place of what there is; its name is on disk.
+    /// Makes an empty log; its name is on disk. One that is there is of no store that names it, and put aside.
     fn new_log(&self) -> io::Result<Box<dyn StorageBackend>>;
 
     fn remove_log(&self) -> io::Result<()>;
@@ -75,8 +77,11 @@ impl Files for OnDisk {
     }
 
     fn new_log(&self) -> io::Result<Box<dyn StorageBackend>> {
-        self.remove_log()?;
-        let log = open_log(&path_of_log(&self.path))?;
+        let path = path_of_log(&self.path);
+        if path.try_exists()? {
+            fs::rename(&path, path.with_added_extension("old"))?;
+        }
+        let log = open_log(&path)?;
         // A file is durable once the folder that names it is.
         File::open(folder_of(&self.path).unwrap_or(Path::new(".")))?.sync_all()?;
         Ok(log)
@@ -104,6 +109,21 @@ pub(super) fn open_database(path: &Path, cache_bytes: usize) -> Result<Database,
     Wal::new(Box::new(OnDisk { path: path.to_owned(), cache_bytes })).open()
 }
 
+/// Opens a store; one that is damaged, or its log, without the log, and with what is wrong.
+pub(super) fn open_what_is_left(
+    path: &Path,
+    cache_bytes: usize,
+) -> Result<(Database, Option<String>), OpenError> {
+    match open_database(path, cache_bytes).map_err(|error| error.at(path)) {
+        Ok(database) => Ok((database, None)),
+        Err(OpenError::Damaged { problem, .. }) => match database::open_database_file(path, cache_bytes) {
+            Ok(database) => Ok((database, Some(problem))),
+            Err(error) => Err(open_error(path, error.into())),
+        },
+        Err(error) => Err(error),
+    }
+}
+
 /// The log of an open store.
 pub(super) struct Wal {
     files: Box<dyn Files>,
@@ -128,6 +148,10 @@ impl Wal {
 
     /// Opens the database, and makes the commits anew that are in the log alone.
     pub(super) fn open(&mut self) -> Result<Database, PrepareError> {
+        guarded(|| self.try_open()).unwrap_or(Err(PrepareError::Foreign(SENSELESS)))
+    }
+
+    fn try_open(&mut self) -> Result<Database, PrepareError> {
         self.log = None;
         let database = self.files.database()?;
         database::prepare(&database)?;
@@ -138,7 +162,8 @@ impl Wal {
         let missing =
             "its write-ahead log, which has the last commits, is not beside it under its name and .wal";
         let file = self.files.log()?.ok_or(PrepareError::Foreign(missing))?;
-        let mut log = Log { file, number, end: SECTOR, commits: 0 };
+        // The next commit is a checkpoint: only then the log is written from its beginning again.
+        let log = Log { file, number, end: SECTOR, commits: MOST_COMMITS };
         log.replay(&database)?;
         self.log = Some(log);
         Ok(database)
@@ -157,7 +182,7 @@ impl Wal {
             return Ok(writing.commit()?);
         }
         // The transaction is synced in the database, with all before it.
-        let begun = if self.log.is_none() { Some(self.begin(&writing)?) } else { None };
+        let begun = if self.log.is_none() { self.begin(&writing)? } else { None };
         durably(writing)?;
         // Only now the database names it.
         self.log = begun.or_else(|| self.log.take());
@@ -167,21 +192,32 @@ impl Wal {
         Ok(())
     }
 
-    /// Makes a log, and names it.
-    fn begin(&self, writing: &WriteTransaction) -> Result<Log, redb::Error> {
+    /// Makes a log, and names it. `None`: there is no room for one, and the database does without.
+    fn begin(&self, writing: &WriteTransaction) -> Result<Option<Log>, redb::Error> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // No two logs of a store have the same number: it is made at a moment of its own.
         let number = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        match self.make(number) {
+            Ok(file) => {
+                writing.open_table(META)?.insert(META_LOG, number)?;
+                Ok(Some(Log { file, number, end: SECTOR, commits: 0 }))
+            }
+            Err(error) => {
+                warn!(%error, "failed to make the object store's write-ahead log: commits are slower without");
+                Ok(None)
+            }
+        }
+    }
+
+    fn make(&self, number: u64) -> io::Result<Box<dyn StorageBackend>> {
         let file = self.files.new_log()?;
         // Written to its end, so that a sync later has no more to do than what was written.
-        let mut empty = vec![0; self.files.log_bytes()];
-        empty[..HEADING.len()].copy_from_slice(HEADING);
-        empty[HEADING.len()..HEADING.len() + size_of::<u64>()].copy_from_slice(&number.to_le_bytes());
+        let mut empty = heading(number, self.files.log_bytes());
+        empty.resize(self.files.log_bytes(), 0);
         file.set_len(empty.len() as u64)?;
         file.write(0, &empty)?;
         file.sync_data()?;
-        writing.open_table(META)?.insert(META_LOG, number)?;
-        Ok(Log { file, number, end: SECTOR, commits: 0 })
+        Ok(file)
     }
 
     /// Syncs the database a last time: it has everything then, and the log goes.
@@ -215,19 +251,18 @@ impl Log {
         Ok(())
     }
 
-    /// Makes the commits anew that the database does not have, and goes on behind them.
-    fn replay(&mut self, database: &Database) -> Result<(), PrepareError> {
+    /// Makes the commits anew that the database does not have.
+    fn replay(&self, database: &Database) -> Result<(), PrepareError> {
         let mut bytes = vec![0; usize::try_from(self.file.len()?).unwrap_or(0)];
         self.file.read(0, &mut bytes)?;
-        let heading = [HEADING, &self.number.to_le_bytes()].concat();
-        if !bytes.starts_with(&heading) {
+        if !bytes.starts_with(&heading(self.number, bytes.len())) {
             return Err(PrepareError::Foreign(
-                "its write-ahead log is that of another store, or of another time",
+                "its write-ahead log is cut off, that of another store, or of another time",
             ));
         }
         let mut revision = database::revision(&database.begin_read()?)?.unwrap_or_default();
-        let mut batch = Vec::new();
-        while let Some((before, writes, length)) = self.record(&bytes, self.end) {
+        let (mut batch, mut end) = (Vec::new(), SECTOR);
+        while let Some((before, writes, length)) = self.record(&bytes, end) {
             if before > revision {
                 return Err(PrepareError::Foreign("it is older than its write-ahead log"));
             }
@@ -235,19 +270,18 @@ impl Log {
             if before == revision {
                 revision += writes.len() as u64;
                 batch.push(writes);
-                self.commits += 1;
             } else if !batch.is_empty() {
                 break;
             }
-            self.end = (self.end + length).next_multiple_of(SECTOR);
+            end = (end + length).next_multiple_of(SECTOR);
         }
         // A record that is not whole was never answered: it is the last one, since each is synced before the next.
-        let mut rest = (self.end..bytes.len()).step_by(SECTOR);
-        if rest.any(|at| self.revision_at(&bytes, at) > Some(revision) && self.record(&bytes, at).is_some()) {
+        let mut rest = (end..bytes.len()).step_by(SECTOR);
+        if rest.any(|at| self.revision_at(&bytes, at) >= Some(revision) && self.record(&bytes, at).is_some())
+        {
             return Err(PrepareError::Foreign("its write-ahead log is damaged"));
         }
         if batch.is_empty() {
-            self.end = SECTOR;
             return Ok(());
         }
         let commits = batch.len();
@@ -255,7 +289,7 @@ impl Log {
             return Err(PrepareError::Foreign("its write-ahead log does not fit it"));
         }
         // What was read is perhaps not on disk, after a sync that failed.
-        self.file.write(SECTOR as u64, &bytes[SECTOR..self.end.min(bytes.len())])?;
+        self.file.write(SECTOR as u64, &bytes[SECTOR..end.min(bytes.len())])?;
         self.file.sync_data()?;
         info!(commits, revision, "read what was committed last from the object store's write-ahead log");
         Ok(())
@@ -317,6 +351,11 @@ impl Record {
         record[HEAD - 4..HEAD].copy_from_slice(&sum.to_le_bytes());
         record
     }
+}
+
+/// How a log begins.
+fn heading(number: u64, length: usize) -> Vec<u8> {
+    [HEADING, &number.to_le_bytes(), &(length as u64).to_le_bytes()].concat()
 }
 
 fn checksum(head: &[u8], writes: &[u8]) -> u32 {

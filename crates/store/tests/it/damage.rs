@@ -88,3 +88,34 @@ async fn an_object_is_read_out_of_a_file_also_when_it_is_damaged() {
     assert_eq!(read("wrecked"), Some(Stored::Damaged("Of the other".into())));
     assert_eq!(read("none"), None);
 }
+
+#[tokio::test]
+async fn a_write_that_meets_a_key_that_is_none_closes_nothing_for_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = open_file(&path, &StoreOptions::default()).unwrap();
+    for number in 0..200 {
+        store.commit(vec![put(key("a", &format!("near-{number:03}")), vec![b'x'; 100])]).await.unwrap();
+    }
+    store.commit(vec![put(key("z", "far"), vec![b'y'; 5_000])]).await.unwrap();
+    drop(store);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let name = b"near-100";
+    let found: Vec<usize> =
+        (0..bytes.len() - name.len()).filter(|&at| bytes[at..].starts_with(name)).collect();
+    assert!(!found.is_empty());
+    for at in found {
+        bytes[at..at + name.len()].fill(0xff);
+    }
+    std::fs::write(&path, &bytes).unwrap();
+    for round in 0..3 {
+        let store = open_file(&path, &StoreOptions::default()).unwrap();
+        // Whatever meets it fails, and is told.
+        let written = store.commit(vec![put(key("a", "near-100"), format!("{round}"))]).await;
+        assert!(written.is_err() && store.problem().is_some(), "{written:?}");
+        let far = key("z", "far");
+        assert!(store.get(&far).await.unwrap().is_some(), "in round {round}");
+        store.commit(vec![put(far, vec![b'y'; 5_000 + round])]).await.unwrap();
+    }
+    assert!(!check_file(&path).unwrap().damaged.is_empty());
+}

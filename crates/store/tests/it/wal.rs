@@ -141,7 +141,7 @@ async fn no_flipped_bit_of_a_log_loses_a_commit_before_the_last_in_silence() {
     let mut states = Vec::new();
     let mut random = StdRng::seed_from_u64(1);
     for number in 0..12_usize {
-        let mut value = vec![0; number * 150];
+        let mut value = vec![0; 3_500 + number * 40];
         random.fill_bytes(&mut value);
         write(&store, put(key("a", &number.to_string()), value)).await;
         states.push(state(&store).await);
