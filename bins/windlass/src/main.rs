@@ -12,6 +12,10 @@ mod server;
 mod store;
 mod why;
 
+/// The API server's threads give back what others asked for, which this one is made for.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     cli::main()
 }

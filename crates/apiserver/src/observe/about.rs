@@ -33,7 +33,7 @@ impl About {
             })
         };
         let segments = path_segments(path);
-        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
         let mut about = Self {
             is_probe: matches!(path, "/readyz" | "/livez" | "/healthz" | "/version"),
             dry_run: if has("dryRun", &["All"]) { "All" } else { "" },

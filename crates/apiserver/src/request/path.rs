@@ -144,7 +144,7 @@ impl<'a> ApiPath<'a> {
 impl Route {
     pub(crate) fn parse(path: &str, registry: &Registry) -> Result<Self> {
         let segments = path_segments(path.trim_end_matches('/'));
-        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
         // No name has one, however it is written; a real server takes it for one level more.
         if segments.iter().any(|segment| segment.contains('/')) {
             return Err(Failure::unknown_path());

@@ -1,5 +1,7 @@
 //! What a request path reaches: the group and namespace that its caller needs.
 
+use std::borrow::Cow;
+
 /// The part of the API that a path addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -34,7 +36,7 @@ impl RequestScope {
             return Self::Signed;
         }
         let segments = path_segments(path);
-        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
         let (group, rest) = match segments.as_slice() {
             ["apis", "authentication.k8s.io", _version, "selfsubjectreviews"]
             | [
@@ -58,13 +60,16 @@ impl RequestScope {
 
 /// The segments of a URL path, each percent-decoded once: who judges a path and who answers it read it by this alone, so
 /// that both see the same namespace. An encoded slash is part of its segment, and no name has one.
-pub fn path_segments(path: &str) -> Vec<String> {
+pub fn path_segments(path: &str) -> Vec<Cow<'_, str>> {
     path.trim_start_matches('/').split('/').map(decode).collect()
 }
 
 /// Percent-decodes one path segment; what is not a valid escape or not UTF-8 stays as it came, and then matches
 /// no namespace.
-fn decode(segment: &str) -> String {
+fn decode(segment: &str) -> Cow<'_, str> {
+    if !segment.contains('%') {
+        return Cow::Borrowed(segment);
+    }
     let bytes = segment.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -83,7 +88,7 @@ fn decode(segment: &str) -> String {
             at += 1;
         }
     }
-    String::from_utf8(decoded).unwrap_or_else(|_| segment.to_owned())
+    String::from_utf8(decoded).map_or(Cow::Borrowed(segment), Cow::Owned)
 }
 
 #[cfg(test)]
