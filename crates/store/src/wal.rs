@@ -203,6 +203,8 @@ impl Wal {
                 Ok(Some(Log { file, number, end: SECTOR, commits: 0 }))
             }
             Err(error) => {
+                // What there is of it takes the room that the database needs.
+                let _ = self.files.remove_log();
                 warn!(%error, "failed to make the object store's write-ahead log: commits are slower without");
                 Ok(None)
             }

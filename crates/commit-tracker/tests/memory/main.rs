@@ -44,8 +44,7 @@ async fn a_kustomization_that_has_settled_costs_little_memory() {
     };
     let is_little = |with_all: Cost| each(with_all).0 < MOST && each(with_all).1 < PIECES;
     let (bytes, pieces) = each(cost_of_a_tracker(&world, MANY, is_little).await);
-    println!("{bytes} bytes in {pieces} pieces each, beside {alone:?}");
-    assert!(bytes > 0 && pieces > 0, "what nothing costs was not counted");
+    assert!(bytes > 0 && pieces > 0, "what nothing costs was not counted, beside {alone:?}");
 }
 
 /// Bytes, and the pieces that they are in.
