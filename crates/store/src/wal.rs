@@ -38,9 +38,9 @@ const HEAD: usize = 24;
 /// Instead of an entry's length: the object was removed.
 const DELETED: u32 = u32::MAX;
 /// The database is synced after so many commits: a start after a crash makes at most as many anew.
-const MOST_COMMITS: u32 = 32;
+const MOST_COMMITS: u32 = 64;
 /// How long a log is: room for so many commits of a batch of small objects each.
-const LOG_BYTES: usize = 2 << 20;
+const LOG_BYTES: usize = 4 << 20;
 const META_LOG: &str = "log";
 
 /// The files of a store. They are opened the first time, and again after a failed commit.
