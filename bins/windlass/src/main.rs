@@ -13,6 +13,7 @@ mod store;
 mod why;
 
 /// The API server's threads give back what others asked for, which this one is made for.
+#[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
