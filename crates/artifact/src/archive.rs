@@ -6,7 +6,7 @@
 //! empty directory.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -17,12 +17,15 @@ use flate2::write::GzEncoder;
 use icu_normalizer::ComposingNormalizerBorrowed;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use windlass_git::{Entry, EntryKind, GitError, ObjectId, Source, batches};
+use windlass_git::{Entry, EntryKind, GitError, ObjectId, RemoteRepository, batches};
 
 use crate::{Rules, tar};
 
-/// Contents that are read at a time, and their bytes: so much is in memory three times.
+/// Contents that are read at a time, and their bytes: so much is in memory three times. A larger one is read in pieces.
 const BATCH: (usize, u64) = (512, 1 << 20);
+
+/// Bytes of such a piece.
+const PIECE: usize = 64 << 10;
 
 /// How hard it is compressed. Another level up, the default, takes twice the time (19 MB of documents: 340 ms for 175 ms)
 /// and saves 2.5 % of the size.
@@ -91,15 +94,14 @@ pub enum ArchiveError<E: std::error::Error + 'static = GitError> {
     /// The repository's objects could not be read.
     #[error("failed to read the files of the repository")]
     Read(#[source] E),
-    /// A file is larger than the contents that are read.
-    #[error("the file {path:?} has {size} bytes, and {max} are allowed")]
-    FileTooLarge {
+    /// A large file could not be read.
+    #[error("failed to read the file {path:?}")]
+    ReadFile {
         /// Which one.
-        path: String,
-        /// Its bytes.
-        size: u64,
-        /// The limit.
-        max: u64,
+        path: Box<str>,
+        /// Why.
+        #[source]
+        source: E,
     },
     /// Two paths are one where a file system looks at neither case nor the form of Unicode: whichever is unpacked last would
     /// stand for both.
@@ -178,24 +180,28 @@ pub trait Blobs: Send + Sync {
     /// Why they cannot be read.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Bytes of the largest content that is read.
-    fn limit(&self) -> u64;
-
     /// Contents by id, in this order.
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken)
     -> Result<Vec<Bytes>, Self::Error>;
+
+    /// One content, which is large, to be read in pieces where that may block.
+    async fn open(
+        &self,
+        id: ObjectId,
+        cancel: &CancellationToken,
+    ) -> Result<Box<dyn Read + Send>, Self::Error>;
 }
 
 #[async_trait]
-impl<S: Source + ?Sized> Blobs for S {
+impl Blobs for RemoteRepository {
     type Error = GitError;
-
-    fn limit(&self) -> u64 {
-        self.limits().blob_bytes
-    }
 
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {
         self.blobs(ids, cancel).await
+    }
+
+    async fn open(&self, id: ObjectId, cancel: &CancellationToken) -> Result<Box<dyn Read + Send>, GitError> {
+        Ok(Box::new(self.open_blob(id, cancel).await?))
     }
 }
 
@@ -216,44 +222,31 @@ fn twins(members: &[Member]) -> Option<(String, String)> {
     None
 }
 
+/// What a member holds, on its way into the archive.
+enum Filling {
+    Held(Bytes),
+    Large { content: Box<dyn Read + Send>, size: u64 },
+}
+
 /// Writes the archive of these members to `sink`, and answers it. Contents are read in batches while those before them
-/// are compressed.
+/// are compressed; a large one is read as it is compressed.
 pub async fn write_archive<B: Blobs + ?Sized, W: Write + Send + 'static>(
     source: &B,
     members: Vec<Member>,
     sink: W,
     cancel: &CancellationToken,
 ) -> Result<W, ArchiveError<B::Error>> {
-    let max = source.limit();
-    for Member { path, node } in &members {
-        if let Node::File { content: Content::Blob { size, .. }, .. } = node
-            && *size > max
-        {
-            return Err(ArchiveError::FileTooLarge { path: path.clone(), size: *size, max });
-        }
-    }
     if let Some((one, other)) = twins(&members) {
         return Err(ArchiveError::Twins { one, other });
     }
     let (sender, receiver) = mpsc::channel(1);
-    let packing = tokio::task::spawn_blocking(move || pack(receiver, sink));
+    let stop = cancel.child_token();
+    let stop_when_dropped = stop.clone().drop_guard();
+    let packing = tokio::task::spawn_blocking(move || pack(receiver, sink, &stop));
     let read = async {
-        let size = |member: &Member| match &member.node {
-            Node::File { content: Content::Blob { size, .. }, .. } => *size,
-            _ => 0,
-        };
-        for batch in batches(&members, size, BATCH.0, BATCH.1) {
-            let ids: Vec<ObjectId> = batch.iter().filter_map(blob).collect();
-            let mut contents = source.contents(&ids, cancel).await.map_err(ArchiveError::Read)?.into_iter();
-            let filled = batch.iter().map(|member| {
-                let content = match &member.node {
-                    Node::File { content: Content::Bytes(bytes), .. } => Some(bytes.clone()),
-                    Node::File { .. } => contents.next(),
-                    Node::Directory | Node::Link { .. } => None,
-                };
-                (member.clone(), content.unwrap_or_default())
-            });
-            if sender.send(filled.collect::<Vec<_>>()).await.is_err() {
+        for batch in batches(&members, |member| blob(member).map_or(0, |(_, size)| size), BATCH.0, BATCH.1) {
+            let filled = fill(source, batch, cancel).await?;
+            if sender.send(filled).await.is_err() {
                 // It failed, and says why.
                 return Ok(false);
             }
@@ -261,9 +254,11 @@ pub async fn write_archive<B: Blobs + ?Sized, W: Write + Send + 'static>(
         Ok(true)
     };
     let complete = read.await;
-    if let Ok(true) = complete {
+    match complete {
         // What was only cut off must not pass for an archive.
-        let _ = sender.send(Vec::new()).await;
+        Ok(true) => _ = sender.send(Vec::new()).await,
+        Ok(false) => {}
+        Err(_) => drop(stop_when_dropped),
     }
     drop(sender);
     let packed = packing.await.unwrap_or_else(|error| Err(io::Error::other(error)));
@@ -271,35 +266,98 @@ pub async fn write_archive<B: Blobs + ?Sized, W: Write + Send + 'static>(
     packed.map_err(ArchiveError::Write)
 }
 
-fn blob(member: &Member) -> Option<ObjectId> {
+/// The members of a batch with their contents.
+async fn fill<B: Blobs + ?Sized>(
+    source: &B,
+    batch: &[Member],
+    cancel: &CancellationToken,
+) -> Result<Vec<(Member, Filling)>, ArchiveError<B::Error>> {
+    if let [member] = batch
+        && let Some((id, size)) = blob(member)
+        && size > BATCH.1
+    {
+        let content = source.open(id, cancel).await;
+        let content =
+            content.map_err(|source| ArchiveError::ReadFile { path: member.path.as_str().into(), source })?;
+        return Ok(vec![(member.clone(), Filling::Large { content, size })]);
+    }
+    let ids: Vec<ObjectId> = batch.iter().filter_map(blob).map(|(id, _)| id).collect();
+    let mut contents = source.contents(&ids, cancel).await.map_err(ArchiveError::Read)?.into_iter();
+    let filled = batch.iter().map(|member| {
+        let content = match &member.node {
+            Node::File { content: Content::Bytes(bytes), .. } => Some(bytes.clone()),
+            Node::File { .. } => contents.next(),
+            Node::Directory | Node::Link { .. } => None,
+        };
+        (member.clone(), Filling::Held(content.unwrap_or_default()))
+    });
+    Ok(filled.collect())
+}
+
+/// The object that a member's content is, and its bytes.
+fn blob(member: &Member) -> Option<(ObjectId, u64)> {
     match &member.node {
-        Node::File { content: Content::Blob { id, .. }, .. } => Some(*id),
+        Node::File { content: Content::Blob { id, size }, .. } => Some((*id, *size)),
         _ => None,
     }
 }
 
 /// Packs batches until an empty one, which ends the archive.
-fn pack<W: Write>(mut batches: mpsc::Receiver<Vec<(Member, Bytes)>>, sink: W) -> io::Result<W> {
+fn pack<W: Write>(
+    mut batches: mpsc::Receiver<Vec<(Member, Filling)>>,
+    sink: W,
+    stop: &CancellationToken,
+) -> io::Result<W> {
     let mut out = GzEncoder::new(io::BufWriter::with_capacity(256 << 10, sink), Compression::new(LEVEL));
     while let Some(batch) = batches.blocking_recv() {
         if batch.is_empty() {
             tar::end(&mut out)?;
             return out.finish()?.into_inner().map_err(io::IntoInnerError::into_error);
         }
-        for (member, content) in batch {
-            match member.node {
-                Node::Directory => tar::header(&mut out, &member.path, tar::Kind::Directory, 0)?,
-                Node::Link { target } => tar::link(&mut out, &member.path, &target)?,
+        for (Member { path, node }, filling) in batch {
+            match node {
+                Node::Directory => tar::header(&mut out, &path, tar::Kind::Directory, 0)?,
+                Node::Link { target } => tar::link(&mut out, &path, &target)?,
                 Node::File { executable, .. } => {
-                    let size = content.len() as u64;
-                    tar::header(&mut out, &member.path, tar::Kind::File { executable }, size)?;
-                    out.write_all(&content)?;
+                    let size = match &filling {
+                        Filling::Held(content) => content.len() as u64,
+                        Filling::Large { size, .. } => *size,
+                    };
+                    tar::header(&mut out, &path, tar::Kind::File { executable }, size)?;
+                    match filling {
+                        Filling::Held(content) => out.write_all(&content)?,
+                        Filling::Large { content, size } => copy(content, size, &mut out, stop)
+                            .map_err(|error| io::Error::new(error.kind(), format!("{path:?}: {error}")))?,
+                    }
                     tar::pad(&mut out, size)?;
                 }
             }
         }
     }
     Err(io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Copies a content that has exactly so many bytes.
+fn copy(mut content: impl Read, size: u64, out: &mut impl Write, stop: &CancellationToken) -> io::Result<()> {
+    let mut piece = vec![0; PIECE];
+    let mut left = size;
+    loop {
+        if stop.is_cancelled() {
+            return Err(io::Error::other("it was cancelled"));
+        }
+        let read = match content.read(&mut piece) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        if read as u64 > left || (read == 0 && left > 0) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it is not {size} bytes long")));
+        }
+        if read == 0 {
+            return Ok(());
+        }
+        left -= read as u64;
+        out.write_all(&piece[..read])?;
+    }
 }
 
 /// The files of an artifact that are under `from` (empty: all), with their paths under `to`; at most `max` bytes. None when

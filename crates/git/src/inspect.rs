@@ -213,7 +213,7 @@ impl Inspector {
 }
 
 /// The size of an object and whether it is a delta, once its head is whole.
-fn entry_head(head: &[u8]) -> Result<Option<(u64, bool)>, Refused> {
+pub(crate) fn entry_head(head: &[u8]) -> Result<Option<(u64, bool)>, Refused> {
     if head.len() > 40 {
         return Err("an object's head has no end".into());
     }

@@ -1,5 +1,5 @@
-//! Git repositories: refs, trees, differences and file contents of a remote, behind one trait, [`Source`]; and commits
-//! and pushes to it ([`RemoteRepository::commit`], [`RemoteRepository::push`]).
+//! Git repositories: refs, trees, differences and file contents of a remote, and commits and pushes to it: all of them
+//! methods of [`RemoteRepository`].
 //!
 //! This is the only crate that names `git2`, and it uses libgit2 for what it is good at: object database, pack
 //! index and pack building. The wire is our own, protocol v2 over one HTTP client with rustls (or over SSH, `ssh.rs`), so
@@ -19,7 +19,7 @@
 //! ```no_run
 //! # async fn example() -> Result<(), windlass_git::GitError> {
 //! use tokio_util::sync::CancellationToken;
-//! use windlass_git::{Git, GitConfig, Remote, Source as _};
+//! use windlass_git::{Git, GitConfig, Remote};
 //!
 //! windlass_git::init_process()?; // first thing in `main`
 //! let git = Git::new(GitConfig::new("/var/cache/windlass/git"))?;
@@ -33,6 +33,7 @@
 //! ```
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
+mod blob;
 mod cache;
 mod call;
 mod commit;
@@ -67,7 +68,6 @@ mod signing;
 #[cfg(not(feature = "signing"))]
 #[path = "signing/absent.rs"]
 mod signing;
-mod source;
 #[cfg(feature = "ssh")]
 mod ssh;
 #[cfg(not(feature = "ssh"))]
@@ -75,10 +75,12 @@ mod ssh;
 mod ssh;
 mod submodules;
 mod tree;
+mod types;
 mod upload;
 #[cfg(feature = "signing")]
 mod verifying;
 
+pub use self::blob::BlobReader;
 pub use self::commit::{CommitMeta, Signature};
 pub use self::config::GitConfig;
 pub use self::credentials::Credentials;
@@ -95,11 +97,9 @@ pub use self::process::init_process;
 pub use self::proxy::Proxy;
 pub use self::remote::RemoteRepository;
 pub use self::signing::SigningKey;
-pub use self::source::{
-    Change, ChangeKind, Diff, Entry, EntryKind, Ref, Rejected, Revision, Source, Tree, batches,
-};
 pub use self::ssh::{SshAlgorithms, SshIdentity};
 pub use self::submodules::{Submodule, submodule_url, submodules};
+pub use self::types::{Change, ChangeKind, Diff, Entry, EntryKind, Ref, Rejected, Revision, Tree, batches};
 #[cfg(feature = "signing")]
 pub use self::verifying::{VerifyError, VerifyingKeys};
 pub use windlass_http_client::{Rate, Tls};

@@ -17,7 +17,7 @@ pub struct Limits {
     pub delta_bytes: u64,
     /// Bytes that a transfer may unfold to as a whole; bounds the time that a small malicious pack can take. 16 GiB.
     pub unpacked_bytes: u64,
-    /// Bytes of one file that is read or written, all of which are in memory at a time. 10 MiB.
+    /// Bytes of one file that is read whole or written, all of which are in memory at a time. 10 MiB.
     pub blob_bytes: u64,
     /// Bytes of one directory's listing. 16 MiB.
     pub tree_bytes: u64,

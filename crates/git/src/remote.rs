@@ -1,7 +1,7 @@
 //! A repository on a server, read and written through its cache.
 
+mod read;
 mod refused;
-mod source;
 mod state;
 mod write;
 
@@ -20,12 +20,13 @@ use crate::metrics::Figures;
 use crate::pack::{PackSink, Target};
 use crate::protocol::{FetchRequest, FetchScope};
 use crate::shared::Shared;
-use crate::{Credentials, GitError, ObjectId, Ref, Revision, Source as _, tree};
+use crate::{Credentials, GitError, ObjectId, Ref, Revision, tree};
 
 /// Credentials of one identity that are remembered to have been answered by the server.
 const MAX_PROVEN: usize = 16;
 
-/// A repository on a server: a [`Source`](crate::Source) that can also be written to.
+/// A repository on a server: it is read ([`tree`](Self::tree), [`blobs`](Self::blobs)) and written
+/// ([`commit`](Self::commit), [`push`](Self::push)).
 pub struct RemoteRepository {
     pub(crate) shared: Arc<Shared>,
     pub(crate) state: Arc<RemoteState>,

@@ -1,5 +1,6 @@
 //! Repositories on a Git server.
 
+use std::io::Read;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_git::{
     CommitMeta, Diff, GitError, History, HistoryQuery, JOB_TRAILER, Limits, ObjectId, Ref, RemoteRepository,
-    Revision, Source as _, Tree, TreeChange,
+    Revision, Tree, TreeChange,
 };
 
 use crate::signing::Signer;
@@ -85,6 +86,14 @@ impl Reader for GitRepository {
 
     async fn blobs(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, ReadError> {
         Ok(self.remote.blobs(ids, cancel).await?)
+    }
+
+    async fn open_blob(
+        &self,
+        id: ObjectId,
+        cancel: &CancellationToken,
+    ) -> Result<Box<dyn Read + Send>, ReadError> {
+        Ok(Box::new(self.remote.open_blob(id, cancel).await?))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is told of operations on repositories, under Grafana's names. Grafana: `repository/metrics.go`.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -170,6 +171,17 @@ impl Reader for ToldReader {
         self.told.ended("read", ids.len(), blobs.is_ok(), began);
         self.told.sized("read", blobs.iter().flatten().map(Bytes::len));
         blobs
+    }
+
+    async fn open_blob(
+        &self,
+        id: ObjectId,
+        cancel: &CancellationToken,
+    ) -> Result<Box<dyn Read + Send>, ReadError> {
+        let began = Instant::now();
+        let opened = self.reader.open_blob(id, cancel).await;
+        self.told.ended("read", 1, opened.is_ok(), began);
+        opened
     }
 }
 

@@ -1,5 +1,6 @@
 //! What an open repository offers.
 
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -58,6 +59,18 @@ pub trait Reader: Send + Sync + 'static {
     /// Contents by id, in the order asked for. All of them are in memory at once: ask in
     /// [`batches`](windlass_git::batches). One that is larger than [`Limits::blob_bytes`] fails the call.
     async fn blobs(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, ReadError>;
+
+    /// The content of one object, to be read in pieces where that may block.
+    ///
+    /// One of a Git repository may be of any size. A folder's files are read whole: none is larger than
+    /// [`Limits::blob_bytes`].
+    async fn open_blob(
+        &self,
+        id: ObjectId,
+        cancel: &CancellationToken,
+    ) -> Result<Box<dyn Read + Send>, ReadError> {
+        Ok(Box::new(io::Cursor::new(self.blob(id, cancel).await?)))
+    }
 
     /// The content of one object.
     async fn blob(&self, id: ObjectId, cancel: &CancellationToken) -> Result<Bytes, ReadError> {

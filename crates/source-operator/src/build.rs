@@ -126,10 +126,7 @@ impl Builder {
         let written = write_archive(blobs, members, draft, cancel).await;
         let draft = written.map_err(|error| match error {
             ArchiveError::Read(error) => failed("read the files of the revision", &error),
-            ArchiveError::FileTooLarge { .. } => {
-                let what = "[operator] git_max_file_bytes raises that, and spec.ignore or .sourceignore leaves files out";
-                Failure::fetch("GitOperationFailed", format!("{error}; {what}"))
-            }
+            ArchiveError::ReadFile { path, source } => failed(&format!("read the file {path:?}"), &source),
             other => {
                 let text = windlass_telemetry::ErrorChain(&other).to_string();
                 Failure::storage("ArchiveOperationFailed", text)

@@ -4,6 +4,7 @@
 //! The repository is read as its operator reads it: its provider, branch, folder and token. What `.sourceignore` files in
 //! it name is left out. The object is the repository's own, and goes with it.
 
+use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -359,11 +360,15 @@ struct BlobsOf(Arc<dyn Reader>);
 impl Blobs for BlobsOf {
     type Error = ReadError;
 
-    fn limit(&self) -> u64 {
-        self.0.limits().blob_bytes
-    }
-
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, ReadError> {
         self.0.blobs(ids, cancel).await
+    }
+
+    async fn open(
+        &self,
+        id: ObjectId,
+        cancel: &CancellationToken,
+    ) -> Result<Box<dyn Read + Send>, ReadError> {
+        self.0.open_blob(id, cancel).await
     }
 }

@@ -4,6 +4,7 @@
 //! not be shown a token that is not for it. How many there are, and how deep in one another, is bounded.
 
 use std::collections::HashMap;
+use std::io::Read;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,8 +13,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 use windlass_artifact::Blobs;
 use windlass_git::{
-    Entry, EntryKind, GitError, ObjectId, Origin, Remote, Source as _, printable_path, submodule_url,
-    submodules,
+    Entry, EntryKind, GitError, ObjectId, Origin, Remote, printable_path, submodule_url, submodules,
 };
 
 use crate::failure::Failure;
@@ -195,10 +195,6 @@ fn sparse(entries: Vec<Entry>, directories: &[String]) -> Result<Vec<Entry>, Fai
 impl Blobs for Files {
     type Error = GitError;
 
-    fn limit(&self) -> u64 {
-        self.repositories.first().map_or(u64::MAX, |upstream| upstream.repository.limits().blob_bytes)
-    }
-
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {
         let place = |id: &ObjectId| self.places.get(id).copied().unwrap_or(0);
         let mut contents = vec![Bytes::new(); ids.len()];
@@ -214,5 +210,11 @@ impl Blobs for Files {
             }
         }
         Ok(contents)
+    }
+
+    async fn open(&self, id: ObjectId, cancel: &CancellationToken) -> Result<Box<dyn Read + Send>, GitError> {
+        let place = self.places.get(&id).copied().unwrap_or(0);
+        let upstream = self.repositories.get(place).ok_or(GitError::ObjectMissing { id })?;
+        upstream.repository.open(id, cancel).await
     }
 }

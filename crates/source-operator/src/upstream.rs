@@ -11,9 +11,7 @@ use std::time::Duration;
 use secrecy::ExposeSecret as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use windlass_git::{
-    Credentials, Git, GitError, ObjectId, Proxy, Ref, Remote, RemoteRepository, Source as _, Tree,
-};
+use windlass_git::{Credentials, Git, GitError, ObjectId, Proxy, Ref, Remote, RemoteRepository, Tree};
 use windlass_runtime::ObjectKey;
 
 /// Upstreams that are remembered although nobody asks any more.

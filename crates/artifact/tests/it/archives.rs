@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_artifact::{
     Algorithm, ArchiveError, Content, Kept, Member, Node, Place, Rules, Store, members, unpack, write_archive,
 };
-use windlass_git::{Git, GitConfig, Remote, RemoteRepository, Source as _, UrlPolicy, init_process};
+use windlass_git::{Git, GitConfig, Remote, RemoteRepository, UrlPolicy, init_process};
 use windlass_git_server::{HttpBackend, Running};
 
 struct Scene {

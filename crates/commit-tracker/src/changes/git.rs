@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
-use windlass_git::{Git, GitError, History, HistoryQuery, Source as _};
+use windlass_git::{Git, GitError, History, HistoryQuery};
 use windlass_github::Github;
 
 use self::access::Access;

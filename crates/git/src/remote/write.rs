@@ -12,7 +12,7 @@ use crate::call::Call;
 use crate::pack::Scratch;
 use crate::protocol::{RefUpdate, Report};
 use crate::upload::{Pack, Upload};
-use crate::{CommitMeta, GitError, ObjectId, Revision, Source as _, TreeChange, commit};
+use crate::{CommitMeta, GitError, ObjectId, Revision, TreeChange, commit};
 
 /// A packfile of nothing, with its checksum: what creates a branch at a commit that the server has.
 const EMPTY_PACK: &[u8] =

@@ -1,6 +1,7 @@
 //! The object cache on disk: shared, bounded, and disposable.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use secrecy::SecretString;
 use windlass_git::{
-    CommitMeta, Credentials, GitError, HistoryQuery, Limits, Remote, RemoteRepository, Signature,
-    Source as _, TreeChange,
+    CommitMeta, Credentials, GitError, HistoryQuery, Limits, ObjectId, Remote, RemoteRepository, Signature,
+    Tree, TreeChange,
 };
 use windlass_git_server::HttpBackend;
 use windlass_git_server::seed::Edit;
@@ -77,6 +78,78 @@ async fn damage_is_found_and_fetched_again() {
             assert_eq!(content, format!("content {}", entry.path));
         }
     }
+}
+
+/// Bytes that no compressor makes smaller, the same ones for the same seed.
+fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..bytes.div_ceil(8)).flat_map(|_| next()).take(bytes).collect()
+}
+
+async fn read_in_pieces(fixture: &Fixture, id: ObjectId) -> Result<Vec<u8>, std::io::Error> {
+    let mut blob = fixture.source().open_blob(id, &fixture.cancel).await.unwrap();
+    let mut content = Vec::new();
+    assert!(blob.left() > 0);
+    blob.read_to_end(&mut content).map(|_| content)
+}
+
+#[tokio::test]
+async fn a_large_file_is_read_in_pieces_also_one_that_came_as_a_delta() {
+    let fixture = Fixture::limited(Limits { blob_bytes: 1_000, ..Limits::default() }).await;
+    let mut content = noise(7, 3 << 20);
+    let others = (0..300).map(|n| Edit::put(format!("{n}"), format!("content {n}")));
+    fixture.commit(others.chain([Edit::put("large", content.clone())]));
+    let large = |tree: &Tree| tree.entries.iter().find(|entry| entry.path == "large").unwrap().id;
+    let first = large(&fixture.tree("").await);
+    assert_eq!(read_in_pieces(&fixture, first).await.unwrap(), content);
+    // The second version is sent as its difference from the first.
+    content[1 << 20] ^= 1;
+    fixture.commit([Edit::put("large", content.clone())]);
+    let second = large(&fixture.tree("").await);
+    let listed = packs(&stores(&fixture)[0]).into_iter().map(|pack| {
+        let index = pack.with_extension("idx");
+        fixture.git_says(&["verify-pack", "--verbose", index.to_str().unwrap()])
+    });
+    // Id, kind, sizes and place; of a delta its depth and what it is based on.
+    let is_delta = |line: &str| line.starts_with(&second.to_string()) && line.split_whitespace().count() == 7;
+    assert!(listed.into_iter().any(|listed| listed.lines().any(is_delta)), "{second} is no delta");
+    assert_eq!(read_in_pieces(&fixture, second).await.unwrap(), content);
+    let empty = fixture.commit([Edit::put("empty", "")]);
+    let tree = fixture.source().tree(&empty, "", &fixture.cancel).await.unwrap();
+    let id = tree.entries.iter().find(|entry| entry.path == "empty").unwrap().id;
+    let mut blob = fixture.source().open_blob(id, &fixture.cancel).await.unwrap();
+    assert_eq!(blob.read_to_end(&mut Vec::new()).unwrap(), 0);
+}
+
+#[tokio::test]
+async fn damage_in_a_large_file_is_found_at_its_end_and_fetched_again() {
+    let fixture = Fixture::new().await;
+    let content = vec![b'x'; 3 << 20];
+    fixture.commit([Edit::put("large", content.clone()), Edit::put("small", "small")]);
+    let id = fixture.tree("").await.entries[0].id;
+    let pack = packs(&stores(&fixture)[0]).remove(0);
+    let whole = fs::read(&pack).unwrap();
+    for flipped in (12..whole.len() - 20).step_by(97) {
+        let mut damaged = whole.clone();
+        damaged[flipped] ^= 0x10;
+        fs::write(&pack, &damaged).unwrap();
+        let Ok(mut blob) = fixture.source().open_blob(id, &fixture.cancel).await else { continue };
+        let mut read = Vec::new();
+        match blob.read_to_end(&mut read) {
+            Ok(_) => assert!(read == content, "{flipped}"),
+            Err(_) => {
+                assert_eq!(read_in_pieces(&fixture, id).await.unwrap(), content, "{flipped}");
+                return;
+            }
+        }
+    }
+    panic!("no damage was found");
 }
 
 #[tokio::test]

@@ -8,8 +8,8 @@ use git2::{ObjectType, Oid, Repository};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use windlass_git::{
-    Deadlines, Git, GitConfig, Limits, ObjectId, Remote, RemoteRepository, Revision, Source as _, Tree,
-    UrlPolicy, init_process,
+    Deadlines, Git, GitConfig, Limits, ObjectId, Remote, RemoteRepository, Revision, Tree, UrlPolicy,
+    init_process,
 };
 use windlass_git_server::seed::{self, Edit};
 use windlass_git_server::{HttpBackend, Running};

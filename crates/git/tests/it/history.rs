@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 use git2::{ObjectType, Oid, Repository};
 use tokio_util::sync::CancellationToken;
-use windlass_git::{GitError, History, HistoryQuery, Limits, RemoteRepository, Revision, Source as _};
+use windlass_git::{GitError, History, HistoryQuery, Limits, RemoteRepository, Revision};
 use windlass_git_server::HttpBackend;
 use windlass_git_server::seed::Edit;
 

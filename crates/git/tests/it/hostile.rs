@@ -1,7 +1,7 @@
 //! Repositories that mean harm: each gets a result for the file, or a typed limit error.
 
 use git2::Oid;
-use windlass_git::{ChangeKind, EntryKind, GitError, Limits, Source as _};
+use windlass_git::{ChangeKind, EntryKind, GitError, Limits};
 use windlass_git_server::seed::Edit;
 
 use crate::fixture::{Fixture, blob, commit_tree, paths, raw_tree};

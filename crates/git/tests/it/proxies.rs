@@ -1,8 +1,6 @@
 //! Repositories through proxies that ask who comes.
 
-use windlass_git::{
-    Credentials, Git, GitConfig, GitError, Proxy, Remote, Source as _, SshIdentity, UrlPolicy,
-};
+use windlass_git::{Credentials, Git, GitConfig, GitError, Proxy, Remote, SshIdentity, UrlPolicy};
 use windlass_git_server::seed::Edit;
 use windlass_git_server::{PeerProxy, SshServer, TestProxy, ssh_key};
 

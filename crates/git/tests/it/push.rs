@@ -5,8 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use secrecy::SecretString;
 use windlass_git::{
-    CommitMeta, Credentials, GitError, Limits, Remote, RemoteRepository, Revision, Signature, Source as _,
-    TreeChange,
+    CommitMeta, Credentials, GitError, Limits, Remote, RemoteRepository, Revision, Signature, TreeChange,
 };
 use windlass_git_server::HttpBackend;
 use windlass_git_server::seed::Edit;

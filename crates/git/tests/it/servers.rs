@@ -11,8 +11,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use windlass_git::{
-    Credentials, Deadlines, Git, GitError, Limits, Rate, Remote, RemoteRepository, Revision, Source as _,
-    UrlPolicy,
+    Credentials, Deadlines, Git, GitError, Limits, Rate, Remote, RemoteRepository, Revision, UrlPolicy,
 };
 
 use crate::fixture::{generous, git};

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use windlass_git::{
     CommitMeta, Credentials, Deadlines, Git, GitConfig, GitError, Limits, Remote, RemoteRepository, Revision,
-    Signature, Source as _, SshAlgorithms, SshIdentity, TreeChange, UrlPolicy, init_process,
+    Signature, SshAlgorithms, SshIdentity, TreeChange, UrlPolicy, init_process,
 };
 use windlass_git_server::seed::{self, Edit};
 use windlass_git_server::{SshServer, ssh_key};

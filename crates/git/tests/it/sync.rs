@@ -5,7 +5,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use windlass_git::{
     ChangeKind, Credentials, EntryKind, Git, GitConfig, GitError, GitMetrics, Limits, Remote, Revision,
-    Source as _, UrlPolicy,
+    UrlPolicy,
 };
 use windlass_git_server::HttpBackend;
 use windlass_git_server::seed::{self, Edit};

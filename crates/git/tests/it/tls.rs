@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use windlass_cluster::{Admitted, TlsFront};
-use windlass_git::{Git, GitConfig, GitError, Remote, Revision, Source as _, Tls, UrlPolicy};
+use windlass_git::{Git, GitConfig, GitError, Remote, Revision, Tls, UrlPolicy};
 use windlass_git_server::seed::{self, Edit};
 use windlass_git_server::{HttpBackend, Running};
 

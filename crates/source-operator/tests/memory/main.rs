@@ -1,4 +1,4 @@
-//! What sources cost in memory that nothing happens to. The heap is the process's, so that this is a program of its own.
+//! What sources cost in memory that nothing happens to, and what one with a large file does. The heap is the process's, so that this is a program of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../it/world.rs"]
@@ -14,6 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 use tokio::time::Instant;
 use windlass_counted_heap::CountedHeap;
+use windlass_git_server::seed::{self, Edit};
 
 use crate::world::{Process, World, put};
 
@@ -27,8 +28,12 @@ const REPOSITORIES: usize = 30;
 /// the operator needs.
 const MOST: usize = 7_000;
 
+/// Bytes of a file that is packed as it is read, and what that may take in memory beside all else.
+const LARGE: usize = 96 << 20;
+const MOST_OF_LARGE: usize = 24 << 20;
+
 #[tokio::test]
-async fn a_source_that_does_not_change_costs_little_memory() {
+async fn neither_a_source_that_does_not_change_nor_a_large_file_costs_much_memory() {
     let mut world = World::new().await;
     world.router = world.router.layer(middleware::from_fn(without_events));
     let commit = world.commit([put("a", "1")]);
@@ -42,6 +47,8 @@ async fn a_source_that_does_not_change_costs_little_memory() {
     let with_all = cost_of_an_operator(&world, OBJECTS).await;
     let each = with_all.saturating_sub(alone) / OBJECTS;
     assert!(each < MOST, "{each} bytes a source, beside {alone} bytes without any");
+    let large = cost_of_a_large_file(&world).await;
+    assert!(large < MOST_OF_LARGE, "{large} bytes at a time for a file of {LARGE}");
 }
 
 /// Events would be kept in this heap.
@@ -87,6 +94,25 @@ async fn cost_of_an_operator(world: &World, objects: usize) -> usize {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let cost = HEAP.in_use().saturating_sub(before);
+    process.stop().await;
+    cost
+}
+
+/// The most that is in use while a repository with a large file becomes an artifact.
+async fn cost_of_a_large_file(world: &World) -> usize {
+    let content = (0..LARGE / 4).flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes().into_iter().take(4));
+    let large = Edit::put("large", content.collect::<Vec<u8>>());
+    let repository = world.folder.path().join("large.git");
+    let commit = seed::commit(&repository, "main", [large, put("small", "small")], "large").unwrap();
+    let process = start(world).await;
+    let before = HEAP.in_use();
+    HEAP.reset_peak();
+    let url = format!("{}/large.git", world.server.origin());
+    world.create("large", json!({"url": url, "interval": "10m", "ref": {"branch": "main"}})).await;
+    let artifact = world.ready("large", &commit).await;
+    let cost = HEAP.peak().saturating_sub(before);
+    let kept = std::fs::metadata(process.data.join(&artifact.path)).unwrap().len();
+    assert_eq!(Some(kept), artifact.size.and_then(|size| u64::try_from(size).ok()), "{artifact:?}");
     process.stop().await;
     cost
 }

@@ -1,82 +1,13 @@
-//! The trait that remotes and local folders share, and the values it speaks in.
+//! What is read of a repository: revisions, refs, trees and differences.
 
 use std::fmt;
 
-use async_trait::async_trait;
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
 
-use crate::{GitError, History, HistoryQuery, Limits, ObjectId};
-
-/// Something that files are read from.
-///
-/// Every call may be dropped or cancelled at any time; the blocking work behind it then stops at its next step.
-/// All paths are relative, separated by `/`, valid UTF-8 and free of `.`, `..` and control characters.
-#[async_trait]
-pub trait Source: Send + Sync + 'static {
-    /// Whether revisions of the past can be read, and so whether [`diff`](Source::diff) works. A local folder
-    /// has no past: callers do a full comparison.
-    fn versioned(&self) -> bool;
-
-    /// What this source is called in messages: a URL without secrets, or a path.
-    fn name(&self) -> &str;
-
-    /// The limits that it works under; compare [`Entry::size`] with [`Limits::blob_bytes`] before reading.
-    fn limits(&self) -> &Limits;
-
-    /// Refs whose full name starts with `prefix` (for branches: `refs/heads/`); one request. A local folder has
-    /// none.
-    async fn refs(&self, prefix: &str, cancel: &CancellationToken) -> Result<Vec<Ref>, GitError>;
-
-    /// The revision that a branch points at now; one request. `branch` is a short name, a full name that starts
-    /// with `refs/`, or empty for the remote's default branch. A local folder ignores it and answers a hash of
-    /// its contents.
-    async fn resolve(&self, branch: &str, cancel: &CancellationToken) -> Result<Revision, GitError>;
-
-    /// Every file under `prefix` (empty: the whole tree) at `revision`, fetching what is missing: no request when
-    /// the revision is in the cache, one otherwise.
-    async fn tree(
-        &self,
-        revision: &Revision,
-        prefix: &str,
-        cancel: &CancellationToken,
-    ) -> Result<Tree, GitError>;
-
-    /// What changed under `prefix` from `old` to `new`, fetching what is missing with one request. Sub-trees
-    /// that are the same in both are not read. [`GitError::RevisionMissing`] means that `old` can no longer be
-    /// had (a force-push, for example): compare in full.
-    async fn diff(
-        &self,
-        old: &Revision,
-        new: &Revision,
-        prefix: &str,
-        cancel: &CancellationToken,
-    ) -> Result<Diff, GitError>;
-
-    /// The commits between revisions: no request when they were fetched before, one otherwise (and more only where
-    /// history goes far back). Questions that are asked at the same time share their requests.
-    ///
-    /// [`GitError::RevisionMissing`] means that the server has no such revision, or none any more; known revisions
-    /// may be gone. A source without a past answers [`GitError::Unsupported`].
-    async fn history(&self, query: &HistoryQuery, cancel: &CancellationToken) -> Result<History, GitError> {
-        let _ = (query, cancel);
-        Err(GitError::Unsupported { url: self.name().to_owned(), detail: "it has no history".to_owned() })
-    }
-
-    /// Contents by id, in the order asked for. All of them are in memory at once: ask in [`batches`]. One that
-    /// is larger than [`Limits::blob_bytes`] fails the call with [`GitError::LimitExceeded`].
-    async fn blobs(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError>;
-
-    /// The content of one object.
-    async fn blob(&self, id: ObjectId, cancel: &CancellationToken) -> Result<Bytes, GitError> {
-        let mut found = self.blobs(&[id], cancel).await?;
-        found.pop().ok_or(GitError::ObjectMissing { id })
-    }
-}
+use crate::ObjectId;
 
 /// Splits `items` into runs of at most `max_items` items and `max_bytes` bytes (at least one item each), for
-/// reading many files with [`Source::blobs`] in bounded memory.
+/// reading many files with [`RemoteRepository::blobs`](crate::RemoteRepository::blobs) in bounded memory.
 pub fn batches<T>(
     items: &[T],
     size: impl Fn(&T) -> u64,
@@ -186,7 +117,7 @@ impl EntryKind {
 pub struct Entry {
     /// Path relative to the prefix that was asked for.
     pub path: String,
-    /// What [`Source::blobs`] takes.
+    /// What [`RemoteRepository::blobs`](crate::RemoteRepository::blobs) takes.
     pub id: ObjectId,
     /// What it is.
     pub kind: EntryKind,
