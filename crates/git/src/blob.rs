@@ -13,7 +13,7 @@ use flate2::bufread::ZlibDecoder;
 use git2::{ObjectType, Odb};
 
 use crate::inspect::entry_head;
-use crate::{GitError, ObjectId, tree};
+use crate::{GitError, Limits, ObjectId, tree};
 
 /// Bytes of a pack that are read at a time.
 const PIECE: usize = 64 << 10;
@@ -36,21 +36,24 @@ enum Content {
 }
 
 impl BlobReader {
-    /// `max`: bytes of a content that is read whole.
-    pub(crate) fn open(odb: &Odb<'_>, packs: &Path, id: ObjectId, max: u64) -> Result<Self, GitError> {
+    pub(crate) fn open(odb: &Odb<'_>, packs: &Path, id: ObjectId, limits: &Limits) -> Result<Self, GitError> {
         let (size, kind) = tree::header(odb, id)?;
         if kind != ObjectType::Blob {
             return Err(GitError::Damaged { detail: format!("{id} is a {kind} where a blob should be") });
+        }
+        if size > limits.pack_bytes {
+            let what = format!("{kind} {id} of {size} bytes");
+            return Err(GitError::LimitExceeded { limit: "pack_bytes", max: limits.pack_bytes, what });
         }
         let packed = packed(packs, id, size).map_err(|error| GitError::cache("read a pack", error))?;
         let content = match packed {
             Some((index, content)) => Content::Packed(index, content),
             // No delta unfolds to more: it would have been refused when it came.
-            None if size > max => {
+            None if size > limits.delta_bytes => {
                 return Err(GitError::cache("read a pack", format!("{id}, of {size} bytes, is in none")));
             }
             None => {
-                let blob = tree::read(odb, id, ObjectType::Blob, ("delta_bytes", max))?;
+                let blob = tree::read(odb, id, ObjectType::Blob, ("delta_bytes", limits.delta_bytes))?;
                 Content::Held(Cursor::new(blob.data().to_vec()))
             }
         };

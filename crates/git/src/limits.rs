@@ -8,7 +8,8 @@ use std::time::Duration;
 /// [`GitError::LimitExceeded`]: crate::GitError::LimitExceeded
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one transfer; checked while they arrive, so that nothing larger is ever on disk. 1 GiB.
+    /// Bytes of one transfer; checked while they arrive, so that nothing larger is ever on disk. Also the bytes of a file
+    /// that is read in pieces. 1 GiB.
     pub pack_bytes: u64,
     /// Objects of one transfer. 2,000,000.
     pub objects: u32,

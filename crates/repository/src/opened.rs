@@ -62,7 +62,7 @@ pub trait Reader: Send + Sync + 'static {
 
     /// The content of one object, to be read in pieces where that may block.
     ///
-    /// One of a Git repository may be of any size. A folder's files are read whole: none is larger than
+    /// One of a Git repository may have [`Limits::pack_bytes`]. A folder's files are read whole: none is larger than
     /// [`Limits::blob_bytes`].
     async fn open_blob(
         &self,

@@ -149,13 +149,13 @@ impl RemoteRepository {
         found.pop().ok_or(GitError::ObjectMissing { id })
     }
 
-    /// The content of one object in pieces, however large it is. What the server sent as a difference from another
-    /// object is in memory whole: at most [`Limits::delta_bytes`].
+    /// The content of one object in pieces. It may be as large as a transfer, [`Limits::pack_bytes`]; what the server
+    /// sent as a difference from another object is in memory whole, at most [`Limits::delta_bytes`].
     pub async fn open_blob(&self, id: ObjectId, cancel: &CancellationToken) -> Result<BlobReader, GitError> {
-        let max = self.limits().delta_bytes;
+        let limits = self.limits().clone();
         self.read_listed(cancel, move |repository, _stop| {
             let packs: PathBuf = repository.path().join("objects/pack");
-            BlobReader::open(&odb(repository)?, &packs, id, max)
+            BlobReader::open(&odb(repository)?, &packs, id, &limits)
         })
         .await
     }

@@ -101,7 +101,8 @@ async fn read_in_pieces(fixture: &Fixture, id: ObjectId) -> Result<Vec<u8>, std:
 
 #[tokio::test]
 async fn a_large_file_is_read_in_pieces_also_one_that_came_as_a_delta() {
-    let fixture = Fixture::limited(Limits { blob_bytes: 1_000, ..Limits::default() }).await;
+    let limits = Limits { blob_bytes: 1_000, pack_bytes: 6 << 20, ..Limits::default() };
+    let fixture = Fixture::limited(limits).await;
     let mut content = noise(7, 3 << 20);
     let others = (0..300).map(|n| Edit::put(format!("{n}"), format!("content {n}")));
     fixture.commit(others.chain([Edit::put("large", content.clone())]));
@@ -120,11 +121,15 @@ async fn a_large_file_is_read_in_pieces_also_one_that_came_as_a_delta() {
     let is_delta = |line: &str| line.starts_with(&second.to_string()) && line.split_whitespace().count() == 7;
     assert!(listed.into_iter().any(|listed| listed.lines().any(is_delta)), "{second} is no delta");
     assert_eq!(read_in_pieces(&fixture, second).await.unwrap(), content);
-    let empty = fixture.commit([Edit::put("empty", "")]);
-    let tree = fixture.source().tree(&empty, "", &fixture.cancel).await.unwrap();
-    let id = tree.entries.iter().find(|entry| entry.path == "empty").unwrap().id;
-    let mut blob = fixture.source().open_blob(id, &fixture.cancel).await.unwrap();
-    assert_eq!(blob.read_to_end(&mut Vec::new()).unwrap(), 0);
+    fixture.commit([Edit::put("empty", ""), Edit::put("too large", vec![b'x'; 7 << 20])]);
+    let tree = fixture.tree("").await;
+    let open = async |path: &str| {
+        let id = tree.entries.iter().find(|entry| entry.path == path).unwrap().id;
+        fixture.source().open_blob(id, &fixture.cancel).await
+    };
+    assert_eq!(open("empty").await.unwrap().read_to_end(&mut Vec::new()).unwrap(), 0);
+    let error = open("too large").await.err().unwrap();
+    assert!(matches!(error, GitError::LimitExceeded { limit: "pack_bytes", .. }), "{error:?}");
 }
 
 #[tokio::test]
