@@ -15,6 +15,7 @@ use super::cleaning::PARALLEL;
 use super::graph::Graph;
 use super::item::{self, Item, Outcome};
 use super::{definitions, namespaces};
+use crate::catalog::Snapshot;
 use crate::failure::Result;
 use crate::kinds::{Builtin, Kind};
 use crate::meta::Meta;
@@ -39,6 +40,7 @@ pub(crate) fn spawn(inner: &Arc<Inner>) {
         changes: inner.catalog.changes(),
         graph: Graph::default(),
         kinds: BTreeMap::new(),
+        followed: None,
         queue: Queue::default(),
         unresolved: HashSet::new(),
         retry: None,
@@ -55,6 +57,8 @@ struct Collector {
     graph: Graph,
     /// The events of each kind, by group and plural.
     kinds: BTreeMap<(String, String), WatchStream>,
+    /// What was served when each kind of it was followed; nothing while one is not.
+    followed: Option<Arc<Snapshot>>,
     queue: Queue,
     /// Objects with an owner of a kind that is not served.
     unresolved: HashSet<String>,
@@ -144,6 +148,9 @@ impl Collector {
     async fn follow_kinds(&mut self) -> Result<()> {
         let Some(inner) = self.inner.upgrade() else { return Ok(()) };
         let registry = inner.catalog.current();
+        if self.followed.as_ref().is_some_and(|followed| Arc::ptr_eq(followed, &registry)) {
+            return Ok(());
+        }
         let served: BTreeMap<(String, String), &Arc<Kind>> = registry
             .kinds
             .iter()
@@ -158,6 +165,7 @@ impl Collector {
                 self.kinds.insert(name, stream);
             }
         }
+        self.followed = Some(registry);
         Ok(())
     }
 
@@ -237,6 +245,7 @@ impl Collector {
             Err(error) => {
                 debug!(%error, resource = kind.1, "lost the events of a kind");
                 self.kinds.remove(&kind);
+                self.followed = None;
             }
         }
     }
