@@ -21,11 +21,15 @@ use windlass_git::{Entry, EntryKind, GitError, ObjectId, RemoteRepository, batch
 
 use crate::{Rules, tar};
 
-/// Contents that are read at a time, and their bytes: so much is in memory three times. A larger one is read in pieces.
+/// Contents that are read at a time, and their bytes: so much is in memory three times. A larger one is opened, and read
+/// as it is packed.
 const BATCH: (usize, u64) = (512, 1 << 20);
 
-/// Bytes of such a piece.
+/// Bytes of such a content that are read at a time.
 const PIECE: usize = 64 << 10;
+
+/// Bytes of all files of an archive. A small repository can name one large file many times.
+const MAX_FILES: u64 = 16 << 30;
 
 /// How hard it is compressed. Another level up, the default, takes twice the time (19 MB of documents: 340 ms for 175 ms)
 /// and saves 2.5 % of the size.
@@ -102,6 +106,23 @@ pub enum ArchiveError<E: std::error::Error + 'static = GitError> {
         /// Why.
         #[source]
         source: E,
+    },
+    /// A large file could not be read to its end.
+    #[error("failed to read all of the file {path:?}")]
+    ReadOn {
+        /// Which one.
+        path: Box<str>,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The files are too large together.
+    #[error("the files have {size} bytes together, and {max} are allowed; .sourceignore leaves files out")]
+    FilesTooLarge {
+        /// Their bytes.
+        size: u64,
+        /// The limit.
+        max: u64,
     },
     /// Two paths are one where a file system looks at neither case nor the form of Unicode: whichever is unpacked last would
     /// stand for both.
@@ -180,6 +201,9 @@ pub trait Blobs: Send + Sync {
     /// Why they cannot be read.
     type Error: std::error::Error + Send + Sync + 'static;
 
+    /// Bytes of the largest content that is read whole.
+    fn limit(&self) -> u64;
+
     /// Contents by id, in this order.
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken)
     -> Result<Vec<Bytes>, Self::Error>;
@@ -195,6 +219,10 @@ pub trait Blobs: Send + Sync {
 #[async_trait]
 impl Blobs for RemoteRepository {
     type Error = GitError;
+
+    fn limit(&self) -> u64 {
+        self.limits().blob_bytes
+    }
 
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {
         self.blobs(ids, cancel).await
@@ -239,12 +267,17 @@ pub async fn write_archive<B: Blobs + ?Sized, W: Write + Send + 'static>(
     if let Some((one, other)) = twins(&members) {
         return Err(ArchiveError::Twins { one, other });
     }
+    let size = |member: &Member| blob(member).map_or(0, |(_, size)| size);
+    let all = members.iter().map(size).fold(0, u64::saturating_add);
+    if all > MAX_FILES {
+        return Err(ArchiveError::FilesTooLarge { size: all, max: MAX_FILES });
+    }
     let (sender, receiver) = mpsc::channel(1);
     let stop = cancel.child_token();
     let stop_when_dropped = stop.clone().drop_guard();
     let packing = tokio::task::spawn_blocking(move || pack(receiver, sink, &stop));
     let read = async {
-        for batch in batches(&members, |member| blob(member).map_or(0, |(_, size)| size), BATCH.0, BATCH.1) {
+        for batch in batches(&members, size, BATCH.0, BATCH.1.min(source.limit())) {
             let filled = fill(source, batch, cancel).await?;
             if sender.send(filled).await.is_err() {
                 // It failed, and says why.
@@ -261,9 +294,12 @@ pub async fn write_archive<B: Blobs + ?Sized, W: Write + Send + 'static>(
         Err(_) => drop(stop_when_dropped),
     }
     drop(sender);
-    let packed = packing.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+    let packed = packing.await.unwrap_or_else(|error| Err(PackError::Write(io::Error::other(error))));
     complete?;
-    packed.map_err(ArchiveError::Write)
+    packed.map_err(|error| match error {
+        PackError::Write(error) => ArchiveError::Write(error),
+        PackError::Read { path, error } => ArchiveError::ReadOn { path, source: error },
+    })
 }
 
 /// The members of a batch with their contents.
@@ -274,7 +310,7 @@ async fn fill<B: Blobs + ?Sized>(
 ) -> Result<Vec<(Member, Filling)>, ArchiveError<B::Error>> {
     if let [member] = batch
         && let Some((id, size)) = blob(member)
-        && size > BATCH.1
+        && size > BATCH.1.min(source.limit())
     {
         let content = source.open(id, cancel).await;
         let content =
@@ -302,17 +338,29 @@ fn blob(member: &Member) -> Option<(ObjectId, u64)> {
     }
 }
 
+/// Why nothing is packed.
+enum PackError {
+    Write(io::Error),
+    Read { path: Box<str>, error: io::Error },
+}
+
+impl From<io::Error> for PackError {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
 /// Packs batches until an empty one, which ends the archive.
 fn pack<W: Write>(
     mut batches: mpsc::Receiver<Vec<(Member, Filling)>>,
     sink: W,
     stop: &CancellationToken,
-) -> io::Result<W> {
+) -> Result<W, PackError> {
     let mut out = GzEncoder::new(io::BufWriter::with_capacity(256 << 10, sink), Compression::new(LEVEL));
     while let Some(batch) = batches.blocking_recv() {
         if batch.is_empty() {
             tar::end(&mut out)?;
-            return out.finish()?.into_inner().map_err(io::IntoInnerError::into_error);
+            return Ok(out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?);
         }
         for (Member { path, node }, filling) in batch {
             match node {
@@ -326,31 +374,38 @@ fn pack<W: Write>(
                     tar::header(&mut out, &path, tar::Kind::File { executable }, size)?;
                     match filling {
                         Filling::Held(content) => out.write_all(&content)?,
-                        Filling::Large { content, size } => copy(content, size, &mut out, stop)
-                            .map_err(|error| io::Error::new(error.kind(), format!("{path:?}: {error}")))?,
+                        Filling::Large { content, size } => copy(content, size, &path, &mut out, stop)?,
                     }
                     tar::pad(&mut out, size)?;
                 }
             }
         }
     }
-    Err(io::ErrorKind::UnexpectedEof.into())
+    Err(PackError::Write(io::ErrorKind::UnexpectedEof.into()))
 }
 
 /// Copies a content that has exactly so many bytes.
-fn copy(mut content: impl Read, size: u64, out: &mut impl Write, stop: &CancellationToken) -> io::Result<()> {
+fn copy(
+    mut content: impl Read,
+    size: u64,
+    path: &str,
+    out: &mut impl Write,
+    stop: &CancellationToken,
+) -> Result<(), PackError> {
+    let failed = |error: io::Error| PackError::Read { path: path.into(), error };
     let mut piece = vec![0; PIECE];
     let mut left = size;
     loop {
         if stop.is_cancelled() {
-            return Err(io::Error::other("it was cancelled"));
+            return Err(failed(io::Error::other("it was cancelled")));
         }
         let read = match content.read(&mut piece) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            read => read?,
+            read => read.map_err(failed)?,
         };
         if read as u64 > left || (read == 0 && left > 0) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it is not {size} bytes long")));
+            let what = format!("it is not {size} bytes long");
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidData, what)));
         }
         if read == 0 {
             return Ok(());

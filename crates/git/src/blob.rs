@@ -1,16 +1,20 @@
 //! The content of a file in pieces: libgit2 reads what is in a pack whole, and a large file should not be in memory.
 //!
 //! An object that is in a pack as itself is found with the pack's index and inflated from there; one that is there as a
-//! difference from another is left to libgit2. Git sends large files as themselves, unless two versions of one are sent.
+//! difference from another is left to libgit2, which unfolds it in memory. Git sends a large file as itself the first time,
+//! and a changed one as a difference from what is here.
 
 use std::cmp::Ordering;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufReader, Cursor, Read, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use flate2::bufread::ZlibDecoder;
 use git2::{ObjectType, Odb};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::inspect::entry_head;
 use crate::{GitError, Limits, ObjectId, tree};
@@ -32,11 +36,18 @@ pub struct BlobReader {
 enum Content {
     /// What a pack has, by the path of its index.
     Packed(PathBuf, ZlibDecoder<BufReader<File>>),
-    Held(Cursor<Vec<u8>>),
+    /// What was unfolded, and its place among all that is.
+    Held(Cursor<Vec<u8>>, Arc<OwnedSemaphorePermit>),
 }
 
 impl BlobReader {
-    pub(crate) fn open(odb: &Odb<'_>, packs: &Path, id: ObjectId, limits: &Limits) -> Result<Self, GitError> {
+    /// The reader of an object that is in one of the packs as itself; nothing if it is there as a delta.
+    pub(crate) fn packed(
+        odb: &Odb<'_>,
+        packs: &Path,
+        id: ObjectId,
+        limits: &Limits,
+    ) -> Result<Option<Self>, GitError> {
         let (size, kind) = tree::header(odb, id)?;
         if kind != ObjectType::Blob {
             return Err(GitError::Damaged { detail: format!("{id} is a {kind} where a blob should be") });
@@ -45,21 +56,37 @@ impl BlobReader {
             let what = format!("{kind} {id} of {size} bytes");
             return Err(GitError::LimitExceeded { limit: "pack_bytes", max: limits.pack_bytes, what });
         }
-        let packed = packed(packs, id, size).map_err(|error| GitError::cache("read a pack", error))?;
-        let content = match packed {
-            Some((index, content)) => Content::Packed(index, content),
+        // A pack that goes while they are looked through has been put into one that came.
+        let mut found = find(packs, id, size);
+        if matches!(found, Ok(None)) {
+            found = find(packs, id, size);
+        }
+        match found.map_err(|error| GitError::cache("read a pack", error))? {
+            Some((index, content)) => Ok(Some(Self::of(id, size, Content::Packed(index, content)))),
             // No delta unfolds to more: it would have been refused when it came.
             None if size > limits.delta_bytes => {
-                return Err(GitError::cache("read a pack", format!("{id}, of {size} bytes, is in none")));
+                Err(GitError::cache("read a pack", format!("{id}, of {size} bytes, is in none")))
             }
-            None => {
-                let blob = tree::read(odb, id, ObjectType::Blob, ("delta_bytes", limits.delta_bytes))?;
-                Content::Held(Cursor::new(blob.data().to_vec()))
-            }
-        };
+            None => Ok(None),
+        }
+    }
+
+    /// The reader of an object that is unfolded in memory, where it takes one of the places for that.
+    pub(crate) fn unfolded(
+        odb: &Odb<'_>,
+        id: ObjectId,
+        limits: &Limits,
+        place: Arc<OwnedSemaphorePermit>,
+    ) -> Result<Self, GitError> {
+        let blob = tree::read(odb, id, ObjectType::Blob, ("delta_bytes", limits.delta_bytes))?;
+        let content = blob.data().to_vec();
+        Ok(Self::of(id, content.len() as u64, Content::Held(Cursor::new(content), place)))
+    }
+
+    fn of(id: ObjectId, size: u64, content: Content) -> Self {
         let mut hash = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
         hash.update(format!("blob {size}\0").as_bytes());
-        Ok(Self { id, left: size, hash, content })
+        Self { id, left: size, hash, content }
     }
 
     /// Bytes that are still to be read.
@@ -71,14 +98,34 @@ impl BlobReader {
 impl Read for BlobReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.next(buffer);
-        if let (Err(error), Content::Packed(index, _)) = (&read, &self.content)
-            && error.kind() != io::ErrorKind::Interrupted
+        if let (Err(error), Content::Packed(index, content)) = (&read, &self.content)
+            && is_damage(error)
         {
-            // Without its index the pack is not read again: whoever misses what is in it has the cache rebuilt.
-            tracing::warn!(index = %index.display(), %error, "a pack of a git cache is damaged");
-            let _ = std::fs::remove_file(index);
+            disown(index, content.get_ref().get_ref(), error);
         }
         read
+    }
+}
+
+fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
+}
+
+/// Sees to it that a damaged pack is not read again. Without its index, whoever misses what is in it has the cache
+/// rebuilt; without the list of tips, so has the next transfer, which would build on it. A cache that was rebuilt since is
+/// left alone: its pack may have the same name, and is another file.
+fn disown(index: &Path, pack: &File, error: &io::Error) {
+    let known = std::fs::metadata(index.with_extension("pack"));
+    let same = |(one, other): (Metadata, Metadata)| (one.dev(), one.ino()) == (other.dev(), other.ino());
+    if !known.and_then(|known| Ok((known, pack.metadata()?))).is_ok_and(same) {
+        return;
+    }
+    tracing::warn!(index = %index.display(), %error, "a pack of a git cache is damaged");
+    let _ = std::fs::remove_file(index);
+    // `<store>/objects/pack/<name>.idx`
+    if let Some(store) = index.ancestors().nth(3) {
+        let _ = std::fs::remove_file(store.join("tips"));
     }
 }
 
@@ -98,7 +145,7 @@ impl BlobReader {
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         let read = match &mut self.content {
             Content::Packed(_, content) => content.read(&mut buffer[..most])?,
-            Content::Held(content) => content.read(&mut buffer[..most])?,
+            Content::Held(content, _) => content.read(&mut buffer[..most])?,
         };
         if read == 0 {
             return Err(damaged(&format!("{} ends early", self.id)));
@@ -114,7 +161,7 @@ fn damaged(what: &str) -> io::Error {
 }
 
 /// The content of an object that a pack has as itself, and the index of that pack.
-fn packed(
+fn find(
     packs: &Path,
     id: ObjectId,
     size: u64,
@@ -124,18 +171,30 @@ fn packed(
         if index.extension().is_none_or(|it| it != "idx") {
             continue;
         }
-        let Some(offset) = offset(&mut File::open(&index)?, id)? else { continue };
-        let mut pack = File::open(index.with_extension("pack"))?;
-        pack.seek(SeekFrom::Start(offset))?;
-        let mut head = Vec::new();
-        (&pack).take(MAX_HEAD).read_to_end(&mut head)?;
-        let is_whole =
-            |end: &usize| matches!(entry_head(&head[..*end]), Ok(Some((found, false))) if found == size);
-        let Some(end) = (1..=head.len()).find(is_whole) else { continue };
-        pack.seek(SeekFrom::Start(offset + end as u64))?;
-        return Ok(Some((index, ZlibDecoder::new(BufReader::with_capacity(PIECE, pack)))));
+        match look_into(&index, id, size) {
+            // An index is there before its pack, and another process may remove both.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => {
+                if let Some(content) = found? {
+                    return Ok(Some((index, content)));
+                }
+            }
+        }
     }
     Ok(None)
+}
+
+fn look_into(index: &Path, id: ObjectId, size: u64) -> io::Result<Option<ZlibDecoder<BufReader<File>>>> {
+    let Some(offset) = offset(&mut File::open(index)?, id)? else { return Ok(None) };
+    let mut pack = File::open(index.with_extension("pack"))?;
+    pack.seek(SeekFrom::Start(offset))?;
+    let mut head = Vec::new();
+    (&pack).take(MAX_HEAD).read_to_end(&mut head)?;
+    let is_whole =
+        |end: &usize| matches!(entry_head(&head[..*end]), Ok(Some((found, false))) if found == size);
+    let Some(end) = (1..=head.len()).find(is_whole) else { return Ok(None) };
+    pack.seek(SeekFrom::Start(offset + end as u64))?;
+    Ok(Some(ZlibDecoder::new(BufReader::with_capacity(PIECE, pack))))
 }
 
 /// Where in its pack the object is, by the pack's index of version 2 (Git: `gitformat-pack`).

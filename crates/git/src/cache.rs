@@ -4,7 +4,8 @@
 //!   one identity share is opened to each of them when the server answered it (`remote.rs`).
 //! - Beside `<key>.git` stands `<key>.lock`, held (by `flock`, so that a crash releases it) while a process
 //!   changes the cache. Readers hold nothing: a pack that is removed under them stays readable until they let go,
-//!   and one that cannot find an object any more has the cache rebuilt.
+//!   and one that cannot find an object any more has the cache rebuilt. One that finds a pack damaged takes its index
+//!   and `tips` away.
 //! - `tips` in it lists the commits that were fetched whole, the last used last. They are what the next transfer
 //!   builds on. It also lists the commits that were made here and are not known to be pushed.
 //! - Every transfer leaves a pack. When there are more than [`MAX_PACKS`](consolidate::MAX_PACKS), what the last

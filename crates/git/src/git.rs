@@ -19,6 +19,8 @@ use crate::{Credentials, GitConfig, GitError, Limits, Origin, Proxy};
 
 /// Remotes that are remembered although nobody holds them.
 const MAX_REMOTES: usize = 1_024;
+/// Large files that are in memory whole at a time, since they came as deltas.
+const MAX_UNFOLDED: usize = 2;
 
 /// A repository on a server.
 #[derive(Clone, Debug, Default)]
@@ -53,8 +55,9 @@ impl Git {
         let caches = Caches::new(&config.cache_dir)?;
         let bound = || Arc::new(Semaphore::new(config.concurrency.max(1)));
         let (transfers, readings) = (bound(), bound());
+        let unfolding = Arc::new(Semaphore::new(MAX_UNFOLDED));
         let (histories, remotes) = (Histories::new(config.limits.remembered_commits), Mutex::default());
-        let shared = Shared { config, http, caches, transfers, readings, histories, remotes };
+        let shared = Shared { config, http, caches, transfers, readings, unfolding, histories, remotes };
         Ok(Self { shared: Arc::new(shared) })
     }
 

@@ -186,14 +186,15 @@ impl Inspector {
             }
             None
         };
-        let (Some(_base), Some(result)) = (size(), size()) else {
+        let (Some(base), Some(result)) = (size(), size()) else {
             return Err("a delta without its sizes".into());
         };
-        if result > self.max_delta {
+        // Both are in memory when it is unfolded.
+        if base.max(result) > self.max_delta {
             return Err(Refused::Exceeds(GitError::LimitExceeded {
                 limit: "delta_bytes",
                 max: self.max_delta,
-                what: format!("a delta that unfolds to {result} bytes"),
+                what: format!("a delta that unfolds {base} bytes to {result} bytes"),
             }));
         }
         self.account(result)

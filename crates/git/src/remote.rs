@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use git2::ObjectType;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use windlass_http_client::Deadlines;
 
@@ -180,12 +181,14 @@ impl RemoteRepository {
             .within(Arc::clone(&self.shared.transfers).acquire_owned())
             .await?
             .map_err(|_| GitError::Cancelled)?;
-        let target = Target::Store(cache.store.clone());
-        let mut sink = PackSink::open(target, call, self.limits(), Arc::new(permit));
-        let request = FetchRequest { wants, haves: &haves, scope: FetchScope::Tips };
-        let endpoint = &self.state.endpoint;
-        let exact = endpoint.fetch(&self.shared.http, call, &request, self.limits(), &mut sink).await?;
-        call.within(sink.finish()).await??;
+        let permit = Arc::new(permit);
+        let exact = match self.receive(cache, call, wants, &haves, &permit).await {
+            // A large file that changed comes as its difference from what is here, and whole where nothing is said to be.
+            Err(GitError::LimitExceeded { limit: "delta_bytes", .. }) if !haves.is_empty() => {
+                self.receive(cache, call, wants, &[], &permit).await?
+            }
+            received => received?,
+        };
         let (limits, host) = (self.limits().clone(), call.host());
         let (wants, near) = (wants.to_vec(), haves.last().copied());
         let (asked, url) = (wants.clone(), self.state.url.to_string());
@@ -210,6 +213,24 @@ impl RemoteRepository {
             .map_err(|error| GitError::cache("note what was fetched", error))??;
         self.consolidate(cache, crowded);
         Ok(())
+    }
+
+    /// Puts what the server sends into the cache; answers whether it is exactly what was asked for.
+    async fn receive(
+        &self,
+        cache: &Cache,
+        call: &Call<'_>,
+        wants: &[ObjectId],
+        haves: &[ObjectId],
+        permit: &Arc<OwnedSemaphorePermit>,
+    ) -> Result<bool, GitError> {
+        let target = Target::Store(cache.store.clone());
+        let mut sink = PackSink::open(target, call, self.limits(), Arc::clone(permit));
+        let request = FetchRequest { wants, haves, scope: FetchScope::Tips };
+        let endpoint = &self.state.endpoint;
+        let exact = endpoint.fetch(&self.shared.http, call, &request, self.limits(), &mut sink).await?;
+        call.within(sink.finish()).await??;
+        Ok(exact)
     }
 
     /// Consolidates the cache in the background; nobody waits for it, and nothing is lost if it is cut off.

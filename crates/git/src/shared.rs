@@ -19,6 +19,8 @@ pub(crate) struct Shared {
     /// Bounds transfers apart from readings, so that slow servers cannot keep everyone from what is on disk.
     pub(crate) transfers: Arc<Semaphore>,
     pub(crate) readings: Arc<Semaphore>,
+    /// Bounds the large files that are in memory whole.
+    pub(crate) unfolding: Arc<Semaphore>,
     pub(crate) histories: Histories,
     pub(crate) remotes: Mutex<HashMap<Key, Arc<RemoteState>>>,
 }

@@ -33,7 +33,7 @@ pub fn batches<T>(
     })
 }
 
-/// A state of a source that can be read: a commit's id, or the hash of a local folder's contents.
+/// A state of a source that can be read: a commit's id, or, beside this crate, the hash of a local folder's contents.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Revision(String);

@@ -206,7 +206,7 @@ section! {
         git_concurrency: usize = Number<1, 1024>, "8";
         /// Most bytes of one Git transfer, and of one file of an artifact.
         git_max_pack_bytes: u64 = Number<1, MANY>, "1073741824";
-        /// Most bytes of one file of a repository. A larger one is not read and not written, and a pull names it; an artifact holds it.
+        /// Most bytes of one file of a repository. A larger one is not read and not written, and a pull names it; an artifact holds it, but for one of a local repository.
         git_max_file_bytes: u64 = Number<1, MANY>, "10485760";
         /// Least bytes a second of a Git transfer, over any half minute, beneath which it is given up; 0 for no limit.
         git_min_throughput: u64 = Number<0, MANY>, "1024";

@@ -126,6 +126,10 @@ impl Builder {
         let written = write_archive(blobs, members, draft, cancel).await;
         let draft = written.map_err(|error| match error {
             ArchiveError::Read(error) => failed("read the files of the revision", &error),
+            error @ (ArchiveError::ReadOn { .. } | ArchiveError::FilesTooLarge { .. }) => {
+                let text = windlass_telemetry::ErrorChain(&error).to_string();
+                Failure::fetch("GitOperationFailed", text)
+            }
             ArchiveError::ReadFile { path, source } => failed(&format!("read the file {path:?}"), &source),
             other => {
                 let text = windlass_telemetry::ErrorChain(&other).to_string();

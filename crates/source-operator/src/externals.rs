@@ -360,6 +360,10 @@ struct BlobsOf(Arc<dyn Reader>);
 impl Blobs for BlobsOf {
     type Error = ReadError;
 
+    fn limit(&self) -> u64 {
+        self.0.limits().blob_bytes
+    }
+
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, ReadError> {
         self.0.blobs(ids, cancel).await
     }

@@ -195,6 +195,10 @@ fn sparse(entries: Vec<Entry>, directories: &[String]) -> Result<Vec<Entry>, Fai
 impl Blobs for Files {
     type Error = GitError;
 
+    fn limit(&self) -> u64 {
+        self.repositories.first().map_or(u64::MAX, |upstream| upstream.repository.limits().blob_bytes)
+    }
+
     async fn contents(&self, ids: &[ObjectId], cancel: &CancellationToken) -> Result<Vec<Bytes>, GitError> {
         let place = |id: &ObjectId| self.places.get(id).copied().unwrap_or(0);
         let mut contents = vec![Bytes::new(); ids.len()];

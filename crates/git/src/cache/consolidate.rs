@@ -52,6 +52,7 @@ impl Cache {
         let repository = open(&self.store)?;
         let odb = repository.odb().map_err(failed)?;
         let limits = &Limits { tree_bytes: u64::MAX, ..Limits::default() };
+        let mut has_large = false;
         let mut builder = repository.packbuilder().map_err(failed)?;
         builder.set_threads(1);
         for tip in tips {
@@ -60,9 +61,13 @@ impl Cache {
             builder.insert_object(oid(commit.id)?, None).map_err(failed)?;
             let never = CancellationToken::new();
             // What is no tree or file where one should be is kept as it is, and rejected when it is read.
-            tree::changed(&odb, commit.tree, None, limits, &never, |_, id, _| {
+            tree::changed(&odb, commit.tree, None, limits, &never, |odb, id, _| {
+                has_large |= tree::header(odb, id)?.0 > limits.delta_bytes;
                 builder.insert_object(oid(id)?, None).map_err(failed)
             })?;
+        }
+        if has_large {
+            return self.begin_anew();
         }
         builder.write(&self.store.join("objects/pack"), private::FILE).map_err(failed)?;
         let new = builder.name().ok().flatten().map(|name| format!("pack-{name}.pack")).unwrap_or_default();
@@ -75,5 +80,18 @@ impl Cache {
         }
         tracing::debug!(store = %self.store.display(), packs = old.len(), "consolidated a git cache");
         Ok(())
+    }
+
+    /// Throws the packs away, to be fetched again: libgit2 reads each object whole to write a pack, and some are too large
+    /// for that. Not while somebody changes the cache, or commits are in it that the server does not have.
+    fn begin_anew(&self) -> Result<(), GitError> {
+        let Ok(_turn) = self.transfer.try_lock() else { return Ok(()) };
+        let file = self.lock_file()?;
+        if file.try_lock().is_err() || !self.state().unpushed.is_empty() {
+            return Ok(());
+        }
+        let _alone = self.files.blocking_write();
+        tracing::debug!(store = %self.store.display(), "the packs of a git cache are fetched again, as one");
+        self.make()
     }
 }

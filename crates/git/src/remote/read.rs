@@ -150,12 +150,26 @@ impl RemoteRepository {
     }
 
     /// The content of one object in pieces. It may be as large as a transfer, [`Limits::pack_bytes`]; what the server
-    /// sent as a difference from another object is in memory whole, at most [`Limits::delta_bytes`].
+    /// sent as a difference from another object, at most [`Limits::delta_bytes`], is in memory whole, and few of them are
+    /// at a time: who holds one must not wait for another.
     pub async fn open_blob(&self, id: ObjectId, cancel: &CancellationToken) -> Result<BlobReader, GitError> {
         let limits = self.limits().clone();
-        self.read_listed(cancel, move |repository, _stop| {
+        let packed = self.read_listed(cancel, move |repository, _stop| {
             let packs: PathBuf = repository.path().join("objects/pack");
-            BlobReader::open(&odb(repository)?, &packs, id, &limits)
+            BlobReader::packed(&odb(repository)?, &packs, id, &limits)
+        });
+        if let Some(blob) = packed.await? {
+            return Ok(blob);
+        }
+        let place = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(GitError::Cancelled),
+            place = Arc::clone(&self.shared.unfolding).acquire_owned() => place,
+        };
+        let place = Arc::new(place.map_err(|_| GitError::Cancelled)?);
+        let limits = self.limits().clone();
+        self.read_listed(cancel, move |repository, _stop| {
+            BlobReader::unfolded(&odb(repository)?, id, &limits, Arc::clone(&place))
         })
         .await
     }
