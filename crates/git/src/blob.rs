@@ -37,7 +37,7 @@ enum Content {
     /// What a pack has, by the path of its index.
     Packed(PathBuf, ZlibDecoder<BufReader<File>>),
     /// What was unfolded, and its place among all that is.
-    Held(Cursor<Vec<u8>>, Arc<OwnedSemaphorePermit>),
+    Held { content: Cursor<Vec<u8>>, _place: Arc<OwnedSemaphorePermit> },
 }
 
 impl BlobReader {
@@ -80,7 +80,7 @@ impl BlobReader {
     ) -> Result<Self, GitError> {
         let blob = tree::read(odb, id, ObjectType::Blob, ("delta_bytes", limits.delta_bytes))?;
         let content = blob.data().to_vec();
-        Ok(Self::of(id, content.len() as u64, Content::Held(Cursor::new(content), place)))
+        Ok(Self::of(id, content.len() as u64, Content::Held { content: Cursor::new(content), _place: place }))
     }
 
     fn of(id: ObjectId, size: u64, content: Content) -> Self {
@@ -145,7 +145,7 @@ impl BlobReader {
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         let read = match &mut self.content {
             Content::Packed(_, content) => content.read(&mut buffer[..most])?,
-            Content::Held(content, _) => content.read(&mut buffer[..most])?,
+            Content::Held { content, .. } => content.read(&mut buffer[..most])?,
         };
         if read == 0 {
             return Err(damaged(&format!("{} ends early", self.id)));
