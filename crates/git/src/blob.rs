@@ -197,6 +197,11 @@ fn look_into(index: &Path, id: ObjectId, size: u64) -> io::Result<Option<ZlibDec
     Ok(Some(ZlibDecoder::new(BufReader::with_capacity(PIECE, pack))))
 }
 
+/// Whether the object is in the pack of this index.
+pub(crate) fn is_in(index: &Path, id: ObjectId) -> bool {
+    File::open(index).and_then(|mut index| offset(&mut index, id)).is_ok_and(|offset| offset.is_some())
+}
+
 /// Where in its pack the object is, by the pack's index of version 2 (Git: `gitformat-pack`).
 fn offset(index: &mut File, id: ObjectId) -> io::Result<Option<u64>> {
     /// Bytes of the magic number and the version, before the counts of ids by their first byte.

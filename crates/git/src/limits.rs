@@ -14,7 +14,8 @@ pub struct Limits {
     /// Objects of one transfer. 2,000,000.
     pub objects: u32,
     /// Bytes that one delta of a transfer may unfold to, and of what it is based on: unfolding happens in memory. Where
-    /// one is larger, all is transferred anew, whole. Git makes no deltas of files over 512 MiB. 128 MiB.
+    /// one is larger, each revision is transferred by itself, which is refused if that does not help. Git makes no deltas
+    /// of files over 512 MiB. 128 MiB.
     pub delta_bytes: u64,
     /// Bytes that a transfer may unfold to as a whole; bounds the time that a small malicious pack can take. 16 GiB.
     pub unpacked_bytes: u64,

@@ -183,9 +183,16 @@ impl RemoteRepository {
             .map_err(|_| GitError::Cancelled)?;
         let permit = Arc::new(permit);
         let exact = match self.receive(cache, call, wants, &haves, &permit).await {
-            // A large file that changed comes as its difference from what is here, and whole where nothing is said to be.
-            Err(GitError::LimitExceeded { limit: "delta_bytes", .. }) if !haves.is_empty() => {
-                self.receive(cache, call, wants, &[], &permit).await?
+            // A large file that changed comes as its difference from what is here, or from what else is asked for, and
+            // whole where there is neither.
+            Err(GitError::LimitExceeded { limit: "delta_bytes", .. })
+                if !haves.is_empty() || wants.len() > 1 =>
+            {
+                let mut exact = true;
+                for want in wants {
+                    exact &= self.receive(cache, call, &[*want], &[], &permit).await?;
+                }
+                exact
             }
             received => received?,
         };

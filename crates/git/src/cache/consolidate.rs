@@ -1,10 +1,12 @@
 //! One pack in place of many.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
 use super::{Cache, State};
+use crate::blob;
 use crate::object_id::oid;
 use crate::pack::open;
 use crate::tree;
@@ -52,7 +54,8 @@ impl Cache {
         let repository = open(&self.store)?;
         let odb = repository.odb().map_err(failed)?;
         let limits = &Limits { tree_bytes: u64::MAX, ..Limits::default() };
-        let mut has_large = false;
+        let generation = self.generation();
+        let mut large = HashSet::new();
         let mut builder = repository.packbuilder().map_err(failed)?;
         builder.set_threads(1);
         for tip in tips {
@@ -60,38 +63,34 @@ impl Cache {
             let commit = tree::commit(&odb, *tip)?;
             builder.insert_object(oid(commit.id)?, None).map_err(failed)?;
             let never = CancellationToken::new();
-            // What is no tree or file where one should be is kept as it is, and rejected when it is read.
+            // What is no tree or file where one should be is kept as it is, and rejected when it is read. libgit2 has each
+            // object in memory to write it: what is too large for that stays in the pack where it is.
             tree::changed(&odb, commit.tree, None, limits, &never, |odb, id, _| {
-                has_large |= tree::header(odb, id)?.0 > limits.delta_bytes;
+                if tree::header(odb, id)?.0 > limits.delta_bytes {
+                    large.insert(id);
+                    return Ok(());
+                }
                 builder.insert_object(oid(id)?, None).map_err(failed)
             })?;
         }
-        if has_large {
-            return self.begin_anew();
-        }
+        let of_large = |id: &ObjectId| old.iter().find(|pack| blob::is_in(&pack.with_extension("idx"), *id));
+        let kept: HashSet<&PathBuf> = large.iter().filter_map(of_large).collect();
         builder.write(&self.store.join("objects/pack"), private::FILE).map_err(failed)?;
         let new = builder.name().ok().flatten().map(|name| format!("pack-{name}.pack")).unwrap_or_default();
         let _alone = self.files.blocking_write();
+        if self.generation() != generation {
+            // It was made anew meanwhile: a pack of an old name may be a new one.
+            return Ok(());
+        }
         self.state().idle.clear();
-        for pack in old.iter().filter(|pack| pack.file_name().is_none_or(|name| *name != *new)) {
+        let goes =
+            |pack: &&PathBuf| !kept.contains(pack) && pack.file_name().is_none_or(|name| *name != *new);
+        for pack in old.iter().filter(goes) {
             for extension in ["idx", "pack", "rev"] {
                 let _ = std::fs::remove_file(pack.with_extension(extension));
             }
         }
         tracing::debug!(store = %self.store.display(), packs = old.len(), "consolidated a git cache");
         Ok(())
-    }
-
-    /// Throws the packs away, to be fetched again: libgit2 reads each object whole to write a pack, and some are too large
-    /// for that. Not while somebody changes the cache, or commits are in it that the server does not have.
-    fn begin_anew(&self) -> Result<(), GitError> {
-        let Ok(_turn) = self.transfer.try_lock() else { return Ok(()) };
-        let file = self.lock_file()?;
-        if file.try_lock().is_err() || !self.state().unpushed.is_empty() {
-            return Ok(());
-        }
-        let _alone = self.files.blocking_write();
-        tracing::debug!(store = %self.store.display(), "the packs of a git cache are fetched again, as one");
-        self.make()
     }
 }

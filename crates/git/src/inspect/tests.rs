@@ -43,7 +43,11 @@ fn pack(objects: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn delta(result: u64) -> Vec<u8> {
-    let content = [varint(10), varint(result), vec![0x01, b'x']].concat();
+    delta_of(10, result)
+}
+
+fn delta_of(base: u64, result: u64) -> Vec<u8> {
+    let content = [varint(base), varint(result), vec![0x01, b'x']].concat();
     object(7, content.len(), &[9; 20], &content)
 }
 
@@ -90,6 +94,7 @@ fn what_unfolds_to_too_much_is_refused() {
     let limits = Limits { delta_bytes: 1_000, unpacked_bytes: 10_000, objects: 20, ..Limits::default() };
     assert!(inspect(&pack(&[delta(1_000)]), 1, &limits).unwrap());
     assert_eq!(limit_of(inspect(&pack(&[delta(1_001)]), 1, &limits)), "delta_bytes");
+    assert_eq!(limit_of(inspect(&pack(&[delta_of(1_001, 1)]), 1, &limits)), "delta_bytes");
     assert_eq!(limit_of(inspect(&pack(&vec![delta(1_000); 11]), 1, &limits)), "unpacked_bytes");
     assert_eq!(limit_of(inspect(&pack(&[object(3, 10_001, &[], b"")]), 1, &limits)), "unpacked_bytes");
     assert_eq!(limit_of(inspect(&pack(&vec![delta(1); 21]), 1, &limits)), "objects");

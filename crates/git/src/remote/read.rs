@@ -151,7 +151,7 @@ impl RemoteRepository {
 
     /// The content of one object in pieces. It may be as large as a transfer, [`Limits::pack_bytes`]; what the server
     /// sent as a difference from another object, at most [`Limits::delta_bytes`], is in memory whole, and few of them are
-    /// at a time: who holds one must not wait for another.
+    /// at a time: whoever reads one must not wait for another.
     pub async fn open_blob(&self, id: ObjectId, cancel: &CancellationToken) -> Result<BlobReader, GitError> {
         let limits = self.limits().clone();
         let packed = self.read_listed(cancel, move |repository, _stop| {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -142,6 +142,32 @@ async fn a_large_file_is_read_in_pieces_also_one_that_came_as_a_delta() {
 }
 
 #[tokio::test]
+async fn few_large_files_that_came_as_deltas_are_in_memory_at_a_time() {
+    let fixture = Fixture::new().await;
+    let mut content = noise(7, 2 << 20);
+    fixture.commit([Edit::put("large", content.clone())]);
+    fixture.tree("").await;
+    content[1 << 20] ^= 1;
+    fixture.commit([Edit::put("large", content.clone())]);
+    let id = fixture.tree("").await.entries[0].id;
+    let source = fixture.source();
+    let first = source.open_blob(id, &fixture.cancel).await.unwrap();
+    let _second = source.open_blob(id, &fixture.cancel).await.unwrap();
+    let cancel = fixture.cancel.child_token();
+    let third = source.open_blob(id, &cancel);
+    let mut third = std::pin::pin!(third);
+    // The two hold their places for as long as they are, so that this one is not there however long it is waited for.
+    assert!(tokio::time::timeout(Duration::from_millis(200), &mut third).await.is_err());
+    cancel.cancel();
+    assert!(matches!(third.await, Err(GitError::Cancelled)));
+    drop(first);
+    let mut last = source.open_blob(id, &fixture.cancel).await.unwrap();
+    let mut read = Vec::new();
+    last.read_to_end(&mut read).unwrap();
+    assert!(read == content);
+}
+
+#[tokio::test]
 async fn damage_in_a_large_file_is_found_at_its_end_and_fetched_again() {
     let fixture = Fixture::new().await;
     // It is in the pack as it is, so that it can be made another one that unpacks.
@@ -159,12 +185,12 @@ async fn damage_in_a_large_file_is_found_at_its_end_and_fetched_again() {
     bytes[sum..][..4].copy_from_slice(&adler(&other));
     fs::set_permissions(&pack, fs::Permissions::from_mode(0o600)).unwrap();
     fs::write(&pack, &bytes).unwrap();
-    let late = fixture.source().open_blob(id, &fixture.cancel).await.unwrap();
+    let mut late = fixture.source().open_blob(id, &fixture.cancel).await.unwrap();
     let error = read_in_pieces(&fixture, id).await.unwrap_err();
     assert!(error.to_string().contains("is something else"), "{error}");
     assert_eq!(read_in_pieces(&fixture, id).await.unwrap(), content);
     // Who reads the old pack to its end takes nothing of the new one away.
-    assert!(std::io::read_to_string(late).is_err());
+    late.read_to_end(&mut Vec::new()).unwrap_err();
     let before = fixture.requests();
     assert_eq!(read_in_pieces(&fixture, id).await.unwrap(), content);
     assert_eq!(fixture.requests(), before);
@@ -187,23 +213,29 @@ async fn a_changed_file_whose_delta_is_too_large_comes_whole() {
 }
 
 #[tokio::test]
-async fn packs_with_a_file_that_is_too_large_to_be_packed_again_are_fetched_anew() {
+async fn a_pack_with_a_file_that_is_too_large_to_be_packed_again_stays() {
+    const SIZE: usize = 130 << 20;
     let fixture = Fixture::new().await;
-    fixture.commit([Edit::put("large", vec![0; 130 << 20])]);
-    fixture.tree("").await;
+    fixture.commit([Edit::put("large", vec![0; SIZE])]);
+    let large = fixture.tree("").await.entries[0].id;
+    let store = stores(&fixture).remove(0);
+    let first = packs(&store).remove(0);
+    let inode = || fs::metadata(&first).unwrap().ino();
+    let before = inode();
     let started = std::time::Instant::now();
     let mut most = 0;
     for n in 0.. {
         fixture.commit([Edit::put("small", format!("content {n}"))]);
         assert_eq!(paths(&fixture.tree("").await), ["large", "small"]);
-        let count = packs(&stores(&fixture)[0]).len();
-        if count < most {
-            assert!((most > 32) && (count < 5), "{count} packs after {most}");
-            return;
+        let count = packs(&store).len();
+        if most > 32 && count < 5 {
+            break;
         }
-        most = count;
+        most = most.max(count);
         assert!(started.elapsed() < Duration::from_mins(2), "{most} packs");
     }
+    assert_eq!(inode(), before);
+    assert!(read_in_pieces(&fixture, large).await.unwrap() == vec![0; SIZE]);
 }
 
 #[tokio::test]
