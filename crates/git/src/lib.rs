@@ -13,8 +13,8 @@
 //! Built without the feature `ssh` it has no keys for `ssh:` URLs, without `signing` none that sign or verify.
 //!
 //! Start reading at [`Git`]; then `remote.rs` (what a sync does), `protocol/` (the wire), `cache.rs` (the object
-//! store on disk), `tree.rs` and `names.rs` (what is accepted from a stranger), `edit.rs`, `commit.rs` and
-//! `signing.rs` (what is written), `verifying.rs` (whose it is).
+//! store on disk), `blob.rs` (large files, in pieces), `tree.rs` and `names.rs` (what is accepted from a stranger),
+//! `edit.rs`, `commit.rs` and `signing.rs` (what is written), `verifying.rs` (whose it is).
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), windlass_git::GitError> {
