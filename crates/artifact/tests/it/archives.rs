@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_artifact::{
     Algorithm, ArchiveError, Content, Kept, Member, Node, Place, Rules, Store, members, unpack, write_archive,
 };
-use windlass_git::{Git, GitConfig, Remote, RemoteRepository, UrlPolicy, init_process};
+use windlass_git::{Git, GitConfig, ObjectId, Remote, RemoteRepository, UrlPolicy, init_process};
 use windlass_git_server::{HttpBackend, Running};
 
 struct Scene {
@@ -145,4 +145,17 @@ async fn what_is_damaged_is_not_unpacked_for_something_else() {
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     assert!(matches!(unpack(&path, "", "", 1 << 20).unwrap_err(), ArchiveError::Unpack { .. }));
+}
+
+#[tokio::test]
+async fn files_that_are_too_large_together_are_refused_before_any_is_read() {
+    let scene = scene().await;
+    let content = Content::Blob { id: ObjectId::from_bytes([1; 20]), size: 1 << 30 };
+    let member = |n: u32| Member {
+        path: n.to_string(),
+        node: Node::File { executable: false, content: content.clone() },
+    };
+    let members = (0..17).map(member).collect();
+    let written = write_archive(&*scene.source, members, Vec::new(), &CancellationToken::new()).await;
+    assert!(matches!(written, Err(ArchiveError::FilesTooLarge { .. })), "{written:?}");
 }
