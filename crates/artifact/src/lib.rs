@@ -17,11 +17,11 @@ mod ignore;
 mod server;
 mod store;
 mod tar;
+mod unpack;
 
-pub use self::archive::{
-    ArchiveError, Blobs, Content, Member, Node, members, stays_inside, unpack, write_archive,
-};
+pub use self::archive::{ArchiveError, Blobs, Content, Member, Node, members, stays_inside, write_archive};
 pub use self::digest::{Algorithm, Digest, Hasher, ParseDigestError};
 pub use self::ignore::{IGNORE_FILE, IgnoreError, Rules};
 pub use self::server::{Missing, Server};
 pub use self::store::{ArtifactPath, Draft, Kept, Place, Retention, Store, StoreError, Verdict};
+pub use self::unpack::unpack;

@@ -93,6 +93,31 @@ impl BlobReader {
     pub fn left(&self) -> u64 {
         self.left
     }
+
+    fn next(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        if self.left == 0 {
+            let is_it = self.hash.clone().finish().as_ref() == self.id.as_bytes();
+            return if is_it {
+                Ok(0)
+            } else {
+                Err(damaged(&format!("what is kept as {} is something else", self.id)))
+            };
+        }
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let read = match &mut self.content {
+            Content::Packed(_, content) => content.read(&mut buffer[..most])?,
+            Content::Held { content, .. } => content.read(&mut buffer[..most])?,
+        };
+        if read == 0 {
+            return Err(damaged(&format!("{} ends early", self.id)));
+        }
+        self.left -= read as u64;
+        self.hash.update(&buffer[..read]);
+        Ok(read)
+    }
 }
 
 impl Read for BlobReader {
@@ -129,33 +154,6 @@ fn disown(index: &Path, pack: &File, error: &io::Error) {
     }
 }
 
-impl BlobReader {
-    fn next(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.is_empty() {
-            return Ok(0);
-        }
-        if self.left == 0 {
-            let is_it = self.hash.clone().finish().as_ref() == self.id.as_bytes();
-            return if is_it {
-                Ok(0)
-            } else {
-                Err(damaged(&format!("what is kept as {} is something else", self.id)))
-            };
-        }
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
-        let read = match &mut self.content {
-            Content::Packed(_, content) => content.read(&mut buffer[..most])?,
-            Content::Held { content, .. } => content.read(&mut buffer[..most])?,
-        };
-        if read == 0 {
-            return Err(damaged(&format!("{} ends early", self.id)));
-        }
-        self.left -= read as u64;
-        self.hash.update(&buffer[..read]);
-        Ok(read)
-    }
-}
-
 fn damaged(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
@@ -171,14 +169,13 @@ fn find(
         if index.extension().is_none_or(|it| it != "idx") {
             continue;
         }
-        match look_into(&index, id, size) {
-            // An index is there before its pack, and another process may remove both.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            found => {
-                if let Some(content) = found? {
-                    return Ok(Some((index, content)));
-                }
-            }
+        let found = look_into(&index, id, size);
+        // An index is there before its pack, and another process may remove both.
+        if found.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            continue;
+        }
+        if let Some(content) = found? {
+            return Ok(Some((index, content)));
         }
     }
     Ok(None)
