@@ -1,5 +1,7 @@
 //! The variables of a process, as the OpenTelemetry specification has them written.
 
+use percent_encoding::percent_decode_str;
+
 /// The variables of a process, by name; an empty one is none.
 pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -24,20 +26,13 @@ pub(crate) fn pairs(text: &str) -> impl Iterator<Item = Option<(&str, String)>> 
 
 /// The text that is percent-encoded so; none where it is not.
 pub(crate) fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = after.get(..2)?;
-        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        bytes.push(digit(digits[0])? * 16 + digit(digits[1])?);
-        rest = &after[2..];
+    let is_escape = |after: &str| {
+        after.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(is_escape) {
+        return None;
     }
-    String::from_utf8(bytes).ok()
+    Some(percent_decode_str(text).decode_utf8().ok()?.into_owned())
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_decode_str;
+
 /// The part of the API that a path addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -67,28 +69,7 @@ pub fn path_segments(path: &str) -> Vec<Cow<'_, str>> {
 /// Percent-decodes one path segment; what is not a valid escape or not UTF-8 stays as it came, and then matches
 /// no namespace.
 fn decode(segment: &str) -> Cow<'_, str> {
-    if !segment.contains('%') {
-        return Cow::Borrowed(segment);
-    }
-    let bytes = segment.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let escape = (bytes[at] == b'%').then(|| bytes.get(at + 1..at + 3)).flatten();
-        let value = escape.and_then(|pair| {
-            let high = char::from(pair[0]).to_digit(16)?;
-            let low = char::from(pair[1]).to_digit(16)?;
-            u8::try_from(high * 16 + low).ok()
-        });
-        if let Some(value) = value {
-            decoded.push(value);
-            at += 3;
-        } else {
-            decoded.push(bytes[at]);
-            at += 1;
-        }
-    }
-    String::from_utf8(decoded).map_or(Cow::Borrowed(segment), Cow::Owned)
+    percent_decode_str(segment).decode_utf8().unwrap_or(Cow::Borrowed(segment))
 }
 
 #[cfg(test)]
